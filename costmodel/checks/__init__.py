@@ -1,0 +1,1 @@
+"""One rule per file: what makes a layout invalid."""

@@ -1,0 +1,1 @@
+"""Model specs and the readers that build them from a config.json."""

@@ -1,0 +1,1 @@
+"""One file per architecture family; each is found by its file name."""

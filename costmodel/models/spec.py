@@ -1,0 +1,153 @@
+"""What the cost model needs to know of a model: layers, each a list of sublayers.
+
+A :class:`ModelSpec` holds counts and bytes only, no times and no hardware. Family readers in
+``costmodel/models/families`` build it from a ``config.json``; the cost model never looks at a
+config. One sublayer is one residual branch: attention of a kind, a state-space or linear
+attention, a dense FFN or a mixture of experts.
+
+Words: *params* are parameters of the text model as the ground truth counts them, *bytes* are the
+bytes of the checkpoint at its native (or the asked-for) precision, scales included. ``dtype`` is the
+storage dtype, one of ``bf16 fp16 fp32 fp8 int8 fp4 int4``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Shard = Literal["heads", "kv_heads", "width", "vocab", "replicated"]
+"""How tensor parallelism divides a matrix: by query heads, by KV heads (at most one head per chip,
+replicated beyond), by FFN width, by vocabulary, or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """One group of matrices that are stored, sharded and multiplied together."""
+
+    name: str
+    params: int
+    num_bytes: float
+    dtype: str
+    shard: Shard
+    #: Multiply-adds per token in the pass, in parameters; equals ``params`` for a plain matrix,
+    #: 0 for a bias, a norm or an embedding table.
+    active_params: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Softmax attention of one layer.
+
+    Decode reads ``read_tokens(context)`` cached entries of ``kv_elements`` each. One query token
+    against one cached token costs ``2 * query_heads * (qk_dim + v_dim)`` FLOPs (score and value);
+    MLA decodes in the absorbed form and prefills in the expanded one, so both widths are kept.
+    """
+
+    kind: str  #: label of the kind: mha gqa mqa gqa-swa gqa-chunked mla dsa dsa-shared csa hca ...
+    weights: tuple[Weights, ...]
+    query_heads: int
+    kv_heads: int  #: 1 for MLA: its latent cache is replicated, not sharded, under TP
+    kv_elements: int  #: cached elements per stored token, all KV heads, keys and values
+    decode_qk_dim: int
+    decode_v_dim: int
+    prefill_qk_dim: int
+    prefill_v_dim: int
+    window: int | None = None  #: bounded KV: at most this many tokens are kept and read
+    index_elements: int = 0  #: elements of sparse-attention index keys stored per token
+    index_heads: int = 0  #: index query heads; each costs ``2 * index_dim`` FLOPs per context token
+    index_dim: int = 0
+    read_top_k: int | None = None  #: sparse attention reads at most this many entries
+    compress: int = 1  #: cached entries per token is ``1 / compress`` (DeepSeek-V4)
+    owns_cache: bool = (
+        True  #: False where the layer reads another layer's cache (cross-layer sharing)
+    )
+
+    def stored_tokens(self, context: float) -> float:
+        """Entries kept for a sequence of ``context`` tokens."""
+        entries = context / self.compress
+        return min(entries, float(self.window)) if self.window is not None else entries
+
+    def read_tokens(self, context: float) -> float:
+        """Entries read by one decode step at ``context`` tokens."""
+        entries = self.stored_tokens(context)
+        return min(entries, float(self.read_top_k)) if self.read_top_k is not None else entries
+
+
+@dataclass(frozen=True, slots=True)
+class LinearState:
+    """State-space or linear attention: a constant state per sequence instead of a growing cache."""
+
+    kind: str  #: mamba, gated-delta, lightning, kda ...
+    weights: tuple[Weights, ...]
+    heads: int
+    state_bytes: float  #: bytes of state per sequence, read and written by every decode step
+    state_flops_per_token: float  #: FLOPs of the state update and read-out for one token
+
+
+@dataclass(frozen=True, slots=True)
+class DenseFFN:
+    """A dense feed-forward branch (gated or not)."""
+
+    weights: tuple[Weights, ...]
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoE:
+    """Router, routed experts, shared experts and latent projections of one layer."""
+
+    num_experts: int  #: routed experts that carry weights
+    top_k: float  #: expected experts with weights per token (an expectation with zero-compute ones)
+    expert_params: int  #: parameters of one routed expert
+    expert_bytes: float  #: bytes of one routed expert, scales included
+    expert_dtype: str
+    expert_input_dim: int  #: width of the vector dispatched to an expert (hidden or latent)
+    expert_width: int
+    router: tuple[Weights, ...]
+    shared: tuple[Weights, ...]  #: shared experts and latent projections: every token passes
+    zero_experts: int = 0  #: zero-compute experts the router can also pick
+    num_groups: int = 1  #: n_group: the router first picks groups ...
+    top_groups: int = 1  #: topk_group: ... and a token's experts lie in so many of them
+
+
+Sublayer = Attention | LinearState | DenseFFN | MoE
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer (or one block of a hybrid model that lists its blocks singly)."""
+
+    sublayers: tuple[Sublayer, ...]
+    #: norms and other vectors that belong to no sublayer
+    extra: tuple[Weights, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MTP:
+    """Multi-token-prediction modules shipped with the model. Not part of ``total_params``."""
+
+    num_modules: int
+    layers: tuple[Layer, ...]
+    extra: tuple[Weights, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A transformer's architecture, read from a Hugging Face ``config.json``."""
+
+    name: str
+    family: str  #: the reader that understood it
+    hidden_size: int
+    vocab_size: int
+    layers: tuple[Layer, ...]
+    embedding: tuple[
+        Weights, ...
+    ]  #: input embedding (0 params here if tied and counted in the head)
+    head: tuple[Weights, ...]  #: LM head and final norm
+    tied_embeddings: bool
+    max_context: int | None  #: positions the model supports, where the config says so
+    kv_dtype: str = "bf16"
+    activation_dtype: str = "bf16"
+    native_dtype: str = "bf16"  #: label of the native quantisation
+    mtp: MTP | None = None
+    notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read

@@ -1,0 +1,1 @@
+"""What people use: the public API, the command line, reports and exporters."""

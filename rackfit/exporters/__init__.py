@@ -1,0 +1,1 @@
+"""One export target per file."""

@@ -1,0 +1,1 @@
+"""How a layout is found: shapes, bounds, CP-SAT models, search and certificate."""

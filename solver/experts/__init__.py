@@ -1,0 +1,1 @@
+"""Expert placement: replicas and slots per layer, with a bound beside each."""

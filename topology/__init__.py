@@ -1,0 +1,1 @@
+"""What hardware there is: chips, domains, scale-out graphs, routing, link loads."""

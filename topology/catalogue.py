@@ -1,0 +1,105 @@
+"""Where the data lives, and how a YAML or JSON file is read safely. Knows nothing of what is in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from topology.errors import InstanceError, Problem
+
+#: A data file larger than this is refused before it is parsed.
+MAX_FILE_BYTES = 16 * 2**20
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def data_dir(kind: str) -> Path:
+    """Folder of the shipped data of one ``kind`` (``"chips"``, ``"clusters"``, ``"models"``, ...)."""
+    root = Path(__file__).resolve().parent.parent
+    for base in (root / "rackfit" / "instances", root / "instances"):
+        if base.is_dir():
+            return base / kind
+    raise InstanceError(f"the shipped data is missing: no instances folder beside {root}")
+
+
+def catalogue_names(kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")) -> list[str]:
+    """Sorted names of the shipped entries of one kind."""
+    folder = data_dir(kind)
+    return sorted({path.stem for path in folder.iterdir() if path.suffix in suffixes})
+
+
+def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")) -> Path:
+    """Path of a catalogue name or of a file the user names. Raises ``InstanceError`` with what exists."""
+    text = str(name)
+    if "\0" in text or len(text) > 4096:
+        raise InstanceError(Problem(kind, "not a usable name or path"))
+    if "/" in text or text.endswith(suffixes):
+        path = Path(text)
+        if path.is_file():
+            return path
+        raise InstanceError(Problem(text, "no such file"))
+    for suffix in suffixes:
+        path = data_dir(kind) / f"{text}{suffix}"
+        if path.is_file():
+            return path
+    known = ", ".join(catalogue_names(kind, suffixes))
+    raise InstanceError(Problem(kind, f"unknown name {text!r}; known: {known}; or give a path"))
+
+
+def read_data(path: Path) -> Any:
+    """Parse one YAML (safe loader) or JSON file. Raises ``InstanceError`` with file, line and column."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise InstanceError(
+                Problem(str(path), f"{size} bytes; at most {MAX_FILE_BYTES} are read")
+            )
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InstanceError(Problem(str(path), error.strerror or "cannot be read")) from None
+    except UnicodeDecodeError as error:
+        raise InstanceError(Problem(str(path), f"not UTF-8 text (byte {error.start})")) from None
+    try:
+        if path.suffix == ".json":
+            return json.loads(text)
+        return yaml.safe_load(text)
+    except json.JSONDecodeError as error:
+        place = f"{path}:{error.lineno}:{error.colno}"
+        raise InstanceError(Problem(place, f"not JSON: {error.msg}")) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        reason = getattr(error, "problem", None) or "not YAML"
+        raise InstanceError(Problem(place, f"not YAML: {reason}")) from None
+    except RecursionError:
+        raise InstanceError(Problem(str(path), "nested too deeply")) from None
+    except ValueError as error:
+        raise InstanceError(Problem(str(path), str(error))) from None
+
+
+def parse_model(model: type[_Model], data: Any, place: str) -> _Model:
+    """Validate ``data`` as ``model``; every problem is reported at once with its place."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise InstanceError(problems_of(error, place)) from None
+
+
+def problems_of(error: ValidationError, place: str) -> list[Problem]:
+    """The problems of a pydantic error as ``place: path`` and a sentence."""
+    problems = []
+    for item in error.errors(include_url=False):
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] not in ("missing", "value_error", "extra_forbidden"):
+            message = f"{message}, got {item['input']!r:.80}"
+        if item["type"] == "extra_forbidden":
+            message = "unknown key (a typing mistake?)"
+        if item["type"] == "missing":
+            message = "is missing"
+        problems.append(Problem(f"{place}: {path.lstrip('.')}".rstrip(": "), message))
+    return problems
