@@ -32,10 +32,11 @@ def load_bounds(loads: ArrayLike, num_chips: int, slots: int) -> Floats:
             Problem("slots", f"{slots} slots on {num_chips} chips cannot hold {experts} experts")
         )
     replicas = greedy_replicas(shares, slots, num_chips)
-    bound = np.maximum(1.0 / num_chips, (shares / replicas).max(axis=1))
+    bound: Floats = np.maximum(1.0 / num_chips, (shares / replicas).max(axis=1))
     if slots == experts:
         bound = np.maximum(bound, counting_bound(shares, num_chips, slots // num_chips))
-    return bound * (1 - ROUNDING)
+    bound *= 1 - ROUNDING
+    return bound
 
 
 def counting_bound(pieces: Floats, num_chips: int, least: int) -> Floats:

@@ -64,7 +64,8 @@ def check_loads(loads: ArrayLike) -> Floats:
         raise InstanceError(Problem("loads", "every load must be a finite number, 0 or more"))
     scaled = array / np.maximum(array.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     total = scaled.sum(axis=1, keepdims=True)
-    return np.where(total > 0, scaled / np.where(total > 0, total, 1), 1 / array.shape[1])
+    shares: Floats = np.where(total > 0, scaled / np.where(total > 0, total, 1), 1 / array.shape[1])
+    return shares
 
 
 def check_slots(slots_per_chip: Sequence[int], num_experts: int) -> Slots:
