@@ -1,0 +1,316 @@
+"""A cluster: placed chips in domains, joined by a scale-out, with what transfers cost on it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+
+from topology.chip import Chip
+from topology.collectives.compose import Part, compose, send
+from topology.collectives.demand import KINDS
+from topology.errors import InstanceError, Problem
+from topology.fabric import Fabric
+from topology.rate import Rate
+from topology.scaleout.base import Network
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChip:
+    """One chip at its place. ``id`` is ``r<domain>g<position>``.
+
+    ``healthy`` chips work and are wired, ``available`` ones are not taken by someone else.
+    """
+
+    id: str
+    chip: Chip
+    domain: int
+    position: int
+    rack: str
+    healthy: bool = True
+    available: bool = True
+
+    @property
+    def usable(self) -> bool:
+        """Whether a layout may use the chip."""
+        return self.healthy and self.available
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """One scale-up domain. Two domains with the same ``signature`` are interchangeable.
+
+    ``interchangeable_chips`` says that any usable chips of the same number are equivalent: a
+    switched domain of one chip type with all links and NICs alike.
+    """
+
+    index: int
+    name: str
+    rack: str
+    kind: str
+    chips: tuple[PlacedChip, ...]
+    usable: tuple[PlacedChip, ...]
+    signature: Hashable
+    interchangeable_chips: bool
+    fabric: Fabric
+
+    def pick(self, count: int) -> tuple[PlacedChip, ...]:
+        """``count`` usable chips that belong together (a compact block on a torus)."""
+        free = [chip.position for chip in self.usable]
+        if not 0 < count <= len(free):
+            raise InstanceError(
+                Problem(
+                    self.name, f"{count} chips asked for, {len(free)} of {len(self.chips)} usable"
+                )
+            )
+        return tuple(self.chips[position] for position in self.fabric.pick(free, count))
+
+
+class Cluster:
+    """Domains joined by a network; made by :func:`topology.load.load_cluster`.
+
+    All answers depend on the description alone and are cached. ``describe()`` says what it is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        domains: Sequence[Domain],
+        network: Network | None,
+        *,
+        title: str = "",
+        sources: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ):
+        self.name = name
+        self.title = title
+        self.sources = tuple(sources)
+        self.notes = tuple(notes)
+        self.domains = tuple(domains)
+        self.network = network
+        self.chips: tuple[PlacedChip, ...] = tuple(
+            chip for domain in self.domains for chip in domain.chips
+        )
+        self._by_id = {chip.id: chip for chip in self.chips}
+        self._rates: dict[Hashable, Rate] = {}
+        self._alike: dict[Hashable, list[int]] = {}
+        for domain in self.domains:
+            self._alike.setdefault(domain.signature, []).append(domain.index)
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.name!r}: {len(self.domains)} domains, {len(self.chips)} chips)"
+
+    def chip(self, chip_id: str) -> PlacedChip:
+        """The placed chip of an id. Raises ``InstanceError`` for an unknown one."""
+        try:
+            return self._by_id[chip_id]
+        except KeyError:
+            last = self.chips[-1].id
+            message = f"no such chip; {self.name} has r0g0 to {last}"
+            raise InstanceError(Problem(str(chip_id)[:80], message)) from None
+
+    @property
+    def usable(self) -> tuple[PlacedChip, ...]:
+        """Every chip that a layout may use, in order."""
+        return tuple(chip for chip in self.chips if chip.usable)
+
+    def alike(self, domain_index: int) -> tuple[int, ...]:
+        """Indices of the domains interchangeable with this one, itself included."""
+        return tuple(self._alike[self.domains[domain_index].signature])
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """Chips, switches, NICs, leaves and spines that work, as a directed graph.
+
+        Nodes have ``kind``; edges have ``bytes_per_s`` per direction, ``latency_s`` and ``links``.
+        """
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
+        for domain in self.domains:
+            prefix = f"r{domain.index}"
+            graph.add_nodes_from(
+                (chip.id, {"kind": "chip", "domain": domain.index, "chip": chip.chip.name})
+                for chip in domain.chips
+                if chip.healthy
+            )
+            for switch in domain.fabric.switch_names():
+                if switch not in domain.fabric.failed:
+                    graph.add_node(prefix + switch, kind="switch", domain=domain.index)
+            for link in domain.fabric.links():
+                _join(graph, prefix + link.a, prefix + link.b, link)
+        if self.network is not None:
+            for link in self.network.links():
+                _join(graph, link.a, link.b, link)
+        return graph
+
+    def rate(
+        self,
+        kind: str,
+        chip_ids: Sequence[str],
+        *,
+        top_k: int | None = None,
+        one_copy_per_domain: bool = True,
+    ) -> Rate:
+        """What a collective costs between these chips, at the links' full speed.
+
+        ``kind`` and its byte convention are those of :mod:`topology.collectives.demand`; for
+        ``send`` the ids are (source, target), for ``broadcast`` the first is the root. Raises
+        ``InstanceError`` for unknown or unusable chips and where no route exists.
+        """
+        ids = tuple(chip_ids)
+        key = (kind, ids, top_k, one_copy_per_domain)
+        found = self._rates.get(key)
+        if found is None:
+            found = self._rates[key] = self._rate(kind, ids, top_k, one_copy_per_domain)
+        return found
+
+    def rate_for(
+        self,
+        kind: str,
+        domain_index: int,
+        chips_per_domain: int,
+        num_domains: int = 1,
+        *,
+        top_k: int | None = None,
+        one_copy_per_domain: bool = True,
+    ) -> Rate:
+        """As :meth:`rate` for ``chips_per_domain`` chips in each of ``num_domains`` like this one."""
+        key = (kind, domain_index, chips_per_domain, num_domains, top_k, one_copy_per_domain)
+        found = self._rates.get(key)
+        if found is None:
+            parts = self._representative(domain_index, chips_per_domain, num_domains)
+            found = self._rates[key] = self._rate_of_parts(
+                kind, parts, None, top_k, one_copy_per_domain
+            )
+        return found
+
+    def _representative(self, index: int, count: int, num_domains: int) -> list[Part]:
+        alike = self.alike(index)
+        if not 0 < num_domains <= len(alike):
+            raise InstanceError(
+                Problem(
+                    self.domains[index].name,
+                    f"{num_domains} domains asked for, {len(alike)} are like this one",
+                )
+            )
+        start = alike.index(index)
+        chosen = sorted((alike[start:] + alike[:start])[:num_domains])
+        members = tuple(chip.position for chip in self.domains[index].pick(count))
+        return [
+            (
+                other,
+                self.domains[other].fabric,
+                members
+                if self.domains[other].fabric is self.domains[index].fabric
+                and all(self.domains[other].chips[position].usable for position in members)
+                else tuple(chip.position for chip in self.domains[other].pick(count)),
+            )
+            for other in chosen
+        ]
+
+    def _rate(
+        self, kind: str, ids: tuple[str, ...], top_k: int | None, one_copy_per_domain: bool
+    ) -> Rate:
+        if not ids or len(set(ids)) != len(ids):
+            raise InstanceError(Problem("chips", "name each chip once, and at least one"))
+        grouped: dict[int, list[int]] = {}
+        for chip_id in ids:
+            placed = self.chip(chip_id)
+            if not placed.healthy:
+                raise InstanceError(Problem(chip_id, "the chip has failed or has no working link"))
+            grouped.setdefault(placed.domain, []).append(placed.position)
+        parts: list[Part] = [
+            (index, self.domains[index].fabric, tuple(positions))
+            for index, positions in grouped.items()
+        ]
+        return self._rate_of_parts(kind, parts, ids, top_k, one_copy_per_domain)
+
+    def _rate_of_parts(
+        self,
+        kind: str,
+        parts: list[Part],
+        ids: tuple[str, ...] | None,
+        top_k: int | None,
+        one_copy_per_domain: bool,
+    ) -> Rate:
+        if kind not in KINDS:
+            raise InstanceError(
+                Problem("kind", f"unknown collective {kind!r}; known: {', '.join(KINDS)}")
+            )
+        if kind == "send":
+            ends = [
+                (index, fabric, position)
+                for index, fabric, members in parts
+                for position in members
+            ]
+            if len(ends) != 2:
+                raise InstanceError(Problem("chips", "send takes two chips: source and target"))
+            if ids is not None and self.chip(ids[0]).domain != ends[0][0]:
+                ends.reverse()
+            return send(ends[0], ends[1], self.network)
+        return compose(
+            kind,
+            parts,
+            self.network,
+            top_k=top_k,
+            one_copy_per_domain=one_copy_per_domain,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What the cluster is, as plain data: domains by kind, chips, failures, scale-out."""
+        kinds: dict[str, dict[str, Any]] = {}
+        for domain in self.domains:
+            types = sorted({chip.chip.name for chip in domain.chips})
+            label = (
+                f"{domain.kind} {'+'.join(types)} x{len(domain.chips)} usable {len(domain.usable)}"
+            )
+            entry = kinds.setdefault(
+                label,
+                {
+                    "kind": domain.kind,
+                    "chips": types,
+                    "size": len(domain.chips),
+                    "usable": len(domain.usable),
+                    "count": 0,
+                },
+            )
+            entry["count"] += 1
+        return {
+            "name": self.name,
+            "title": self.title,
+            "domains": list(kinds.values()),
+            "chips_total": len(self.chips),
+            "chips_usable": len(self.usable),
+            "usd_per_hour": sum(chip.chip.usd_per_hour for chip in self.chips if chip.healthy),
+            "scale_out": self.network.spec.model_dump() if self.network else None,
+            "unusable": [chip.id for chip in self.chips if not chip.usable],
+            "sources": list(self.sources),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of everything that changes an answer: chips, links, health, network."""
+        state = hashlib.sha256()
+        for domain in self.domains:
+            state.update(repr((domain.kind, domain.rack, domain.signature)).encode())
+            state.update(
+                repr([(c.id, c.chip.model_dump(), c.usable) for c in domain.chips]).encode()
+            )
+            state.update(repr(sorted(domain.fabric.failed)).encode())
+        if self.network is not None:
+            state.update(repr((self.network.spec, sorted(self.network.failed))).encode())
+        return state.hexdigest()[:16]
+
+
+def _join(graph: nx.DiGraph[str], a: str, b: str, link: Any) -> None:
+    for source, target in ((a, b), (b, a)):
+        graph.add_edge(
+            source,
+            target,
+            bytes_per_s=link.bytes_per_s,
+            latency_s=link.latency_s,
+            links=link.links,
+        )
