@@ -32,9 +32,7 @@ def dense_weight_bytes(layers: Sequence[tuple[LayerKind, float]], tp: ArrayLike)
     return total
 
 
-def edge_weight_bytes(
-    operations: Operations, tp: ArrayLike, *, first: bool, last: bool
-) -> Array:
+def edge_weight_bytes(operations: Operations, tp: ArrayLike, *, first: bool, last: bool) -> Array:
     """Bytes per chip of the embedding (first stage) and head (last stage), sharded by vocabulary.
 
     A tied table is stored once where one stage is both first and last, else on both.

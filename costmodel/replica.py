@@ -107,7 +107,9 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
     rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
     hop_s = 0.0
     if shape.pp > 1:
-        sent = rows / shape.tp * instance.operations.hidden_size * instance.operations.activation_bytes
+        sent = (
+            rows / shape.tp * instance.operations.hidden_size * instance.operations.activation_bytes
+        )
         hop_s = sum(float(r.send_latency_s + r.send_s_per_byte * sent) for r in rates)
     total, longest = np.asarray(sums.sum()), np.asarray(sums.max())
     workload = instance.workload
@@ -240,9 +242,7 @@ def _efficiency(instance: Instance, chip_id: str) -> Efficiency:
     return instance.profile.for_chip(instance.cluster.chip(chip_id).chip.name)
 
 
-def _egress(
-    instance: Instance, replica: Replica, rows: float, period_s: float
-) -> dict[int, float]:
+def _egress(instance: Instance, replica: Replica, rows: float, period_s: float) -> dict[int, float]:
     """Bytes per second leaving each domain: dispatched and combined copies, stage hand-offs."""
     cluster, operations, shape = instance.cluster, instance.operations, replica.shape
     egress: dict[int, float] = {}
@@ -254,7 +254,7 @@ def _egress(
             layers = sum(count for kind, count, _ in stage_layers(instance, stage) if kind.moe)
             element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
             sourced = rows / shape.tp * moe.expert_input_dim * element * layers
-            for home in homes:
+            for home in set(homes):
                 egress[home] = egress.get(home, 0.0) + (
                     rate.out_bytes_per_byte * sourced / period_s
                 )

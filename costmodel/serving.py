@@ -18,7 +18,9 @@ from costmodel.workload import Workload
 Array = NDArray[np.float64]
 
 
-def token_period_s(sum_s: ArrayLike, max_s: ArrayLike, hop_s: ArrayLike, stages: ArrayLike) -> Array:
+def token_period_s(
+    sum_s: ArrayLike, max_s: ArrayLike, hop_s: ArrayLike, stages: ArrayLike
+) -> Array:
     """Seconds between two tokens of one sequence (TPOT)."""
     stages = np.asarray(stages, dtype=float)
     return np.asarray(np.maximum(np.asarray(sum_s) + np.asarray(hop_s), stages * np.asarray(max_s)))
@@ -36,6 +38,13 @@ class Service:
     tpot_s: Array
     ttft_s: Array
     ttft_mean_s: Array
+
+    def delayed(self, seconds: ArrayLike) -> Service:
+        """The same service with a later first token."""
+        more = np.asarray(seconds, dtype=float)
+        return Service(
+            self.requests_per_s, self.tpot_s, self.ttft_s + more, self.ttft_mean_s + more
+        )
 
 
 def decode_service(batch: ArrayLike, period_s: Array, workload: Workload) -> Service:

@@ -77,6 +77,20 @@ class ExpertBounds:
             self._touched[key] = np.maximum(average, pigeonhole)
         return self._touched[key]
 
+    def touched_by_layer(self, chips: int, slots: int, tokens: float) -> Array:
+        """``[layers]``: experts that the busiest chip touches at least, at exactly these tokens."""
+        single = touch_probability(np.sort(self.loads, axis=1), self.top_k, tokens, 1.0)
+        spare = slots - self.num_experts
+        extra: Array | float = 0.0
+        if spare > 0 and chips > 1:
+            cold = self._coldest
+            pile = min(spare + 1, chips)
+            spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
+            alone = touch_probability(cold, self.top_k, tokens, 1.0)
+            extra = (spread - alone) * spare / (pile - 1)
+        least = -(-max(self.num_experts - max(spare, 0), 0) // chips)
+        return np.maximum((single.sum(axis=1) + extra) / chips, single[:, :least].sum(axis=1))
+
     def _extra(self, spare: int, chips: int) -> Array:
         """``[grid]``: least that ``spare`` replicas add to the sum of touched slots."""
         cold, tokens = self._coldest[None, :], _GRID[:, None]

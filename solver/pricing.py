@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from costmodel import memory
 from costmodel.communication import GroupRates, achieved, stack_rates
+from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
 from costmodel.operations import LayerKind
 from costmodel.pass_time import ExpertShares, Tokens, pass_time
@@ -28,7 +29,7 @@ from costmodel.serving import (
 from solver.expert_bounds import ExpertBounds
 from solver.pools import PoolClass
 from solver.shapes import ROLES, ShapeTable
-from topology import Cluster
+from topology import Cluster, Rate
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -94,6 +95,25 @@ class Pricer:
                         getattr(result, name)[block] = getattr(found, name)
         return result
 
+    def tightened(
+        self, shapes: ShapeTable, row: int, layer_bounds: Array, most_per_rank: int
+    ) -> float:
+        """A shape's rate bound with the load bounds ``[moe layers]`` that its placement proved.
+
+        Layer by layer instead of on average, hence no looser than :meth:`bounds`.
+        """
+        one = shapes.take(np.array([row]))
+        pool_class = self.classes[int(one.pool_class[0])]
+        block = _Block(self, one, int(one.role[0]), pool_class)
+        block.by_layer = np.maximum(
+            layer_bounds,
+            self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
+            if self.experts is not None
+            else 0.0,
+        )
+        block.most = most_per_rank
+        return float(block.bounds().requests_per_s[0])
+
     def rates(self, shapes: ShapeTable, pool_class: PoolClass) -> GroupRates:
         """Collective rates of shapes on one class, stacked."""
         found = []
@@ -139,6 +159,13 @@ def group_rates(
     return GroupRates(*(np.asarray(value) for value in (*reduce, *dispatch, *send)))
 
 
+def nearest_send(cluster: Cluster, pool_class: PoolClass) -> Rate:
+    """Rate of a hand-over to the nearest chip that another replica can stand on."""
+    if len(cluster.domains[pool_class.domain].usable) > 1:
+        return cluster.rate_for("send", pool_class.domain, 2, 1)
+    return Rate(0.0, 0.0, 0.0, 0.0, "none")
+
+
 class _Block:
     """Shapes of one role on one class."""
 
@@ -152,9 +179,13 @@ class _Block:
         self.tp = shapes.tp.astype(float)
         self.ranks = shapes.attention_dp.astype(float)
         self.pp = shapes.pp.astype(float)
+        # nearest decode replica: at best in the same domain
+        self.transfer = nearest_send(pricer.instance.cluster, pool_class)
         self.experts = pricer.experts
         self.slots = shapes.slots
         self.stage_chips = shapes.stage_chips
+        self.by_layer: Array | None = None
+        self.most: int | None = None
         if pricer.experts is not None:
             pairs = list(zip(shapes.stage_chips.tolist(), shapes.slots.tolist(), strict=True))
             self.load = np.array([pricer.experts.load(*pair) for pair in pairs])
@@ -162,7 +193,6 @@ class _Block:
 
     def bounds(self) -> Bounds:
         """Largest batch, best rate, and what one sequence per rank would need."""
-        instance = self.instance
         one = np.ones(len(self.tp))
         short = self.bytes_needed(one) - self.chip.hbm_bytes
         service_at_one, meets_at_one = self.service(one)
@@ -178,7 +208,6 @@ class _Block:
             high = np.maximum(high, low)
         best, _ = self.service(np.maximum(low, 1.0))
         meets = self._within_ttft(best) & (low > 0)
-        del instance
         return Bounds(
             per_rank=np.where(meets, low, 0).astype(np.int64),
             requests_per_s=np.where(meets, best.requests_per_s, 0.0),
@@ -189,6 +218,8 @@ class _Block:
         )
 
     def _most_per_rank(self) -> Ints:
+        if self.most is not None:
+            return np.full(len(self.tp), self.most, dtype=np.int64)
         limits, workload = self.instance.limits, self.instance.workload
         if self.role == PREFILL:
             most = max(1, limits.prefill_chunk_tokens // workload.new_tokens)
@@ -214,7 +245,10 @@ class _Block:
             new = per_rank * workload.new_tokens
             passes = np.maximum(1.0, np.ceil(new / self.instance.limits.prefill_chunk_tokens))
             tokens = Tokens(
-                prefill=new / passes, prefill_start=start, prefill_end=end, prompts=per_rank / passes
+                prefill=new / passes,
+                prefill_start=start,
+                prefill_end=end,
+                prompts=per_rank / passes,
             )
             return tokens, passes
         beside = np.zeros_like(per_rank)
@@ -239,8 +273,7 @@ class _Block:
         rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
         shares = None
         if self.experts is not None:
-            touched = self.experts.touched(self.touched, rows * self.ranks)
-            shares = ExpertShares(self.load[:, None, None], touched[:, None, None])
+            shares = self._shares(self.experts, rows * self.ranks)
         timed = pass_time(
             instance.operations, self.layers, self.tp, self.ranks, tokens, self.chip,
             self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in self.layers],
@@ -257,6 +290,8 @@ class _Block:
         batch = per_rank * self.ranks * self.pp
         if self.role == PREFILL:
             service = prefill_service(per_rank * self.ranks, passes, total, longest, hop)
+            moved = transfer_bytes_per_chip(instance, 1.0, 1.0) / (self.tp * self.pp)
+            service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
             return service, self._within_ttft(service)
         period = token_period_s(total, longest, hop, self.pp)
         meets = np.ones(len(self.tp), dtype=bool)
@@ -268,6 +303,15 @@ class _Block:
             meets &= 2.0 * period <= slo.ttft
         beside = np.asarray(tokens.prefill) * self.pp
         return mixed_service(batch, beside, period, workload), meets
+
+    def _shares(self, experts: ExpertBounds, tokens: Array) -> ExpertShares:
+        """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""
+        if self.by_layer is None:
+            touched = experts.touched(self.touched, tokens)
+            return ExpertShares(self.load[:, None, None], touched[:, None, None])
+        chips, slots = int(self.stage_chips[0]), int(self.slots[0])
+        touched = experts.touched_by_layer(chips, slots, float(tokens[0]))
+        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])
 
     def bytes_needed(self, per_rank: Array) -> Array:
         """Least HBM that some chip needs: the average over stages, slots as even as they can be."""

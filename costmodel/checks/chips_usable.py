@@ -9,9 +9,7 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Chips that are not in the cluster or cannot be used."""
     known = {placed.id for placed in instance.cluster.chips}
     usable = {placed.id for domain in instance.cluster.domains for placed in domain.usable}

@@ -15,9 +15,7 @@ from costmodel.layout import Layout
 from costmodel.tolerance import exceeds
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """The fullest overfull chip of each stage."""
     violations = []
     for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):

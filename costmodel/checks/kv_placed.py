@@ -9,9 +9,7 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Replicas whose KV shares do not add up, or lie elsewhere."""
     violations = []
     for index, replica in enumerate(layout.replicas):

@@ -9,9 +9,7 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Replicas whose stages leave out, repeat or reorder layers."""
     wanted = list(range(len(instance.model.layers)))
     violations = []

@@ -10,9 +10,7 @@ from costmodel.layout import Layout
 from costmodel.models.spec import Attention
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Stage counts, chips per stage, expert width and head divisibility that do not fit."""
     violations = []
     heads = {
