@@ -14,7 +14,7 @@ from topology.chip import Chip
 from topology.collectives.compose import Part, compose, send
 from topology.collectives.demand import KINDS
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric
+from topology.fabric import Fabric, join
 from topology.rate import Rate
 from topology.scaleout.base import Network
 
@@ -139,11 +139,9 @@ class Cluster:
             for switch in domain.fabric.switch_names():
                 if switch not in domain.fabric.failed:
                     graph.add_node(prefix + switch, kind="switch", domain=domain.index)
-            for link in domain.fabric.links():
-                _join(graph, prefix + link.a, prefix + link.b, link)
+            join(graph, domain.fabric.links(), prefix)
         if self.network is not None:
-            for link in self.network.links():
-                _join(graph, link.a, link.b, link)
+            join(graph, self.network.links())
         return graph
 
     def rate(
@@ -303,14 +301,3 @@ class Cluster:
         if self.network is not None:
             state.update(repr((self.network.spec, sorted(self.network.failed))).encode())
         return state.hexdigest()[:16]
-
-
-def _join(graph: nx.DiGraph[str], a: str, b: str, link: Any) -> None:
-    for source, target in ((a, b), (b, a)):
-        graph.add_edge(
-            source,
-            target,
-            bytes_per_s=link.bytes_per_s,
-            latency_s=link.latency_s,
-            links=link.links,
-        )

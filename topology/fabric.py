@@ -7,9 +7,10 @@ share one. Builders in ``topology/builders`` subclass :class:`Fabric`. Never kno
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import networkx as nx
 from pydantic import BaseModel, ConfigDict
 
 from topology.chip import Chip
@@ -25,6 +26,26 @@ class Link:
     bytes_per_s: float
     latency_s: float
     links: int = 1
+
+
+def graph_of(links: Iterable[Link], prefix: str = "") -> nx.DiGraph[str]:
+    """Directed graph of links, both directions alike; node names get the prefix."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    join(graph, links, prefix)
+    return graph
+
+
+def join(graph: nx.DiGraph[str], links: Iterable[Link], prefix: str = "") -> None:
+    """Add links to a graph in both directions, with bandwidth, latency and multiplicity."""
+    for link in links:
+        a, b = prefix + link.a, prefix + link.b
+        data = {
+            "bytes_per_s": link.bytes_per_s,
+            "latency_s": link.latency_s,
+            "links": link.links,
+        }
+        graph.add_edge(a, b, **data)
+        graph.add_edge(b, a, **data)
 
 
 class FabricSpec(BaseModel):
