@@ -9,17 +9,16 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import combinations
 from typing import Literal
 
-import networkx as nx
 from pydantic import Field
 
 from topology.builders.base import topology
 from topology.chip import Chip
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric, FabricSpec, Link, graph_of
+from topology.fabric import Fabric, FabricSpec, Link
 from topology.quantity import Seconds
 from topology.rate import IDLE, Leg
 from topology.routing.cuts import broadcast_seconds
-from topology.routing.spread import slowest, spread
+from topology.routing.spread import Demand, slowest, spread
 
 
 class MeshSpec(FabricSpec):
@@ -53,7 +52,6 @@ class Mesh(Fabric):
         self.interchangeable_chips = (
             len(set(self._links.values())) <= 1 and len(self._links) == whole
         )
-        self._graph: nx.DiGraph[str] | None = None
 
     def switch_names(self) -> list[str]:
         """No switches."""
@@ -103,7 +101,7 @@ class Mesh(Fabric):
         if self.interchangeable_chips:
             time = 1.0 / ((len(members) - 1) * self._link())
         else:
-            time = broadcast_seconds(self._whole(), [f"g{p}" for p in members])
+            time = broadcast_seconds(self.graph, [f"g{p}" for p in members])
         return self._leg(time, time, f"g{members[0]}--g{members[1]}", 2)
 
     def send(self, source: int, target: int) -> Leg:
@@ -112,8 +110,8 @@ class Mesh(Fabric):
         bound = 1.0 / min(self.width(source), self.width(target))
         if rate:
             return self._leg(1.0 / rate, bound, f"g{source}--g{target}", 1)
-        loads = spread(self._whole(), [(f"g{source}", f"g{target}", 1.0)])
-        time, link = slowest(self._whole(), loads)
+        loads = spread(self.graph, [(f"g{source}", f"g{target}", 1.0)])
+        time, link = slowest(self.graph, loads)
         return self._leg(time, bound, link, 2)
 
     def _direct(self, members: Sequence[int], rounds: float) -> Leg:
@@ -126,8 +124,8 @@ class Mesh(Fabric):
             return self._leg(time, time, link, rounds)
         names = [f"g{position}" for position in members]
         share = rounds / count
-        loads = spread(self._whole(), [(a, b, share) for a in names for b in names if a != b])
-        time, link = slowest(self._whole(), loads)
+        loads = spread(self.graph, [(a, b, share) for a in names for b in names if a != b])
+        time, link = slowest(self.graph, loads)
         narrow = min(self.width(position) for position in members)
         return self._leg(time, rounds * (count - 1) / count / narrow, link, rounds)
 
@@ -137,7 +135,11 @@ class Mesh(Fabric):
     def _link(self) -> float:
         return next(iter(self._links.values()))
 
-    def _whole(self) -> nx.DiGraph[str]:
-        if self._graph is None:
-            self._graph = graph_of(self.links())
-        return self._graph
+    def messages(self, pattern: str, members: Sequence[int]) -> list[Demand]:
+        """As for any fabric, but a broadcast goes out in stripes that peers pass on."""
+        if pattern != "broadcast":
+            return super().messages(pattern, members)
+        root, *peers = (f"g{position}" for position in members)
+        stripe = 1.0 / len(peers)
+        onward = [(a, b, stripe) for a in peers for b in peers if a != b]
+        return [(root, peer, stripe) for peer in peers] + onward

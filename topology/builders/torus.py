@@ -17,13 +17,13 @@ from pydantic import Field, model_validator
 from topology.builders.base import topology
 from topology.chip import Chip
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric, FabricSpec, Link, graph_of
+from topology.fabric import Fabric, FabricSpec, Link
 from topology.quantity import BytesPerSecond, Seconds
 from topology.rate import IDLE, Leg
 from topology.routing.boxes import Axis, best_box, box_of, exchange_load, position_of, site_of
 from topology.routing.cuts import broadcast_seconds, gather_seconds
 from topology.routing.dimension import dimension_order, rotations
-from topology.routing.spread import slowest, spread
+from topology.routing.spread import Edge, slowest, spread
 
 
 class TorusSpec(FabricSpec):
@@ -88,7 +88,6 @@ class Torus(Fabric):
         )
         self._whole_links = not any("--" in name for name in failed)
         self._legs: dict[Hashable, Leg] = {}
-        self._graph: nx.DiGraph[str] | None = None
         self._widths: list[float] | None = None
 
     def switch_names(self) -> list[str]:
@@ -185,25 +184,38 @@ class Torus(Fabric):
             times = [exchange_load(axis) / axis.bytes_per_s for axis in box]
             time = max(times)
             return Leg(time, latency, time, self.spec.hop_s, f"g:axis{times.index(time)}")
-        loads = self.exchange_loads(members)
+        loads = self.loads("exchange", members)
         time, link = slowest(self.graph, loads)
         count = len(members)
         narrow = min(self.width(position) for position in members)
         return Leg(time, latency, (count - 1) / count / narrow, self.spec.hop_s, link)
 
-    def exchange_loads(self, members: Sequence[int]) -> dict[tuple[str, str], float]:
-        """Load of each link by walking every pair's route, shortest paths where links failed."""
-        share = 1.0 / len(members)
-        if self._whole_links and not self.failed:
-            loads: dict[tuple[str, str], float] = {}
-            for a in members:
-                for b in members:
-                    for edge, part in dimension_order(self.axes, a, b):
-                        loads[edge] = loads.get(edge, 0.0) + part * share
+    def loads(self, pattern: str, members: Sequence[int]) -> dict[Edge, float]:
+        """Load of each link: every message's route, or ports filled evenly where shards spread.
+
+        Messages take dimension order, shortest paths where something failed. All-gather,
+        all-reduce and broadcast enter each chip through all of its ports within the group.
+        """
+        loads: dict[Edge, float] = {}
+        if pattern in ("exchange", "send"):
+            if self.failed:
+                return super().loads(pattern, members)
+            for source, target, amount in self.messages(pattern, members):
+                a, b = int(source[1:]), int(target[1:])
+                ways = rotations(self.axes, a, b) if pattern == "send" else [None]
+                for order in ways:
+                    for edge, part in dimension_order(self.axes, a, b, order):
+                        loads[edge] = loads.get(edge, 0.0) + part * amount / len(ways)
             return loads
-        names = [f"g{position}" for position in members]
-        pairs = [(a, b, share) for a in names for b in names if a != b]
-        return spread(self.graph, pairs)
+        count = len(members)
+        into = {"gather": 1 - 1 / count, "reduce_all": 2 - 2 / count}.get(pattern, 1.0)
+        inside = self.graph.subgraph(f"g{position}" for position in members)
+        for node in inside:
+            edges: list[tuple[str, str, float]] = list(inside.in_edges(node, data="bytes_per_s"))
+            width = sum(rate for _, _, rate in edges)
+            for source, target, rate in edges:
+                loads[source, target] = into * rate / width
+        return loads
 
     def _gather(self, members: tuple[int, ...]) -> Leg:
         box = self._box(members)
@@ -241,12 +253,7 @@ class Torus(Fabric):
             time, link = slowest(self.graph, loads)
             hops = float(nx.shortest_path_length(self.graph, *ends))
         else:
-            loads = {}
-            ways = rotations(self.axes, source, target)
-            for order in ways:
-                for edge, part in dimension_order(self.axes, source, target, order):
-                    loads[edge] = loads.get(edge, 0.0) + part / len(ways)
-            time, link = slowest(self.graph, loads)
+            time, link = slowest(self.graph, self.loads("send", (source, target)))
             hops = sum(
                 axis.distance(a, b)
                 for axis, a, b in zip(
@@ -259,13 +266,6 @@ class Torus(Fabric):
         bound = 1.0 / min(self.width(source), self.width(target))
         latency = hops * self.spec.hop_s
         return Leg(time, latency, bound, latency, link)
-
-    @property
-    def graph(self) -> nx.DiGraph[str]:
-        """The working links as a directed graph."""
-        if self._graph is None:
-            self._graph = graph_of(self.links())
-        return self._graph
 
     def _latency(self, members: Sequence[int], box: tuple[Axis, ...] | None) -> float:
         if box is not None:

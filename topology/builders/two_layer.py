@@ -17,6 +17,7 @@ from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec, Link
 from topology.quantity import Seconds
 from topology.rate import IDLE, Leg
+from topology.routing.spread import Edge
 
 
 class TwoLayerSpec(FabricSpec):
@@ -168,6 +169,24 @@ class TwoLayer(Fabric):
         groups = self._members((source, target))
         away = {group: 1.0 if len(groups) > 1 else 0.0 for group in groups}
         return self._leg((source, target), 1.0, away)
+
+    def loads(self, pattern: str, members: Sequence[int]) -> dict[Edge, float]:
+        """As for any fabric; a reduction in the switches loads wires and uplinks evenly."""
+        count = len(members)
+        load, ring = (count + 1) / count, 2 * (count - 1) / count
+        if pattern != "reduce_all" or not self.spec.in_network_reduction or load >= ring:
+            return super().loads(pattern, members)
+        loads: dict[Edge, float] = {}
+        for position in members:
+            for plane, rate in self._down[position].items():
+                a, b = f"g{position}", self._first(position, plane)
+                loads[a, b] = loads[b, a] = load * rate / self._width[position]
+        for group, own in self._members(members).items():
+            ups = [link for link in self.links() if link.a.startswith(f"sw{group}.")]
+            for link in ups:
+                away = 2 * (count - own) / count / len(ups)
+                loads[link.a, link.b] = loads[link.b, link.a] = away
+        return loads
 
     def _leg(
         self,

@@ -104,7 +104,8 @@ def shares(
             )
         elif kind in ("all-gather", "reduce-scatter", "all-reduce"):
             rounds = 2 if kind == "all-reduce" else 1
-            cross = rounds * away / count
+            # arriving shards against the own shard sent to every other domain
+            cross = rounds * max(away / count, (len(counts) - 1) / total)
             bound = (1.0 if away else 0.0) / count if kind == "all-reduce" else cross
             chip = 1.0 if kind == "all-reduce" else others
             result.append(Share(1.0, cross, rounds * far / unit_total[unit], bound, chip))
