@@ -21,6 +21,15 @@ replicated beyond), by FFN width, by vocabulary, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """One value the reader used, for the person who checks it."""
+
+    key: str  #: path of the key in the config
+    value: str
+    source: str  #: ``config``, or the reason for a default
+
+
+@dataclass(frozen=True, slots=True)
 class Weights:
     """One group of matrices that are stored, sharded and multiplied together."""
 
@@ -58,19 +67,26 @@ class Attention:
     index_dim: int = 0
     read_top_k: int | None = None  #: sparse attention reads at most this many entries
     compress: int = 1  #: cached entries per token is ``1 / compress`` (DeepSeek-V4)
+    local_window: int = 0  #: uncompressed entries kept and read beside the compressed ones
     owns_cache: bool = (
         True  #: False where the layer reads another layer's cache (cross-layer sharing)
     )
 
     def stored_tokens(self, context: float) -> float:
         """Entries kept for a sequence of ``context`` tokens."""
-        entries = context / self.compress
-        return min(entries, float(self.window)) if self.window is not None else entries
+        if not self.owns_cache:
+            return 0.0
+        return self._visible(context / self.compress) + min(context, float(self.local_window))
 
     def read_tokens(self, context: float) -> float:
         """Entries read by one decode step at ``context`` tokens."""
-        entries = self.stored_tokens(context)
-        return min(entries, float(self.read_top_k)) if self.read_top_k is not None else entries
+        entries = self._visible(context / self.compress)
+        if self.read_top_k is not None:
+            entries = min(entries, float(self.read_top_k))
+        return entries + min(context, float(self.local_window))
+
+    def _visible(self, entries: float) -> float:
+        return min(entries, float(self.window)) if self.window is not None else entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +124,7 @@ class MoE:
     zero_experts: int = 0  #: zero-compute experts the router can also pick
     num_groups: int = 1  #: n_group: the router first picks groups ...
     top_groups: int = 1  #: topk_group: ... and a token's experts lie in so many of them
+    num_shared: int = 0  #: shared experts (a dense branch beside the routed ones counts as one)
 
 
 Sublayer = Attention | LinearState | DenseFFN | MoE
@@ -151,3 +168,5 @@ class ModelSpec:
     native_dtype: str = "bf16"  #: label of the native quantisation
     mtp: MTP | None = None
     notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read
+    readings: tuple[Reading, ...] = field(default=())  #: every value used and where it came from
+    vision: tuple[Weights, ...] = field(default=())  #: image tower; not part of ``total_params``

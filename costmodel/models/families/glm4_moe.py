@@ -1,0 +1,45 @@
+"""GLM-4.5, 4.6 and 4.7: GQA with bias, dense first layers, sigmoid-routed MoE, one MTP layer."""
+
+from __future__ import annotations
+
+from costmodel.models.parts.attention import grouped_query
+from costmodel.models.parts.builder import Builder
+from costmodel.models.parts.decoder import decoder, layer
+from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.mtp import next_token_modules, num_modules
+from costmodel.models.parts.schedule import sparse_layers
+from costmodel.models.registry import Family
+from costmodel.models.spec import Layer, ModelSpec
+
+
+def read(b: Builder) -> ModelSpec:
+    """Bias on q, k and v only; q/k norms per head where ``use_qk_norm``."""
+    c = b.config
+    heads, kv_heads, dim, count = b.heads, b.kv_heads(), b.head_dim(), b.num_layers
+    experts = Experts.read(b, groups=True)
+    bias = c.flag("attention_bias", default=False)
+    norm = c.flag("use_qk_norm", default=False)
+    num_shared = c.size("n_shared_experts", low=0, high=2**10)
+    width, sparse, modules = b.ffn_width, sparse_layers(b, count), num_modules(b)
+
+    def at(index: int) -> Layer:
+        name = f"model.layers.{index}"
+        attention = grouped_query(
+            b, f"{name}.self_attn", heads, kv_heads, dim, qkv_bias=bias,
+            vectors=2 * dim if norm else 0,
+        )  # fmt: skip
+        if index < count and not sparse[index]:
+            return layer(b, attention, dense_ffn(b, f"{name}.mlp", width))
+        shared = ffn_weights(
+            b, f"{name}.mlp.shared_experts", num_shared * experts.width, prefix="shared experts' "
+        )
+        moe = mixture(
+            b, f"{name}.mlp", experts, router_bias=True, num_shared=num_shared,
+            shared=shared if num_shared else (),
+        )  # fmt: skip
+        return layer(b, attention, moe)
+
+    return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
+
+
+FAMILY = Family("glm4_moe", ("glm4_moe",), ("Glm4MoeForCausalLM",), read)

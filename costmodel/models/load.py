@@ -1,0 +1,117 @@
+"""From a name or path to a :class:`ModelSpec`: chooses the family and sees that nothing is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from costmodel.models.config import Config, shown
+from costmodel.models.files import find_config, read_object
+from costmodel.models.parts.builder import Builder
+from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
+from costmodel.models.parts.precision import Precision, read_precision
+from costmodel.models.registry import Family, by_architecture, by_model_type
+from costmodel.models.spec import ModelSpec
+from topology.errors import InstanceError, Problem
+
+#: Where ModelOpt writes the quantisation that config.json may not mention.
+QUANTISATION_FILE = "hf_quant_config.json"
+#: Objects of a multimodal config that hold the text model.
+TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
+
+
+def load_model(
+    name_or_path: str | Path, *, weight_dtype: str | None = None, kv_dtype: str | None = None
+) -> ModelSpec:
+    """Read a catalogue model, a ``config.json`` or the folder of one.
+
+    ``weight_dtype`` (bf16, fp8, fp4, int8, int4) replaces the native precision of attention, FFN and
+    expert matrices; ``kv_dtype`` replaces the checkpoint's KV dtype (bf16 where it names none).
+    Raises ``InstanceError`` naming every key that is wrong, missing or not understood.
+    """
+    path = find_config(str(name_or_path))
+    beside = path.with_name(QUANTISATION_FILE)
+    extra = None
+    if path.name != QUANTISATION_FILE and beside.is_file():
+        extra = read_object(beside)
+    name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+    return read_model(
+        read_object(path),
+        name,
+        str(path),
+        beside=extra,
+        weight_dtype=weight_dtype,
+        kv_dtype=kv_dtype,
+    )
+
+
+def read_model(
+    data: Mapping[str, Any],
+    name: str,
+    place: str,
+    *,
+    beside: Mapping[str, Any] | None = None,
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+) -> ModelSpec:
+    """As :func:`load_model`, from a parsed config; ``beside`` is a parsed hf_quant_config.json."""
+    _check_dtype("weight_dtype", weight_dtype, BY_REQUEST)
+    _check_dtype("kv_dtype", kv_dtype, ELEMENT_BYTES)
+    outer = Config(data, place)
+    config = next((found for key in TEXT_SECTIONS if (found := outer.section(key))), outer)
+    family = _choose(config, outer)
+    other = None if beside is None else Config(beside, f"{place} ({QUANTISATION_FILE})", outer.log)
+    precision = read_precision(config, outer, other)
+    if weight_dtype is not None:
+        precision = Precision.requested(weight_dtype, precision.base, precision.kv_dtype)
+    spec = family.read(Builder(config, outer, precision, name, family.name))
+    for key, value in outer.not_understood():
+        outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
+    outer.log.stop_if_wrong()
+    return replace(
+        spec,
+        kv_dtype=kv_dtype or spec.kv_dtype,
+        notes=(*outer.log.notes, *spec.notes),
+        readings=tuple(outer.log.readings.values()),
+    )
+
+
+def _check_dtype(what: str, value: str | None, allowed: Mapping[str, object]) -> None:
+    if value is not None and value not in allowed:
+        raise InstanceError(
+            Problem(what, f"expected one of {', '.join(allowed)}, got {shown(value)}")
+        )
+
+
+def _choose(config: Config, outer: Config) -> Family:
+    """The family of a config by ``model_type`` and ``architectures``, which must not disagree."""
+    types, architectures = by_model_type(), by_architecture()
+    found: dict[str, Family] = {}
+    for where in (config, outer):
+        kind = where.data.get("model_type")
+        where.ignore("model_type")
+        if isinstance(kind, str) and kind in types:
+            found.setdefault(f"model_type {kind}", types[kind])
+        elif kind is not None and where is config:
+            config.log.note(f"warning: model_type {shown(kind)} is not a known text model")
+        elif kind is None and where is config:
+            config.log.note("assumed: model_type not given, the architecture's name decides")
+        names = where.data.get("architectures")
+        for item in names[:4] if isinstance(names, list) else []:
+            if isinstance(item, str) and item in architectures:
+                found.setdefault(f"architecture {item}", architectures[item])
+    if len({family.name for family in found.values()}) > 1:
+        raise config.fail(
+            "model_type",
+            "contradicts architectures: "
+            + ", ".join(f"{label} is family {family.name}" for label, family in found.items()),
+        )
+    if found:
+        return next(iter(found.values()))
+    raise config.fail(
+        "model_type",
+        f"{shown(config.data.get('model_type'))} is not a known architecture; known: "
+        f"{', '.join(sorted(types))}",
+    )

@@ -1,0 +1,1 @@
+"""Parts that architecture families share: weights, precision, attention kinds, FFN and MoE."""

@@ -1,0 +1,120 @@
+"""Makes the weights of a model at their stored precision. What families build everything with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costmodel.models.config import MAX_LAYERS, Config
+from costmodel.models.parts.precision import Precision
+from costmodel.models.spec import Shard, Weights
+
+
+@dataclass(frozen=True)
+class Builder:
+    """The text model's config, the config around it, and the precision of its matrices."""
+
+    config: Config
+    outer: Config  #: the same as ``config`` where nothing is nested
+    precision: Precision
+    name: str
+    family: str
+
+    def matrix(
+        self,
+        name: str,
+        module: str,
+        rows: int,
+        cols: int,
+        shard: Shard,
+        *,
+        role: str = "linear",
+        bias: bool = False,
+        copies: int = 1,
+    ) -> Weights:
+        """``copies`` matrices of ``rows`` outputs and ``cols`` inputs each, with a bias or without.
+
+        ``module`` is the dotted name quantisers know it by; ``role`` as in
+        :meth:`Precision.of`. A bias is kept in the base format.
+        """
+        stored = self.precision.of(module, role)
+        num_bias = copies * rows if bias else 0
+        return Weights(
+            name,
+            copies * rows * cols + num_bias,
+            copies * stored.num_bytes(rows, cols) + num_bias * self.base_bytes,
+            stored.dtype,
+            shard,
+            copies * rows * cols,
+        )
+
+    def vector(self, name: str, num: int, shard: Shard = "replicated") -> Weights:
+        """``num`` parameters that are added or multiplied elementwise: norms, biases, sinks."""
+        return Weights(name, num, num * self.base_bytes, self.precision.base.dtype, shard, 0)
+
+    @property
+    def base_bytes(self) -> float:
+        """Bytes of one parameter that is not quantised."""
+        return self.precision.base.bits / 8
+
+    # -- keys that nearly every family has -------------------------------------------------------
+
+    @property
+    def hidden(self) -> int:
+        """Width of the residual stream."""
+        return self.config.size("hidden_size", "d_model", "n_embd", high=2**17)
+
+    @property
+    def heads(self) -> int:
+        """Query heads of a layer."""
+        return self.config.size("num_attention_heads", "n_heads", "n_head", high=2**12)
+
+    @property
+    def num_layers(self) -> int:
+        """Transformer layers (or blocks of a hybrid model)."""
+        return self.config.size("num_hidden_layers", "n_layers", "num_layers", "n_layer",
+                                high=MAX_LAYERS)  # fmt: skip
+
+    @property
+    def ffn_width(self) -> int:
+        """``intermediate_size``: what it means depends on the family."""
+        return self.config.size("intermediate_size")
+
+    def kv_heads(self, *names: str) -> int:
+        """Key/value heads; absent or null means as many as query heads."""
+        heads = self.heads
+        found = self.config.size(
+            "num_key_value_heads",
+            *names,
+            default=heads,
+            because="as many as query heads",
+            high=2**12,
+        )
+        if heads % found:
+            self.config.problem(
+                "num_key_value_heads", f"{found} does not divide the {heads} query heads"
+            )
+        return found
+
+    def head_dim(self, default: int | None = None) -> int:
+        """Width of a head. Without a class default, hidden size / heads, which must be whole."""
+        because = "family default"
+        if default is None:
+            default, because = max(self.hidden // self.heads, 1), "hidden size / query heads"
+            if not self.config.has("head_dim") and self.hidden % self.heads:
+                self.config.problem(
+                    "head_dim",
+                    f"is missing, and {self.heads} heads do not divide the hidden size {self.hidden}",
+                )
+        return self.config.size("head_dim", "attention_head_dim", default=default, because=because,
+                                high=2**14)  # fmt: skip
+
+    def tied(self, default: bool) -> bool:
+        """Whether the head reuses the embedding; the outermost config that says so decides."""
+        for where in (self.outer, self.config):
+            if where.has("tie_word_embeddings"):
+                if where is self.outer and self.outer is not self.config:
+                    self.config.ignore("tie_word_embeddings")
+                return where.flag("tie_word_embeddings")
+        return self.config.flag(
+            "tie_word_embeddings", default=default, because=f"class default of {self.family}"
+        )

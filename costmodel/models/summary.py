@@ -1,0 +1,170 @@
+"""What an architecture costs in plain numbers: parameters, bytes, cache and state. No hardware."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from costmodel.models.parts.formats import ELEMENT_BYTES
+from costmodel.models.spec import (
+    Attention,
+    Layer,
+    LinearState,
+    ModelSpec,
+    MoE,
+    Sublayer,
+    Weights,
+)
+
+
+def params_of(weights: Iterable[Weights]) -> int:
+    """Parameters of a group of weights."""
+    return sum(part.params for part in weights)
+
+
+def bytes_of(weights: Iterable[Weights]) -> float:
+    """Bytes of a group of weights, scales included."""
+    return sum(part.num_bytes for part in weights)
+
+
+def own_weights(sublayer: Sublayer) -> tuple[Weights, ...]:
+    """All weights of a sublayer but the routed experts."""
+    if isinstance(sublayer, MoE):
+        return (*sublayer.router, *sublayer.shared)
+    return sublayer.weights
+
+
+def layer_params(layer: Layer) -> int:
+    """Parameters of a layer, every expert included."""
+    total = params_of(layer.extra)
+    for part in layer.sublayers:
+        total += params_of(own_weights(part))
+        if isinstance(part, MoE):
+            total += part.num_experts * part.expert_params
+    return total
+
+
+def layer_active_params(layer: Layer) -> float:
+    """Parameters of a layer that one token passes (an expectation with zero-compute experts)."""
+    idle = sum(
+        (part.num_experts - part.top_k) * part.expert_params
+        for part in layer.sublayers
+        if isinstance(part, MoE)
+    )
+    return layer_params(layer) - idle
+
+
+def layer_bytes(layer: Layer) -> float:
+    """Bytes of a layer's weights."""
+    total = bytes_of(layer.extra)
+    for part in layer.sublayers:
+        total += bytes_of(own_weights(part))
+        if isinstance(part, MoE):
+            total += part.num_experts * part.expert_bytes
+    return total
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The numbers of a model that a model card gives. Bytes are of one copy, one sequence."""
+
+    total_params: int  #: text model, without MTP modules and image tower
+    active_params: float  #: everything used for one token, embeddings included
+    active_params_no_input_embedding: float  #: a tied table still counts, as the head
+    active_params_no_embedding: float  #: neither embedding nor head
+    embedding_params: int  #: input embedding and head matrix (one table if tied)
+    weight_bytes: float
+    kv_bytes_per_token: float  #: what one more token adds for ever, index keys apart
+    kv_index_bytes_per_token: float
+    kv_window_bytes: float  #: bounded part at full window
+    state_bytes_per_sequence: float
+    layers: int
+    moe_layers: int
+    routed_experts: int
+    experts_per_token: float
+    shared_experts: int
+    attention: dict[str, int]  #: layers by kind; linear attentions of every sort are ``linear``
+    state_kinds: dict[str, int]
+    mtp_params: int
+    mtp_bytes: float
+    vision_params: int
+
+
+def summarise(spec: ModelSpec) -> Summary:
+    """Add up a model."""
+    parts = [part for layer in spec.layers for part in layer.sublayers]
+    attentions = [part for part in parts if isinstance(part, Attention)]
+    states = [part for part in parts if isinstance(part, LinearState)]
+    mixtures = [part for part in parts if isinstance(part, MoE)]
+    ends = params_of(spec.embedding) + params_of(spec.head)
+    total = ends + sum(layer_params(layer) for layer in spec.layers)
+    active = ends + sum(layer_active_params(layer) for layer in spec.layers)
+    table = spec.vocab_size * spec.hidden_size
+    element = ELEMENT_BYTES[spec.kv_dtype]
+    mtp_params, mtp_bytes = _mtp(spec)
+    return Summary(
+        total_params=total,
+        active_params=active,
+        active_params_no_input_embedding=active - params_of(spec.embedding),
+        active_params_no_embedding=active - (table if spec.tied_embeddings else 2 * table),
+        embedding_params=table if spec.tied_embeddings else 2 * table,
+        weight_bytes=bytes_of(spec.embedding)
+        + bytes_of(spec.head)
+        + sum(layer_bytes(layer) for layer in spec.layers),
+        kv_bytes_per_token=sum(growing_elements(part) for part in attentions) * element,
+        kv_index_bytes_per_token=sum(part.index_elements / part.compress for part in attentions)
+        * element,
+        kv_window_bytes=sum(window_elements(part) for part in attentions) * element,
+        state_bytes_per_sequence=sum(part.state_bytes for part in states),
+        layers=len(spec.layers),
+        moe_layers=sum(
+            any(isinstance(part, MoE) for part in layer.sublayers) for layer in spec.layers
+        ),
+        routed_experts=max((part.num_experts for part in mixtures), default=0),
+        experts_per_token=max((part.top_k for part in mixtures), default=0),
+        shared_experts=max((part.num_shared for part in mixtures), default=0),
+        attention=dict(
+            Counter(part.kind for part in attentions)
+            + Counter("mamba" if part.kind.startswith("mamba") else "linear" for part in states)
+        ),
+        state_kinds=dict(Counter(part.kind for part in states)),
+        mtp_params=mtp_params,
+        mtp_bytes=mtp_bytes,
+        vision_params=params_of(spec.vision),
+    )
+
+
+def growing_elements(part: Attention) -> float:
+    """Cached elements one more token adds for ever: none where a window bounds the cache."""
+    if part.window is not None or not part.owns_cache:
+        return 0.0
+    return part.kv_elements / part.compress
+
+
+def window_elements(part: Attention) -> float:
+    """Cached elements of the bounded part once the window is full."""
+    if not part.owns_cache:
+        return 0.0
+    return ((part.window or 0) + part.local_window) * part.kv_elements
+
+
+def _mtp(spec: ModelSpec) -> tuple[int, float]:
+    if spec.mtp is None:
+        return 0, 0.0
+    params = params_of(spec.mtp.extra) + sum(layer_params(layer) for layer in spec.mtp.layers)
+    num_bytes = bytes_of(spec.mtp.extra) + sum(layer_bytes(layer) for layer in spec.mtp.layers)
+    return params, num_bytes
+
+
+def cache_bytes(spec: ModelSpec, context: float) -> float:
+    """Bytes of KV cache, index keys and state of one sequence of ``context`` tokens."""
+    element, total = ELEMENT_BYTES[spec.kv_dtype], 0.0
+    for layer in spec.layers:
+        for part in layer.sublayers:
+            if isinstance(part, LinearState):
+                total += part.state_bytes
+            elif isinstance(part, Attention):
+                total += part.stored_tokens(context) * part.kv_elements * element
+                total += part.index_elements * context / part.compress * element
+    return total
