@@ -197,9 +197,24 @@ class Cluster:
     def transfers(self, messages: Iterable[tuple[str, str, float]]) -> Transfers:
         """Many messages (source, target, bytes) at once: load of each link and the time it sets.
 
-        Messages split over shortest paths of the whole graph in proportion to their width.
+        Messages inside a domain take its own routes; others split over shortest paths of the
+        whole graph in proportion to their width, around NICs that failed.
         """
-        loads = spread(self.graph, messages)
+        loads: dict[Edge, float] = {}
+        across: list[tuple[str, str, float]] = []
+        for source, target, amount in messages:
+            a, b = self.chip(source), self.chip(target)
+            if a.domain != b.domain:
+                across.append((source, target, amount))
+                continue
+            fabric = self.domains[a.domain].fabric
+            if a is b or amount <= 0:
+                continue
+            for (u, v), load in fabric.loads("send", (a.position, b.position)).items():
+                edge = (f"r{a.domain}{u}", f"r{a.domain}{v}")
+                loads[edge] = loads.get(edge, 0.0) + load * amount
+        for edge, load in spread(self.graph, across).items():
+            loads[edge] = loads.get(edge, 0.0) + load
         seconds, link = slowest(self.graph, loads)
         return Transfers(seconds, link, loads)
 

@@ -85,7 +85,7 @@ def cost_of(
         latency = max(latency, leg.latency_s)
         bound_latency = max(bound_latency, leg.bound_latency_s)
         if leg.s_per_byte * share.local > worst:
-            worst, link = leg.s_per_byte * share.local, f"r{domain}{leg.link}"
+            worst, link = leg.s_per_byte * share.local, _named(domain, leg.link)
         if not flows:
             bound = leg.bound_s_per_byte * share.local
     carried, name, out_latency, out = 0.0, "none", 0.0, 0.0
@@ -97,6 +97,10 @@ def cost_of(
         bound = _cut_bound(parts, moved, network)
     chips = max(len(members) for _, _, members in parts)
     return Cost(worst, latency, chips, link, carried, out_latency, name, out, bound, bound_latency)
+
+
+def _named(domain: int, link: str) -> str:
+    return "--".join(f"r{domain}{end}" for end in link.split("--")) if link != "none" else link
 
 
 def _cut_bound(parts: Sequence[Part], moved: Sequence[Share], network: Network) -> float:
@@ -152,7 +156,7 @@ def _send(parts: Sequence[Part], network: Network | None) -> Cost:
             leg.s_per_byte,
             leg.latency_s,
             2,
-            f"r{domain}{leg.link}",
+            _named(domain, leg.link),
             0.0,
             0.0,
             "none",
@@ -162,9 +166,14 @@ def _send(parts: Sequence[Part], network: Network | None) -> Cost:
         )
     if network is None:
         raise InstanceError(Problem("scale_out", "the cluster has no network between its domains"))
-    far = 1.0 if network.unit(domain) != network.unit(other) else 0.0
+    same_unit = network.unit(domain) == network.unit(other)
+    same_leaf = same_unit and network.same_rail(position, far_position)
+    relayed = network.spec.relayed and same_unit and not same_leaf
+    far = 0.0 if same_leaf or relayed else 1.0
     flows = [Flow(domain, (position,), 1.0, far), Flow(other, (far_position,), 1.0, far)]
     carried, name = network.carry(flows)
+    hop = 1.0 / fabric.width(position) if relayed else 0.0
     path = network.path_latency_s(far > 0)
     floor = network.spec.floor_s
-    return Cost(0.0, 0.0, 1, "none", carried, floor, name, 1.0, carried, min(path, floor))
+    link = f"r{domain}g{position}"
+    return Cost(hop, 0.0, 1, link, carried, floor, name, 1.0, carried, min(path, floor))

@@ -111,7 +111,8 @@ def shares(
             result.append(Share(1.0, cross, rounds * far / unit_total[unit], bound, chip))
         else:  # broadcast: each NIC carries its share of one copy, then it spreads inside
             cross = 1.0 / count if away else 0.0
-            result.append(Share(1.0, cross, cross if far else 0.0, cross, 1.0))
+            entering = 1.0 / unit_total[unit] if far else 0.0
+            result.append(Share(1.0, cross, entering, cross, 1.0))
     return result
 
 

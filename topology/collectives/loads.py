@@ -41,7 +41,9 @@ def collective_loads(
         if ends[0][0] == ends[1][0]:
             _add(loads, parts[0][0], parts[0][1].loads("send", [p for _, p in ends]), 1.0)
         elif network is not None:
-            far = float(network.unit(ends[0][0]) != network.unit(ends[1][0]))
+            same = network.unit(ends[0][0]) == network.unit(ends[1][0])
+            direct = network.spec.relayed or network.same_rail(ends[0][1], ends[1][1])
+            far = 0.0 if same and direct else 1.0
             flows = [Flow(domain, (position,), 1.0, far) for domain, position in ends]
             loads.update(network.loads(flows))
         return loads

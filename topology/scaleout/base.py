@@ -126,6 +126,10 @@ class Network:
         """The unit (group of domains under the same leaves) of a domain."""
         return domain // self.spec.domains_per_unit
 
+    def same_rail(self, position: int, other: int) -> bool:
+        """Whether chips at these positions of two domains of a unit share a leaf."""
+        return position % self.spec.rails == other % self.spec.rails
+
     def nic_bytes_per_s(self, domain: int, position: int) -> float:
         """Bytes/s per direction of one chip's NIC, 0 if it or its leaf failed."""
         return self._nics[domain][position]
