@@ -62,6 +62,7 @@ def read_model(
     outer = Config(data, place)
     config = next((found for key in TEXT_SECTIONS if (found := outer.section(key))), outer)
     family = _choose(config, outer)
+    config.class_defaults = family.class_defaults
     other = None if beside is None else Config(beside, f"{place} ({QUANTISATION_FILE})", outer.log)
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:

@@ -76,10 +76,7 @@ def read_precision(config: Config, outer: Config, beside: Config | None) -> Prec
         )
         return Precision(base=base, label=base.label)
     method = section.choice("quant_method", allowed=_METHODS)
-    if method not in _METHODS:  # pragma: no cover - choice() has recorded the problem
-        return Precision(base=base)
-    precision = _guard(section, "quantization_config", base, _METHODS[method])
-    return precision
+    return _guard(section, "quantization_config", base, _METHODS[method])
 
 
 def _guard(

@@ -24,3 +24,18 @@ def switched_window(b: Builder) -> int | None:
         return uniform_window(b)
     c.ignore("sliding_window")
     return None
+
+
+def upper_windows(b: Builder, count: int) -> list[int | None]:
+    """Qwen2's dense windows: layers from ``max_window_layers`` up slide, if windows are on at all."""
+    c = b.config
+    if not c.flag("use_sliding_window", default=False):
+        c.ignore("sliding_window", "max_window_layers", "layer_types")
+        return [None] * count
+    window = uniform_window(b)
+    types = c.strings("layer_types", ("full_attention", "sliding_attention"), count)
+    if types is not None:
+        c.ignore("max_window_layers")
+        return [window if kind == "sliding_attention" else None for kind in types]
+    first = c.size("max_window_layers", default=28, because="class default", low=0)
+    return [window if index >= first else None for index in range(count)]
