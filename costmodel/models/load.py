@@ -68,6 +68,10 @@ def read_model(
     if weight_dtype is not None:
         precision = Precision.requested(weight_dtype, precision.base, precision.kv_dtype)
     spec = family.read(Builder(config, outer, precision, name, family.name))
+    if outer.has("vision_config") or config.has("vision_config"):
+        outer.ignore("vision_config")
+        config.ignore("vision_config")
+        outer.log.note("the image tower (vision_config) is not part of the text model: not counted")
     for key, value in outer.not_understood():
         outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
     outer.log.stop_if_wrong()

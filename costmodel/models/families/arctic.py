@@ -9,7 +9,7 @@ from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
 from costmodel.models.parts.windows import uniform_window
 from costmodel.models.registry import Family
-from costmodel.models.spec import Layer, ModelSpec
+from costmodel.models.spec import Layer, ModelSpec, Weights
 
 
 def read(b: Builder) -> ModelSpec:
@@ -28,7 +28,7 @@ def read(b: Builder) -> ModelSpec:
         attention = grouped_query(b, f"{name}.self_attn", heads, kv_heads, dim, window=window)
         if (index + 1) % step:
             return layer(b, attention, dense_ffn(b, f"{name}.mlp", experts.width))
-        shared = ()
+        shared: tuple[Weights, ...] = ()
         if residual:
             shared = ffn_weights(b, f"{name}.residual_mlp", b.hidden, prefix="dense residual's ")
         moe = mixture(

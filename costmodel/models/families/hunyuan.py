@@ -10,7 +10,7 @@ from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
 from costmodel.models.registry import Family
-from costmodel.models.spec import Layer, ModelSpec
+from costmodel.models.spec import Layer, ModelSpec, Weights
 
 #: Image, pooling and token keys that a text config of this family carries.
 _NO_EFFECT = """
@@ -22,7 +22,7 @@ _NO_EFFECT = """
     vit_remove_prenorm vit_token vit_type vit_used_rms_norm xdrope_section eod_token_id
     kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim capacity_factor
     group_limited_greedy n_group topk_group
-""".split()
+""".split()  # noqa: SIM905
 
 
 def read(b: Builder) -> ModelSpec:
@@ -58,7 +58,7 @@ def read(b: Builder) -> ModelSpec:
         )  # fmt: skip
         if num == 1 or index < skipped:
             return layer(b, attention, dense_ffn(b, f"{name}.mlp", width, bias=mlp_bias))
-        shared = ()
+        shared: tuple[Weights, ...] = ()
         if shared_nums[index]:
             shared = ffn_weights(
                 b, f"{name}.mlp.shared_mlp", shared_nums[index] * width, prefix="shared experts' "

@@ -18,7 +18,7 @@ from costmodel.models.spec import Attention, DenseFFN, Layer, LinearState, Model
 
 def read(b: Builder) -> ModelSpec:
     """Period and offset place attention and mixtures; norms on the Mamba step, B and C."""
-    c, count = b.config, b.num_layers
+    c = b.config
     heads, kv_heads, dim, width = b.heads, b.kv_heads(), b.head_dim(), b.ffn_width
     num = c.size("num_experts", default=16, because="class default", high=MAX_EXPERTS)
     top_k = c.size("num_experts_per_tok", default=2, because="class default", high=MAX_EXPERTS)

@@ -11,7 +11,7 @@ from costmodel.models.parts.linear import state_element_bytes
 from costmodel.models.parts.mamba import mamba2
 from costmodel.models.parts.mtp import num_modules
 from costmodel.models.registry import Family
-from costmodel.models.spec import MTP, Layer, ModelSpec, MoE, Sublayer
+from costmodel.models.spec import MTP, Layer, ModelSpec, MoE, Sublayer, Weights
 
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
@@ -126,7 +126,8 @@ class _Blocks:
         return self._moe(at)
 
     def _moe(self, at: str) -> MoE:
-        b, shared = self.b, ()
+        b = self.b
+        shared: tuple[Weights, ...] = ()
         if self.num_shared:
             shared = ffn_weights(
                 b, f"{at}.shared_experts", self.num_shared * self.shared_width, gated=False,

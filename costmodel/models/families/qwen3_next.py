@@ -79,6 +79,7 @@ def _full_layers(b: Builder, count: int) -> list[bool]:
 class _Dense:
     def __init__(self, b: Builder):
         self.b, self.width = b, b.ffn_width
+        b.config.ignore("mlp_only_layers")
 
     def __call__(self, index: int) -> DenseFFN:
         return dense_ffn(self.b, f"model.layers.{index}.mlp", self.width)
