@@ -9,6 +9,7 @@ from typing import Any
 
 from costmodel.models.config import Config, shown
 from costmodel.models.files import find_config, read_object
+from costmodel.models.image import read_image_tower
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
 from costmodel.models.parts.precision import Precision, read_precision
@@ -68,16 +69,14 @@ def read_model(
     if weight_dtype is not None:
         precision = Precision.requested(weight_dtype, precision.base, precision.kv_dtype)
     spec = family.read(Builder(config, outer, precision, name, family.name))
-    if outer.has("vision_config") or config.has("vision_config"):
-        outer.ignore("vision_config")
-        config.ignore("vision_config")
-        outer.log.note("the image tower (vision_config) is not part of the text model: not counted")
+    vision = read_image_tower(outer, spec.hidden_size)
     for key, value in outer.not_understood():
         outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
     outer.log.stop_if_wrong()
     return replace(
         spec,
         kv_dtype=kv_dtype or spec.kv_dtype,
+        vision=vision,
         notes=(*outer.log.notes, *spec.notes),
         readings=tuple(outer.log.readings.values()),
     )

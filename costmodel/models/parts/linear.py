@@ -62,7 +62,7 @@ def gated_delta(b: Builder, at: str, heads: DeltaHeads, element_bytes: float) ->
         b.matrix("output gate", f"{at}.in_proj_z", values, b.hidden, "heads"),
         b.matrix("beta and decay", f"{at}.in_proj_ba", 2 * heads.value_heads, b.hidden, "heads",
                  role="plain"),
-        b.matrix("output", f"{at}.out_proj", b.hidden, values, "heads"),
+        b.matrix("attention output", f"{at}.out_proj", b.hidden, values, "heads"),
         b.vector("convolution, decay and norm",
                  heads.channels * heads.conv + 2 * heads.value_heads + heads.value_dim, "heads"),
     )  # fmt: skip
@@ -94,7 +94,7 @@ def kimi_delta(
         b.matrix("key", f"{at}.k_proj", keys, h, "heads"),
         b.matrix("value", f"{at}.v_proj", values, h, "heads"),
         b.matrix("beta", f"{at}.b_proj", heads.value_heads, h, "heads", role="plain"),
-        b.matrix("output", f"{at}.o_proj", h, values, "heads"),
+        b.matrix("attention output", f"{at}.o_proj", h, values, "heads"),
         b.vector("convolution, decay and norm",
                  heads.channels * heads.conv + heads.value_heads + keys + heads.value_dim, "heads"),
     ]  # fmt: skip
@@ -119,7 +119,7 @@ def lightning(b: Builder, at: str, heads: int, head_dim: int, element_bytes: flo
     weights = (
         b.matrix("q, k, v", f"{at}.qkv_proj", 3 * width, b.hidden, "heads"),
         b.matrix("output gate", f"{at}.output_gate", width, b.hidden, "heads"),
-        b.matrix("output", f"{at}.out_proj", b.hidden, width, "heads"),
+        b.matrix("attention output", f"{at}.out_proj", b.hidden, width, "heads"),
         b.vector("norm", width, "heads"),
     )
     state = heads * head_dim * head_dim
