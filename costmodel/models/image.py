@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from costmodel.models.config import Config
+from costmodel.models.config import Config, shown
 from costmodel.models.spec import Weights
 
 _MAX_IMAGE = 2**16
@@ -18,6 +18,8 @@ def read_image_tower(outer: Config, text_hidden: int) -> tuple[Weights, ...]:
     """Weights of the tower that ``vision_config`` describes; a note where its kind is not known."""
     section = outer.section("vision_config")
     if section is None:
+        if outer.has("text_config"):
+            outer.log.note("assumed: vision_config not given: no image tower is counted")
         return ()
     kind = section.data.get("model_type")
     section.ignore(*section.data)
@@ -60,7 +62,13 @@ def _qwen(c: Config, text_hidden: int) -> int:
     embed += _size(c, "num_position_embeddings") * width
     mlp = merged * merged + merged + merged * out + out
     deep = c.data.get("deepstack_visual_indexes")
-    num_deep = len(deep) if isinstance(deep, list) and len(deep) <= 64 else 0
+    if deep is None:
+        c.log.note(f"assumed: {c.path}deepstack_visual_indexes not given: no further mergers")
+    elif not isinstance(deep, list) or len(deep) > 64 or any(type(i) is not int for i in deep):
+        c.problem(
+            "deepstack_visual_indexes", f"expected a list of layer numbers, got {shown(deep)}"
+        )
+    num_deep = len(deep) if isinstance(deep, list) else 0
     blocks = _blocks(width, _size(c, "intermediate_size"), _size(c, "depth"))
     return embed + blocks + (2 * width + mlp) + num_deep * (2 * merged + mlp)
 
