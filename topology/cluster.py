@@ -3,71 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import networkx as nx
 
+from topology.calibration import PROFILES, Fit, load_calibration
 from topology.chip import Chip
-from topology.collectives.compose import Part, compose, send
+from topology.collectives.compose import Part, cost_of
 from topology.collectives.demand import KINDS
+from topology.collectives.loads import collective_loads
+from topology.domain import Domain, PlacedChip
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric
+from topology.fabric import Fabric, join
 from topology.rate import Rate
+from topology.routing.spread import Edge, slowest, spread
 from topology.scaleout.base import Network
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedChip:
-    """One chip at its place. ``id`` is ``r<domain>g<position>``.
+class Transfers:
+    """Many messages at once: seconds of the busiest link, its name, and every link's bytes."""
 
-    ``healthy`` chips work and are wired, ``available`` ones are not taken by someone else.
-    """
-
-    id: str
-    chip: Chip
-    domain: int
-    position: int
-    rack: str
-    healthy: bool = True
-    available: bool = True
-
-    @property
-    def usable(self) -> bool:
-        """Whether a layout may use the chip."""
-        return self.healthy and self.available
-
-
-@dataclass(frozen=True, eq=False)
-class Domain:
-    """One scale-up domain. Two domains with the same ``signature`` are interchangeable.
-
-    ``interchangeable_chips`` says that any usable chips of the same number are equivalent: a
-    switched domain of one chip type with all links and NICs alike.
-    """
-
-    index: int
-    name: str
-    rack: str
-    kind: str
-    chips: tuple[PlacedChip, ...]
-    usable: tuple[PlacedChip, ...]
-    signature: Hashable
-    interchangeable_chips: bool
-    fabric: Fabric
-
-    def pick(self, count: int) -> tuple[PlacedChip, ...]:
-        """``count`` usable chips that belong together (a compact block on a torus)."""
-        free = [chip.position for chip in self.usable]
-        if not 0 < count <= len(free):
-            raise InstanceError(
-                Problem(
-                    self.name, f"{count} chips asked for, {len(free)} of {len(self.chips)} usable"
-                )
-            )
-        return tuple(self.chips[position] for position in self.fabric.pick(free, count))
+    time_s: float
+    busiest_link: str
+    loads: dict[Edge, float]
 
 
 class Cluster:
@@ -92,6 +55,7 @@ class Cluster:
         self.notes = tuple(notes)
         self.domains = tuple(domains)
         self.network = network
+        self.profile = "physics"
         self.chips: tuple[PlacedChip, ...] = tuple(
             chip for domain in self.domains for chip in domain.chips
         )
@@ -139,11 +103,9 @@ class Cluster:
             for switch in domain.fabric.switch_names():
                 if switch not in domain.fabric.failed:
                     graph.add_node(prefix + switch, kind="switch", domain=domain.index)
-            for link in domain.fabric.links():
-                _join(graph, prefix + link.a, prefix + link.b, link)
+            join(graph, domain.fabric.links(), prefix)
         if self.network is not None:
-            for link in self.network.links():
-                _join(graph, link.a, link.b, link)
+            join(graph, self.network.links())
         return graph
 
     def rate(
@@ -164,7 +126,9 @@ class Cluster:
         key = (kind, ids, top_k, one_copy_per_domain)
         found = self._rates.get(key)
         if found is None:
-            found = self._rates[key] = self._rate(kind, ids, top_k, one_copy_per_domain)
+            found = self._rates[key] = self._rate_of_parts(
+                kind, self._parts(ids), top_k, one_copy_per_domain
+            )
         return found
 
     def rate_for(
@@ -182,9 +146,7 @@ class Cluster:
         found = self._rates.get(key)
         if found is None:
             parts = self._representative(domain_index, chips_per_domain, num_domains)
-            found = self._rates[key] = self._rate_of_parts(
-                kind, parts, None, top_k, one_copy_per_domain
-            )
+            found = self._rates[key] = self._rate_of_parts(kind, parts, top_k, one_copy_per_domain)
         return found
 
     def _representative(self, index: int, count: int, num_domains: int) -> list[Part]:
@@ -211,9 +173,59 @@ class Cluster:
             for other in chosen
         ]
 
-    def _rate(
-        self, kind: str, ids: tuple[str, ...], top_k: int | None, one_copy_per_domain: bool
-    ) -> Rate:
+    def loads(
+        self,
+        kind: str,
+        chip_ids: Sequence[str],
+        *,
+        top_k: int | None = None,
+        one_copy_per_domain: bool = True,
+    ) -> dict[Edge, float]:
+        """Bytes on every directed link of :attr:`graph` per byte of the collective's argument.
+
+        Walks the routes, so that it costs more than :meth:`rate`, which it agrees with.
+        """
+        self._known_kind(kind, len(chip_ids))
+        return collective_loads(
+            kind,
+            self._parts(tuple(chip_ids)),
+            self.network,
+            top_k=top_k,
+            one_copy_per_domain=one_copy_per_domain,
+        )
+
+    def transfers(self, messages: Iterable[tuple[str, str, float]]) -> Transfers:
+        """Many messages (source, target, bytes) at once: load of each link and the time it sets.
+
+        Messages inside a domain take its own routes; others split over shortest paths of the
+        whole graph in proportion to their width, around NICs that failed.
+        """
+        loads: dict[Edge, float] = {}
+        across: list[tuple[str, str, float]] = []
+        for source, target, amount in messages:
+            a, b = self.chip(source), self.chip(target)
+            if a.domain != b.domain:
+                across.append((source, target, amount))
+                continue
+            fabric = self.domains[a.domain].fabric
+            if a is b or amount <= 0:
+                continue
+            for (u, v), load in fabric.loads("send", (a.position, b.position)).items():
+                edge = (f"r{a.domain}{u}", f"r{a.domain}{v}")
+                loads[edge] = loads.get(edge, 0.0) + load * amount
+        for edge, load in spread(self.graph, across).items():
+            loads[edge] = loads.get(edge, 0.0) + load
+        seconds, link = slowest(self.graph, loads)
+        return Transfers(seconds, link, loads)
+
+    def _known_kind(self, kind: str, num_chips: int) -> None:
+        if kind not in KINDS:
+            message = f"unknown collective {kind!r}; known: {', '.join(KINDS)}"
+            raise InstanceError(Problem("kind", message))
+        if kind == "send" and num_chips != 2:
+            raise InstanceError(Problem("chips", "send takes two chips: source and target"))
+
+    def _parts(self, ids: tuple[str, ...]) -> list[Part]:
         if not ids or len(set(ids)) != len(ids):
             raise InstanceError(Problem("chips", "name each chip once, and at least one"))
         grouped: dict[int, list[int]] = {}
@@ -222,42 +234,60 @@ class Cluster:
             if not placed.healthy:
                 raise InstanceError(Problem(chip_id, "the chip has failed or has no working link"))
             grouped.setdefault(placed.domain, []).append(placed.position)
-        parts: list[Part] = [
+        return [
             (index, self.domains[index].fabric, tuple(positions))
             for index, positions in grouped.items()
         ]
-        return self._rate_of_parts(kind, parts, ids, top_k, one_copy_per_domain)
 
     def _rate_of_parts(
-        self,
-        kind: str,
-        parts: list[Part],
-        ids: tuple[str, ...] | None,
-        top_k: int | None,
-        one_copy_per_domain: bool,
+        self, kind: str, parts: list[Part], top_k: int | None, one_copy_per_domain: bool
     ) -> Rate:
-        if kind not in KINDS:
-            raise InstanceError(
-                Problem("kind", f"unknown collective {kind!r}; known: {', '.join(KINDS)}")
-            )
-        if kind == "send":
-            ends = [
-                (index, fabric, position)
-                for index, fabric, members in parts
-                for position in members
-            ]
-            if len(ends) != 2:
-                raise InstanceError(Problem("chips", "send takes two chips: source and target"))
-            if ids is not None and self.chip(ids[0]).domain != ends[0][0]:
-                ends.reverse()
-            return send(ends[0], ends[1], self.network)
-        return compose(
-            kind,
-            parts,
-            self.network,
-            top_k=top_k,
-            one_copy_per_domain=one_copy_per_domain,
+        self._known_kind(kind, sum(len(group) for _, _, group in parts))
+        cost = cost_of(
+            kind, parts, self.network, top_k=top_k, one_copy_per_domain=one_copy_per_domain
         )
+        if self.profile == "physics":
+            return cost.rate()
+        types = {chip.name for _, fabric, group in parts for chip in _types(fabric, group)}
+        return _slowest(cost.rate(*self._fits(name, kind)) for name in sorted(types))
+
+    @staticmethod
+    def _fits(chip: str, kind: str) -> tuple[Fit | None, Fit | None]:
+        found = load_calibration(chip)
+        if found is None:
+            return None, None
+        return found.collectives.get(kind), found.scale_out
+
+    def with_profile(self, profile: str) -> Cluster:
+        """The same cluster whose rates are ``"physics"`` or ``"calibrated"`` (as measured).
+
+        A collective that was never measured on a chip or one like it stays at physics;
+        ``topology.calibration.load_calibration`` says what there is. Raises ``InstanceError``.
+        """
+        if profile not in PROFILES:
+            message = f"unknown profile {profile!r}; known: {', '.join(PROFILES)}"
+            raise InstanceError(Problem("profile", message))
+        if profile == self.profile:
+            return self
+        twin = copy(self)
+        twin.profile = profile
+        twin._rates = {}
+        return twin
+
+    def pick(self, count: int) -> tuple[PlacedChip, ...]:
+        """``count`` usable chips that belong together: one domain if it fits, else whole ones."""
+        if not 0 < count <= len(self.usable):
+            raise InstanceError(
+                Problem("chips", f"{count} asked for, {self.name} has {len(self.usable)} usable")
+            )
+        for domain in self.domains:
+            if len(domain.usable) >= count:
+                return domain.pick(count)
+        chosen: list[PlacedChip] = []
+        for domain in self.domains:
+            rest = min(count - len(chosen), len(domain.usable))
+            chosen += domain.pick(rest) if rest else ()
+        return tuple(chosen)
 
     def describe(self) -> dict[str, Any]:
         """What the cluster is, as plain data: domains by kind, chips, failures, scale-out."""
@@ -305,12 +335,12 @@ class Cluster:
         return state.hexdigest()[:16]
 
 
-def _join(graph: nx.DiGraph[str], a: str, b: str, link: Any) -> None:
-    for source, target in ((a, b), (b, a)):
-        graph.add_edge(
-            source,
-            target,
-            bytes_per_s=link.bytes_per_s,
-            latency_s=link.latency_s,
-            links=link.links,
-        )
+def _types(fabric: Fabric, positions: Sequence[int]) -> set[Chip]:
+    return {fabric.chips[position] for position in positions}
+
+
+def _slowest(rates: Iterable[Rate]) -> Rate:
+    """Of the rates by chip type, the one slowest on a large message, with the largest latency."""
+    found = list(rates)
+    slow = max(found, key=lambda rate: rate.s_per_byte)
+    return replace(slow, latency_s=max(rate.latency_s for rate in found))

@@ -7,13 +7,17 @@ share one. Builders in ``topology/builders`` subclass :class:`Fabric`. Never kno
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
+import networkx as nx
 from pydantic import BaseModel, ConfigDict
 
 from topology.chip import Chip
 from topology.rate import Leg
+from topology.routing.spread import Demand, Edge, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,26 @@ class Link:
     bytes_per_s: float
     latency_s: float
     links: int = 1
+
+
+def graph_of(links: Iterable[Link], prefix: str = "") -> nx.DiGraph[str]:
+    """Directed graph of links, both directions alike; node names get the prefix."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    join(graph, links, prefix)
+    return graph
+
+
+def join(graph: nx.DiGraph[str], links: Iterable[Link], prefix: str = "") -> None:
+    """Add links to a graph in both directions, with bandwidth, latency and multiplicity."""
+    for link in links:
+        a, b = prefix + link.a, prefix + link.b
+        data = {
+            "bytes_per_s": link.bytes_per_s,
+            "latency_s": link.latency_s,
+            "links": link.links,
+        }
+        graph.add_edge(a, b, **data)
+        graph.add_edge(b, a, **data)
 
 
 class FabricSpec(BaseModel):
@@ -101,3 +125,26 @@ class Fabric(ABC):
     @abstractmethod
     def send(self, source: int, target: int) -> Leg:
         """One chip to one other: seconds per byte of the message."""
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The working links as a directed graph of local names."""
+        return graph_of(self.links())
+
+    def loads(self, pattern: str, members: Sequence[int]) -> dict[Edge, float]:
+        """Bytes on each directed link per byte of the pattern, by walking routes on the graph.
+
+        Messages go straight between members over shortest paths; a broadcast is handed from one
+        member to the next. Slow next to the closed forms, and independent of them.
+        """
+        return spread(self.graph, self.messages(pattern, members))
+
+    def messages(self, pattern: str, members: Sequence[int]) -> list[Demand]:
+        """The messages (source, target, bytes per byte of the pattern) that a pattern sends."""
+        names = [f"g{position}" for position in members]
+        if pattern == "broadcast":
+            return [(a, b, 1.0) for a, b in pairwise(names)]
+        if pattern == "send":
+            return [(names[0], names[1], 1.0)]
+        share = (2.0 if pattern == "reduce_all" else 1.0) / len(names)
+        return [(a, b, share) for a in names for b in names if a != b]

@@ -11,7 +11,8 @@ from typing import Any
 from topology.builders.base import build, read_spec
 from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
 from topology.chip import Chip, load_chip
-from topology.cluster import Cluster, Domain, PlacedChip
+from topology.cluster import Cluster
+from topology.domain import Domain, PlacedChip
 from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec
 from topology.scaleout.base import Network, NetworkSpec, read_network
@@ -141,7 +142,7 @@ def _assemble(
     outside: list[str] = []
     unmatched = []
     for pattern in spec.failed:
-        owner = re.match(r"r(\d+)(?=g|s|l|\[|\*|\?)", pattern)
+        owner = re.match(r"r(\d+)(?=[a-z\[*?])", pattern)
         if owner and ".nic" not in pattern:
             domain = int(owner[1])
             if domain < len(fabrics):

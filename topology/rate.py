@@ -39,6 +39,9 @@ IDLE = Leg(0.0, 0.0, 0.0, 0.0, "none")
 class Rate:
     """Time of a collective as ``latency_s + s_per_byte * num_bytes``.
 
+    A calibrated rate adds ``2 * ramp * sqrt(latency_s * s_per_byte * num_bytes)``, the cost of
+    filling the pipeline of chunks; at full link speed ``ramp`` is 0.
+
     ``bound_*`` are a lower bound that no route or algorithm beats (cuts around chips and domains
     for the bytes, the farthest pair's path for the latency). ``busiest_link`` names the link that
     sets ``s_per_byte``. ``out_bytes_per_byte`` is the traffic that leaves the most loaded domain
@@ -51,10 +54,14 @@ class Rate:
     bound_latency_s: float
     busiest_link: str
     out_bytes_per_byte: float = 0.0
+    ramp: float = 0.0
 
     def time(self, num_bytes: float) -> float:
         """Seconds for ``num_bytes``, in the byte convention of the collective."""
-        return self.latency_s + self.s_per_byte * num_bytes
+        transfer = self.s_per_byte * num_bytes
+        if not self.ramp:
+            return self.latency_s + transfer
+        return float(self.latency_s + transfer + 2 * self.ramp * (self.latency_s * transfer) ** 0.5)
 
     def bound(self, num_bytes: float) -> float:
         """Seconds below which no algorithm gets. *max*, as latency and bytes may overlap."""

@@ -16,6 +16,7 @@ _NAMES = frozenset(
     initializer_range initializer_cutoff_factor is_decoder is_encoder_decoder label2id
     layer_norm_eps layer_norm_epsilon layernorm_epsilon length_penalty logit_scale logits_scaling
     max_length min_length max_window_layers mlp_dropout moe_jitter_eps moe_loss_weight
+    hidden_act hidden_activation activation_function mlp_hidden_act mamba_hidden_act
     moe_router_activation_func name no_repeat_ngram_size norm_eps norm_epsilon norm_topk_prob
     num_beam_groups num_beams num_return_sequences output_attentions output_dropout
     output_hidden_states output_router_logits output_scores partial_rotary_factor prefix

@@ -9,6 +9,8 @@ from typing import Any
 
 from costmodel.models.config import Config, shown
 from costmodel.models.files import find_config, read_object
+from costmodel.models.generic import GENERIC, shapes_something
+from costmodel.models.image import read_image_tower
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
 from costmodel.models.parts.precision import Precision, read_precision
@@ -62,17 +64,29 @@ def read_model(
     outer = Config(data, place)
     config = next((found for key in TEXT_SECTIONS if (found := outer.section(key))), outer)
     family = _choose(config, outer)
+    config.class_defaults = family.class_defaults
     other = None if beside is None else Config(beside, f"{place} ({QUANTISATION_FILE})", outer.log)
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:
         precision = Precision.requested(weight_dtype, precision.base, precision.kv_dtype)
     spec = family.read(Builder(config, outer, precision, name, family.name))
+    if precision.excluded.unused:
+        outer.log.note(
+            "warning: no module of this model is named by the list of modules left unquantised"
+        )
+    vision = read_image_tower(outer, spec.hidden_size)
     for key, value in outer.not_understood():
-        outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
+        if family is GENERIC and shapes_something(value):
+            outer.problem(
+                key, f"is not understood ({shown(value)}), and the architecture is unknown"
+            )
+        else:
+            outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
     outer.log.stop_if_wrong()
     return replace(
         spec,
         kv_dtype=kv_dtype or spec.kv_dtype,
+        vision=vision,
         notes=(*outer.log.notes, *spec.notes),
         readings=tuple(outer.log.readings.values()),
     )
@@ -108,10 +122,4 @@ def _choose(config: Config, outer: Config) -> Family:
             "contradicts architectures: "
             + ", ".join(f"{label} is family {family.name}" for label, family in found.items()),
         )
-    if found:
-        return next(iter(found.values()))
-    raise config.fail(
-        "model_type",
-        f"{shown(config.data.get('model_type'))} is not a known architecture; known: "
-        f"{', '.join(sorted(types))}",
-    )
+    return next(iter(found.values())) if found else GENERIC

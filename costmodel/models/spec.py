@@ -146,6 +146,8 @@ class MTP:
     num_modules: int
     layers: tuple[Layer, ...]
     extra: tuple[Weights, ...] = ()
+    #: the checkpoint repeats embedding and head in each module; engines share the main model's
+    copies_tables: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ with one each. Closed forms while every chip reaches the same switches; the grap
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from topology.builders.base import topology
@@ -17,6 +19,7 @@ from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec, Link
 from topology.quantity import Seconds
 from topology.rate import IDLE, Leg
+from topology.routing.spread import Edge
 
 
 class NvswitchSpec(FabricSpec):
@@ -88,9 +91,43 @@ class Nvswitch(Fabric):
         return tuple(sorted(best[:count]))
 
     def exchange(self, members: Sequence[int]) -> Leg:
-        """*(c-1)/c / W*: a chip's own links carry all it sends (uniform traffic)."""
+        """*(c-1)/c / W*: a chip's own links carry all it sends (uniform traffic).
+
+        Where chips differ in working links, each pair splits over the switches that both reach.
+        """
         count = len(members)
-        return self._leg(members, (count - 1) / count)
+        leg = self._leg(members, (count - 1) / count)
+        if self.interchangeable_chips or count < 2:
+            return leg
+        time, link = self._uneven(members)
+        return replace(leg, s_per_byte=time, link=link)
+
+    def _uneven(self, members: Sequence[int]) -> tuple[float, str]:
+        """Seconds per byte of the slowest wire when pairs split over the switches both reach."""
+        wires = np.array([[self._wires[p].get(s, 0.0) for s in self._switches] for p in members])
+        shared = np.minimum(wires[:, None, :], wires[None, :, :])
+        total = shared.sum(axis=2, keepdims=True)
+        if (total == 0).any():
+            raise InstanceError(Problem("chips", "two chips share no working switch"))
+        shared /= total
+        shared[np.arange(len(members)), np.arange(len(members))] = 0.0
+        load = shared.sum(axis=1) / len(members)
+        time = np.divide(load, wires, out=np.zeros_like(load), where=wires > 0)
+        chip, switch = np.unravel_index(int(time.argmax()), time.shape)
+        return float(time[chip, switch]), f"g{members[int(chip)]}--{self._switches[int(switch)]}"
+
+    def loads(self, pattern: str, members: Sequence[int]) -> dict[Edge, float]:
+        """As for any fabric; a reduction in the switch loads each wire in proportion to its width."""
+        count = len(members)
+        ring = 2 * (count - 1) / count
+        if pattern != "reduce_all" or not self._in_network or (count + 1) / count >= ring:
+            return super().loads(pattern, members)
+        loads: dict[Edge, float] = {}
+        for position in members:
+            for switch, rate in self._wires[position].items():
+                part = (count + 1) / count * rate / self._width[position]
+                loads[f"g{position}", switch] = loads[switch, f"g{position}"] = part
+        return loads
 
     def gather(self, members: Sequence[int]) -> Leg:
         """*(c-1)/c / W* of the whole tensor into each chip."""

@@ -104,13 +104,15 @@ def shares(
             )
         elif kind in ("all-gather", "reduce-scatter", "all-reduce"):
             rounds = 2 if kind == "all-reduce" else 1
-            cross = rounds * away / count
+            # arriving shards against the own shard sent to every other domain
+            cross = rounds * max(away / count, (len(counts) - 1) / total)
             bound = (1.0 if away else 0.0) / count if kind == "all-reduce" else cross
             chip = 1.0 if kind == "all-reduce" else others
             result.append(Share(1.0, cross, rounds * far / unit_total[unit], bound, chip))
         else:  # broadcast: each NIC carries its share of one copy, then it spreads inside
             cross = 1.0 / count if away else 0.0
-            result.append(Share(1.0, cross, cross if far else 0.0, cross, 1.0))
+            entering = 1.0 / unit_total[unit] if far else 0.0
+            result.append(Share(1.0, cross, entering, cross, 1.0))
     return result
 
 

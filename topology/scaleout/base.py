@@ -126,6 +126,10 @@ class Network:
         """The unit (group of domains under the same leaves) of a domain."""
         return domain // self.spec.domains_per_unit
 
+    def same_rail(self, position: int, other: int) -> bool:
+        """Whether chips at these positions of two domains of a unit share a leaf."""
+        return position % self.spec.rails == other % self.spec.rails
+
     def nic_bytes_per_s(self, domain: int, position: int) -> float:
         """Bytes/s per direction of one chip's NIC, 0 if it or its leaf failed."""
         return self._nics[domain][position]
@@ -189,12 +193,37 @@ class Network:
                 worst, name = load / self._up[leaf], f"leaf{leaf}--spine"
         return worst, name
 
+    def loads(self, flows: Sequence[Flow]) -> dict[tuple[str, str], float]:
+        """Load of every link outside the domains, both directions alike, as in :meth:`carry`."""
+        loads: dict[tuple[str, str], float] = {}
+
+        def add(a: str, b: str, amount: float) -> None:
+            if amount > 0:
+                loads[a, b] = loads.get((a, b), 0.0) + amount
+                loads[b, a] = loads.get((b, a), 0.0) + amount
+
+        for flow in flows:
+            rates = self._nics[flow.domain]
+            alive = [position for position in flow.members if rates[position] > 0]
+            for position in alive:
+                share = len(flow.members) / len(alive)
+                name = self._ids[flow.domain][position]
+                leaf = f"leaf{self._leaf(flow.domain, position)}"
+                add(name, f"{name}.nic", flow.cross * share)
+                add(f"{name}.nic", leaf, flow.cross * share)
+                up = [spine for spine in self._spines if self._joined_name(leaf, spine)]
+                for spine in up:
+                    add(leaf, spine, flow.far * share / len(up))
+        return loads
+
+    def _joined_name(self, leaf: str, spine: str) -> bool:
+        return not {leaf, spine, f"{leaf}--{spine}"} & self.failed
+
     def _leaf(self, domain: int, position: int) -> int:
         return self.unit(domain) * self.spec.rails + position % self.spec.rails
 
     def _joined(self, leaf: int, spine: str) -> bool:
-        name = f"leaf{leaf}"
-        return not {name, spine, f"{name}--{spine}"} & self.failed
+        return self._joined_name(f"leaf{leaf}", spine)
 
     def _rate(self, domain: int, position: int, rate: float) -> float:
         name = f"{self._ids[domain][position]}.nic"

@@ -34,6 +34,12 @@ class Patterns:
             self._add(entry)
         self._known: dict[str, bool] = {}
 
+    @property
+    def unused(self) -> bool:
+        """Whether there are patterns and none has matched a module so far."""
+        given = self._plain or self._globs or self._compiled
+        return bool(given) and not any(self._known.values())
+
     def _add(self, entry: str) -> None:
         if len(entry) > MAX_PATTERN:
             raise PatternError(f"a pattern of {len(entry)} characters")

@@ -40,7 +40,7 @@ class Precision:
 
     def of(self, module: str, role: str) -> Format:
         """Format of a module; ``role`` is ``linear``, ``expert`` or ``plain`` (never quantised)."""
-        if role == "plain" or self.linear is None or self.excluded.match(module):
+        if self.linear is None or self.excluded.match(module) or role == "plain":
             return self.base
         if role == "expert" and self.expert is not None:
             return self.expert
@@ -76,10 +76,7 @@ def read_precision(config: Config, outer: Config, beside: Config | None) -> Prec
         )
         return Precision(base=base, label=base.label)
     method = section.choice("quant_method", allowed=_METHODS)
-    if method not in _METHODS:  # pragma: no cover - choice() has recorded the problem
-        return Precision(base=base)
-    precision = _guard(section, "quantization_config", base, _METHODS[method])
-    return precision
+    return _guard(section, "quantization_config", base, _METHODS[method])
 
 
 def _guard(
@@ -114,9 +111,11 @@ def _names(section: Config, *keys: str) -> list[str]:
     """Module names or patterns under the first present key; none is recorded as such."""
     key, value = section.find(keys)
     if value is None:
+        section.log.note(
+            f"assumed: {section.path}{key} not given: every matrix but embeddings, head, norms and "
+            "routers is quantised"
+        )
         return []
-    if isinstance(value, str):
-        value = [value]
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         section.problem(key, f"expected a list of module names, got {shown(value)}")
         return []
@@ -124,10 +123,8 @@ def _names(section: Config, *keys: str) -> list[str]:
 
 
 def _fp8(section: Config, base: Format) -> Precision:
-    section.ignore("activation_scheme", "fmt", "activation_dtype", "ignored_layers")
-    excluded = Patterns(
-        _names(section, "modules_to_not_convert") + _names(section, "ignored_layers")
-    )
+    section.ignore("activation_scheme", "fmt", "activation_dtype")
+    excluded = Patterns(_names(section, "modules_to_not_convert", "ignored_layers"))
     block = section.sizes("weight_block_size", 2, low=1, high=2**16)
     if block is None:
         section.log.note(
