@@ -38,16 +38,17 @@ class ExpertBounds:
         self.top_k = top_k
         self.num_experts = loads.shape[1]
         self._load: dict[tuple[int, int], Array] = {}
-        self._touched: dict[tuple[int, int], Array] = {}
+        self._touched: dict[tuple[int, int], tuple[Array, Array]] = {}
 
     @cached_property
     def _single(self) -> Array:
-        """``[grid, experts + 1]``: mean over layers of the sum of the j smallest ``g_e(1)``."""
+        """``[2, grid, experts + 1]``: mean and least over layers of the sum of the j smallest ``g_e(1)``."""
         touch = touch_probability(
             np.sort(self.loads, axis=1)[None], self.top_k, _GRID[:, None, None], 1.0
         )
-        sums = touch.cumsum(axis=-1).mean(axis=1)
-        return np.concatenate([np.zeros((len(_GRID), 1)), sums], axis=1)
+        sums = touch.cumsum(axis=-1)
+        both = np.stack([sums.mean(axis=1), sums.min(axis=1)])
+        return np.concatenate([np.zeros((2, len(_GRID), 1)), both], axis=2)
 
     @cached_property
     def _coldest(self) -> Array:
@@ -61,20 +62,22 @@ class ExpertBounds:
             self._load[key] = load_bounds(self.loads, chips, slots)
         return self._load[key]
 
-    def load(self, chips: int, slots: int) -> float:
-        """Mean over layers of the busiest chip's share."""
-        return float(self.layer_loads(chips, slots).mean())
+    def load(self, chips: int, slots: int) -> tuple[float, float]:
+        """Mean and least over layers of the busiest chip's share."""
+        found = self.layer_loads(chips, slots)
+        return float(found.mean()), float(found.min())
 
-    def touched_on_grid(self, chips: int, slots: int) -> Array:
-        """``[grid]``: mean over layers of the experts that the busiest chip touches at least."""
+    def touched_on_grid(self, chips: int, slots: int) -> tuple[Array, Array]:
+        """``[grid]``: mean and least over layers of the experts the busiest chip touches at least."""
         key = (chips, slots)
         if key not in self._touched:
             spare = slots - self.num_experts
-            extra = self._extra(spare, chips) if spare > 0 and chips > 1 else 0.0
-            average = (self._single[:, -1] + extra) / chips
+            extra = self._extra(spare, chips) if spare > 0 and chips > 1 else np.zeros((2, 1))
+            average = (self._single[:, :, -1] + extra) / chips
             alone = max(self.num_experts - max(spare, 0), 0)
-            pigeonhole = self._single[:, -(-alone // chips)]
-            self._touched[key] = np.maximum(average, pigeonhole)
+            pigeonhole = self._single[:, :, -(-alone // chips)]
+            mean, least = np.maximum(average, pigeonhole)
+            self._touched[key] = (mean, least)
         return self._touched[key]
 
     def touched_by_layer(self, chips: int, slots: int, tokens: float) -> Array:
@@ -92,12 +95,13 @@ class ExpertBounds:
         return np.maximum((single.sum(axis=1) + extra) / chips, single[:, :least].sum(axis=1))
 
     def _extra(self, spare: int, chips: int) -> Array:
-        """``[grid]``: least that ``spare`` replicas add to the sum of touched slots."""
+        """``[2, grid]``: what ``spare`` replicas add at least to the sum of touched slots."""
         cold, tokens = self._coldest[None, :], _GRID[:, None]
         pile = min(spare + 1, chips)
         spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
         alone = touch_probability(cold, self.top_k, tokens, 1.0)
-        return np.asarray(((spread - alone) * spare / (pile - 1)).mean(axis=1))
+        added = (spread - alone) * spare / (pile - 1)
+        return np.stack([added.mean(axis=1), added.min(axis=1)])
 
     def touched(self, tables: Array, tokens: Array) -> Array:
         """Look up rows of :meth:`touched_on_grid` at the grid point below ``tokens``."""

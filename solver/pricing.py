@@ -18,7 +18,7 @@ from costmodel.communication import GroupRates, achieved, stack_rates
 from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
 from costmodel.operations import LayerKind
-from costmodel.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
 from costmodel.serving import (
     Service,
     decode_service,
@@ -188,8 +188,10 @@ class _Block:
         self.most: int | None = None
         if pricer.experts is not None:
             pairs = list(zip(shapes.stage_chips.tolist(), shapes.slots.tolist(), strict=True))
-            self.load = np.array([pricer.experts.load(*pair) for pair in pairs])
-            self.touched = np.stack([pricer.experts.touched_on_grid(*pair) for pair in pairs])
+            loads = np.array([pricer.experts.load(*pair) for pair in pairs])
+            self.load, self.least_load = loads[:, 0], loads[:, 1]
+            grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs])
+            self.touched, self.least_touched = grids[:, 0], grids[:, 1]
 
     def bounds(self) -> Bounds:
         """Largest batch, best rate, and what one sequence per rank would need."""
@@ -271,15 +273,10 @@ class _Block:
         instance, workload, slo = self.instance, self.instance.workload, self.instance.slo
         tokens, passes = self.tokens(per_rank)
         rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
-        shares = None
-        if self.experts is not None:
-            shares = self._shares(self.experts, rows * self.ranks)
-        timed = pass_time(
-            instance.operations, self.layers, self.tp, self.ranks, tokens, self.chip,
-            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in self.layers],
-        )  # fmt: skip
+        shares = self._shares(rows * self.ranks)
+        timed = self._timed(self.layers, tokens, shares, with_head=True)
         total = timed.total_s(instance.profile.combination) + self.efficiency.step_overhead_s
-        longest = total / self.pp
+        longest = self._longest(total, tokens, rows)
         operations = instance.operations
         sent = rows / self.tp * operations.hidden_size * operations.activation_bytes
         hop = np.where(
@@ -304,13 +301,52 @@ class _Block:
         beside = np.asarray(tokens.prefill) * self.pp
         return mixed_service(batch, beside, period, workload), meets
 
-    def _shares(self, experts: ExpertBounds, tokens: Array) -> ExpertShares:
+    def _timed(
+        self,
+        layers: Sequence[tuple[LayerKind, float]],
+        tokens: Tokens,
+        shares: ExpertShares | None,
+        *,
+        with_head: bool,
+    ) -> PassTime:
+        return pass_time(
+            self.instance.operations, layers, self.tp, self.ranks, tokens, self.chip,
+            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in layers],
+            with_head=with_head,
+        )  # fmt: skip
+
+    def _longest(self, total: Array, tokens: Tokens, rows: Array) -> Array:
+        """Longest stage at least: the average, and whole layers by the pigeonhole principle.
+
+        Some stage has ``ceil(n / pp)`` of the ``n`` layers of a kind, none shorter than the
+        kind's shortest; and ``ceil(L / pp)`` layers, none shorter than the shortest of all.
+        """
+        longest = total / self.pp
+        if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
+            return longest
+        least = None
+        if self.experts is not None:
+            least = ExpertShares(
+                self.least_load[:, None, None],
+                self.experts.touched(self.least_touched, rows * self.ranks)[:, None, None],
+            )
+        shortest = np.full(len(self.tp), np.inf)
+        for kind, count in self.layers:
+            one = self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op")
+            longest = np.maximum(longest, np.ceil(count / self.pp) * one)
+            shortest = np.minimum(shortest, one)
+        layers = float(self.instance.operations.num_layers)
+        return np.maximum(longest, np.ceil(layers / self.pp) * shortest)
+
+    def _shares(self, tokens: Array) -> ExpertShares | None:
         """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""
+        if self.experts is None:
+            return None
         if self.by_layer is None:
-            touched = experts.touched(self.touched, tokens)
+            touched = self.experts.touched(self.touched, tokens)
             return ExpertShares(self.load[:, None, None], touched[:, None, None])
         chips, slots = int(self.stage_chips[0]), int(self.slots[0])
-        touched = experts.touched_by_layer(chips, slots, float(tokens[0]))
+        touched = self.experts.touched_by_layer(chips, slots, float(tokens[0]))
         return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])
 
     def bytes_needed(self, per_rank: Array) -> Array:
