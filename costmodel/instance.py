@@ -87,8 +87,7 @@ class Instance:
         """SHA-256 over everything that can change an answer."""
         text = json.dumps(
             {
-                "scenario": self.scenario.model_dump(mode="json"),
-                "workload": self.workload.model_dump(mode="json"),
+                "scenario": self._resolved_scenario(),
                 "profile": self.profile.model_dump(mode="json"),
                 "cluster": self.cluster.digest,
                 "model": repr(self.model.layers) + repr(self.model.head),
@@ -100,9 +99,13 @@ class Instance:
 
     def describe(self) -> dict[str, Any]:
         """The instance as plain data; :func:`instance_from_description` reads it back."""
-        scenario = self.scenario.model_dump(mode="json")
-        scenario["workload"] = self.workload.model_dump(mode="json")
-        return {"scenario": scenario, "digest": self.digest}
+        return {"scenario": self._resolved_scenario(), "digest": self.digest}
+
+    def _resolved_scenario(self) -> dict[str, Any]:
+        """The scenario with its workload written in place."""
+        return self.scenario.model_dump(mode="json") | {
+            "workload": self.workload.model_dump(mode="json")
+        }
 
 
 def load_scenario(name_or_path: str) -> Scenario:

@@ -69,7 +69,9 @@ def solve(
     if not 0 <= gap < 1:
         raise InstanceError(Problem("gap", f"must be at least 0 and below 1, got {gap:g}"))
     if time_limit_s is not None and not 0 < time_limit_s < 1e9:
-        raise InstanceError(Problem("time limit", f"must be positive seconds, got {time_limit_s:g}"))
+        raise InstanceError(
+            Problem("time limit", f"must be positive seconds, got {time_limit_s:g}")
+        )
     if workers is not None and not 1 <= workers <= 1024:
         raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
     clock = Clock(time_limit_s)

@@ -17,6 +17,7 @@ from costmodel.fleet import uplink_bytes_per_s
 from costmodel.instance import Instance, instance_from_description
 from costmodel.layout import Layout
 from costmodel.replica import MEMORY_KINDS
+from rackfit.output import write_whole
 from solver.certificate import Certificate
 from solver.search import SearchResult
 from topology.catalogue import parse_model, read_data
@@ -92,7 +93,11 @@ class Result:
 
     def write(self, path: Path) -> None:
         """Write the document to ``path``, whole or not at all."""
-        write_text(path, json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n")
+        write_whole(self.text(), path)
+
+    def text(self) -> str:
+        """The document as JSON text."""
+        return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
 
 
 def layout_dict(layout: Layout) -> dict[str, Any]:
@@ -126,9 +131,7 @@ def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> di
             "capacity_bytes_per_s": capacity,
             "utilisation": load / capacity if capacity else 0.0,
         }
-    widest = max(
-        (stage.chips for replica in layout.replicas for stage in replica.stages), key=len
-    )
+    widest = max((stage.chips for replica in layout.replicas for stage in replica.stages), key=len)
     busiest = "none"
     moe = instance.operations.moe
     if len(widest) > 1:
@@ -158,7 +161,9 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
         raise InstanceError(Problem(str(path), "expected a JSON object written by rackfit solve"))
     document = parse_model(LayoutDocument, data, path.name)
     if document.schema_version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
-        message = f"schema version {document.schema_version[:20]!r}, this Rackfit reads {SCHEMA_VERSION}"
+        message = (
+            f"schema version {document.schema_version[:20]!r}, this Rackfit reads {SCHEMA_VERSION}"
+        )
         raise InstanceError(Problem(f"{path.name}: schema_version", message))
     return instance_from_description(document.instance, path.name), document.layout, data
 
@@ -173,24 +178,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all: to a temporary file beside it, then renamed."""
-    import os
-    import tempfile
-
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise InstanceError(Problem(str(path), error.strerror or "cannot be written")) from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except OSError as error:
-        os.unlink(name)
-        raise InstanceError(Problem(str(path), error.strerror or "cannot be written")) from None

@@ -34,8 +34,13 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
             maps.setdefault(name, shape.maps)
         replicas.append(
             build_replica(
-                instance, shape.shape, shape.per_rank, shape.stages, shape.slots,
-                stage_chips(shape.shape, slices), name,
+                instance,
+                shape.shape,
+                shape.per_rank,
+                shape.stages,
+                shape.slots,
+                stage_chips(shape.shape, slices),
+                name,
             )  # fmt: skip
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

@@ -181,8 +181,10 @@ class _Model:
                 self._pool_by_pool(pool_class, own)
             else:
                 self._by_pattern(pool_class, own, met)
-        ceiling = up(relaxed * (1 + 1e-9), self.unit) + len(items) + sum(
-            len(c.pools) * c.size for c in classes
+        ceiling = (
+            up(relaxed * (1 + 1e-9), self.unit)
+            + len(items)
+            + sum(len(c.pools) * c.size for c in classes)
         )
         pooled = self.model.new_int_var(0, ceiling, "pooled_rate")
         self.model.add(pooled <= sum(self.rates[_PREFILL]))

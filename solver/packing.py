@@ -59,14 +59,10 @@ def pack_slices(
         model.add(load <= pool_class.size)
         loads.append(load)
     for place in places:
-        model.add(
-            sum(slices[place, pool] for pool in pools) == items[place].slices * counts[place]
-        )
+        model.add(sum(slices[place, pool] for pool in pools) == items[place].slices * counts[place])
     for earlier, later in zip(loads, loads[1:], strict=False):
         model.add(earlier >= later)
     solver, status = clock.run(model, seed=seed, limit_s=limit_s)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, status == cp_model.INFEASIBLE
-    return [
-        {place: solver.value(slices[place, pool]) for place in places} for pool in pools
-    ], False
+    return [{place: solver.value(slices[place, pool]) for place in places} for pool in pools], False

@@ -53,7 +53,9 @@ class Realised:
 class Realiser:
     """Makes replicas of shapes, remembering placements that shapes share."""
 
-    def __init__(self, instance: Instance, shapes: ShapeTable, pricer: Pricer, clock: Clock, seed: int):
+    def __init__(
+        self, instance: Instance, shapes: ShapeTable, pricer: Pricer, clock: Clock, seed: int
+    ):
         self.instance = instance
         self.shapes = shapes
         self.pricer = pricer
@@ -213,9 +215,7 @@ class _Attempt:
 
     def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
         layers = self.instance.operations.moe_layers
-        return {
-            layer: tuple(row) for layer, row in zip(layers, experts.tolist(), strict=False)
-        }
+        return {layer: tuple(row) for layer, row in zip(layers, experts.tolist(), strict=False)}
 
     def _transfer_s(self) -> float:
         """KV hand-over from a prefill replica, to another domain where there is one."""

@@ -216,9 +216,7 @@ class ReplicaModel:
         hop_s = 0.0
         if self.pp > 1:
             sent = self.rows / shape.tp * operations.hidden_size * operations.activation_bytes
-            hop_s = self.pp * float(
-                self.rates.send_latency_s + self.rates.send_s_per_byte * sent
-            )
+            hop_s = self.pp * float(self.rates.send_latency_s + self.rates.send_s_per_byte * sent)
         total = sum(self.stage_time) + up(hop_s, TIME_UNIT_S)
         longest = model.new_int_var(0, 2**52, "longest_stage")
         for time in self.stage_time:

@@ -146,7 +146,11 @@ def search(
 
 
 def _fleet(
-    items: Items, classes: tuple, question: Question, clock: Clock, seed: int  # type: ignore[type-arg]
+    items: Items,
+    classes: tuple,
+    question: Question,
+    clock: Clock,
+    seed: int,  # type: ignore[type-arg]
 ) -> FleetAnswer:
     limit = 12.0 if clock.remaining_s == float("inf") else max(0.2, clock.remaining_s / 2)
     return solve_fleet(
@@ -169,7 +173,12 @@ def _improve(
         achieved[row] = found.requests_per_s
     limit = 6.0 if clock.remaining_s == float("inf") else max(0.2, clock.remaining_s / 2)
     answer = solve_fleet(
-        items.best(achieved), classes, question, clock=clock, time_limit_s=min(6.0, limit), seed=seed
+        items.best(achieved),
+        classes,
+        question,
+        clock=clock,
+        time_limit_s=min(6.0, limit),
+        seed=seed,
     )
     if answer.fleet is None:
         return
@@ -229,7 +238,9 @@ def _finish(
         status="optimal" if state.gap <= gap else "feasible",
         layout=state.layout,
         evaluation=state.evaluation,
-        certificate=Certificate(bound * to_usd, cost / bound - 1.0, covers(instance, classes, shapes)),
+        certificate=Certificate(
+            bound * to_usd, cost / bound - 1.0, covers(instance, classes, shapes)
+        ),
         wall_s=clock.elapsed_s,
         first_layout_s=state.first_s,
         proof_s=state.proof_s,
