@@ -203,8 +203,7 @@ def _expert_loads(
     if workload.expert_load == "skewed":
         seed = workload.expert_load_seed
         return skewed_load(num_layers, num_experts, seed=seed), "assumed"
-    counts = read_loads(workload.expert_load).counts.sum(axis=0)
-    counts = counts[-num_layers:] if len(counts) == model_layers(model) else counts
+    counts = read_loads(workload.expert_load).total
     if counts.shape != (num_layers, num_experts):
         raise InstanceError(
             Problem(
@@ -215,8 +214,3 @@ def _expert_loads(
         )
     totals = counts.sum(axis=1, keepdims=True)
     return counts / totals, "measured"
-
-
-def model_layers(model: ModelSpec) -> int:
-    """Number of layers of a model."""
-    return len(model.layers)

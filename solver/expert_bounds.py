@@ -92,7 +92,9 @@ class ExpertBounds:
             alone = touch_probability(cold, self.top_k, tokens, 1.0)
             extra = (spread - alone) * spare / (pile - 1)
         least = -(-max(self.num_experts - max(spare, 0), 0) // chips)
-        return np.maximum((single.sum(axis=1) + extra) / chips, single[:, :least].sum(axis=1))
+        return np.asarray(
+            np.maximum((single.sum(axis=1) + extra) / chips, single[:, :least].sum(axis=1))
+        )
 
     def _extra(self, spare: int, chips: int) -> Array:
         """``[2, grid]``: what ``spare`` replicas add at least to the sum of touched slots."""

@@ -21,13 +21,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from solver.clock import Clock
 from solver.fleet_bound import Packing, best_packing, cost_per_rate_bound, rate_bound
+from solver.fleets import Fleet, FleetAnswer, Question, fleet_of
 from solver.items import Item
 from solver.packing import pack_slices, packing_cuts
 from solver.patterns import pool_patterns
@@ -42,50 +44,6 @@ _SINGLY = 8
 _TABLED = 2
 
 _PREFILL, _DECODE, _MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """Replicas of items on pools. ``stands[j]``: item and its pools for replica ``j``.
-
-    ``requests_per_s`` and ``usd_per_hour`` by the items' own rates (not by the evaluator).
-    """
-
-    stands: tuple[tuple[Item, tuple[Pool, ...]], ...]
-    requests_per_s: float
-    usd_per_hour: float
-
-    @property
-    def shapes(self) -> set[int]:
-        """Rows of the shape table that are used."""
-        return {item.shape for item, _ in self.stands}
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a fleet is asked for: ``rate`` (requests/s) at least cost, or ``whole`` or ``used`` pay."""
-
-    whole: bool
-    whole_usd_per_hour: float
-    rate: float | None
-
-    def cost_per_request(self, requests_per_s: float, usd_per_hour: float) -> float:
-        """Dollars per (request per second) and hour: what is minimised."""
-        if requests_per_s <= 0:
-            return float("inf")
-        if self.rate is not None:
-            served = requests_per_s >= self.rate * (1 - 1e-9)
-            return usd_per_hour / self.rate if served else float("inf")
-        paid = self.whole_usd_per_hour if self.whole else usd_per_hour
-        return paid / requests_per_s
-
-
-@dataclass(frozen=True)
-class FleetAnswer:
-    """Best fleet found and a proven bound on the cost per request (``inf``: none can exist)."""
-
-    fleet: Fleet | None
-    bound: float
 
 
 def solve_fleet(
@@ -165,9 +123,9 @@ class _Model:
         #: whether every fleet is a solution of the model (then its bound is global)
         self.complete = all(len(c.pools) <= _SINGLY for c in classes)
         self.unit = rate_unit(relaxed)
-        self.rates: dict[int, list[cp_model.LinearExprT]] = {role: [] for role in range(3)}
+        self.rates: dict[int, list[Any]] = {role: [] for role in range(3)}
         self.usd_unit = max(c.chip.usd_per_hour for c in classes) * 1e-6 or 1.0
-        self.costs: list[cp_model.LinearExprT] = []
+        self.costs: list[Any] = []
         self.local: dict[tuple[int, int, int, int], list[tuple[int, cp_model.IntVar]]] = {}
         self.tables: dict[tuple[int, int, int], tuple[Packing, list[int]]] = {}
         self.slices: dict[tuple[int, int], cp_model.IntVar] = {}
@@ -189,9 +147,9 @@ class _Model:
         pooled = self.model.new_int_var(0, ceiling, "pooled_rate")
         self.model.add(pooled <= sum(self.rates[_PREFILL]))
         self.model.add(pooled <= sum(self.rates[_DECODE]))
-        self.rate = pooled + sum(self.rates[_MIXED])
+        self.rate: Any = pooled + sum(self.rates[_MIXED])
         self.model.add(self.rate <= ceiling)
-        self.cost = sum(self.costs)
+        self.cost: Any = sum(self.costs)
 
     def cap_rate(self, most: float) -> None:
         """State a bound proven before, so that the search can stop when it is met."""
@@ -222,7 +180,7 @@ class _Model:
     def _pool_by_pool(self, pool_class: PoolClass, own: list[int]) -> None:
         model = self.model
         pools = range(len(pool_class.pools))
-        chips: list[list[cp_model.LinearExprT]] = [[] for _ in pools]
+        chips: list[list[Any]] = [[] for _ in pools]
         tabled = {1, len(pools)} if len(pools) <= _TABLED else set()
         for role, slices in product(range(3), sorted(tabled)):
             places = [
@@ -271,7 +229,7 @@ class _Model:
         loads = [sum(used) for used in chips]
         for load in loads:
             model.add(load <= pool_class.size)
-        for earlier, later in zip(loads, loads[1:], strict=False):
+        for earlier, later in pairwise(loads):
             model.add(earlier >= later)  # pools of a class are alike: order them by chips used
         self.costs.append(self._usd(pool_class, 1) * sum(loads))
 
@@ -415,15 +373,3 @@ class _Model:
                         held[pool][place] -= 1
                     stands.append((item, tuple(pools[pool] for pool in chosen)))
         return fleet_of(stands, self.classes)
-
-
-def fleet_of(
-    stands: Sequence[tuple[Item, tuple[Pool, ...]]], classes: Sequence[PoolClass]
-) -> Fleet:
-    """A fleet with its totals."""
-    rates = [0.0, 0.0, 0.0]
-    for item, _ in stands:
-        rates[item.role] += item.requests_per_s
-    prices = {c.index: c.chip.usd_per_hour for c in classes}
-    usd = sum(prices[item.pool_class] * item.chips for item, _ in stands)
-    return Fleet(tuple(stands), min(rates[_PREFILL], rates[_DECODE]) + rates[_MIXED], usd)

@@ -17,10 +17,8 @@ from costmodel import memory
 from costmodel.communication import GroupRates
 from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
-from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Shape, Stage, spread
-from costmodel.moe_load import expert_shares
-from costmodel.pass_time import ExpertShares, pass_time
-from costmodel.replica import ReplicaPrice, price_replica, rank_tokens
+from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage, spread
+from costmodel.replica import ReplicaPrice, price_replica
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
 from solver.experts import place_layers
@@ -28,7 +26,7 @@ from solver.pools import Pool, PoolClass
 from solver.pricing import Pricer, group_rates
 from solver.replica_model import ReplicaModel, small_enough
 from solver.shapes import ROLES, ShapeTable
-from solver.stages import cut_stages
+from solver.stages import cut_replica
 
 Array = NDArray[np.float64]
 
@@ -139,7 +137,7 @@ def build_replica(
 ) -> Replica:
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank."""
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
-    role = ROLES[shape["role"]]
+    role: Role = ROLES[shape["role"]]
     even = len(set(slots)) == 1
     built = tuple(
         Stage(
@@ -265,7 +263,10 @@ class _Attempt:
         elif self.exact and not self.realiser.clock.over:
             return None
         elif self.shape["pp"] > 1:
-            cut = self._cut(draft)
+            cut = cut_replica(
+                self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
+                self.slots, maps, clock=self.realiser.clock, seed=self.realiser.seed,
+            )  # fmt: skip
             if cut is None:
                 return None
             stages = tuple(cut)
@@ -304,54 +305,3 @@ class _Attempt:
             exceeds(float(sum(stage.memory.values()).max()), hbm)  # type: ignore[union-attr]
             for stage in price.stages
         )
-
-    def _cut(self, draft: Replica) -> list[tuple[int, int]] | None:
-        """Stages of this batch: layer times and bytes as the evaluator counts them."""
-        instance, operations, shape = self.instance, self.instance.operations, self.shape
-        tokens, _ = rank_tokens(instance, draft)
-        tp, ranks = shape["tp"], shape["attention_dp"]
-        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
-        layer_s = np.zeros(operations.num_layers)
-        layer_bytes = np.zeros(operations.num_layers)
-        context = (
-            instance.workload.input_tokens
-            if draft.role == "prefill"
-            else instance.workload.final_context
-        )
-        for kind in operations.kinds:
-            shares = None
-            if kind.moe is not None:
-                slots = np.array([self.maps[layer] for layer in kind.layers], dtype=np.int64)
-                found = expert_shares(
-                    instance.expert_loads[list(kind.moe_rows)], slots, self.slots,
-                    kind.moe.top_k, rows * ranks,
-                )  # fmt: skip
-                shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
-            timed = pass_time(
-                operations, [(kind, 1.0)], tp, ranks, tokens, self.pool_class.chip,
-                self.efficiency, self.rates, [shares], with_head=False,
-            )  # fmt: skip
-            layer_s[list(kind.layers)] = timed.total_s(instance.profile.combination)
-            one = [(kind, 1.0)]
-            held = float(memory.dense_weight_bytes(one, tp)) + memory.expert_slot_bytes(one) * max(
-                self.slots, default=0
-            )
-            kv = float(memory.kv_bytes_per_sequence(operations, one, tp, context))
-            layer_bytes[list(kind.layers)] = held + kv * max(draft.rank_sequences())
-        head = pass_time(
-            operations, [], tp, ranks, tokens, self.pool_class.chip, self.efficiency, self.rates, [],
-        )  # fmt: skip
-        stages = shape["pp"]
-        edge_s = [0.0] * stages
-        edge_s[-1] = float(head.total_s(instance.profile.combination))
-        edge_bytes = [0.0] * stages
-        edge_bytes[0] = float(memory.edge_weight_bytes(operations, tp, first=True, last=False))
-        edge_bytes[-1] += float(memory.edge_weight_bytes(operations, tp, first=False, last=True))
-        sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
-        plain = float(memory.activation_bytes(operations, tp, rows, 0.0))
-        edge_bytes[-1] += float(memory.activation_bytes(operations, tp, rows, sampled)) - plain
-        room = self.pool_class.chip.hbm_bytes - self.efficiency.runtime_bytes - plain
-        return cut_stages(
-            layer_s, layer_bytes, edge_s, edge_bytes, room, stages,
-            clock=self.realiser.clock, limit_s=2.0, seed=self.realiser.seed,
-        )  # fmt: skip

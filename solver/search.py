@@ -20,16 +20,20 @@ from solver.assemble import assemble
 from solver.certificate import Certificate, covers
 from solver.clock import Clock
 from solver.explain import why_nothing_fits
-from solver.fleet import Fleet, FleetAnswer, Question, solve_fleet
+from solver.fleet import solve_fleet
+from solver.fleets import Fleet, FleetAnswer, Question
 from solver.items import Items
-from solver.pools import pool_classes
+from solver.pools import PoolClass, pool_classes
 from solver.pricing import Pricer
 from solver.realise import Realised, Realiser
-from solver.shapes import enumerate_shapes
+from solver.shapes import ShapeTable, enumerate_shapes
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
 
 #: the evaluator may differ from the solver's own sums by this much, relatively
 _ROUNDING = 1e-6
+
+
+Classes = tuple[PoolClass, ...]
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ def _improve(
     instance: Instance,
     state: _State,
     items: Items,
-    classes: tuple,  # type: ignore[type-arg]
+    classes: Classes,
     question: Question,
     clock: Clock,
     seed: int,
@@ -220,8 +224,8 @@ def _usd_per_m_output(instance: Instance) -> float:
 def _finish(
     instance: Instance,
     state: _State,
-    shapes,  # type: ignore[no-untyped-def]
-    classes,  # type: ignore[no-untyped-def]
+    shapes: ShapeTable,
+    classes: Classes,
     clock: Clock,
     gap: float,
     to_usd: float,
