@@ -23,6 +23,7 @@ from costmodel.serving import PipelineTime, Service, schedule, serve
 from solver.expert_bounds import ExpertBounds
 from solver.pools import PoolClass
 from solver.shapes import ROLES, ShapeTable
+from solver.stages import shortest_longest_stage
 from topology import Cluster, Rate
 
 Array = NDArray[np.float64]
@@ -264,7 +265,8 @@ class _Block:
             self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
             0.0,
         )
-        return PipelineTime(total, self._longest(total, tokens, rows), hop)
+        longest = np.maximum(total / self.pp, self._longest(tokens, rows, step))
+        return PipelineTime(total, longest, hop)
 
     def _timed(
         self,
@@ -280,28 +282,30 @@ class _Block:
             with_head=with_head,
         )  # fmt: skip
 
-    def _longest(self, total: Array, tokens: Tokens, rows: Array) -> Array:
-        """Longest stage at least: the average, and whole layers by the pigeonhole principle.
-
-        Some stage has ``ceil(n / pp)`` of the ``n`` layers of a kind, none shorter than the
-        kind's shortest; and ``ceil(L / pp)`` layers, none shorter than the shortest of all.
-        """
-        longest = total / self.pp
+    def _longest(self, tokens: Tokens, rows: Array, step_s: float) -> Array:
+        """Longest stage at least: the best cut of whole layers, each as short as its kind's shortest."""
         if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
-            return np.asarray(longest)
+            return np.zeros(len(self.tp))
         least = None
         if self.experts is not None:
             least = ExpertShares(
                 self.least_load[:, None, None],
                 self.experts.touched(self.least_touched, rows * self.ranks)[:, None, None],
             )
-        shortest = np.full(len(self.tp), np.inf)
-        for kind, count in self.layers:
-            one = self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op")
-            longest = np.maximum(longest, np.ceil(count / self.pp) * one)
-            shortest = np.minimum(shortest, one)
-        layers = float(self.instance.operations.num_layers)
-        return np.asarray(np.maximum(longest, np.ceil(layers / self.pp) * shortest))
+        layer_s = [
+            np.broadcast_to(
+                self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op"),
+                self.tp.shape,
+            )
+            for kind, _ in self.layers
+        ]
+        head_s = self._timed([], tokens, None, with_head=True).total_s("per_op")
+        return (
+            shortest_longest_stage(
+                layer_s, self.instance.operations.kind_of_layer(), head_s, self.pp
+            )
+            + step_s / self.pp
+        )
 
     def _shares(self, tokens: Array) -> ExpertShares | None:
         """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""

@@ -84,6 +84,52 @@ def cut_stages(
     return [(ends[s], ends[s + 1] - 1) for s in range(stages)]
 
 
+def shortest_longest_stage(
+    layer_s: Sequence[Array], kind_of_layer: Sequence[int], head_s: Array, stages: Array
+) -> Array:
+    """Least possible time of the longest stage, for many shapes at once (arrays of one length).
+
+    ``layer_s[k]``: seconds of a layer of kind ``k``; ``head_s`` comes on top of the last stage. For a
+    trial limit, stages are filled greedily from the last layer back, run by run of equal layers;
+    the least limit that needs no more than ``stages`` stages is found by bisection and returned
+    rounded down, so that it stays a lower bound.
+    """
+    runs: list[tuple[int, int]] = []
+    for kind in reversed(kind_of_layer):
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1] + 1)
+        else:
+            runs.append((kind, 1))
+    longest_layer = np.maximum.reduce([layer_s[kind] for kind, _ in runs])
+    total = sum(count * layer_s[kind] for kind, count in runs) + head_s
+    low = np.maximum(longest_layer, total / stages) * (1 - 1e-12)
+    high = np.asarray(total, dtype=float).copy()
+    for _ in range(40):
+        limit = (low + high) / 2
+        fits = _stages_needed(layer_s, runs, head_s, limit) <= stages
+        high = np.where(fits, limit, high)
+        low = np.where(fits, low, limit)
+    return np.asarray(low)
+
+
+def _stages_needed(
+    layer_s: Sequence[Array], runs: Sequence[tuple[int, int]], head_s: Array, limit: Array
+) -> Array:
+    """Stages that greedy filling takes under a limit, from the last layer back."""
+    needed = np.ones_like(limit)
+    used = head_s + np.zeros_like(limit)
+    for kind, count in runs:
+        each = np.maximum(layer_s[kind], 1e-30)
+        here = np.clip(np.floor((limit - used) / each + 1e-9), 0, count)
+        left = count - here
+        per_stage = np.maximum(np.floor(limit / each + 1e-9), 1)
+        more = np.ceil(left / per_stage)
+        needed = needed + more
+        in_last = left - (more - 1) * per_stage
+        used = np.where(left > 0, in_last * each, used + here * each)
+    return needed
+
+
 def cut_replica(
     instance: Instance,
     draft: Replica,
