@@ -21,7 +21,7 @@ from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, join
 from topology.rate import Rate
 from topology.routing.spread import Edge, slowest, spread
-from topology.scaleout.base import Network
+from topology.scaleout.base import Network, network_node_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ class Cluster:
     def graph(self) -> nx.DiGraph[str]:
         """Chips, switches, NICs, leaves and spines that work, as a directed graph.
 
-        Nodes have ``kind``; edges have ``bytes_per_s`` per direction, ``latency_s`` and ``links``.
+        Nodes have ``kind``, chips also ``wires`` (physical links of the scale-up); edges have
+        ``bytes_per_s`` per direction, ``latency_s`` and ``links``.
         """
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
         for domain in self.domains:
@@ -104,8 +105,15 @@ class Cluster:
                 if switch not in domain.fabric.failed:
                     graph.add_node(prefix + switch, kind="switch", domain=domain.index)
             join(graph, domain.fabric.links(), prefix)
+            for chip in domain.chips:
+                if chip.healthy:
+                    links = graph.out_edges(chip.id, data="links")
+                    graph.nodes[chip.id]["wires"] = sum(count for _, _, count in links)
         if self.network is not None:
             join(graph, self.network.links())
+            for node in list(graph):
+                if "kind" not in graph.nodes[node]:
+                    graph.nodes[node]["kind"] = network_node_kind(node)
         return graph
 
     def rate(

@@ -75,6 +75,11 @@ def read_network(data: Any, place: str) -> NetworkSpec:
     return parse_model(network_kinds()[kind], data, place)
 
 
+def network_node_kind(name: str) -> str:
+    """``nic``, ``leaf`` or ``spine`` by the name of a node."""
+    return "nic" if name.endswith(".nic") else name.rstrip("0123456789")
+
+
 @dataclass(frozen=True, slots=True)
 class Flow:
     """What each member of one domain moves per byte of the collective's argument.
