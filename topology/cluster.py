@@ -111,6 +111,8 @@ class Cluster:
                     graph.nodes[chip.id]["wires"] = sum(count for _, _, count in links)
         if self.network is not None:
             join(graph, self.network.links())
+            gone = [chip.id for chip in self.chips if not chip.healthy]
+            graph.remove_nodes_from([*gone, *(f"{name}.nic" for name in gone)])
             for node in list(graph):
                 if "kind" not in graph.nodes[node]:
                     graph.nodes[node]["kind"] = network_node_kind(node)
@@ -206,7 +208,8 @@ class Cluster:
         """Many messages (source, target, bytes) at once: load of each link and the time it sets.
 
         Messages inside a domain take its own routes; others split over shortest paths of the
-        whole graph in proportion to their width, around NICs that failed.
+        whole graph in proportion to their width, through a neighbour's NIC where the own one
+        failed or the target's rail is reached as quickly.
         """
         loads: dict[Edge, float] = {}
         across: list[tuple[str, str, float]] = []
