@@ -107,7 +107,7 @@ class Cluster:
             join(graph, domain.fabric.links(), prefix)
             for chip in domain.chips:
                 if chip.healthy:
-                    links = graph.out_edges(chip.id, data="links")
+                    links: Iterable[tuple[str, str, int]] = graph.out_edges(chip.id, data="links")
                     graph.nodes[chip.id]["wires"] = sum(count for _, _, count in links)
         if self.network is not None:
             join(graph, self.network.links())
@@ -170,18 +170,15 @@ class Cluster:
             )
         start = alike.index(index)
         chosen = sorted((alike[start:] + alike[:start])[:num_domains])
-        members = tuple(chip.position for chip in self.domains[index].pick(count))
-        return [
-            (
-                other,
-                self.domains[other].fabric,
-                members
-                if self.domains[other].fabric is self.domains[index].fabric
-                and all(self.domains[other].chips[position].usable for position in members)
-                else tuple(chip.position for chip in self.domains[other].pick(count)),
-            )
-            for other in chosen
-        ]
+        home = self.domains[index]
+        members = tuple(chip.position for chip in home.pick(count))
+        parts: list[Part] = []
+        for other in chosen:
+            domain = self.domains[other]
+            whole = domain.fabric is home.fabric and len(domain.usable) == len(domain.chips)
+            own = members if whole else tuple(chip.position for chip in domain.pick(count))
+            parts.append((other, domain.fabric, own))
+        return parts
 
     def loads(
         self,

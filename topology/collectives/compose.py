@@ -106,11 +106,11 @@ def _named(domain: int, link: str) -> str:
 def _cut_bound(parts: Sequence[Part], moved: Sequence[Share], network: Network) -> float:
     """The larger of the cuts around each chip and around each domain, by the group's own links."""
     bound = 0.0
-    known: dict[tuple[int, tuple[int, ...], tuple[float, ...]], float] = {}
+    known: dict[tuple[int, tuple[int, ...], int], float] = {}
     for (domain, fabric, members), share in zip(parts, moved, strict=True):
-        nics = network.nic_profile(domain)
-        key = (id(fabric), members, nics)
+        key = (id(fabric), members, network.nic_class(domain))
         if key not in known:
+            nics = network.nic_profile(domain)
             total = sum(nics[position] for position in members)
             narrow = min(fabric.width(position) + nics[position] for position in members)
             around = share.cross_bound * len(members) / total if share.cross_bound else 0.0
