@@ -61,6 +61,7 @@ class Cluster:
         )
         self._by_id = {chip.id: chip for chip in self.chips}
         self._rates: dict[Hashable, Rate] = {}
+        self._picks: dict[tuple[int, int], tuple[int, ...]] = {}
         self._alike: dict[Hashable, list[int]] = {}
         for domain in self.domains:
             self._alike.setdefault(domain.signature, []).append(domain.index)
@@ -159,6 +160,13 @@ class Cluster:
             found = self._rates[key] = self._rate_of_parts(kind, parts, top_k, one_copy_per_domain)
         return found
 
+    def _chosen(self, index: int, count: int) -> tuple[int, ...]:
+        key = (index, count)
+        if key not in self._picks:
+            chips = self.domains[index].pick(count)
+            self._picks[key] = tuple(chip.position for chip in chips)
+        return self._picks[key]
+
     def _representative(self, index: int, count: int, num_domains: int) -> list[Part]:
         alike = self.alike(index)
         if not 0 < num_domains <= len(alike):
@@ -171,12 +179,12 @@ class Cluster:
         start = alike.index(index)
         chosen = sorted((alike[start:] + alike[:start])[:num_domains])
         home = self.domains[index]
-        members = tuple(chip.position for chip in home.pick(count))
+        members = self._chosen(index, count)
         parts: list[Part] = []
         for other in chosen:
             domain = self.domains[other]
             whole = domain.fabric is home.fabric and len(domain.usable) == len(domain.chips)
-            own = members if whole else tuple(chip.position for chip in domain.pick(count))
+            own = members if whole else self._chosen(other, count)
             parts.append((other, domain.fabric, own))
         return parts
 

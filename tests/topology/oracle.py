@@ -47,7 +47,7 @@ def graph_seconds_per_byte(cluster, kind, ids, top_k=None, one_copy_per_domain=T
 def _domain_graph(cluster, domain):
     """Traffic inside a domain stays off the NICs."""
     nodes = cluster.graph.nodes(data="domain")
-    return cluster.graph.subgraph(node for node, home in nodes if home == domain)
+    return cluster.graph.subgraph(node for node, home in nodes if home == domain).copy()
 
 
 def _walk(graph, messages, loads):

@@ -85,8 +85,8 @@ class Flow:
     """What each member of one domain moves per byte of the collective's argument.
 
     ``cross`` leaves (or enters, the larger) the domain through the member's NIC, ``far`` of it
-    leaves the unit through the leaf's links to the spines. ``repeats`` is how many domains of the
-    same unit, members and NICs the flow stands for.
+    leaves the unit through the leaf's links to the spines. ``repeats`` is how many domains with
+    the same members and NICs the flow stands for.
     """
 
     domain: int
@@ -135,9 +135,22 @@ class Network:
             tuple[int, tuple[int, ...]], tuple[int, int, tuple[tuple[int, int], ...]]
         ] = {}
 
+        wide: dict[tuple[float, ...], int] = {}
+        rails = spec.rails
+        self._seams = [
+            self.unit(domain)
+            if spec.domains_per_unit > 1
+            else wide.setdefault(tuple(self._up[domain * rails : (domain + 1) * rails]), len(wide))
+            for domain in range(len(nics))
+        ]
+
     def nic_class(self, domain: int) -> int:
         """Equal for domains whose working NICs are alike, position by position."""
         return self._class[domain]
+
+    def seam(self, domain: int) -> int:
+        """Equal for domains that collectives need not tell apart: of one unit, or each its own."""
+        return self._seams[domain]
 
     def unit(self, domain: int) -> int:
         """The unit (group of domains under the same leaves) of a domain."""
@@ -199,7 +212,8 @@ class Network:
                 worst, name = time, f"{self._ids[flow.domain][slow]}.nic"
             if flow.far > 0:
                 first = self.unit(flow.domain) * self.spec.rails
-                load = flow.far * share * flow.repeats
+                together = flow.repeats if self.spec.domains_per_unit > 1 else 1
+                load = flow.far * share * together
                 for rail, count in rails:
                     leaves[first + rail] = leaves.get(first + rail, 0.0) + load * count
         for leaf, load in leaves.items():
