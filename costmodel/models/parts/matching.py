@@ -33,12 +33,12 @@ class Patterns:
         for entry in entries:
             self._add(entry)
         self._known: dict[str, bool] = {}
+        self._given = bool(self._plain or self._globs or self._compiled)
 
     @property
     def unused(self) -> bool:
         """Whether there are patterns and none has matched a module so far."""
-        given = self._plain or self._globs or self._compiled
-        return bool(given) and not any(self._known.values())
+        return self._given and not any(self._known.values())
 
     def _add(self, entry: str) -> None:
         if len(entry) > MAX_PATTERN:
@@ -52,6 +52,8 @@ class Patterns:
 
     def match(self, module: str) -> bool:
         """Whether any pattern covers ``module``, a dotted name starting with ``model.``."""
+        if not self._given:
+            return False
         if module not in self._known:
             self._known[module] = self._match(module)
         return self._known[module]
