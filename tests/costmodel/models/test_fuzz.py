@@ -36,8 +36,8 @@ def _check(outcome: dict[str, float], num: int) -> None:
     assert outcome["peak_mb"] < PEAK_MB
 
 
-def test_a_few_hundred_damaged_configs() -> None:
-    _check(_run(400, 300), 400)
+def test_a_thousand_damaged_configs() -> None:
+    _check(_run(1000, 300), 1000)
 
 
 @pytest.mark.slow
