@@ -13,7 +13,8 @@ from costmodel.models.generic import GENERIC, shapes_something
 from costmodel.models.image import read_image_tower
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
-from costmodel.models.parts.precision import Precision, read_precision
+from costmodel.models.parts.precision import requested_precision
+from costmodel.models.parts.quantisers import read_precision
 from costmodel.models.registry import Family, by_architecture, by_model_type
 from costmodel.models.spec import ModelSpec
 from topology.errors import InstanceError, Problem
@@ -68,11 +69,11 @@ def read_model(
     other = None if beside is None else Config(beside, f"{place} ({QUANTISATION_FILE})", outer.log)
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:
-        precision = Precision.requested(weight_dtype, precision.base, precision.kv_dtype)
+        precision = requested_precision(weight_dtype, precision)
     spec = family.read(Builder(config, outer, precision, name, family.name))
-    if precision.excluded.unused:
+    if precision.useless_names:
         outer.log.note(
-            "warning: no module of this model is named by the list of modules left unquantised"
+            "warning: a list of modules in the quantisation settings names no module of this model"
         )
     vision = read_image_tower(outer, spec.hidden_size)
     for key, value in outer.not_understood():

@@ -59,6 +59,9 @@ class Patterns:
         return self._known[module]
 
     def _match(self, module: str) -> bool:
+        return any(self._match_one(name) for name in _also_known_as(module))
+
+    def _match_one(self, module: str) -> bool:
         parts = module.split(".")
         for first in range(len(parts)):
             for last in range(first + 1, len(parts) + 1):
@@ -69,6 +72,23 @@ class Patterns:
             return True
         names = (module, f"language_model.{module}")
         return any(pattern.match(name) for pattern in self._compiled for name in names)
+
+
+#: One name here stands for what others store apart or together.
+_SYNONYMS = {
+    "up_proj": ("gate_proj", "gate_up_proj", "w1"),
+    "down_proj": ("w2",),
+    "q_proj": ("qkv_proj",),
+    "k_proj": ("qkv_proj",),
+    "v_proj": ("qkv_proj",),
+}
+
+
+def _also_known_as(module: str) -> list[str]:
+    owner, _, last = module.rpartition(".")
+    names = [module, *(f"{owner}.{other}" for other in _SYNONYMS.get(last, ()))]
+    short = [name.replace(".self_attn", ".attn").replace(".mlp", ".ffn") for name in names]
+    return list(dict.fromkeys(names + short))
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
