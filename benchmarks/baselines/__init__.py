@@ -1,0 +1,1 @@
+"""Peers of Rackfit's searches, written from their published descriptions."""

@@ -1,0 +1,26 @@
+"""Every chip of a layout exists, works and is free."""
+
+from __future__ import annotations
+
+
+from costmodel.checks import Violation
+from costmodel.fleet import PricedLayout
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+
+
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
+    """Chips that are not in the cluster or cannot be used."""
+    known = {placed.id for placed in instance.cluster.chips}
+    usable = {placed.id for domain in instance.cluster.domains for placed in domain.usable}
+    violations = []
+    for index, replica in enumerate(layout.replicas):
+        for chip in replica.chips:
+            if chip not in usable:
+                fault = "failed or taken" if chip in known else "not in the cluster"
+                violations.append(
+                    Violation("chips_usable", f"replicas[{index}]", f"chip {chip} is {fault}")
+                )
+    if not layout.replicas:
+        violations.append(Violation("chips_usable", "replicas", "the layout has no replica"))
+    return violations

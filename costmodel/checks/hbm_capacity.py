@@ -1,0 +1,37 @@
+r"""Each chip holds what is placed on it.
+
+``weights + experts + kv + activations + runtime <= hbm_bytes`` for every chip.
+"""
+
+from __future__ import annotations
+
+
+import numpy as np
+
+from costmodel.checks import Violation
+from costmodel.fleet import PricedLayout
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from costmodel.tolerance import exceeds
+
+
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
+    """The fullest overfull chip of each stage."""
+    violations = []
+    for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):
+        for number, (stage, stage_price) in enumerate(
+            zip(replica.stages, price.stages, strict=True)
+        ):
+            used = sum(stage_price.memory.values(), start=np.zeros(len(stage.chips)))
+            held = np.array([instance.cluster.chip(chip).chip.hbm_bytes for chip in stage.chips])
+            over = used - held
+            worst = int(np.argmax(over))
+            if exceeds(float(used[worst]), float(held[worst])):
+                violations.append(
+                    Violation(
+                        "hbm_capacity",
+                        f"replicas[{index}].stages[{number}] chip {stage.chips[worst]}",
+                        f"needs {used[worst] / 1e9:.1f} GB of HBM, has {held[worst] / 1e9:.1f} GB",
+                    )
+                )
+    return violations

@@ -1,0 +1,267 @@
+"""``evaluate(instance, layout)``: the judge. Recomputes everything from the graph and the placements.
+
+Takes any layout: the solver's, one written by hand, one from another tool. Never imports the solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from costmodel.checks import Violation, rules
+from costmodel.fleet import NOTHING, PricedLayout, price_fleet
+from costmodel.instance import Instance
+from costmodel.layout import Layout, Replica
+from costmodel.replica import MEMORY_KINDS, ReplicaPrice, price_replica
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the cost model says of a layout.
+
+    Money is for the chips that are paid: all healthy ones (``pay: whole``) or those in replicas.
+    ``ttft_s`` is the worst case over replicas and arrival moments, ``ttft_mean_s`` the mean of the
+    slowest replica; ``tpot_s`` is the slowest replica's. Figures are ``None`` where violations of
+    structure make the layout impossible to price.
+    """
+
+    violations: tuple[Violation, ...]
+    usd_per_m_output_tokens: float | None = None
+    usd_per_m_tokens: float | None = None
+    usd_per_m_input_tokens: float | None = None
+    usd_per_hour: float | None = None
+    output_tokens_per_s: float | None = None
+    output_tokens_per_s_per_gpu: float | None = None
+    requests_per_s: float | None = None
+    ttft_s: float | None = None
+    ttft_mean_s: float | None = None
+    tpot_s: float | None = None
+    chips_used: int = 0
+    chips_paid: int = 0
+    chips_total: int = 0
+    joules_per_output_token: float | None = None
+    bottleneck: str | None = None
+    provenance: dict[str, str] | None = None
+    priced: PricedLayout = NOTHING
+
+    @property
+    def feasible(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.violations
+
+    def as_dict(self) -> dict[str, Any]:
+        """The published figures as plain data."""
+        data: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name not in ("violations", "priced")
+        }
+        data["feasible"] = self.feasible
+        data["violations"] = [
+            {"rule": v.rule, "place": v.place, "message": v.message} for v in self.violations
+        ]
+        return data
+
+
+def evaluate(instance: Instance, layout: Layout) -> Evaluation:
+    """Price a layout and list every rule it breaks.
+
+    Parameters
+    ----------
+    instance
+        The resolved question (model, cluster, workload, targets, prices).
+    layout
+        Any layout; nothing in it is trusted.
+
+    Returns
+    -------
+    Evaluation
+        Figures in SI units and dollars, and violations (none for a valid layout).
+    """
+    usable = [placed for domain in instance.cluster.domains for placed in domain.usable]
+    total = len(instance.cluster.chips)
+    broken = [
+        violation
+        for check in rules(structure=True).values()
+        for violation in check(instance, layout, NOTHING)
+    ]
+    used = {chip for replica in layout.replicas for chip in replica.chips}
+    if broken:
+        return Evaluation(tuple(broken), chips_used=len(used), chips_total=total)
+    priced = price_fleet(instance, layout, _price_all(instance, layout))
+    violations = [
+        violation
+        for check in rules(structure=False).values()
+        for violation in check(instance, layout, priced)
+    ]
+    whole = instance.scenario.pay == "whole" and instance.scenario.rate is None
+    paid = [placed for placed in usable if whole or placed.id in used]
+    prices = instance.scenario.prices
+    hourly = sum(placed.chip.usd_per_hour for placed in paid) * prices.chip_price_factor
+    watts = sum(placed.chip.power_w for placed in paid) * prices.power_overhead
+    served = priced.requests_per_s
+    if instance.scenario.rate is not None:
+        served = min(served, instance.scenario.rate)
+    workload = instance.workload
+    figures: dict[str, Any] = {}
+    if served > 0:
+        output = served * workload.output_tokens
+        tokens = served * (workload.output_tokens + workload.input_tokens)
+        usd_per_s = hourly / SECONDS_PER_HOUR
+        figures = {
+            "usd_per_m_output_tokens": usd_per_s / output * 1e6,
+            "usd_per_m_tokens": usd_per_s / tokens * 1e6,
+            "usd_per_m_input_tokens": _input_price(instance, layout, priced, usd_per_s, served),
+            "output_tokens_per_s": output,
+            "output_tokens_per_s_per_gpu": output / len(paid),
+            "joules_per_output_token": watts / output,
+        }
+    ttft = [priced.ttft_s(index) for index in range(len(layout.replicas))]
+    means = [priced.ttft_mean_s(index) for index in range(len(layout.replicas))]
+    return Evaluation(
+        violations=tuple(violations),
+        usd_per_hour=hourly,
+        requests_per_s=served,
+        ttft_s=max(ttft, default=0.0),
+        ttft_mean_s=max(means, default=0.0),
+        tpot_s=max((float(p.service.tpot_s) for p in priced.replicas), default=0.0),
+        chips_used=len(used),
+        chips_paid=len(paid),
+        chips_total=total,
+        bottleneck=bottleneck(instance, layout, priced),
+        provenance=provenance(instance, layout),
+        priced=priced,
+        **figures,
+    )
+
+
+def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
+    """Price every replica; replicas that differ only in equivalent chips are priced once."""
+    known: dict[object, ReplicaPrice] = {}
+    prices = []
+    for replica in layout.replicas:
+        key = _equivalence(instance, replica)
+        if key not in known:
+            known[key] = price_replica(instance, layout, replica)
+        prices.append(_rehome(instance, replica, known[key]))
+    return tuple(prices)
+
+
+def _equivalence(instance: Instance, replica: Replica) -> object:
+    """Equal for replicas that price alike: same decision on chips that cannot be told apart."""
+    cluster = instance.cluster
+    numbers: dict[int, int] = {}
+    places: list[object] = []
+    for stage in replica.stages:
+        for chip in stage.chips:
+            placed = cluster.chip(chip)
+            domain = cluster.domains[placed.domain]
+            number = numbers.setdefault(placed.domain, len(numbers))
+            place = (number, domain.signature) if domain.interchangeable_chips else chip
+            places.append(place)
+    kv = tuple(replica.rank_sequences())
+    stages = tuple((s.layers, s.slots(), s.expert_map) for s in replica.stages)
+    return (replica.role, replica.shape, stages, tuple(places), kv)
+
+
+def _rehome(instance: Instance, replica: Replica, price: ReplicaPrice) -> ReplicaPrice:
+    """A price with its egress on this replica's own domains (in order of first use)."""
+    if not price.egress_bytes_per_s:
+        return price
+    homes = list(dict.fromkeys(instance.cluster.chip(chip).domain for chip in replica.chips))
+    loads = list(price.egress_bytes_per_s.values())
+    moved = dict(zip(homes, loads, strict=False))
+    return ReplicaPrice(price.stages, price.hop_s, price.passes, price.service, moved)
+
+
+def _input_price(
+    instance: Instance, layout: Layout, priced: PricedLayout, usd_per_s: float, served: float
+) -> float:
+    """$ per million input tokens: the prefill pool's share of the money, by its chips."""
+    chips = {role: 0.0 for role in ("prefill", "decode", "mixed")}
+    for replica in layout.replicas:
+        chips[replica.role] += len(replica.chips)
+    share = chips["prefill"] / max(sum(chips.values()), 1.0)
+    mixed = chips["mixed"] / max(sum(chips.values()), 1.0)
+    if mixed:
+        prompt_share = [
+            _prompt_share(instance, price)
+            for replica, price in zip(layout.replicas, priced.replicas, strict=True)
+            if replica.role == "mixed"
+        ]
+        share += mixed * sum(prompt_share) / len(prompt_share)
+    return usd_per_s * share / (served * instance.workload.input_tokens) * 1e6
+
+
+def _prompt_share(instance: Instance, price: ReplicaPrice) -> float:
+    """Share of a mixed replica's tokens that are prompt tokens (its time is shared alike)."""
+    workload = instance.workload
+    return workload.new_tokens / (workload.new_tokens + workload.decode_steps)
+
+
+def bottleneck(instance: Instance, layout: Layout, priced: PricedLayout) -> str:
+    """What binds: the pool that limits the rate, its largest part of time, and its full resource."""
+    limiting = "mixed"
+    if priced.prefill_per_s and priced.decode_per_s:
+        limiting = "prefill" if priced.prefill_per_s <= priced.decode_per_s else "decode"
+    candidates = [i for i, replica in enumerate(layout.replicas) if replica.role == limiting]
+    if not candidates:
+        candidates = list(range(len(layout.replicas)))
+    index = max(candidates, key=lambda i: len(layout.replicas[i].chips))
+    price = priced.replicas[index]
+    parts: dict[str, float] = {}
+    for stage in price.stages:
+        for part, seconds in stage.parts.items():
+            parts[part] = parts.get(part, 0.0) + seconds
+    total = sum(parts.values())
+    largest = max(parts, key=lambda part: parts[part])
+    text = (
+        f"{layout.replicas[index].role} pool: {largest} is {parts[largest] / total:.0%} of a pass"
+    )
+    reasons = []
+    slo = instance.slo
+    if slo.tpot and float(price.service.tpot_s) > 0.9 * slo.tpot:
+        reasons.append("the TPOT target stops a larger batch")
+    if slo.ttft and priced.ttft_s(index) > 0.9 * slo.ttft:
+        reasons.append("the TTFT target stops a larger batch")
+    if hbm_fill(instance, layout.replicas[index], price) > 0.97:
+        reasons.append("HBM is full")
+    return text + (f"; {' and '.join(reasons)}" if reasons else "")
+
+
+def hbm_fill(instance: Instance, replica: Replica, price: ReplicaPrice) -> float:
+    """Fraction of the fullest chip's HBM that is used."""
+    fullest = 0.0
+    for stage, stage_price in zip(replica.stages, price.stages, strict=True):
+        for place, chip in enumerate(stage.chips):
+            used = sum(float(stage_price.memory[kind][place]) for kind in MEMORY_KINDS)
+            fullest = max(fullest, used / instance.cluster.chip(chip).chip.hbm_bytes)
+    return fullest
+
+
+def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
+    """What each kind of figure rests on: measured, derived or assumed inputs."""
+    chips: Sequence[str] = sorted(
+        {instance.cluster.chip(chip).chip.name for r in layout.replicas for chip in r.chips}
+    )
+    profiles = {instance.profile.for_chip(chip).provenance for chip in chips}
+    times = "assumed" if "assumed" in profiles else sorted(profiles)[-1] if profiles else "derived"
+    bases = {
+        instance.cluster.chip(chip).chip.price_basis
+        for replica in layout.replicas
+        for chip in replica.chips[:1]
+    }
+    return {
+        "times": f"{times}: profile {instance.profile.name}",
+        "bytes": "derived: model config and placements",
+        "expert_load": (
+            f"{instance.expert_loads_provenance}: {instance.workload.expert_load}"
+            if instance.operations.moe
+            else "none: no routed experts"
+        ),
+        "money": "; ".join(sorted(bases)),
+        "energy": "derived: rated chip power times overhead",
+    }

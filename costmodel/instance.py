@@ -1,0 +1,222 @@
+"""An instance: everything the solver and the evaluator read, resolved from names and files.
+
+A :class:`Scenario` is what a person writes (YAML or JSON); :func:`resolve_instance` loads the model,
+cluster, workload and profile it names. Every problem is reported at once with its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from costmodel.expert_load import read_loads, skewed_load
+from costmodel.models import load_model
+from costmodel.models.spec import ModelSpec
+from costmodel.operations import ELEMENT_BYTES, Operations, operations_of
+from costmodel.profile import Profile, load_profile
+from costmodel.workload import Limits, Prices, Slo, Workload
+from topology import Cluster, load_cluster
+from topology.catalogue import parse_model, read_data, resolve
+from topology.errors import InstanceError, Problem
+
+Pay = Literal["whole", "used"]
+Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
+
+
+class Scenario(BaseModel):
+    """One question: which model on which cluster for which workload, under which targets.
+
+    ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
+    written in place. ``rate`` asks for the least cost that serves so many requests per second.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = "custom"
+    description: str = ""
+    model: str
+    cluster: str
+    workload: str | Workload
+    slo: Slo = Slo()
+    weight_dtype: Dtype | None = None
+    kv_dtype: Dtype | None = None
+    pay: Pay = "whole"
+    rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
+    profile: str = "calibrated"
+    prices: Prices = Prices()
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A resolved scenario. ``expert_loads [moe layers, experts]`` has rows that sum to 1."""
+
+    scenario: Scenario
+    model: ModelSpec
+    cluster: Cluster
+    workload: Workload
+    profile: Profile
+    expert_loads: NDArray[np.float64]
+    expert_loads_provenance: Literal["measured", "assumed"]
+
+    @property
+    def slo(self) -> Slo:
+        """Latency targets."""
+        return self.scenario.slo
+
+    @property
+    def limits(self) -> Limits:
+        """Engine and search limits."""
+        return self.scenario.limits
+
+    @cached_property
+    def operations(self) -> Operations:
+        """The model compiled into operations."""
+        return operations_of(self.model)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over everything that can change an answer."""
+        text = json.dumps(
+            {
+                "scenario": self._resolved_scenario(),
+                "profile": self.profile.model_dump(mode="json"),
+                "cluster": self.cluster.digest,
+                "model": repr(self.model.layers) + repr(self.model.head),
+                "loads": hashlib.sha256(self.expert_loads.tobytes()).hexdigest(),
+            },
+            sort_keys=True,
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """The instance as plain data; :func:`instance_from_description` reads it back."""
+        return {"scenario": self._resolved_scenario(), "digest": self.digest}
+
+    def _resolved_scenario(self) -> dict[str, Any]:
+        """The scenario with its workload written in place."""
+        return self.scenario.model_dump(mode="json") | {
+            "workload": self.workload.model_dump(mode="json")
+        }
+
+
+def load_scenario(name_or_path: str) -> Scenario:
+    """Read a scenario from the catalogue or a file. Paths inside it are relative to the file."""
+    path = resolve(name_or_path, "scenarios")
+    scenario = parse_model(Scenario, read_data(path), path.name)
+    beside = {
+        key: str(path.parent / value)
+        for key in ("model", "cluster", "workload")
+        if isinstance(value := getattr(scenario, key), str) and _is_path_beside(path, value)
+    }
+    return scenario.model_copy(update=beside)
+
+
+def _is_path_beside(scenario: Path, value: str) -> bool:
+    looks_like_path = "/" in value or value.endswith((".json", ".yaml"))
+    return looks_like_path and not Path(value).is_absolute() and (scenario.parent / value).exists()
+
+
+def load_workload(name_or_path: str) -> Workload:
+    """Read a workload from the catalogue or a file."""
+    path = resolve(name_or_path, "workloads")
+    return parse_model(Workload, read_data(path), path.name)
+
+
+def resolve_instance(scenario: Scenario) -> Instance:
+    """Load all that a scenario names. Raises one ``InstanceError`` with every problem found."""
+    problems: list[Problem] = []
+    found: dict[str, Any] = {}
+    loaders = {
+        "model": lambda: load_model(
+            scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
+        ),
+        "cluster": lambda: load_cluster(scenario.cluster),
+        "workload": lambda: (
+            scenario.workload
+            if isinstance(scenario.workload, Workload)
+            else load_workload(scenario.workload)
+        ),
+        "profile": lambda: load_profile(scenario.profile),
+    }
+    for key, loader in loaders.items():
+        try:
+            found[key] = loader()
+        except InstanceError as error:
+            problems += error.problems
+    if problems:
+        raise InstanceError(problems)
+    model: ModelSpec = found["model"]
+    workload: Workload = found["workload"]
+    if model.max_context is not None and workload.final_context > model.max_context:
+        problems.append(
+            Problem(
+                "workload",
+                f"{workload.input_tokens} input + {workload.output_tokens} output tokens exceed the "
+                f"{model.max_context} positions that {model.name} supports",
+            )
+        )
+    unknown = {model.kv_dtype, model.activation_dtype} - set(ELEMENT_BYTES)
+    if unknown:
+        problems.append(Problem("model", f"dtypes {sorted(unknown)} are not known"))
+    if not any(domain.usable for domain in found["cluster"].domains):
+        problems.append(Problem("cluster", "has no usable chip"))
+    if problems:
+        raise InstanceError(problems)
+    loads, provenance = _expert_loads(model, workload)
+    return Instance(
+        scenario=scenario,
+        model=model,
+        cluster=found["cluster"],
+        workload=workload,
+        profile=found["profile"],
+        expert_loads=loads,
+        expert_loads_provenance=provenance,
+    )
+
+
+def instance_from_description(data: dict[str, Any], place: str) -> Instance:
+    """Rebuild an instance from :meth:`Instance.describe`."""
+    if not isinstance(data, dict) or "scenario" not in data:
+        raise InstanceError(Problem(f"{place}: instance", "expected an object with a scenario"))
+    return resolve_instance(parse_model(Scenario, data["scenario"], f"{place}: instance.scenario"))
+
+
+def _expert_loads(
+    model: ModelSpec, workload: Workload
+) -> tuple[NDArray[np.float64], Literal["measured", "assumed"]]:
+    operations = operations_of(model)
+    num_layers = len(operations.moe_layers)
+    num_experts = operations.moe.num_experts if operations.moe else 0
+    if not num_layers or num_experts == 0:
+        return np.zeros((0, 0)), "assumed"
+    if workload.expert_load == "uniform":
+        return np.full((num_layers, num_experts), 1.0 / num_experts), "assumed"
+    if workload.expert_load == "skewed":
+        seed = workload.expert_load_seed
+        return skewed_load(num_layers, num_experts, seed=seed), "assumed"
+    counts = read_loads(workload.expert_load).counts.sum(axis=0)
+    counts = counts[-num_layers:] if len(counts) == model_layers(model) else counts
+    if counts.shape != (num_layers, num_experts):
+        raise InstanceError(
+            Problem(
+                workload.expert_load,
+                f"counts of {counts.shape[0]} layers x {counts.shape[1]} experts; {model.name} has "
+                f"{num_layers} MoE layers x {num_experts} experts",
+            )
+        )
+    totals = counts.sum(axis=1, keepdims=True)
+    return counts / totals, "measured"
+
+
+def model_layers(model: ModelSpec) -> int:
+    """Number of layers of a model."""
+    return len(model.layers)

@@ -1,0 +1,207 @@
+"""From a model spec to the operations that a pass consists of, layers of one kind counted once.
+
+Nothing here knows hardware or batch: an operation says how many FLOPs a token costs, how many bytes
+its weights are, and how tensor parallelism divides it. Layers that are alike share a
+:class:`LayerKind`, so that 61 layers are priced as two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.models.spec import (
+    Attention,
+    DenseFFN,
+    LinearState,
+    ModelSpec,
+    MoE,
+    Shard,
+    Weights,
+)
+
+Array = NDArray[np.float64]
+Part = Literal["attention_projections", "dense_ffn", "shared_experts", "router", "head"]
+
+#: bytes of one element of each storage dtype (scales are in the weights' own byte counts)
+ELEMENT_BYTES = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "fp4": 0.5,
+    "int4": 0.5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """One group of matrices: 2 FLOPs per active parameter and token, its bytes read once a pass."""
+
+    part: Part
+    flops_per_token: float
+    weight_bytes: float
+    dtype: str
+    shard: Shard
+    query_heads: int
+    kv_heads: int
+
+    def ways(self, tp: Array) -> Array:
+        """By how much the busiest chip's share shrinks under ``tp``-way sharding."""
+        if self.shard == "replicated":
+            return np.ones_like(tp)
+        if self.shard == "heads" and self.query_heads:
+            return np.asarray(self.query_heads / np.ceil(self.query_heads / tp))
+        if self.shard == "kv_heads" and self.kv_heads:
+            return np.asarray(self.kv_heads / np.ceil(self.kv_heads / tp))
+        return tp
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """Layers that cost the same: which ones, and their operations."""
+
+    layers: tuple[int, ...]
+    matmuls: tuple[Matmul, ...]
+    attentions: tuple[Attention, ...]
+    states: tuple[LinearState, ...]
+    moe: MoE | None
+    num_sublayers: int
+    #: branches whose output tensor parallelism must sum over its shards
+    num_reductions: int
+    #: rows of this kind's layers in arrays that are indexed by MoE layer
+    moe_rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operations:
+    """All operations of a model."""
+
+    spec: ModelSpec
+    kinds: tuple[LayerKind, ...]
+    head: tuple[Matmul, ...]
+    embedding_bytes: float
+    head_bytes: float
+    kv_element_bytes: float
+    activation_bytes: float
+    hidden_size: int
+    moe_layers: tuple[int, ...]
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the model."""
+        return len(self.spec.layers)
+
+    @property
+    def moe(self) -> MoE | None:
+        """The mixture of experts of the model (the first MoE layer's), if it has one."""
+        return next((kind.moe for kind in self.kinds if kind.moe is not None), None)
+
+    def kind_of_layer(self) -> list[int]:
+        """Index into ``kinds`` of every layer."""
+        index = [0] * self.num_layers
+        for place, kind in enumerate(self.kinds):
+            for layer in kind.layers:
+                index[layer] = place
+        return index
+
+
+def operations_of(spec: ModelSpec) -> Operations:
+    """Compile a model spec into operations."""
+    moe_layers = tuple(
+        index
+        for index, layer in enumerate(spec.layers)
+        if any(isinstance(part, MoE) for part in layer.sublayers)
+    )
+    row_of = {layer: row for row, layer in enumerate(moe_layers)}
+    alike: dict[object, list[int]] = {}
+    for index, layer in enumerate(spec.layers):
+        alike.setdefault((layer.sublayers, layer.extra), []).append(index)
+    kinds = tuple(_layer_kind(spec, tuple(indices), row_of) for indices in alike.values())
+    head = tuple(_matmul(weights, "head", 0, 0) for weights in spec.head if weights.num_bytes)
+    return Operations(
+        spec=spec,
+        kinds=kinds,
+        head=head,
+        embedding_bytes=sum(w.num_bytes for w in spec.embedding),
+        head_bytes=sum(w.num_bytes for w in spec.head),
+        kv_element_bytes=ELEMENT_BYTES[spec.kv_dtype],
+        activation_bytes=ELEMENT_BYTES[spec.activation_dtype],
+        hidden_size=spec.hidden_size,
+        moe_layers=moe_layers,
+    )
+
+
+def _layer_kind(spec: ModelSpec, layers: tuple[int, ...], row_of: dict[int, int]) -> LayerKind:
+    layer = spec.layers[layers[0]]
+    matmuls: list[Matmul] = [_matmul(w, "attention_projections", 0, 0) for w in layer.extra]
+    attentions: list[Attention] = []
+    states: list[LinearState] = []
+    moe: MoE | None = None
+    reductions = 0
+    for part in layer.sublayers:
+        if isinstance(part, Attention):
+            attentions.append(part)
+            matmuls += [
+                _matmul(w, "attention_projections", part.query_heads, part.kv_heads)
+                for w in part.weights
+            ]
+        elif isinstance(part, LinearState):
+            states.append(part)
+            matmuls += [
+                _matmul(w, "attention_projections", part.heads, part.heads) for w in part.weights
+            ]
+        elif isinstance(part, DenseFFN):
+            matmuls += [_matmul(w, "dense_ffn", 0, 0) for w in part.weights]
+        else:
+            moe = part
+            matmuls += [_matmul(w, "router", 0, 0) for w in part.router]
+            matmuls += [_matmul(w, "shared_experts", 0, 0) for w in part.shared]
+        reductions += not isinstance(part, MoE)
+    return LayerKind(
+        layers=layers,
+        matmuls=tuple(_merge(matmuls)),
+        attentions=tuple(attentions),
+        states=tuple(states),
+        moe=moe,
+        num_sublayers=len(layer.sublayers),
+        num_reductions=reductions,
+        moe_rows=tuple(row_of[index] for index in layers) if moe is not None else (),
+    )
+
+
+def _matmul(weights: Weights, part: Part, query_heads: int, kv_heads: int) -> Matmul:
+    return Matmul(
+        part=part,
+        flops_per_token=2.0 * weights.active_params,
+        weight_bytes=float(weights.num_bytes),
+        dtype=weights.dtype,
+        shard=weights.shard,
+        query_heads=query_heads,
+        kv_heads=kv_heads,
+    )
+
+
+def _merge(matmuls: list[Matmul]) -> list[Matmul]:
+    """Join matrices of one part, dtype and sharding: engines fuse them, and fewer are priced."""
+    merged: dict[object, Matmul] = {}
+    for m in matmuls:
+        key = (m.part, m.dtype, m.shard, m.query_heads, m.kv_heads)
+        known = merged.get(key)
+        if known is None:
+            merged[key] = m
+        else:
+            merged[key] = Matmul(
+                m.part,
+                known.flops_per_token + m.flops_per_token,
+                known.weight_bytes + m.weight_bytes,
+                m.dtype,
+                m.shard,
+                m.query_heads,
+                m.kv_heads,
+            )
+    return list(merged.values())

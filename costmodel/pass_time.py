@@ -1,0 +1,358 @@
+r"""How long one forward pass takes on one stage: a roofline per operation, plus collectives.
+
+Each operation takes ``max(FLOPs / (peak * efficiency), bytes / (bandwidth * efficiency))`` on the
+busiest chip. Three ways to combine operations are selectable:
+
+- ``per_op``  : the sum of each operation's maximum (kernels run one after the other; the default)
+- ``lecture`` : ``max(sum of compute, sum of memory)`` over the stage
+- ``book``    : KV time ``+ max(sum of compute, sum of weight reads)``
+
+All functions broadcast: scalars price one layout, arrays price many shapes at once. Never imports
+the solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from costmodel.communication import GroupRates
+from costmodel.models.spec import Attention, MoE
+from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations
+from costmodel.profile import Combination, Efficiency
+from topology import Chip
+
+Array = NDArray[np.float64]
+
+#: where the time of a pass goes; every key of :attr:`PassTime.parts`
+PARTS = (
+    "attention_projections",
+    "attention_context",
+    "dense_ffn",
+    "router",
+    "shared_experts",
+    "routed_experts",
+    "head",
+    "norms",
+    "all_reduce",
+    "dispatch",
+    "combine",
+    "overhead",
+)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What one attention rank processes in one pass.
+
+    ``decode`` sequences produce one token each at ``context`` tokens of context; ``prefill`` prompt
+    tokens start after ``prefill_start`` earlier ones and end at ``prefill_end``; ``prompts`` of them
+    reach the LM head.
+    """
+
+    decode: ArrayLike = 0.0
+    context: float = 0.0
+    prefill: ArrayLike = 0.0
+    prefill_start: float = 0.0
+    prefill_end: float = 0.0
+    prompts: ArrayLike = 0.0
+
+
+@dataclass(frozen=True)
+class ExpertShares:
+    """How the routed experts' work falls on chips, per MoE layer.
+
+    ``load [..., layers, chips]``: share of the layer's routed tokens on each chip (even split over
+    replicas); ``touched [..., layers, chips]``: expected number of resident experts that at least
+    one token reaches. A last axis of length 1 is the busiest chip alone (used for bounds).
+    """
+
+    load: Array
+    touched: Array
+
+
+@dataclass
+class PassTime:
+    """Seconds of one pass on one stage by part, and the sums that the combinations need."""
+
+    parts: dict[str, Array] = field(default_factory=dict)
+    compute_s: Array = field(default_factory=lambda: np.zeros(()))
+    weights_s: Array = field(default_factory=lambda: np.zeros(()))
+    kv_s: Array = field(default_factory=lambda: np.zeros(()))
+    flops: Array = field(default_factory=lambda: np.zeros(()))
+
+    def add(self, part: str, seconds: Array) -> None:
+        """Add seconds to a part."""
+        self.parts[part] = self.parts.get(part, np.zeros(())) + seconds
+
+    def roofline(self, part: str, compute_s: Array, memory_s: Array, *, kv: bool = False) -> None:
+        """Add one operation: its maximum to ``part``, its terms to the sums."""
+        self.add(part, np.maximum(compute_s, memory_s))
+        self.compute_s = self.compute_s + compute_s
+        if kv:
+            self.kv_s = self.kv_s + memory_s
+        else:
+            self.weights_s = self.weights_s + memory_s
+
+    def total_s(self, combination: Combination) -> Array:
+        """Seconds of the pass under one combination; traffic and overhead always add."""
+        waiting = ("all_reduce", "dispatch", "combine", "overhead")
+        extra = sum((self.parts[p] for p in waiting if p in self.parts), start=np.zeros(()))
+        if combination == "per_op":
+            return np.asarray(sum(self.parts.values(), start=np.zeros(())))
+        if combination == "lecture":
+            return np.asarray(np.maximum(self.compute_s, self.weights_s + self.kv_s) + extra)
+        return np.asarray(self.kv_s + np.maximum(self.compute_s, self.weights_s) + extra)
+
+
+def pass_time(
+    operations: Operations,
+    layers: Sequence[tuple[LayerKind, float]],
+    tp: ArrayLike,
+    attention_dp: ArrayLike,
+    tokens: Tokens,
+    chip: Chip,
+    efficiency: Efficiency,
+    rates: GroupRates,
+    experts: Sequence[ExpertShares | None],
+    *,
+    with_head: bool = True,
+) -> PassTime:
+    """Time of one pass over ``layers`` (kinds and how many of each) on one group of chips.
+
+    ``experts[i]`` belongs to ``layers[i]``; ``with_head`` adds the LM head (last stage). Shapes:
+    every array argument broadcasts to one common shape ``[...]``.
+    """
+    tp = np.asarray(tp, dtype=float)
+    ranks = np.asarray(attention_dp, dtype=float)
+    decode = np.asarray(tokens.decode, dtype=float)
+    prefill = np.asarray(tokens.prefill, dtype=float)
+    rows = decode + prefill
+    result = PassTime()
+    for (kind, count), shares in zip(layers, experts, strict=True):
+        _matmuls(result, kind, count, tp, rows, chip, efficiency)
+        for attention in kind.attentions:
+            _context(
+                result, operations, attention, count, tp, decode, prefill, tokens, chip, efficiency
+            )
+        _states(result, kind, count, tp, rows, decode, chip, efficiency)
+        # a residual branch reads and writes the hidden vector twice (norm and residual sum)
+        norm_bytes = 4.0 * kind.num_sublayers * operations.hidden_size * operations.activation_bytes
+        result.roofline(
+            "norms", np.zeros(()), count * rows * norm_bytes / _bandwidth(chip, efficiency)
+        )
+        reduced = rows * operations.hidden_size * operations.activation_bytes
+        sharded = tp > 1
+        result.add(
+            "all_reduce",
+            np.where(
+                sharded,
+                count
+                * kind.num_reductions
+                * (rates.reduce_latency_s + rates.reduce_s_per_byte * reduced),
+                0.0,
+            ),
+        )
+        result.add(
+            "overhead",
+            count
+            * (efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)),
+        )
+        if kind.moe is not None and shares is not None:
+            _experts(
+                result, operations, kind.moe, count / shares.load.shape[-2], tp, ranks, rows,
+                chip, efficiency, rates, shares,
+            )  # fmt: skip
+    if with_head:
+        sampled = decode + np.asarray(tokens.prompts, dtype=float)
+        for matmul in operations.head:
+            compute = sampled * matmul.flops_per_token / matmul.ways(tp)
+            result.roofline(
+                "head",
+                compute / _peak(chip, efficiency, matmul.dtype),
+                matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency)
+                + np.zeros_like(sampled),
+            )
+    return result
+
+
+def _peak(chip: Chip, efficiency: Efficiency, dtype: str) -> float:
+    return chip.peak_flops_per_s(dtype) * efficiency.compute.get(dtype, _pooled(efficiency, dtype))
+
+
+def _pooled(efficiency: Efficiency, dtype: str) -> float:
+    """Fraction for a dtype without its own: int4 multiplies as bf16 after unpacking."""
+    return efficiency.compute.get("bf16", 1.0)
+
+
+def _bandwidth(chip: Chip, efficiency: Efficiency) -> float:
+    return chip.hbm_bytes_per_s * efficiency.hbm
+
+
+def _matmuls(
+    result: PassTime,
+    kind: LayerKind,
+    count: float,
+    tp: Array,
+    rows: Array,
+    chip: Chip,
+    efficiency: Efficiency,
+) -> None:
+    for matmul in kind.matmuls:
+        ways = matmul.ways(tp)
+        result.roofline(
+            matmul.part,
+            count * rows * matmul.flops_per_token / ways / _peak(chip, efficiency, matmul.dtype),
+            count * matmul.weight_bytes / ways / _bandwidth(chip, efficiency) + np.zeros_like(rows),
+        )
+
+
+def kv_ways(attention: Attention, tp: Array) -> Array:
+    """By how much TP shrinks a chip's KV: by KV heads, at least one head per chip (MLA: not at all)."""
+    return np.asarray(attention.kv_heads / np.ceil(attention.kv_heads / tp))
+
+
+def _head_ways(heads: int, tp: Array) -> Array:
+    return np.asarray(heads / np.ceil(heads / tp))
+
+
+def mean_attended(attention: Attention, start: float, end: float) -> float:
+    """Average number of cached entries that prompt tokens at positions ``start..end`` attend to.
+
+    The integral of ``min(position / compress, window, top_k)`` over the positions.
+    """
+    caps = [float(c) for c in (attention.window, attention.read_top_k) if c is not None]
+    if end <= start:
+        return 0.0
+    low, high = start / attention.compress, end / attention.compress
+    cap = min(caps, default=float("inf"))
+    below_high = min(high, cap)
+    below_low = min(low, cap)
+    area = (below_high**2 - below_low**2) / 2 + cap_area(cap, low, high)
+    return area / (high - low)
+
+
+def cap_area(cap: float, low: float, high: float) -> float:
+    """Area of the flat part of ``min(x, cap)`` between ``low`` and ``high``."""
+    return 0.0 if cap >= high else cap * (high - max(low, cap))
+
+
+def _context(
+    result: PassTime,
+    operations: Operations,
+    attention: Attention,
+    count: float,
+    tp: Array,
+    decode: Array,
+    prefill: Array,
+    tokens: Tokens,
+    chip: Chip,
+    efficiency: Efficiency,
+) -> None:
+    """Attention over the context. Decode reads the cache once per sequence, prefill once per pass."""
+    peak = _peak(chip, efficiency, operations.spec.activation_dtype)
+    bandwidth = _bandwidth(chip, efficiency)
+    heads = attention.query_heads / _head_ways(attention.query_heads, tp)
+    entry_bytes = attention.kv_elements * operations.kv_element_bytes / kv_ways(attention, tp)
+    index_flops = 2.0 * attention.index_heads * attention.index_dim
+    index_bytes = attention.index_elements * operations.kv_element_bytes
+    read = attention.read_tokens(tokens.context)
+    decode_flops = (
+        read * 2.0 * heads * (attention.decode_qk_dim + attention.decode_v_dim)
+        + tokens.context * index_flops
+    )
+    decode_bytes = read * entry_bytes + tokens.context * index_bytes
+    attended = mean_attended(attention, tokens.prefill_start, tokens.prefill_end)
+    middle = (tokens.prefill_start + tokens.prefill_end) / 2
+    prefill_flops = (
+        attended * 2.0 * heads * (attention.prefill_qk_dim + attention.prefill_v_dim)
+        + middle * index_flops
+    )
+    prompts = prefill / max(tokens.prefill_end - tokens.prefill_start, 1.0)
+    prefill_bytes = prompts * (
+        attention.stored_tokens(tokens.prefill_end) * entry_bytes + tokens.prefill_end * index_bytes
+    )
+    result.roofline(
+        "attention_context",
+        count * decode * decode_flops / peak,
+        count * decode * decode_bytes / bandwidth,
+        kv=True,
+    )
+    result.roofline(
+        "attention_context",
+        count * prefill * prefill_flops / peak,
+        count * prefill_bytes / bandwidth,
+        kv=True,
+    )
+
+
+def _states(
+    result: PassTime,
+    kind: LayerKind,
+    count: float,
+    tp: Array,
+    rows: Array,
+    decode: Array,
+    chip: Chip,
+    efficiency: Efficiency,
+) -> None:
+    for state in kind.states:
+        ways = _head_ways(state.heads, tp)
+        result.roofline(
+            "attention_context",
+            count * rows * state.state_flops_per_token / ways / _peak(chip, efficiency, "bf16"),
+            count * decode * 2.0 * state.state_bytes / ways / _bandwidth(chip, efficiency),
+            kv=True,
+        )
+
+
+def _experts(
+    result: PassTime,
+    operations: Operations,
+    moe: MoE,
+    fraction: float,
+    tp: Array,
+    ranks: Array,
+    rows: Array,
+    chip: Chip,
+    efficiency: Efficiency,
+    rates: GroupRates,
+    shares: ExpertShares,
+) -> None:
+    """Routed experts: each layer lasts as long as its busiest chip; dispatch and combine beside it.
+
+    ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
+    """
+    routed = (rows * ranks * moe.top_k)[..., None, None]
+    flops_s = (
+        routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
+    )
+    bytes_s = shares.touched * moe.expert_bytes / _bandwidth(chip, efficiency)
+    busiest = np.maximum(flops_s, bytes_s).max(axis=-1).sum(axis=-1)
+    result.add("routed_experts", fraction * busiest)
+    result.compute_s = result.compute_s + fraction * flops_s.max(axis=-1).sum(axis=-1)
+    result.weights_s = result.weights_s + fraction * bytes_s.max(axis=-1).sum(axis=-1)
+    chips = tp * ranks
+    layers = shares.load.shape[-2]
+    # the busiest receiver scales the uniform exchange
+    skew = np.maximum(1.0, shares.load.max(axis=-1) * chips[..., None]).sum(axis=-1)
+    sourced = rows / tp * moe.expert_input_dim
+    several = chips > 1
+    for part, element in (
+        ("dispatch", dispatch_element_bytes(moe, operations)),
+        ("combine", operations.activation_bytes),
+    ):
+        seconds = (
+            layers * rates.dispatch_latency_s + skew * rates.dispatch_s_per_byte * sourced * element
+        )
+        result.add(part, np.where(several, fraction * seconds, 0.0))
+
+
+def dispatch_element_bytes(moe: MoE, operations: Operations) -> float:
+    """Bytes of one dispatched element: FP8 where the experts multiply in FP8 or below, else as is."""
+    if moe.expert_dtype in ("fp8", "fp4", "int8"):
+        return min(ELEMENT_BYTES["fp8"], operations.activation_bytes)
+    return operations.activation_bytes

@@ -1,0 +1,65 @@
+"""Profiles: the few physical parameters that turn peak hardware rates into achieved ones.
+
+``physics`` is the roofline itself: every efficiency 1, every overhead 0. ``calibrated`` rests on
+measured serving runs. A profile is a small JSON file in ``instances/profiles`` or the user's own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from topology.catalogue import parse_model, read_data, resolve
+from topology.quantity import Bytes, Seconds
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Combination = Literal["per_op", "lecture", "book"]
+
+
+class Efficiency(BaseModel):
+    """Achieved fractions and fixed costs on one chip.
+
+    A matrix product runs at ``compute[dtype]`` of the dense peak, HBM streams at ``hbm`` of its
+    bandwidth, a collective's bytes move at ``all_reduce`` or ``all_to_all`` of the links' rate.
+    ``layer_overhead_s`` is paid by each layer (kernel launches), ``sync_overhead_s`` by each layer
+    whose attention is tensor parallel, ``step_overhead_s`` by each pass (scheduler, sampling).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    compute: dict[str, Fraction] = Field(default_factory=dict)
+    hbm: Fraction = 1.0
+    all_reduce: Fraction = 1.0
+    all_to_all: Fraction = 1.0
+    layer_overhead_s: Seconds = 0.0
+    sync_overhead_s: Seconds = 0.0
+    step_overhead_s: Seconds = 0.0
+    #: HBM that the engine, graphs and communication buffers take on each chip
+    runtime_bytes: Bytes = 0.0
+    provenance: Literal["measured", "derived", "assumed"] = "derived"
+
+
+class Profile(BaseModel):
+    """One named set of efficiencies, with what it rests on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    description: str
+    combination: Combination = "per_op"
+    default: Efficiency
+    chips: dict[str, Efficiency] = Field(default_factory=dict)
+    fitted_on: str = ""
+    error: str = ""
+    sources: tuple[str, ...] = ()
+
+    def for_chip(self, chip: str) -> Efficiency:
+        """Efficiency of a chip, or the pooled values where it has none of its own."""
+        return self.chips.get(chip, self.default)
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """Read a shipped profile or a file. Raises ``InstanceError``."""
+    path = resolve(name_or_path, "profiles", (".json", ".yaml"))
+    return parse_model(Profile, read_data(path), str(path.name))

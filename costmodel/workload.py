@@ -1,0 +1,101 @@
+"""What is asked of a deployment: request lengths, arrival rate, expert load, latency targets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from topology.quantity import PositiveSeconds
+
+#: Longest sequence accepted; anything above is taken for a typing mistake.
+MAX_TOKENS = 100_000_000
+
+Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+
+
+class Workload(BaseModel):
+    """Requests of one kind.
+
+    ``input_tokens`` counts the whole prompt, ``cached_tokens`` of them have their KV already in
+    HBM (a prefix cache hit), ``output_tokens`` are generated. ``expert_load`` is ``"skewed"`` (a
+    generator matched to published skew, an assumption), ``"uniform"``, or a file of recorded counts.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = "custom"
+    description: str = ""
+    input_tokens: Tokens
+    output_tokens: Tokens
+    cached_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
+    expert_load: str = "skewed"
+    expert_load_seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _cached_is_part_of_input(self) -> Workload:
+        if self.cached_tokens >= self.input_tokens:
+            raise ValueError(
+                f"cached_tokens {self.cached_tokens} must be fewer than input_tokens {self.input_tokens}: "
+                "the last prompt token is always computed"
+            )
+        return self
+
+    @property
+    def new_tokens(self) -> int:
+        """Prompt tokens that prefill must compute."""
+        return self.input_tokens - self.cached_tokens
+
+    @property
+    def decode_steps(self) -> int:
+        """Decode steps of a request: its first token comes from prefill."""
+        return max(self.output_tokens - 1, 1)
+
+    @property
+    def decode_context(self) -> float:
+        """Average context of a decoding sequence, tokens (ages spread evenly over the answer)."""
+        return self.input_tokens + self.output_tokens / 2
+
+    @property
+    def final_context(self) -> int:
+        """Context at the last token: the KV reserved for a sequence, so that none is ever evicted."""
+        return self.input_tokens + self.output_tokens
+
+
+class Slo(BaseModel):
+    """Latency targets; ``None`` is no target.
+
+    ``ttft``: seconds to the first token, for a request that just missed a pass (the worst case).
+    ``tpot``: seconds per further output token.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ttft: PositiveSeconds | None = None
+    tpot: PositiveSeconds | None = None
+
+
+class Prices(BaseModel):
+    """Money beside the chips' own rental price."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: multiplies each chip's price (2.0 = twice the catalogue's)
+    chip_price_factor: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    #: watts drawn per watt of chip: host, network and cooling
+    power_overhead: Annotated[float, Field(ge=1, le=5)] = 1.3
+
+
+class Limits(BaseModel):
+    """What an engine needs beside weights and KV, and where the search stops."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: largest number of prompt tokens one attention rank computes in one pass
+    prefill_chunk_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 8192
+    #: largest number of pipeline stages considered
+    max_pipeline_stages: Annotated[int, Field(ge=1, le=64)] = 8
+    #: largest number of domains one replica's experts may span
+    max_domains_per_replica: Annotated[int, Field(ge=1, le=64)] = 8
+    #: sequences one attention rank may hold
+    max_sequences_per_rank: Annotated[int, Field(ge=1, le=65_536)] = 4096

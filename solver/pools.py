@@ -1,0 +1,54 @@
+"""Pools: usable chips of one type in one domain, and classes of pools that cannot be told apart.
+
+A replica takes its chips from one pool, or the same number from each of several pools of one class.
+Failed chips, mixed types and part-taken domains are nothing special: they only change the pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from topology import Chip, Cluster
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Usable chips of one type in one domain, in the domain's own order."""
+
+    domain: int
+    chip: Chip
+    chips: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PoolClass:
+    """Pools that are alike. ``size`` chips each."""
+
+    index: int
+    chip: Chip
+    size: int
+    pools: tuple[Pool, ...]
+
+    @property
+    def domain(self) -> int:
+        """A domain that stands for all of them."""
+        return self.pools[0].domain
+
+
+def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
+    """The pools of a cluster, classed by chip type, size and the domain's signature."""
+    grouped: dict[Hashable, list[Pool]] = {}
+    for domain in cluster.domains:
+        by_type: dict[str, list[str]] = {}
+        chip_of: dict[str, Chip] = {}
+        for placed in domain.usable:
+            by_type.setdefault(placed.chip.name, []).append(placed.id)
+            chip_of[placed.chip.name] = placed.chip
+        for name, chips in by_type.items():
+            pool = Pool(domain.index, chip_of[name], tuple(chips))
+            grouped.setdefault((name, len(chips), domain.signature), []).append(pool)
+    return tuple(
+        PoolClass(index, pools[0].chip, len(pools[0].chips), tuple(pools))
+        for index, pools in enumerate(grouped.values())
+    )

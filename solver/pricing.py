@@ -1,0 +1,373 @@
+"""Shapes priced under the best conceivable placement: admissible bounds, vectorised over shapes.
+
+For every shape the largest batch that its targets and HBM allow is found exactly (times and bytes
+grow with the batch, so it is a bisection), and with it the most requests per second it could serve.
+No placement of experts, layers or KV can serve more. The formulas are the cost model's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel import memory
+from costmodel.communication import GroupRates, achieved, stack_rates
+from costmodel.fleet import transfer_bytes_per_chip
+from costmodel.instance import Instance
+from costmodel.operations import LayerKind
+from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.serving import (
+    Service,
+    decode_service,
+    mixed_service,
+    prefill_service,
+    token_period_s,
+)
+from solver.expert_bounds import ExpertBounds
+from solver.pools import PoolClass
+from solver.shapes import ROLES, ShapeTable
+from topology import Cluster, Rate
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+PREFILL, DECODE, MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
+
+#: shapes priced at once: keeps the working set in cache and memory small
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Upper bounds of shapes, one entry each.
+
+    ``per_rank``: most sequences (decode, mixed) or prompts (prefill) of one attention rank in one
+    microbatch, 0 where the shape cannot hold even one. ``requests_per_s``: 0 there too.
+    ``fits``: whether one sequence fits in HBM at all; ``tpot_s``/``ttft_s`` at one sequence per rank
+    tell :mod:`solver.explain` how far a target is missed.
+    """
+
+    per_rank: Ints
+    requests_per_s: Array
+    fits: NDArray[np.bool_]
+    short_bytes: Array
+    least_tpot_s: Array
+    least_ttft_s: Array
+
+
+class Pricer:
+    """Prices shapes of one instance on its pool classes."""
+
+    def __init__(self, instance: Instance, classes: Sequence[PoolClass]):
+        self.instance = instance
+        self.classes = tuple(classes)
+        operations = instance.operations
+        self.layers: list[tuple[LayerKind, float]] = [
+            (kind, float(len(kind.layers))) for kind in operations.kinds
+        ]
+        moe = operations.moe
+        self.experts = ExpertBounds(instance.expert_loads, moe.top_k) if moe else None
+        self._rates: dict[tuple[int, int, int, int, int, int], GroupRates] = {}
+
+    def bounds(self, shapes: ShapeTable) -> Bounds:
+        """Upper bounds of all shapes (any mix of roles and classes)."""
+        count = len(shapes)
+        result = Bounds(
+            per_rank=np.zeros(count, dtype=np.int64),
+            requests_per_s=np.zeros(count),
+            fits=np.zeros(count, dtype=bool),
+            short_bytes=np.zeros(count),
+            least_tpot_s=np.zeros(count),
+            least_ttft_s=np.zeros(count),
+        )
+        for role in range(len(ROLES)):
+            for pool_class in self.classes:
+                rows = np.flatnonzero(
+                    (shapes.role == role) & (shapes.pool_class == pool_class.index)
+                )
+                for start in range(0, len(rows), _BLOCK):
+                    block = rows[start : start + _BLOCK]
+                    found = _Block(self, shapes.take(block), role, pool_class).bounds()
+                    for name in Bounds.__dataclass_fields__:
+                        getattr(result, name)[block] = getattr(found, name)
+        return result
+
+    def tightened(
+        self, shapes: ShapeTable, row: int, layer_bounds: Array, most_per_rank: int
+    ) -> float:
+        """A shape's rate bound with the load bounds ``[moe layers]`` that its placement proved.
+
+        Layer by layer instead of on average, hence no looser than :meth:`bounds`.
+        """
+        one = shapes.take(np.array([row]))
+        pool_class = self.classes[int(one.pool_class[0])]
+        block = _Block(self, one, int(one.role[0]), pool_class)
+        block.by_layer = np.maximum(
+            layer_bounds,
+            self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
+            if self.experts is not None
+            else 0.0,
+        )
+        block.most = most_per_rank
+        return float(block.bounds().requests_per_s[0])
+
+    def rates(self, shapes: ShapeTable, pool_class: PoolClass) -> GroupRates:
+        """Collective rates of shapes on one class, stacked."""
+        found = []
+        for tp, ranks, pp, slices, slice_chips, stage_pools in zip(
+            shapes.tp.tolist(), shapes.attention_dp.tolist(), shapes.pp.tolist(),
+            shapes.slices.tolist(), shapes.slice_chips.tolist(), shapes.stage_pools.tolist(),
+            strict=True,
+        ):  # fmt: skip
+            stage = tp * ranks
+            key = (pool_class.index, tp, stage, stage_pools, pp, slices)
+            if key not in self._rates:
+                self._rates[key] = group_rates(self.instance, pool_class, *key[1:])
+            found.append(self._rates[key])
+        return stack_rates(found)
+
+
+def group_rates(
+    instance: Instance,
+    pool_class: PoolClass,
+    tp: int,
+    stage_chips: int,
+    stage_pools: int,
+    pp: int,
+    slices: int,
+) -> GroupRates:
+    """Rates of a representative group of a class: what :func:`rates_of_chips` finds for its chips."""
+    cluster: Cluster = instance.cluster
+    efficiency = instance.profile.for_chip(pool_class.chip.name)
+    moe = instance.operations.moe
+    home = pool_class.domain
+    reduce = dispatch = send = (0.0, 0.0)
+    if tp > 1:
+        reduce = achieved(cluster.rate_for("all-reduce", home, tp, 1), efficiency.all_reduce)
+    if moe is not None and stage_chips > 1:
+        rate = cluster.rate_for(
+            "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=moe.top_k
+        )
+        dispatch = achieved(rate, efficiency.all_to_all)
+    if pp > 1:
+        pools = 2 if slices > 1 else 1
+        rate = cluster.rate_for("send", home, 2 // pools, pools)
+        send = achieved(rate, efficiency.all_to_all)
+    return GroupRates(*(np.asarray(value) for value in (*reduce, *dispatch, *send)))
+
+
+def nearest_send(cluster: Cluster, pool_class: PoolClass) -> Rate:
+    """Rate of a hand-over to the nearest chip that another replica can stand on."""
+    if len(cluster.domains[pool_class.domain].usable) > 1:
+        return cluster.rate_for("send", pool_class.domain, 2, 1)
+    return Rate(0.0, 0.0, 0.0, 0.0, "none")
+
+
+class _Block:
+    """Shapes of one role on one class."""
+
+    def __init__(self, pricer: Pricer, shapes: ShapeTable, role: int, pool_class: PoolClass):
+        self.instance = pricer.instance
+        self.layers = pricer.layers
+        self.role = role
+        self.chip = pool_class.chip
+        self.efficiency = pricer.instance.profile.for_chip(pool_class.chip.name)
+        self.rates = pricer.rates(shapes, pool_class)
+        self.tp = shapes.tp.astype(float)
+        self.ranks = shapes.attention_dp.astype(float)
+        self.pp = shapes.pp.astype(float)
+        # nearest decode replica: at best in the same domain
+        self.transfer = nearest_send(pricer.instance.cluster, pool_class)
+        self.experts = pricer.experts
+        self.slots = shapes.slots
+        self.stage_chips = shapes.stage_chips
+        self.by_layer: Array | None = None
+        self.most: int | None = None
+        if pricer.experts is not None:
+            pairs = list(zip(shapes.stage_chips.tolist(), shapes.slots.tolist(), strict=True))
+            loads = np.array([pricer.experts.load(*pair) for pair in pairs])
+            self.load, self.least_load = loads[:, 0], loads[:, 1]
+            grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs])
+            self.touched, self.least_touched = grids[:, 0], grids[:, 1]
+
+    def bounds(self) -> Bounds:
+        """Largest batch, best rate, and what one sequence per rank would need."""
+        one = np.ones(len(self.tp))
+        short = self.bytes_needed(one) - self.chip.hbm_bytes
+        service_at_one, meets_at_one = self.service(one)
+        most = self._most_per_rank()
+        low, high = np.zeros_like(one), most.astype(float)
+        low = np.where(meets_at_one & (short <= 0), 1.0, low)
+        high = np.maximum(high, low)
+        while np.any(high - low > 0.5):
+            middle = np.ceil((low + high) / 2)
+            good = self._feasible(np.maximum(middle, 1.0)) & (low > 0)
+            low = np.where(good, middle, low)
+            high = np.where(good, high, np.minimum(high, middle - 1))
+            high = np.maximum(high, low)
+        best, _ = self.service(np.maximum(low, 1.0))
+        meets = self._within_ttft(best) & (low > 0)
+        return Bounds(
+            per_rank=np.where(meets, low, 0).astype(np.int64),
+            requests_per_s=np.where(meets, best.requests_per_s, 0.0),
+            fits=short <= 0,
+            short_bytes=short,
+            least_tpot_s=service_at_one.tpot_s,
+            least_ttft_s=service_at_one.ttft_s,
+        )
+
+    def _most_per_rank(self) -> Ints:
+        if self.most is not None:
+            return np.full(len(self.tp), self.most, dtype=np.int64)
+        limits, workload = self.instance.limits, self.instance.workload
+        if self.role == PREFILL:
+            most = max(1, limits.prefill_chunk_tokens // workload.new_tokens)
+            return np.full(len(self.tp), most, dtype=np.int64)
+        return np.maximum(1, limits.max_sequences_per_rank // self.pp).astype(np.int64)
+
+    def _feasible(self, per_rank: Array) -> NDArray[np.bool_]:
+        """Monotone part of the rules: HBM, TPOT, and the part of TTFT that grows with the batch."""
+        _, meets = self.service(per_rank)
+        return np.asarray((self.bytes_needed(per_rank) <= self.chip.hbm_bytes) & meets)
+
+    def _within_ttft(self, service: Service) -> NDArray[np.bool_]:
+        target = self.instance.slo.ttft
+        if target is None or self.role == DECODE:
+            return np.ones(len(self.tp), dtype=bool)
+        return np.asarray(service.ttft_s <= target)
+
+    def tokens(self, per_rank: Array) -> tuple[Tokens, Array]:
+        """What a rank processes in a pass, and passes per batch of prompts."""
+        workload = self.instance.workload
+        start, end = float(workload.cached_tokens), float(workload.input_tokens)
+        if self.role == PREFILL:
+            new = per_rank * workload.new_tokens
+            passes = np.maximum(1.0, np.ceil(new / self.instance.limits.prefill_chunk_tokens))
+            tokens = Tokens(
+                prefill=new / passes,
+                prefill_start=start,
+                prefill_end=end,
+                prompts=per_rank / passes,
+            )
+            return tokens, passes
+        beside = np.zeros_like(per_rank)
+        prompts = np.zeros_like(per_rank)
+        if self.role == MIXED:
+            beside = per_rank * workload.new_tokens / workload.decode_steps
+            prompts = per_rank / workload.decode_steps
+        tokens = Tokens(
+            decode=per_rank,
+            context=workload.decode_context,
+            prefill=beside,
+            prefill_start=start,
+            prefill_end=end,
+            prompts=prompts,
+        )
+        return tokens, np.ones_like(per_rank)
+
+    def service(self, per_rank: Array) -> tuple[Service, NDArray[np.bool_]]:
+        """What the shapes offer at a batch, and whether the monotone targets hold."""
+        instance, workload, slo = self.instance, self.instance.workload, self.instance.slo
+        tokens, passes = self.tokens(per_rank)
+        rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
+        shares = self._shares(rows * self.ranks)
+        timed = self._timed(self.layers, tokens, shares, with_head=True)
+        total = timed.total_s(instance.profile.combination) + self.efficiency.step_overhead_s
+        longest = self._longest(total, tokens, rows)
+        operations = instance.operations
+        sent = rows / self.tp * operations.hidden_size * operations.activation_bytes
+        hop = np.where(
+            self.pp > 1,
+            self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
+            0.0,
+        )
+        batch = per_rank * self.ranks * self.pp
+        if self.role == PREFILL:
+            service = prefill_service(per_rank * self.ranks, passes, total, longest, hop)
+            moved = transfer_bytes_per_chip(instance, 1.0, 1.0) / (self.tp * self.pp)
+            service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
+            return service, self._within_ttft(service)
+        period = token_period_s(total, longest, hop, self.pp)
+        meets = np.ones(len(self.tp), dtype=bool)
+        if slo.tpot is not None:
+            meets &= period <= slo.tpot
+        if self.role == DECODE:
+            return decode_service(batch, period, workload), meets
+        if slo.ttft is not None:
+            meets &= 2.0 * period <= slo.ttft
+        beside = np.asarray(tokens.prefill) * self.pp
+        return mixed_service(batch, beside, period, workload), meets
+
+    def _timed(
+        self,
+        layers: Sequence[tuple[LayerKind, float]],
+        tokens: Tokens,
+        shares: ExpertShares | None,
+        *,
+        with_head: bool,
+    ) -> PassTime:
+        return pass_time(
+            self.instance.operations, layers, self.tp, self.ranks, tokens, self.chip,
+            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in layers],
+            with_head=with_head,
+        )  # fmt: skip
+
+    def _longest(self, total: Array, tokens: Tokens, rows: Array) -> Array:
+        """Longest stage at least: the average, and whole layers by the pigeonhole principle.
+
+        Some stage has ``ceil(n / pp)`` of the ``n`` layers of a kind, none shorter than the
+        kind's shortest; and ``ceil(L / pp)`` layers, none shorter than the shortest of all.
+        """
+        longest = total / self.pp
+        if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
+            return longest
+        least = None
+        if self.experts is not None:
+            least = ExpertShares(
+                self.least_load[:, None, None],
+                self.experts.touched(self.least_touched, rows * self.ranks)[:, None, None],
+            )
+        shortest = np.full(len(self.tp), np.inf)
+        for kind, count in self.layers:
+            one = self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op")
+            longest = np.maximum(longest, np.ceil(count / self.pp) * one)
+            shortest = np.minimum(shortest, one)
+        layers = float(self.instance.operations.num_layers)
+        return np.maximum(longest, np.ceil(layers / self.pp) * shortest)
+
+    def _shares(self, tokens: Array) -> ExpertShares | None:
+        """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""
+        if self.experts is None:
+            return None
+        if self.by_layer is None:
+            touched = self.experts.touched(self.touched, tokens)
+            return ExpertShares(self.load[:, None, None], touched[:, None, None])
+        chips, slots = int(self.stage_chips[0]), int(self.slots[0])
+        touched = self.experts.touched_by_layer(chips, slots, float(tokens[0]))
+        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])
+
+    def bytes_needed(self, per_rank: Array) -> Array:
+        """Least HBM that some chip needs: the average over stages, slots as even as they can be."""
+        instance, operations = self.instance, self.instance.operations
+        workload = instance.workload
+        context = workload.input_tokens if self.role == PREFILL else workload.final_context
+        tokens, _ = self.tokens(per_rank)
+        weights = memory.dense_weight_bytes(self.layers, self.tp) + memory.edge_weight_bytes(
+            operations, self.tp, first=True, last=True
+        )
+        rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
+        sampled = np.where(self.pp > 1, 0.0, np.asarray(tokens.decode) + np.asarray(tokens.prompts))
+        slots = np.ceil(self.slots / self.stage_chips)
+        one_pool = memory.expert_slot_bytes(self.layers) * np.where(
+            self.pp > 1, self.slots / self.stage_chips, slots
+        )
+        kv = memory.kv_bytes_per_sequence(operations, self.layers, self.tp, context)
+        return np.asarray(
+            (weights + one_pool) / self.pp
+            + kv * per_rank  # all microbatches of a rank, each stage holding its share of layers
+            + memory.activation_bytes(operations, self.tp, rows, sampled)
+            + self.efficiency.runtime_bytes
+        )

@@ -1,0 +1,1 @@
+"""One scale-up topology per file; ``base.register`` makes it known to cluster files by its kind."""

@@ -1,0 +1,67 @@
+"""Measured latency and bandwidth fractions of collectives, one data file per chip.
+
+Physics is the default everywhere; a calibration replaces latencies and divides link speeds. Files
+are written by ``topology.calibration.fit`` from measured rows; ``like`` points to another chip's
+file where a chip was never measured, which makes its figures assumed.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from topology.catalogue import parse_model, read_data
+from topology.chip import Basis
+
+PROFILES = ("physics", "calibrated")
+
+
+class Fit(BaseModel):
+    """One collective: *alpha_s + alpha_per_doubling_s log2 n* seconds, ``fraction`` of link speed.
+
+    ``ramp`` adds *2 ramp sqrt(latency x transfer)*: messages cut into chunks pay a latency per
+    chunk, and with the best chunk the cost of the pipeline grows like that (ramp 1 in theory).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    alpha_s: float = Field(ge=0)
+    alpha_per_doubling_s: float = Field(default=0.0, ge=0)
+    fraction: float = Field(gt=0, le=1)
+    ramp: float = Field(default=0.0, ge=0)
+
+    def latency_s(self, num_chips: int) -> float:
+        """Latency of the smallest message on this many chips."""
+        return self.alpha_s + self.alpha_per_doubling_s * math.log2(max(num_chips, 1))
+
+
+class Calibration(BaseModel):
+    """What was measured of one chip's collectives; ``scale_out`` is for transfers over the NICs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    chip: str
+    basis: Basis = "measured"
+    like: str | None = None
+    collectives: dict[str, Fit] = Field(default_factory=dict)
+    scale_out: Fit | None = None
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=256)
+def load_calibration(chip: str) -> Calibration | None:
+    """The calibration of a chip, that of the chip it is ``like``, or ``None`` where none exists."""
+    path = Path(__file__).parent / f"{chip}.json"
+    if not path.is_file():
+        return None
+    found = parse_model(Calibration, read_data(path), path.name)
+    if found.like is None:
+        return found
+    other = load_calibration(found.like)
+    if other is None:
+        return None
+    return other.model_copy(update={"chip": chip, "basis": found.basis, "like": found.like})

@@ -1,0 +1,143 @@
+"""One accelerator as a scheduler sees it, read from ``instances/chips/<name>.yaml``.
+
+Rates are dense, bandwidths are per direction. Knows nothing of how chips are joined.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from topology.catalogue import catalogue_names, parse_model, read_data, resolve
+from topology.errors import InstanceError, Problem
+from topology.quantity import Bytes, BytesPerSecond, FlopsPerSecond, UsdPerHour, Watts
+
+Basis = Literal["measured", "published", "derived", "assumed"]
+Fraction = float
+Range = tuple[float, float]
+
+#: Spellings of a number format and the arithmetic key it computes with.
+_ALIASES = {
+    "bfloat16": "bf16",
+    "float16": "bf16",
+    "fp16": "bf16",
+    "float32": "bf16",
+    "fp32": "bf16",
+    "tf32": "bf16",
+    "float8": "fp8",
+    "float8_e4m3fn": "fp8",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+    "mxfp8": "fp8",
+    "mxfp6": "fp8",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+}
+
+#: Where a format's arithmetic goes on a chip that lacks it: always to a wider one.
+_WIDER = {"fp4": ("fp4", "fp8", "bf16"), "fp8": ("fp8", "bf16"), "bf16": ("bf16",)}
+
+
+class Efficiency(BaseModel):
+    """Fractions of the peak that were measured; ``None`` where nobody measured.
+
+    ``gemm`` and ``hbm`` are (low, high) over software builds; the three collectives are NCCL bus
+    bandwidth at 512 MiB over the link peak of one direction. ``basis`` says where they come from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gemm: dict[str, Range] = Field(default_factory=dict)
+    hbm: Range | None = None
+    all_to_all: Fraction | None = None
+    all_gather: Fraction | None = None
+    all_reduce: Fraction | None = None
+    basis: str = ""
+
+
+class Chip(BaseModel):
+    """One accelerator package: arithmetic, memory, links, price, power and where each comes from.
+
+    ``flops_per_s`` has the keys ``bf16``, ``fp8``, ``fp4``, ``int8`` that the chip computes in,
+    dense. ``scale_up_bytes_per_s`` is the headline of all scale-up links together, one direction;
+    ``scale_up_links`` is how many physical links that is. ``host_bytes_per_s`` is what one chip
+    gets of its host memory. ``provenance`` maps a field (or ``flops_per_s.bf16``) to ``measured``,
+    ``published``, ``derived`` or ``assumed``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    title: str = ""
+    vendor: str
+    status: str = ""
+    flops_per_s: dict[str, FlopsPerSecond]
+    hbm_bytes: Bytes
+    hbm_bytes_per_s: BytesPerSecond
+    scale_up_bytes_per_s: BytesPerSecond
+    scale_up_links: int = Field(default=1, ge=1)
+    nic_bytes_per_s: BytesPerSecond
+    power_w: Watts
+    usd_per_hour: UsdPerHour
+    price_basis: str
+    host_memory_bytes: Bytes | None = None
+    host_bytes_per_s: BytesPerSecond | None = None
+    efficiency: Efficiency = Efficiency()
+    provenance: dict[str, Basis] = Field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Chip:
+        unknown = set(self.flops_per_s) - {"bf16", "fp8", "fp4", "int8"}
+        if unknown:
+            raise ValueError(f"flops_per_s: unknown formats {sorted(unknown)}")
+        if "bf16" not in self.flops_per_s:
+            raise ValueError("flops_per_s: bf16 is missing; every other format falls back to it")
+        for field in self.provenance:
+            if field.split(".")[0] not in type(self).model_fields:
+                raise ValueError(f"provenance: no field {field!r}")
+        return self
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.usd_per_hour, self.hbm_bytes))
+
+    def peak_flops_per_s(self, dtype: str) -> float:
+        """Dense FLOP/s for operands of ``dtype``.
+
+        A chip without the format computes in the next wider one it has (fp4 -> fp8 -> bf16).
+        Integers use the integer rate unless bf16 is faster (int8 all but left Blackwell Ultra);
+        4-bit integer weights are widened to bf16 first. Raises ``InstanceError`` for a format
+        that is not known.
+        """
+        key = _ALIASES.get(dtype.lower(), dtype.lower())
+        if key == "int8":
+            return max(self.flops_per_s.get("int8", 0.0), self.flops_per_s["bf16"])
+        if key == "int4":
+            return self.flops_per_s["bf16"]
+        if key not in _WIDER:
+            known = ", ".join([*_WIDER, "int8", "int4", *_ALIASES])
+            raise InstanceError(Problem("dtype", f"unknown format {dtype!r}; known: {known}"))
+        return next(self.flops_per_s[wider] for wider in _WIDER[key] if wider in self.flops_per_s)
+
+    def basis_of(self, field: str) -> Basis:
+        """Whether a number is measured, published, derived or assumed (the default)."""
+        return self.provenance.get(field, self.provenance.get(field.split(".")[0], "assumed"))
+
+
+def load_chip(name_or_path: str | Path) -> Chip:
+    """The chip of a catalogue name (``"gb200"``) or of a YAML file. Raises ``InstanceError``."""
+    return _read_chip(resolve(str(name_or_path), "chips", (".yaml",)))
+
+
+def chip_names() -> list[str]:
+    """Sorted names of the shipped chips."""
+    return catalogue_names("chips", (".yaml",))
+
+
+@lru_cache(maxsize=256)
+def _read_chip(path: Path) -> Chip:
+    return parse_model(Chip, read_data(path), str(path.name))

@@ -1,0 +1,346 @@
+"""A cluster: placed chips in domains, joined by a scale-out, with what transfers cost on it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+
+from topology.calibration import PROFILES, Fit, load_calibration
+from topology.chip import Chip
+from topology.collectives.compose import Part, cost_of
+from topology.collectives.demand import KINDS
+from topology.collectives.loads import collective_loads
+from topology.domain import Domain, PlacedChip
+from topology.errors import InstanceError, Problem
+from topology.fabric import Fabric, join
+from topology.rate import Rate
+from topology.routing.spread import Edge, slowest, spread
+from topology.scaleout.base import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """Many messages at once: seconds of the busiest link, its name, and every link's bytes."""
+
+    time_s: float
+    busiest_link: str
+    loads: dict[Edge, float]
+
+
+class Cluster:
+    """Domains joined by a network; made by :func:`topology.load.load_cluster`.
+
+    All answers depend on the description alone and are cached. ``describe()`` says what it is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        domains: Sequence[Domain],
+        network: Network | None,
+        *,
+        title: str = "",
+        sources: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ):
+        self.name = name
+        self.title = title
+        self.sources = tuple(sources)
+        self.notes = tuple(notes)
+        self.domains = tuple(domains)
+        self.network = network
+        self.profile = "physics"
+        self.chips: tuple[PlacedChip, ...] = tuple(
+            chip for domain in self.domains for chip in domain.chips
+        )
+        self._by_id = {chip.id: chip for chip in self.chips}
+        self._rates: dict[Hashable, Rate] = {}
+        self._alike: dict[Hashable, list[int]] = {}
+        for domain in self.domains:
+            self._alike.setdefault(domain.signature, []).append(domain.index)
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.name!r}: {len(self.domains)} domains, {len(self.chips)} chips)"
+
+    def chip(self, chip_id: str) -> PlacedChip:
+        """The placed chip of an id. Raises ``InstanceError`` for an unknown one."""
+        try:
+            return self._by_id[chip_id]
+        except KeyError:
+            last = self.chips[-1].id
+            message = f"no such chip; {self.name} has r0g0 to {last}"
+            raise InstanceError(Problem(str(chip_id)[:80], message)) from None
+
+    @property
+    def usable(self) -> tuple[PlacedChip, ...]:
+        """Every chip that a layout may use, in order."""
+        return tuple(chip for chip in self.chips if chip.usable)
+
+    def alike(self, domain_index: int) -> tuple[int, ...]:
+        """Indices of the domains interchangeable with this one, itself included."""
+        return tuple(self._alike[self.domains[domain_index].signature])
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """Chips, switches, NICs, leaves and spines that work, as a directed graph.
+
+        Nodes have ``kind``; edges have ``bytes_per_s`` per direction, ``latency_s`` and ``links``.
+        """
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
+        for domain in self.domains:
+            prefix = f"r{domain.index}"
+            graph.add_nodes_from(
+                (chip.id, {"kind": "chip", "domain": domain.index, "chip": chip.chip.name})
+                for chip in domain.chips
+                if chip.healthy
+            )
+            for switch in domain.fabric.switch_names():
+                if switch not in domain.fabric.failed:
+                    graph.add_node(prefix + switch, kind="switch", domain=domain.index)
+            join(graph, domain.fabric.links(), prefix)
+        if self.network is not None:
+            join(graph, self.network.links())
+        return graph
+
+    def rate(
+        self,
+        kind: str,
+        chip_ids: Sequence[str],
+        *,
+        top_k: int | None = None,
+        one_copy_per_domain: bool = True,
+    ) -> Rate:
+        """What a collective costs between these chips, at the links' full speed.
+
+        ``kind`` and its byte convention are those of :mod:`topology.collectives.demand`; for
+        ``send`` the ids are (source, target), for ``broadcast`` the first is the root. Raises
+        ``InstanceError`` for unknown or unusable chips and where no route exists.
+        """
+        ids = tuple(chip_ids)
+        key = (kind, ids, top_k, one_copy_per_domain)
+        found = self._rates.get(key)
+        if found is None:
+            found = self._rates[key] = self._rate_of_parts(
+                kind, self._parts(ids), top_k, one_copy_per_domain
+            )
+        return found
+
+    def rate_for(
+        self,
+        kind: str,
+        domain_index: int,
+        chips_per_domain: int,
+        num_domains: int = 1,
+        *,
+        top_k: int | None = None,
+        one_copy_per_domain: bool = True,
+    ) -> Rate:
+        """As :meth:`rate` for ``chips_per_domain`` chips in each of ``num_domains`` like this one."""
+        key = (kind, domain_index, chips_per_domain, num_domains, top_k, one_copy_per_domain)
+        found = self._rates.get(key)
+        if found is None:
+            parts = self._representative(domain_index, chips_per_domain, num_domains)
+            found = self._rates[key] = self._rate_of_parts(kind, parts, top_k, one_copy_per_domain)
+        return found
+
+    def _representative(self, index: int, count: int, num_domains: int) -> list[Part]:
+        alike = self.alike(index)
+        if not 0 < num_domains <= len(alike):
+            raise InstanceError(
+                Problem(
+                    self.domains[index].name,
+                    f"{num_domains} domains asked for, {len(alike)} are like this one",
+                )
+            )
+        start = alike.index(index)
+        chosen = sorted((alike[start:] + alike[:start])[:num_domains])
+        members = tuple(chip.position for chip in self.domains[index].pick(count))
+        return [
+            (
+                other,
+                self.domains[other].fabric,
+                members
+                if self.domains[other].fabric is self.domains[index].fabric
+                and all(self.domains[other].chips[position].usable for position in members)
+                else tuple(chip.position for chip in self.domains[other].pick(count)),
+            )
+            for other in chosen
+        ]
+
+    def loads(
+        self,
+        kind: str,
+        chip_ids: Sequence[str],
+        *,
+        top_k: int | None = None,
+        one_copy_per_domain: bool = True,
+    ) -> dict[Edge, float]:
+        """Bytes on every directed link of :attr:`graph` per byte of the collective's argument.
+
+        Walks the routes, so that it costs more than :meth:`rate`, which it agrees with.
+        """
+        self._known_kind(kind, len(chip_ids))
+        return collective_loads(
+            kind,
+            self._parts(tuple(chip_ids)),
+            self.network,
+            top_k=top_k,
+            one_copy_per_domain=one_copy_per_domain,
+        )
+
+    def transfers(self, messages: Iterable[tuple[str, str, float]]) -> Transfers:
+        """Many messages (source, target, bytes) at once: load of each link and the time it sets.
+
+        Messages inside a domain take its own routes; others split over shortest paths of the
+        whole graph in proportion to their width, around NICs that failed.
+        """
+        loads: dict[Edge, float] = {}
+        across: list[tuple[str, str, float]] = []
+        for source, target, amount in messages:
+            a, b = self.chip(source), self.chip(target)
+            if a.domain != b.domain:
+                across.append((source, target, amount))
+                continue
+            fabric = self.domains[a.domain].fabric
+            if a is b or amount <= 0:
+                continue
+            for (u, v), load in fabric.loads("send", (a.position, b.position)).items():
+                edge = (f"r{a.domain}{u}", f"r{a.domain}{v}")
+                loads[edge] = loads.get(edge, 0.0) + load * amount
+        for edge, load in spread(self.graph, across).items():
+            loads[edge] = loads.get(edge, 0.0) + load
+        seconds, link = slowest(self.graph, loads)
+        return Transfers(seconds, link, loads)
+
+    def _known_kind(self, kind: str, num_chips: int) -> None:
+        if kind not in KINDS:
+            message = f"unknown collective {kind!r}; known: {', '.join(KINDS)}"
+            raise InstanceError(Problem("kind", message))
+        if kind == "send" and num_chips != 2:
+            raise InstanceError(Problem("chips", "send takes two chips: source and target"))
+
+    def _parts(self, ids: tuple[str, ...]) -> list[Part]:
+        if not ids or len(set(ids)) != len(ids):
+            raise InstanceError(Problem("chips", "name each chip once, and at least one"))
+        grouped: dict[int, list[int]] = {}
+        for chip_id in ids:
+            placed = self.chip(chip_id)
+            if not placed.healthy:
+                raise InstanceError(Problem(chip_id, "the chip has failed or has no working link"))
+            grouped.setdefault(placed.domain, []).append(placed.position)
+        return [
+            (index, self.domains[index].fabric, tuple(positions))
+            for index, positions in grouped.items()
+        ]
+
+    def _rate_of_parts(
+        self, kind: str, parts: list[Part], top_k: int | None, one_copy_per_domain: bool
+    ) -> Rate:
+        self._known_kind(kind, sum(len(group) for _, _, group in parts))
+        cost = cost_of(
+            kind, parts, self.network, top_k=top_k, one_copy_per_domain=one_copy_per_domain
+        )
+        if self.profile == "physics":
+            return cost.rate()
+        types = {chip.name for _, fabric, group in parts for chip in _types(fabric, group)}
+        return _slowest(cost.rate(*self._fits(name, kind)) for name in sorted(types))
+
+    @staticmethod
+    def _fits(chip: str, kind: str) -> tuple[Fit | None, Fit | None]:
+        found = load_calibration(chip)
+        if found is None:
+            return None, None
+        return found.collectives.get(kind), found.scale_out
+
+    def with_profile(self, profile: str) -> Cluster:
+        """The same cluster whose rates are ``"physics"`` or ``"calibrated"`` (as measured).
+
+        A collective that was never measured on a chip or one like it stays at physics;
+        ``topology.calibration.load_calibration`` says what there is. Raises ``InstanceError``.
+        """
+        if profile not in PROFILES:
+            message = f"unknown profile {profile!r}; known: {', '.join(PROFILES)}"
+            raise InstanceError(Problem("profile", message))
+        if profile == self.profile:
+            return self
+        twin = copy(self)
+        twin.profile = profile
+        twin._rates = {}
+        return twin
+
+    def pick(self, count: int) -> tuple[PlacedChip, ...]:
+        """``count`` usable chips that belong together: one domain if it fits, else whole ones."""
+        if not 0 < count <= len(self.usable):
+            raise InstanceError(
+                Problem("chips", f"{count} asked for, {self.name} has {len(self.usable)} usable")
+            )
+        for domain in self.domains:
+            if len(domain.usable) >= count:
+                return domain.pick(count)
+        chosen: list[PlacedChip] = []
+        for domain in self.domains:
+            rest = min(count - len(chosen), len(domain.usable))
+            chosen += domain.pick(rest) if rest else ()
+        return tuple(chosen)
+
+    def describe(self) -> dict[str, Any]:
+        """What the cluster is, as plain data: domains by kind, chips, failures, scale-out."""
+        kinds: dict[str, dict[str, Any]] = {}
+        for domain in self.domains:
+            types = sorted({chip.chip.name for chip in domain.chips})
+            label = (
+                f"{domain.kind} {'+'.join(types)} x{len(domain.chips)} usable {len(domain.usable)}"
+            )
+            entry = kinds.setdefault(
+                label,
+                {
+                    "kind": domain.kind,
+                    "chips": types,
+                    "size": len(domain.chips),
+                    "usable": len(domain.usable),
+                    "count": 0,
+                },
+            )
+            entry["count"] += 1
+        return {
+            "name": self.name,
+            "title": self.title,
+            "domains": list(kinds.values()),
+            "chips_total": len(self.chips),
+            "chips_usable": len(self.usable),
+            "usd_per_hour": sum(chip.chip.usd_per_hour for chip in self.chips if chip.healthy),
+            "scale_out": self.network.spec.model_dump() if self.network else None,
+            "unusable": [chip.id for chip in self.chips if not chip.usable],
+            "sources": list(self.sources),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of everything that changes an answer: chips, links, health, network."""
+        state = hashlib.sha256()
+        for domain in self.domains:
+            state.update(repr((domain.kind, domain.rack, domain.signature)).encode())
+            state.update(
+                repr([(c.id, c.chip.model_dump(), c.usable) for c in domain.chips]).encode()
+            )
+            state.update(repr(sorted(domain.fabric.failed)).encode())
+        if self.network is not None:
+            state.update(repr((self.network.spec, sorted(self.network.failed))).encode())
+        return state.hexdigest()[:16]
+
+
+def _types(fabric: Fabric, positions: Sequence[int]) -> set[Chip]:
+    return {fabric.chips[position] for position in positions}
+
+
+def _slowest(rates: Iterable[Rate]) -> Rate:
+    """Of the rates by chip type, the one slowest on a large message, with the largest latency."""
+    found = list(rates)
+    slow = max(found, key=lambda rate: rate.s_per_byte)
+    return replace(slow, latency_s=max(rate.latency_s for rate in found))

@@ -1,0 +1,135 @@
+"""What each collective moves: inside a domain, through each NIC, out of each unit.
+
+Byte conventions of the argument (per chip, as NCCL-tests counts):
+
+==================  ===============================================================
+all-gather          the whole gathered tensor (each chip contributes 1/n of it)
+reduce-scatter      the whole tensor each chip puts in (each keeps 1/n of it)
+all-reduce          the tensor each chip holds before and after
+all-to-all          what each chip sources in total, 1/n of it for each chip, itself included
+dispatch            token vectors sourced per chip *before* copying to ``top_k`` destinations
+broadcast           the message
+send                the message
+==================  ===============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from topology.errors import InstanceError, Problem
+
+Kind = Literal[
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "dispatch", "broadcast", "send"
+]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+#: Pattern on the scale-up fabric that each collective uses there.
+Pattern = Literal["exchange", "gather", "reduce_all", "broadcast", "send"]
+PATTERN: Mapping[str, Pattern] = {
+    "all-reduce": "reduce_all",
+    "all-gather": "gather",
+    "reduce-scatter": "gather",
+    "all-to-all": "exchange",
+    "dispatch": "exchange",
+    "broadcast": "broadcast",
+    "send": "send",
+}
+
+#: How often a collective crosses the scale-out one after the other (latency).
+CROSSINGS: Mapping[str, int] = {"all-reduce": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Per byte of the argument, for the chips of one domain.
+
+    ``local`` is the byte count handed to the scale-up pattern, ``cross`` what one member's NIC
+    carries (the larger of its two directions), ``far`` the part that leaves the unit. No
+    algorithm avoids ``cross_bound`` through the NICs and ``chip_bound`` into or out of each chip.
+    """
+
+    local: float
+    cross: float
+    far: float
+    cross_bound: float
+    chip_bound: float
+
+
+def touched(share: float, top_k: int) -> float:
+    """Probability that a group with this share of all destinations gets one of ``top_k``: *1-(1-s)^k*."""
+    return float(1.0 - (1.0 - share) ** top_k)
+
+
+def shares(
+    kind: str,
+    counts: Sequence[int],
+    units: Sequence[int],
+    *,
+    top_k: int | None,
+    one_copy_per_domain: bool,
+    relayed: bool,
+) -> list[Share]:
+    """The :class:`Share` of each domain of a group.
+
+    ``counts`` are members per domain, ``units`` the unit of each domain; ``relayed`` as in
+    ``NetworkSpec``. *Source:* all-gather and all-to-all on trees, scaling-book (GPU chapter);
+    expected remote copies *1-(1-s)^k* per domain, after MoE dispatch with one copy per domain.
+    """
+    total = sum(counts)
+    unit_total: dict[int, int] = {}
+    for count, unit in zip(counts, units, strict=True):
+        unit_total[unit] = unit_total.get(unit, 0) + count
+    if kind == "dispatch":
+        if top_k is None or top_k < 1:
+            raise InstanceError(Problem("top_k", "dispatch needs top_k >= 1"))
+        if one_copy_per_domain:
+            return _deduplicated(counts, units, total, top_k)
+    result = []
+    others = (total - 1) / total
+    copies = min(top_k or 1, total) if kind == "dispatch" else 1
+    for count, unit in zip(counts, units, strict=True):
+        away, far = (total - count) / total, (total - unit_total[unit]) / total
+        if kind in ("all-to-all", "dispatch"):
+            local = float(copies) if relayed and away else copies * count / total
+            bound = copies * away
+            if kind == "dispatch":
+                bound = touched(count / total, copies) * (total - count) / count
+            result.append(
+                Share(
+                    local, copies * away, copies * far, min(bound, copies * away), copies * others
+                )
+            )
+        elif kind in ("all-gather", "reduce-scatter", "all-reduce"):
+            rounds = 2 if kind == "all-reduce" else 1
+            # arriving shards against the own shard sent to every other domain
+            cross = rounds * max(away / count, (len(counts) - 1) / total)
+            bound = (1.0 if away else 0.0) / count if kind == "all-reduce" else cross
+            chip = 1.0 if kind == "all-reduce" else others
+            result.append(Share(1.0, cross, rounds * far / unit_total[unit], bound, chip))
+        else:  # broadcast: each NIC carries its share of one copy, then it spreads inside
+            cross = 1.0 / count if away else 0.0
+            entering = 1.0 / unit_total[unit] if far else 0.0
+            result.append(Share(1.0, cross, entering, cross, 1.0))
+    return result
+
+
+def _deduplicated(
+    counts: Sequence[int], units: Sequence[int], total: int, top_k: int
+) -> list[Share]:
+    reach = [touched(count / total, top_k) for count in counts]
+    all_reach = sum(reach)
+    unit_reach: dict[int, float] = {}
+    for unit, value in zip(units, reach, strict=True):
+        unit_reach[unit] = unit_reach.get(unit, 0.0) + value
+    result = []
+    copies = float(min(top_k, total))
+    for count, unit, value in zip(counts, units, reach, strict=True):
+        leaving = all_reach - value
+        arriving = (total - count) * value / count
+        far = all_reach - unit_reach[unit]
+        cross = max(leaving, arriving)
+        result.append(Share(copies, cross, far, cross, copies * (total - 1) / total))
+    return result

@@ -1,0 +1,150 @@
+"""The scale-up fabric of one domain: nodes, links, and what each pattern of transfer costs on them.
+
+A fabric knows local names (``g3``, ``sw1``) and positions only, so that sixty-four equal racks
+share one. Builders in ``topology/builders`` subclass :class:`Fabric`. Never knows the scale-out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import networkx as nx
+from pydantic import BaseModel, ConfigDict
+
+from topology.chip import Chip
+from topology.rate import Leg
+from topology.routing.spread import Demand, Edge, spread
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between two local nodes; both directions have the same bandwidth."""
+
+    a: str
+    b: str
+    bytes_per_s: float
+    latency_s: float
+    links: int = 1
+
+
+def graph_of(links: Iterable[Link], prefix: str = "") -> nx.DiGraph[str]:
+    """Directed graph of links, both directions alike; node names get the prefix."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    join(graph, links, prefix)
+    return graph
+
+
+def join(graph: nx.DiGraph[str], links: Iterable[Link], prefix: str = "") -> None:
+    """Add links to a graph in both directions, with bandwidth, latency and multiplicity."""
+    for link in links:
+        a, b = prefix + link.a, prefix + link.b
+        data = {
+            "bytes_per_s": link.bytes_per_s,
+            "latency_s": link.latency_s,
+            "links": link.links,
+        }
+        graph.add_edge(a, b, **data)
+        graph.add_edge(b, a, **data)
+
+
+class FabricSpec(BaseModel):
+    """Options every builder has; each builder's own options extend it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+
+
+class Fabric(ABC):
+    """Links of one domain, and the cost of each pattern of transfer between its chips.
+
+    ``chips`` are the packages by position, ``failed`` the local names of nodes (``g3``, ``sw1``)
+    and links (``g3--sw1``) that do not work. All costs are per direction and concurrent. Byte
+    conventions: ``exchange`` counts the bytes one chip sources, spread evenly over all members,
+    itself included; ``gather``, ``reduce_all`` and ``broadcast`` count the whole tensor;
+    ``send`` counts the message.
+    """
+
+    #: Name of the topology, as in the cluster file and in ``Domain.kind``.
+    kind: str
+    #: True when any members of the same number are equivalent.
+    interchangeable_chips: bool
+
+    def __init__(self, chips: Sequence[Chip], failed: frozenset[str] = frozenset()):
+        self.chips = tuple(chips)
+        self.failed = failed
+
+    def chip_names(self) -> list[str]:
+        """Local names of the chips by position."""
+        return [f"g{index}" for index in range(len(self.chips))]
+
+    @abstractmethod
+    def switch_names(self) -> list[str]:
+        """Local names of switches, none in a mesh or torus."""
+
+    @abstractmethod
+    def links(self) -> Iterator[Link]:
+        """Every working link once (multi-links are merged, ``links`` says how many)."""
+
+    @abstractmethod
+    def width(self, position: int) -> float:
+        """Bytes/s per direction of all working links of a chip together."""
+
+    def reaches(self, position: int) -> bool:
+        """Whether the chip still has a working link (a domain of one chip needs none)."""
+        return len(self.chips) == 1 or self.width(position) > 0
+
+    @abstractmethod
+    def signature(self, usable: Sequence[bool]) -> Hashable:
+        """Equal for two fabrics that no layout can tell apart."""
+
+    @abstractmethod
+    def pick(self, candidates: Sequence[int], count: int) -> tuple[int, ...]:
+        """``count`` of the candidate positions that belong together, the compact choice."""
+
+    @abstractmethod
+    def exchange(self, members: Sequence[int]) -> Leg:
+        """Everyone sends to everyone: seconds per byte sourced per chip (own share included)."""
+
+    @abstractmethod
+    def gather(self, members: Sequence[int]) -> Leg:
+        """All-gather, and by symmetry reduce-scatter: seconds per byte of the whole tensor."""
+
+    @abstractmethod
+    def reduce_all(self, members: Sequence[int]) -> Leg:
+        """All-reduce: seconds per byte of the tensor that every chip holds."""
+
+    @abstractmethod
+    def broadcast(self, members: Sequence[int]) -> Leg:
+        """First member to all others: seconds per byte of the message."""
+
+    @abstractmethod
+    def send(self, source: int, target: int) -> Leg:
+        """One chip to one other: seconds per byte of the message."""
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The working links as a directed graph of local names."""
+        return graph_of(self.links())
+
+    def loads(self, pattern: str, members: Sequence[int]) -> dict[Edge, float]:
+        """Bytes on each directed link per byte of the pattern, by walking routes on the graph.
+
+        Messages go straight between members over shortest paths; a broadcast is handed from one
+        member to the next. Slow next to the closed forms, and independent of them.
+        """
+        return spread(self.graph, self.messages(pattern, members))
+
+    def messages(self, pattern: str, members: Sequence[int]) -> list[Demand]:
+        """The messages (source, target, bytes per byte of the pattern) that a pattern sends."""
+        names = [f"g{position}" for position in members]
+        if pattern == "broadcast":
+            return [(a, b, 1.0) for a, b in pairwise(names)]
+        if pattern == "send":
+            return [(names[0], names[1], 1.0)]
+        share = (2.0 if pattern == "reduce_all" else 1.0) / len(names)
+        return [(a, b, share) for a in names for b in names if a != b]

@@ -1,0 +1,254 @@
+"""Reads a cluster by name, by name and count, by family and size, or from a file."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from topology.builders.base import build, read_spec
+from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.chip import Chip, load_chip
+from topology.cluster import Cluster
+from topology.domain import Domain, PlacedChip
+from topology.errors import InstanceError, Problem
+from topology.fabric import Fabric, FabricSpec
+from topology.scaleout.base import Network, NetworkSpec, read_network
+from topology.spec import ChipCount, ClusterSpec
+
+#: More chips than this in one cluster is taken for a typing mistake.
+MAX_CHIPS = 200_000
+
+
+def load_cluster(name_or_path: str | Path, *, count: int | None = None) -> Cluster:
+    """The cluster of a name or a YAML file.
+
+    ``"gb200-nvl72"`` is one rack, ``"gb200-nvl72@4"`` (or ``count=4``) four joined by its
+    scale-out, ``"nvl-36"`` and ``"tpu-v5p-4x4x8"`` members of a family, anything with ``/`` or
+    ``.yaml`` a file. Raises ``InstanceError`` with every problem found, or with what exists.
+    """
+    text, times = str(name_or_path), count
+    if "@" in text:
+        text, _, number = text.rpartition("@")
+        if not number.isdecimal() or not 0 < int(number[:9]) <= 10_000:
+            raise InstanceError(
+                Problem(str(name_or_path)[:80], "the count after @ must be 1 to 10000")
+            )
+        times = int(number)
+    if times is not None and not 0 < times <= 10_000:
+        raise InstanceError(Problem("count", f"must be 1 to 10000, got {times}"))
+    spec, place = _read(text)
+    label = text if times is None else f"{text}@{times}"
+    if "/" in text or text.endswith(".yaml"):
+        label = spec.name if times is None else f"{spec.name}@{times}"
+    return build_cluster(spec, label, times or 1, place)
+
+
+def cluster_names() -> list[str]:
+    """Sorted names of the shipped clusters and families (``nvl-N``, ``tpu-v5p-AxBxC``)."""
+    return catalogue_names("clusters", (".yaml",))
+
+
+@lru_cache(maxsize=64)
+def _read_shipped(path: Path) -> ClusterSpec:
+    return parse_model(ClusterSpec, read_data(path), path.name)
+
+
+def _read(text: str) -> tuple[ClusterSpec, str]:
+    family = re.fullmatch(r"([A-Za-z0-9_.-]+)-(\d{1,6}(?:x\d{1,4}){0,2})", text)
+    if family and "/" not in text and not (data_dir("clusters") / f"{text}.yaml").is_file():
+        path = data_dir("clusters") / f"{family[1]}.yaml"
+        if path.is_file():
+            spec = _read_shipped(path)
+            if spec.parameter is not None:
+                return _sized(spec, family[2], text), path.name
+    path = resolve(text, "clusters", (".yaml",))
+    if path.parent == data_dir("clusters"):
+        return _read_shipped(path), path.name
+    return parse_model(ClusterSpec, read_data(path), str(path)), str(path)
+
+
+def _sized(spec: ClusterSpec, size: str, name: str) -> ClusterSpec:
+    sides = tuple(int(side) for side in size.split("x"))
+    number = 1
+    for side in sides:
+        number *= side
+    if not 0 < number <= MAX_CHIPS:
+        raise InstanceError(Problem(name, f"{number} chips; 1 to {MAX_CHIPS} are possible"))
+    domain = spec.domains[0]
+    fabric: dict[str, Any] = dict(domain.fabric)
+    if spec.parameter == "shape":
+        fabric["shape"] = list(sides)
+    elif len(sides) > 1:
+        raise InstanceError(Problem(name, f"{spec.name} takes one number of chips, not {size}"))
+    chips = (domain.chips[0].model_copy(update={"count": number}),)
+    sized = domain.model_copy(update={"fabric": fabric, "chips": chips})
+    return spec.model_copy(update={"name": name, "domains": (sized,), "parameter": None})
+
+
+def build_cluster(spec: ClusterSpec, name: str, times: int = 1, place: str = "cluster") -> Cluster:
+    """The cluster that a specification describes, its domains repeated ``times`` over."""
+    problems: list[Problem] = []
+    fabrics: list[tuple[FabricSpec, tuple[Chip, ...], tuple[float, ...], str]] = []
+    for index, domain in enumerate(spec.domains):
+        where = f"{place}: domains[{index}]"
+        try:
+            options = read_spec(domain.fabric, f"{where}.fabric")
+            chips, nics = _chips_of(domain.chips, where)
+        except InstanceError as error:
+            problems += error.problems
+            continue
+        fabrics += [(options, chips, nics, domain.rack or "rack")] * domain.count
+    network_spec: NetworkSpec | None = None
+    if spec.scale_out is not None:
+        try:
+            network_spec = read_network(spec.scale_out, f"{place}: scale_out")
+        except InstanceError as error:
+            problems += error.problems
+    if problems:
+        raise InstanceError(problems)
+    fabrics = fabrics * times
+    total = sum(len(chips) for _, chips, _, _ in fabrics)
+    if total > MAX_CHIPS:
+        raise InstanceError(Problem(place, f"{total} chips; at most {MAX_CHIPS} are built"))
+    return _assemble(spec, name, fabrics, network_spec, place)
+
+
+def _chips_of(
+    rows: tuple[ChipCount, ...], where: str
+) -> tuple[tuple[Chip, ...], tuple[float, ...]]:
+    chips: list[Chip] = []
+    nics: list[float] = []
+    for row in rows:
+        chip = load_chip(row.chip)
+        if row.usd_per_hour is not None:
+            chip = chip.model_copy(update={"usd_per_hour": row.usd_per_hour})
+        chips += [chip] * row.count
+        nics += [row.nic_bytes_per_s or chip.nic_bytes_per_s] * row.count
+    return tuple(chips), tuple(nics)
+
+
+def _assemble(
+    spec: ClusterSpec,
+    name: str,
+    fabrics: list[tuple[FabricSpec, tuple[Chip, ...], tuple[float, ...], str]],
+    network_spec: NetworkSpec | None,
+    place: str,
+) -> Cluster:
+    ids = [[f"r{d}g{p}" for p in range(len(chips))] for d, (_, chips, _, _) in enumerate(fabrics)]
+    broken: list[list[str]] = [[] for _ in fabrics]
+    outside: list[str] = []
+    unmatched = []
+    for pattern in spec.failed:
+        owner = re.match(r"r(\d+)(?=[a-z\[*?])", pattern)
+        if owner and ".nic" not in pattern:
+            domain = int(owner[1])
+            if domain < len(fabrics):
+                broken[domain].append(pattern.replace(owner[0], ""))
+            else:
+                unmatched.append(pattern)
+        else:
+            outside.append(pattern)
+    built: dict[Any, Fabric] = {}
+    made: list[Fabric] = []
+    for domain, (options, chips, _, _) in enumerate(fabrics):
+        key = (options, chips, tuple(broken[domain]))
+        if key not in built:
+            plain = build(options, chips)
+            names = _names(plain)
+            hit = {pattern: _matching(pattern, names) for pattern in broken[domain]}
+            unmatched += [f"r{domain}{pattern}" for pattern, found in hit.items() if not found]
+            failed = frozenset(name for found in hit.values() for name in found)
+            built[key] = build(options, chips, failed) if failed else plain
+        made.append(built[key])
+    network = None
+    if network_spec is not None:
+        nics = [rates for _, _, rates, _ in fabrics]
+        network = Network(network_spec, ids, nics)
+        if outside:
+            names = [*network.node_names(), *(f"{a.a}--{a.b}" for a in network.links())]
+            hit = {pattern: _matching(pattern, names) for pattern in outside}
+            unmatched += [pattern for pattern, found in hit.items() if not found]
+            failed = frozenset(found_name for found in hit.values() for found_name in found)
+            network = Network(network_spec, ids, nics, failed)
+    else:
+        unmatched += outside
+    taken, wrong = _taken(spec.taken, ids)
+    problems = [Problem(f"{place}: failed", f"nothing is called {name!r}") for name in unmatched]
+    problems += [Problem(f"{place}: taken", f"no chip is called {name!r}") for name in wrong]
+    if problems:
+        raise InstanceError(problems)
+    domains = [
+        _domain(index, fabrics[index], fabric, network, ids[index], taken)
+        for index, fabric in enumerate(made)
+    ]
+    return Cluster(name, domains, network, title=spec.title, sources=spec.sources, notes=spec.notes)
+
+
+def _names(fabric: Fabric) -> list[str]:
+    links = [(link.a, link.b) for link in fabric.links()]
+    return [
+        *fabric.chip_names(),
+        *fabric.switch_names(),
+        *(f"{a}--{b}" for a, b in links),
+    ]
+
+
+def _matching(pattern: str, names: list[str]) -> list[str]:
+    """Names a pattern matches; a link may be written from either end and with the domain prefix."""
+    bare = re.sub(r"(--)r\d+", r"\1", pattern)
+    turned = "--".join(reversed(bare.split("--")))
+    return [name for name in names if fnmatchcase(name, bare) or fnmatchcase(name, turned)]
+
+
+def _taken(patterns: tuple[str, ...], ids: list[list[str]]) -> tuple[set[str], list[str]]:
+    taken: set[str] = set()
+    wrong = []
+    for pattern in patterns:
+        found = {name for names in ids for name in names if fnmatchcase(name, pattern)}
+        taken |= found
+        if not found:
+            wrong.append(pattern)
+    return taken, wrong
+
+
+def _domain(
+    index: int,
+    row: tuple[FabricSpec, tuple[Chip, ...], tuple[float, ...], str],
+    fabric: Fabric,
+    network: Network | None,
+    ids: list[str],
+    taken: set[str],
+) -> Domain:
+    rack = f"{row[3]}{index}"
+    chips = tuple(
+        PlacedChip(
+            id=name,
+            chip=chip,
+            domain=index,
+            position=position,
+            rack=rack,
+            healthy=f"g{position}" not in fabric.failed and fabric.reaches(position),
+            available=name not in taken,
+        )
+        for position, (name, chip) in enumerate(zip(ids, row[1], strict=True))
+    )
+    usable = tuple(chip for chip in chips if chip.usable)
+    profile = network.nic_profile(index) if network else ()
+    rates = tuple(sorted(profile[chip.position] for chip in usable)) if profile else ()
+    types = {chip.chip.name for chip in usable}
+    return Domain(
+        index=index,
+        name=f"r{index}",
+        rack=rack,
+        kind=fabric.kind,
+        chips=chips,
+        usable=usable,
+        signature=(fabric.kind, fabric.signature([chip.usable for chip in chips]), rates),
+        interchangeable_chips=fabric.interchangeable_chips
+        and len(set(rates)) <= 1
+        and len(types) <= 1,
+        fabric=fabric,
+    )
