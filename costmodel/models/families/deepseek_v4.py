@@ -149,7 +149,7 @@ class _Attention:
             prefill_qk_dim=dim,
             prefill_v_dim=dim,
             window=None if ratio else self.window,
-            index_elements=self.indexer.dim if indexed else 0,
+            index_elements=self.indexer.dim // ratio if indexed else 0,
             index_heads=self.indexer.heads if indexed else 0,
             index_dim=self.indexer.dim if indexed else 0,
             read_top_k=self.indexer.top_k if indexed else None,

@@ -76,7 +76,7 @@ class Patterns:
 
 #: One name here stands for what others store apart or together.
 _SYNONYMS = {
-    "up_proj": ("gate_proj", "gate_up_proj", "w1"),
+    "up_proj": ("gate_proj", "gate_up_proj", "w1", "w3"),
     "down_proj": ("w2",),
     "q_proj": ("qkv_proj",),
     "k_proj": ("qkv_proj",),

@@ -171,3 +171,25 @@ def test_deepseek_v4_pro_cache_is_the_published_one() -> None:
     )  # fmt: skip
     assert summary.kv_bytes_per_token + summary.kv_index_bytes_per_token == 9848
     assert summary.total_params == pytest.approx(1.6e12, rel=0.02)
+
+
+def test_kimi_k3_reproduces_its_published_active_parameters_and_state() -> None:
+    summary = _read(
+        {
+            "model_type": "kimi_linear", "vocab_size": 163840, "num_hidden_layers": 93,
+            "hidden_size": 7168, "num_attention_heads": 96, "num_key_value_heads": 96,
+            "intermediate_size": 33792, "first_k_dense_replace": 1, "num_experts": 896,
+            "num_experts_per_token": 16, "num_shared_experts": 2, "moe_intermediate_size": 3072,
+            "routed_expert_hidden_size": 3584, "latent_moe_use_norm": True, **LATENT,
+            "mla_use_output_gate": True, "attn_res_block_size": 12, "tie_word_embeddings": False,
+            "linear_attn_config": {
+                "full_attn_layers": [*range(4, 94, 4), 93],
+                "kda_layers": [index for index in range(1, 93) if index % 4],
+                "head_dim": 128, "num_heads": 96, "short_conv_kernel_size": 4,
+                "use_full_rank_gate": True,
+            },
+        }
+    )  # fmt: skip
+    assert summary.attention == {"mla": 24, "linear": 69}
+    assert summary.active_params_no_input_embedding == pytest.approx(104.2e9, rel=1e-3)
+    assert summary.state_bytes_per_sequence == pytest.approx(428.6 * 2**20, rel=1e-3)
