@@ -7,7 +7,7 @@ from typing import Any
 from costmodel.models.config import Config, shown
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
-from costmodel.models.parts.decoder import decoder
+from costmodel.models.parts.decoder import MAX_POSITIONS, decoder
 from costmodel.models.parts.ffn import dense_ffn
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec, Sublayer, Weights
@@ -55,9 +55,19 @@ def _block(
         if heads % group:
             attention.problem("n_heads_in_group", f"{group} does not divide {heads} heads")
             group = heads
+        window = None
+        if attention.data.get("window_length") is not None:
+            window = attention.size("window_length", high=MAX_POSITIONS)
         parts.append(
             grouped_query(
-                b, f"{at}.self_attn", heads, heads // group, dim, qkv_bias=bias, o_bias=bias
+                b,
+                f"{at}.self_attn",
+                heads,
+                heads // group,
+                dim,
+                qkv_bias=bias,
+                o_bias=bias,
+                window=window,
             )
         )
     if ffn.data.get("replace_with_linear"):

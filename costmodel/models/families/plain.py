@@ -62,7 +62,7 @@ RECIPES = {
     "olmo2": Recipe("Olmo2ForCausalLM", bias="attention_bias", qk_norm="full"),
     "olmo3": Recipe("Olmo3ForCausalLM", bias="attention_bias", qk_norm="full", window="pattern"),
     "phi3": Recipe("Phi3ForCausalLM", window="all",
-                   no_effect=("attention_bias", "original_max_position_embeddings")),
+                   no_effect=("attention_bias", "mlp_bias", "lm_head_bias")),
     "seed_oss": Recipe("SeedOssForCausalLM", bias="attention_bias", bias_default=True,
                        o_bias="attention_out_bias", mlp_bias="mlp_bias", head_dim=128),
     "smollm3": Recipe("SmolLM3ForCausalLM", bias="attention_bias", mlp_bias="mlp_bias", tied=True,
