@@ -114,6 +114,7 @@ def _compressed(section: Config, base: Format) -> Precision:
 def _kv_scheme(section: Config) -> str | None:
     scheme = section.section("kv_cache_scheme")
     if scheme is None:
+        section.log.note(f"assumed: {section.path}kv_cache_scheme not given (KV cache in bf16)")
         return None
     bits = scheme.size("num_bits", low=4, high=16)
     scheme.ignore(*scheme.data)

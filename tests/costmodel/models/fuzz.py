@@ -11,6 +11,7 @@ import json
 import resource
 import sys
 import time
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -26,6 +27,10 @@ from topology.errors import InstanceError
 TEXTS = [
     (data_dir("models") / f"{name}.json").read_bytes()
     for name in catalogue_names("models", (".json",))
+] + [
+    json.dumps(entry["config"]).encode()
+    for name in ("known_totals.json", "other_configs.json")
+    for entry in json.loads(Path(__file__).with_name(name).read_text()).values()
 ]
 #: Every key of every config, so that keys wander between architectures.
 KEYS = sorted({key for text in TEXTS for key in json.loads(text)})

@@ -13,9 +13,11 @@ same comparison proves.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +42,17 @@ THOROUGH = {
 }  # fmt: skip
 
 
+#: Architectures outside the catalogue.
+OTHER = {
+    name: entry["config"]
+    for file in ("known_totals.json", "other_configs.json")
+    for name, entry in json.loads((Path(__file__).with_name(file)).read_text()).items()
+}
+
+
 def _config(name: str) -> dict[str, Any]:
+    if name in OTHER:
+        return copy.deepcopy(OTHER[name])
     data: dict[str, Any] = json.loads((data_dir("models") / f"{name}.json").read_text())
     return data
 
@@ -95,7 +107,7 @@ def _silent(name: str, mutations: dict[str, Any]) -> list[str]:
 
 def _one_per_family() -> list[str]:
     first: dict[str, str] = {}
-    for name in catalogue_names("models", (".json",)):
+    for name in [*catalogue_names("models", (".json",)), *OTHER]:
         first.setdefault(read_model(_config(name), name, name).family, name)
     return sorted({*first.values(), "gpt-oss-20b", "minimax-m2.7", "qwen3.5-27b"})
 
@@ -106,12 +118,11 @@ def test_no_key_is_silent(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", catalogue_names("models", (".json",)))
+@pytest.mark.parametrize("name", [*catalogue_names("models", (".json",)), *OTHER])
 def test_no_key_of_any_model_is_silent(name: str) -> None:
     assert _silent(name, THOROUGH) == []
 
 
-def test_every_family_is_in_the_catalogue_or_read_elsewhere() -> None:
+def test_every_family_is_mutated() -> None:
     read = {read_model(_config(name), name, name).family for name in _one_per_family()}
-    assert read <= {family.name for family in known_families()}
-    assert len(read) >= 25
+    assert read >= {family.name for family in known_families()}
