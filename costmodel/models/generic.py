@@ -116,6 +116,8 @@ class _Feed:
         if any(c.has(key) for key in EXPERT_COUNT_KEYS):
             own_width = c.has("moe_intermediate_size")
             keys = ("moe_intermediate_size",) if own_width else ("intermediate_size",)
+            if not own_width:
+                c.log.note("assumed: no moe_intermediate_size: experts are intermediate_size wide")
             self.experts = Experts.read(b, width_keys=keys, groups=True)
             self.num_shared = c.size(
                 "n_shared_experts", "num_shared_experts", default=0, because="no shared expert",

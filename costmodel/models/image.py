@@ -16,6 +16,9 @@ _MAX_IMAGE = 2**16
 
 def read_image_tower(outer: Config, text_hidden: int) -> tuple[Weights, ...]:
     """Weights of the tower that ``vision_config`` describes; a note where its kind is not known."""
+    if outer.has("audio_config"):
+        outer.ignore("audio_config")
+        outer.log.note("the audio tower (audio_config) is not part of the text model: not counted")
     section = outer.section("vision_config")
     if section is None:
         if outer.has("text_config"):

@@ -123,8 +123,7 @@ def summarise(spec: ModelSpec) -> Summary:
         embedding_params=tables,
         weight_bytes=main_bytes,
         kv_bytes_per_token=sum(growing_elements(part) for part in attentions) * element,
-        kv_index_bytes_per_token=sum(part.index_elements / part.compress for part in attentions)
-        * element,
+        kv_index_bytes_per_token=sum(part.index_elements for part in attentions) * element,
         kv_window_bytes=sum(window_elements(part) for part in attentions) * element,
         state_bytes_per_sequence=sum(part.state_bytes for part in states),
         layers=len(spec.layers),
@@ -201,5 +200,5 @@ def cache_bytes(spec: ModelSpec, context: float) -> float:
                 total += part.state_bytes
             elif isinstance(part, Attention):
                 total += part.stored_tokens(context) * part.kv_elements * element
-                total += part.index_elements * context / part.compress * element
+                total += part.index_elements * context * element
     return total

@@ -44,13 +44,13 @@ def read(b: Builder) -> ModelSpec:
     attend = _Attention(b)
 
     def at(index: int) -> Layer:
-        name = f"model.layers.{index}"
-        attention = attend(f"{name}.self_attn", ratios[index] if index < count else 0)
+        name = f"layers.{index}" if index < count else f"mtp.{index - count}"
+        attention = attend(f"{name}.attn", ratios[index] if index < count else 0)
         shared = ffn_weights(
-            b, f"{name}.mlp.shared_experts", num_shared * experts.width, prefix="shared experts' "
+            b, f"{name}.ffn.shared_experts", num_shared * experts.width, prefix="shared experts' "
         )
         moe = mixture(
-            b, f"{name}.mlp", experts, router_bias=index >= num_hash, num_shared=num_shared,
+            b, f"{name}.ffn", experts, router_bias=index >= num_hash, num_shared=num_shared,
             shared=shared if num_shared else (),
         )  # fmt: skip
         plain = layer(b, attention, moe)
@@ -60,7 +60,7 @@ def read(b: Builder) -> ModelSpec:
         if modules == 0:
             return None
         ends = [
-            b.matrix("MTP projections", f"model.layers.{count}.e_proj", b.hidden, b.hidden,
+            b.matrix("MTP projections", "mtp.0.e_proj", b.hidden, b.hidden,
                      "replicated", copies=2),
             b.vector("MTP norms", 3 * b.hidden),
             *_hyper_head(b, streams),
@@ -77,9 +77,9 @@ def _with_expert_format(b: Builder) -> Builder:
         "expert_dtype", allowed=("fp4", "fp8", "bf16"), default="fp8",
         because="as the other quantised matrices",
     )  # fmt: skip
-    native = "asked for" not in b.precision.label
-    if not native or b.precision.linear is None:
-        return b
+    general = any(patterns is None for patterns, _ in b.precision.rules)
+    if not b.precision.native or not general:
+        return b  # the user, or a list of modules, says how experts are stored
     expert = {"fp4": MXFP4, "fp8": FP8_BLOCK, "bf16": b.precision.base}[kind]
     label = f"{b.precision.label}; experts {expert.label}"
     return replace(b, precision=replace(b.precision, expert=expert, label=label))
@@ -119,11 +119,11 @@ class _Attention:
         b, heads, dim = self.b, self.heads, self.dim
         grouped = self.groups * self.o_rank
         weights = [
-            b.matrix("query down", f"{at}.q_a_proj", self.q_rank, b.hidden, "replicated"),
-            b.matrix("query up", f"{at}.q_b_proj", heads * dim, self.q_rank, "heads"),
-            b.matrix("shared key/value", f"{at}.kv_proj", dim, b.hidden, "replicated"),
-            b.matrix("output down", f"{at}.o_a_proj", grouped, heads * dim // self.groups, "heads"),
-            b.matrix("output up", f"{at}.o_b_proj", b.hidden, grouped, "heads"),
+            b.matrix("query down", f"{at}.wq_a", self.q_rank, b.hidden, "replicated"),
+            b.matrix("query up", f"{at}.wq_b", heads * dim, self.q_rank, "heads"),
+            b.matrix("shared key/value", f"{at}.wkv", dim, b.hidden, "replicated"),
+            b.matrix("output down", f"{at}.wo_a", grouped, heads * dim // self.groups, "heads"),
+            b.matrix("output up", f"{at}.wo_b", b.hidden, grouped, "heads"),
             b.vector("attention norms and sinks", self.q_rank + dim + heads),
         ]
         indexed = ratio == INDEXED_RATIO
@@ -149,7 +149,7 @@ class _Attention:
             prefill_qk_dim=dim,
             prefill_v_dim=dim,
             window=None if ratio else self.window,
-            index_elements=self.indexer.dim if indexed else 0,
+            index_elements=self.indexer.dim // ratio if indexed else 0,
             index_heads=self.indexer.heads if indexed else 0,
             index_dim=self.indexer.dim if indexed else 0,
             read_top_k=self.indexer.top_k if indexed else None,

@@ -1,4 +1,7 @@
-"""Kimi-Linear: three Kimi-delta layers to one MLA layer, dense first layer, routed experts."""
+"""Kimi-Linear and Kimi-K3: three Kimi-delta layers to one MLA layer, routed experts.
+
+K3 adds output gates, experts in a latent width, and residual connections over blocks of layers.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from costmodel.models.parts.mla import Latent, latent_attention
 from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.parts.schedule import sparse_layers
 from costmodel.models.registry import Family
-from costmodel.models.spec import Attention, Layer, LinearState, ModelSpec
+from costmodel.models.spec import Attention, Layer, LinearState, ModelSpec, Weights
 
 
 def read(b: Builder) -> ModelSpec:
@@ -32,30 +35,64 @@ def read(b: Builder) -> ModelSpec:
             "full_attn_layers", f"with kda_layers must name each of the {count} layers once"
         )
     element = state_element_bytes(c)
-    c.ignore("mla_use_nope", "head_dim", "use_grouped_topk", "moe_renormalize", "topk_method")
+    full_gate = linear.flag("use_full_rank_gate", default=False, because="gate in two steps")
+    linear.ignore("gate_lower_bound")
+    gated = c.flag("mla_use_output_gate", default=False)
+    inner = c.optional_size("routed_expert_hidden_size", because="experts at full width")
+    inner_norm = c.flag("latent_moe_use_norm", default=False) if inner else False
+    residual = c.optional_size("attn_res_block_size", because="plain residuals", high=count)
+    c.ignore("activation_situ_beta", "activation_situ_linear_beta", "topk_method")
+    c.ignore("mla_use_nope", "head_dim", "use_grouped_topk", "moe_renormalize", "rope_theta")
+
+    #: two norms; with block residuals a norm and a query vector more before each branch
+    norms = (6 if residual else 2) * b.hidden
 
     def at(index: int) -> Layer:
         name = f"model.layers.{index}"
         attention: Attention | LinearState
         if index >= count or index in full:
-            attention = latent_attention(b, f"{name}.self_attn", latent)
+            gate = latent.heads * latent.v if gated else 0
+            attention = latent_attention(b, f"{name}.self_attn", latent, gate_rows=gate)
         else:
             attention = kimi_delta(
-                b, f"{name}.self_attn", delta, element, decay_rank=dim, gate_rank=dim
+                b,
+                f"{name}.self_attn",
+                delta,
+                element,
+                decay_rank=dim,
+                gate_rank=None if full_gate else dim,
             )
         if index < count and not sparse[index]:
-            return layer(b, attention, dense_ffn(b, f"{name}.mlp", width))
+            return layer(b, attention, dense_ffn(b, f"{name}.mlp", width), norms=norms)
         shared = ffn_weights(
             b, f"{name}.block_sparse_moe.shared_experts", num_shared * experts.width,
             prefix="shared experts' ",
         )  # fmt: skip
         moe = mixture(
             b, f"{name}.block_sparse_moe", experts, router_bias=True, num_shared=num_shared,
-            shared=shared if num_shared else (),
+            shared=(*(shared if num_shared else ()), *_latent(b, name, inner, inner_norm)),
+            input_dim=inner,
         )  # fmt: skip
-        return layer(b, attention, moe)
+        return layer(b, attention, moe, norms=norms)
 
     return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
 
 
-FAMILY = Family("kimi_linear", ("kimi_linear",), ("KimiLinearForCausalLM",), read)
+def _latent(b: Builder, name: str, inner: int | None, norm: bool) -> tuple[Weights, ...]:
+    """Projections into and out of the experts' width."""
+    if inner is None:
+        return ()
+    at = f"{name}.block_sparse_moe"
+    return (
+        b.matrix("latent down", f"{at}.routed_expert_down_proj", inner, b.hidden, "replicated"),
+        b.matrix("latent up", f"{at}.routed_expert_up_proj", b.hidden, inner, "replicated"),
+        *((b.vector("latent norm", inner),) if norm else ()),
+    )
+
+
+FAMILY = Family(
+    "kimi_linear",
+    ("kimi_linear", "kimi_k3_text", "kimi_k3"),
+    ("KimiLinearForCausalLM", "KimiK3ForCausalLM", "KimiK3ForConditionalGeneration"),
+    read,
+)

@@ -21,7 +21,8 @@ def read(b: Builder) -> ModelSpec:
         raise c.fail("attn_type_list", "M2 has softmax attention (1) in every layer")
     router_bias = c.flag("use_routing_bias", default=True)
     shared_width = c.size("shared_intermediate_size", default=0, because="no shared expert", low=0)
-    c.ignore("attn_window_size", "sliding_window")
+    c.ignore("attn_window_size", "sliding_window", "mlp_intermediate_size", "layernorm_mlp_beta")
+    c.ignore("layernorm_full_attention_beta", "layernorm_linear_attention_beta")
     ignore_unreleased_mtp(b)
 
     def at(index: int) -> Layer:

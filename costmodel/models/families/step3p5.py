@@ -9,7 +9,7 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
-from costmodel.models.parts.schedule import windowed_layers
+from costmodel.models.parts.schedule import sparse_layers, windowed_layers
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec
 
@@ -24,7 +24,9 @@ class _Heads:
 def read(b: Builder) -> ModelSpec:
     """``attention_other_setting`` holds the heads of the layers of the other type."""
     c, count = b.config, b.num_layers
-    own = _Heads(b.heads, c.size("num_attention_groups", high=2**12), b.head_dim())
+    own = _Heads(
+        b.heads, c.size("num_attention_groups", "num_key_value_heads", high=2**12), b.head_dim()
+    )
     other = _other_heads(b, own)
     window = c.size("sliding_window", high=MAX_POSITIONS)
     slides = windowed_layers(b, count, pattern=None, because="")
@@ -34,8 +36,10 @@ def read(b: Builder) -> ModelSpec:
     router_bias = c.flag("use_moe_router_bias", "moe_router_bias", default=True)
     sparse = c.indices("moe_layers_enum", count)
     if sparse is None:
-        raise c.fail("moe_layers_enum", "is missing: which layers are MoE is not known")
+        flags = sparse_layers(b, count)
+        sparse = [index for index in range(count) if flags[index]]
     width, chosen = b.ffn_width, set(sparse)
+    c.ignore("n_shared_experts")
     c.ignore("num_nextn_predict_layers", "use_moe", "use_qk_norm", "moe_every_n_layer")
     if c.data.get("num_nextn_predict_layers"):
         c.log.note("warning: the MTP layers that num_nextn_predict_layers declares are not counted")
@@ -64,7 +68,7 @@ def _other_heads(b: Builder, own: _Heads) -> _Heads:
     if other is None:
         b.config.log.note(
             "warning: attention_other_setting not given: sliding layers are read with the heads of "
-            "full ones (the released checkpoint has 96 query heads there)"
+            "full ones; released checkpoints of this family have 96 query heads there"
         )
         return own
     other.choice("attention_type", allowed=("sliding_attention",), default="sliding_attention")
@@ -76,4 +80,9 @@ def _other_heads(b: Builder, own: _Heads) -> _Heads:
     )
 
 
-FAMILY = Family("step3p5", ("step3p5", "step3p7"), ("Step3p5ForCausalLM",), read)
+FAMILY = Family(
+    "step3p5",
+    ("step3p5", "step3p7"),
+    ("Step3p5ForCausalLM", "Step3p7FlashForCausalLM", "Step3p7ForConditionalGeneration"),
+    read,
+)

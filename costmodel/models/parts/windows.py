@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS
+from costmodel.models.parts.schedule import windowed_layers
 
 
 def uniform_window(b: Builder) -> int | None:
@@ -59,3 +60,14 @@ def listed_windows(b: Builder, count: int) -> list[int | None]:
     if types is None:
         return [None] * count
     return [window if kind == "sliding_attention" else None for kind in types]
+
+
+def patterned_windows(b: Builder, count: int, pattern: int) -> list[int | None]:
+    """Windows by ``layer_types``, or in all but one of ``pattern`` layers; null switches them off."""
+    c = b.config
+    window = uniform_window(b)
+    if window is None:
+        c.ignore("layer_types")
+        return [None] * count
+    slides = windowed_layers(b, count, pattern=pattern, because="class default")
+    return [window if slide else None for slide in slides]
