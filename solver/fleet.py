@@ -45,12 +45,15 @@ def solve_fleet(
         if question.whole and wanted is None:
             model.cap_rate(question.whole_usd_per_hour / floor)
         for _ in range(_REPACKS if aggregated else 1):
+            exact: float | None
             try:
                 if wanted is not None:
                     found, exact = model.least_cost(wanted)
                 elif question.whole:
                     found, most = model.most_rate()
-                    exact = question.whole_usd_per_hour / most if most > 0 else float("inf")
+                    exact = None
+                    if most is not None:
+                        exact = question.whole_usd_per_hour / most if most > 0 else float("inf")
                 else:
                     found, exact = model.least_ratio(floor)
             except NotPacked as failure:
@@ -58,7 +61,7 @@ def solve_fleet(
                     break
                 model.forbid(failure.counts)
                 continue
-            if model.complete:
+            if model.complete and exact is not None:
                 floor = max(floor, exact)
             break
         if found is not None:

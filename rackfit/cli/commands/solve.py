@@ -55,6 +55,7 @@ def solve_command(
     from rackfit.api import make_instance, solve
     from rackfit.output import check_writable, write_whole
     from rackfit.progress import ProgressPrinter
+    from topology.errors import NoLayoutInTime
 
     check_writable(out)
     changes = {
@@ -72,18 +73,21 @@ def solve_command(
         "cached_tokens": cached_tokens,
         "expert_load": expert_load,
     }
-    instance = make_instance(
-        build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
-    )
-    with ProgressPrinter(sys.stderr) as progress:
-        result = solve(
-            instance,
-            time_limit_s=time_limit,
-            gap=gap,
-            workers=workers,
-            seed=seed,
-            on_progress=progress,
+    try:
+        instance = make_instance(
+            build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
         )
+        with ProgressPrinter(sys.stderr) as progress:
+            result = solve(
+                instance,
+                time_limit_s=time_limit,
+                gap=gap,
+                workers=workers,
+                seed=seed,
+                on_progress=progress,
+            )
+    except KeyboardInterrupt:
+        raise NoLayoutInTime("stopped before the first verified layout") from None
     if out is not None:
         result.write(out)
     if json:
