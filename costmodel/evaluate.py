@@ -119,11 +119,8 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
             "output_tokens_per_s_per_gpu": output / len(paid),
             "joules_per_output_token": watts / output,
         }
-    ttft = [priced.ttft_s(i, replica.role) for i, replica in enumerate(layout.replicas)]
-    means = [
-        float(price.service.ttft_mean_s) + (priced.transfer_s if replica.role == "prefill" else 0.0)
-        for replica, price in zip(layout.replicas, priced.replicas, strict=True)
-    ]
+    ttft = [priced.ttft_s(index) for index in range(len(layout.replicas))]
+    means = [priced.ttft_mean_s(index) for index in range(len(layout.replicas))]
     return Evaluation(
         violations=tuple(violations),
         usd_per_hour=hourly,
@@ -177,14 +174,14 @@ def _rehome(instance: Instance, replica: Replica, price: ReplicaPrice) -> Replic
     homes = list(dict.fromkeys(instance.cluster.chip(chip).domain for chip in replica.chips))
     loads = list(price.egress_bytes_per_s.values())
     moved = dict(zip(homes, loads, strict=False))
-    return ReplicaPrice(price.stages, price.hop_s, price.passes, price.service, moved)
+    return ReplicaPrice(price.stages, price.service, moved)
 
 
 def _input_price(
     instance: Instance, layout: Layout, priced: PricedLayout, usd_per_s: float, served: float
 ) -> float:
     """$ per million input tokens: the prefill pool's share of the money, by its chips."""
-    chips = {role: 0.0 for role in ("prefill", "decode", "mixed")}
+    chips = dict.fromkeys(("prefill", "decode", "mixed"), 0.0)
     for replica in layout.replicas:
         chips[replica.role] += len(replica.chips)
     share = chips["prefill"] / max(sum(chips.values()), 1.0)
@@ -221,12 +218,14 @@ def bottleneck(instance: Instance, layout: Layout, priced: PricedLayout) -> str:
             parts[part] = parts.get(part, 0.0) + seconds
     total = sum(parts.values())
     largest = max(parts, key=lambda part: parts[part])
-    text = f"{layout.replicas[index].role} pool: {largest} is {parts[largest] / total:.0%} of a pass"
+    text = (
+        f"{layout.replicas[index].role} pool: {largest} is {parts[largest] / total:.0%} of a pass"
+    )
     reasons = []
     slo = instance.slo
     if slo.tpot and float(price.service.tpot_s) > 0.9 * slo.tpot:
         reasons.append("the TPOT target stops a larger batch")
-    if slo.ttft and priced.ttft_s(index, layout.replicas[index].role) > 0.9 * slo.ttft:
+    if slo.ttft and priced.ttft_s(index) > 0.9 * slo.ttft:
         reasons.append("the TTFT target stops a larger batch")
     if hbm_fill(instance, layout.replicas[index], price) > 0.97:
         reasons.append("HBM is full")

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 
 from costmodel import memory
 from costmodel.instance import Instance
-from costmodel.layout import Layout, Replica
+from costmodel.layout import Layout
 from costmodel.replica import ReplicaPrice
+from topology import Cluster
 
 
 @dataclass(frozen=True)
 class PricedLayout:
     """Prices of every replica and what they add up to.
 
-    ``requests_per_s`` is what the fleet serves; ``transfer_s`` the KV hand-over from prefill to
-    decode, worst pair of replicas, part of TTFT; ``egress_bytes_per_s`` by domain index.
+    ``requests_per_s`` is what the fleet serves; ``transfer_s`` each prefill replica's KV hand-over
+    to the farthest decode replica, part of TTFT; ``egress_bytes_per_s`` by domain index.
     """
 
     replicas: tuple[ReplicaPrice, ...]
@@ -27,16 +28,19 @@ class PricedLayout:
     prefill_per_s: float
     decode_per_s: float
     mixed_per_s: float
-    transfer_s: float
+    transfer_s: tuple[float, ...]
     egress_bytes_per_s: dict[int, float]
 
-    def ttft_s(self, index: int, role: str) -> float:
+    def ttft_s(self, index: int) -> float:
         """Worst-case time to first token through one replica (0 for a decode replica)."""
-        own = float(self.replicas[index].service.ttft_s)
-        return own + self.transfer_s if role == "prefill" else own
+        return float(self.replicas[index].service.ttft_s) + self.transfer_s[index]
+
+    def ttft_mean_s(self, index: int) -> float:
+        """Mean time to first token through one replica (0 for a decode replica)."""
+        return float(self.replicas[index].service.ttft_mean_s) + self.transfer_s[index]
 
 
-NOTHING = PricedLayout((), 0.0, 0.0, 0.0, 0.0, 0.0, {})
+NOTHING = PricedLayout((), 0.0, 0.0, 0.0, 0.0, (), {})
 
 
 def price_fleet(
@@ -60,7 +64,7 @@ def price_fleet(
         prefill_per_s=rates["prefill"],
         decode_per_s=rates["decode"],
         mixed_per_s=rates["mixed"],
-        transfer_s=_transfer_s(instance, layout) if pooled else 0.0,
+        transfer_s=_transfer_s(instance, layout),
         egress_bytes_per_s=egress,
     )
 
@@ -75,30 +79,35 @@ def request_kv_bytes(instance: Instance) -> float:
     )
 
 
-def transfer_rate_bytes(instance: Instance, source: Replica, target: Replica) -> float:
+def transfer_bytes_per_chip(instance: Instance, tp: float, pp: float) -> float:
     """Bytes of one request's KV that each sending chip moves: shards travel side by side."""
-    lanes = min(
-        source.shape.tp * source.shape.pp,
-        target.shape.tp * target.shape.pp,
-    )
-    return request_kv_bytes(instance) / lanes
+    return request_kv_bytes(instance) / (tp * pp)
 
 
-def _transfer_s(instance: Instance, layout: Layout) -> float:
-    """Hand-over time of the worst prefill-decode pair (one pair for each kind and place)."""
+def _transfer_s(instance: Instance, layout: Layout) -> tuple[float, ...]:
+    """Hand-over time of each prefill replica to the farthest decode replica (0 for other roles)."""
     cluster = instance.cluster
-    sides: dict[str, dict[tuple[int, int, int], Replica]] = {"prefill": {}, "decode": {}}
+    targets: dict[int, str] = {}
     for replica in layout.replicas:
-        if replica.role in sides:
-            home = cluster.chip(replica.stages[0].chips[0]).domain
-            sides[replica.role].setdefault((home, replica.shape.tp, replica.shape.pp), replica)
-    worst = 0.0
-    for source in sides["prefill"].values():
-        for target in sides["decode"].values():
-            pair = (source.stages[0].chips[0], target.stages[0].chips[0])
-            moved = transfer_rate_bytes(instance, source, target)
-            worst = max(worst, cluster.rate("send", pair).time(moved))
-    return worst
+        if replica.role == "decode":
+            chip = replica.stages[0].chips[0]
+            targets.setdefault(cluster.chip(chip).domain, chip)
+    moves: dict[tuple[object, ...], float] = {}
+    result = []
+    for replica in layout.replicas:
+        if replica.role != "prefill":
+            result.append(0.0)
+            continue
+        source = replica.stages[0].chips[0]
+        key = (cluster.chip(source).domain, replica.shape.tp, replica.shape.pp)
+        if key not in moves:
+            moved = transfer_bytes_per_chip(instance, replica.shape.tp, replica.shape.pp)
+            moves[key] = max(
+                (cluster.rate("send", (source, target)).time(moved) for target in targets.values()),
+                default=0.0,
+            )
+        result.append(moves[key])
+    return tuple(result)
 
 
 def _transfer_egress(
@@ -119,3 +128,14 @@ def _transfer_egress(
         surplus[home] = surplus.get(home, 0.0) + sign * share
     moved = request_kv_bytes(instance)
     return {home: extra * moved for home, extra in surplus.items() if extra > 0}
+
+
+def uplink_bytes_per_s(cluster: Cluster, domain: int) -> float:
+    """What a domain can send to others: its healthy chips' NICs, over the oversubscription."""
+    if cluster.network is None:
+        return 0.0
+    nics = cluster.network.nic_profile(domain)
+    working = sum(
+        nics[placed.position] for placed in cluster.domains[domain].chips if placed.healthy
+    )
+    return working / max(cluster.network.spec.oversubscription, 1.0)

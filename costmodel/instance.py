@@ -87,8 +87,7 @@ class Instance:
         """SHA-256 over everything that can change an answer."""
         text = json.dumps(
             {
-                "scenario": self.scenario.model_dump(mode="json"),
-                "workload": self.workload.model_dump(mode="json"),
+                "scenario": self._resolved_scenario(),
                 "profile": self.profile.model_dump(mode="json"),
                 "cluster": self.cluster.digest,
                 "model": repr(self.model.layers) + repr(self.model.head),
@@ -100,9 +99,13 @@ class Instance:
 
     def describe(self) -> dict[str, Any]:
         """The instance as plain data; :func:`instance_from_description` reads it back."""
-        scenario = self.scenario.model_dump(mode="json")
-        scenario["workload"] = self.workload.model_dump(mode="json")
-        return {"scenario": scenario, "digest": self.digest}
+        return {"scenario": self._resolved_scenario(), "digest": self.digest}
+
+    def _resolved_scenario(self) -> dict[str, Any]:
+        """The scenario with its workload written in place."""
+        return self.scenario.model_dump(mode="json") | {
+            "workload": self.workload.model_dump(mode="json")
+        }
 
 
 def load_scenario(name_or_path: str) -> Scenario:
@@ -200,8 +203,7 @@ def _expert_loads(
     if workload.expert_load == "skewed":
         seed = workload.expert_load_seed
         return skewed_load(num_layers, num_experts, seed=seed), "assumed"
-    counts = read_loads(workload.expert_load).counts.sum(axis=0)
-    counts = counts[-num_layers:] if len(counts) == model_layers(model) else counts
+    counts = read_loads(workload.expert_load).total
     if counts.shape != (num_layers, num_experts):
         raise InstanceError(
             Problem(
@@ -212,8 +214,3 @@ def _expert_loads(
         )
     totals = counts.sum(axis=1, keepdims=True)
     return counts / totals, "measured"
-
-
-def model_layers(model: ModelSpec) -> int:
-    """Number of layers of a model."""
-    return len(model.layers)

@@ -32,9 +32,7 @@ def dense_weight_bytes(layers: Sequence[tuple[LayerKind, float]], tp: ArrayLike)
     return total
 
 
-def edge_weight_bytes(
-    operations: Operations, tp: ArrayLike, *, first: bool, last: bool
-) -> Array:
+def edge_weight_bytes(operations: Operations, tp: ArrayLike, *, first: bool, last: bool) -> Array:
     """Bytes per chip of the embedding (first stage) and head (last stage), sharded by vocabulary.
 
     A tied table is stored once where one stage is both first and last, else on both.
@@ -106,7 +104,7 @@ def activation_bytes(
     )
     per_token = per_token + wide / tp * element
     logits = np.asarray(sampled, dtype=float) * operations.spec.vocab_size / tp * 4.0
-    return rows * per_token + logits
+    return np.asarray(rows * per_token + logits)
 
 
 def expert_slot_bytes(layers: Sequence[tuple[LayerKind, float]]) -> float:

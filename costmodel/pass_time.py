@@ -159,10 +159,7 @@ def pass_time(
         result.add(
             "overhead",
             count
-            * (
-                efficiency.layer_overhead_s
-                + np.where(sharded, efficiency.sync_overhead_s, 0.0)
-            ),
+            * (efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)),
         )
         if kind.moe is not None and shares is not None:
             _experts(
@@ -330,8 +327,8 @@ def _experts(
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
     routed = (rows * ranks * moe.top_k)[..., None, None]
-    flops_s = routed * shares.load * 2.0 * moe.expert_params / _peak(
-        chip, efficiency, moe.expert_dtype
+    flops_s = (
+        routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
     )
     bytes_s = shares.touched * moe.expert_bytes / _bandwidth(chip, efficiency)
     busiest = np.maximum(flops_s, bytes_s).max(axis=-1).sum(axis=-1)
@@ -349,8 +346,7 @@ def _experts(
         ("combine", operations.activation_bytes),
     ):
         seconds = (
-            layers * rates.dispatch_latency_s
-            + skew * rates.dispatch_s_per_byte * sourced * element
+            layers * rates.dispatch_latency_s + skew * rates.dispatch_s_per_byte * sourced * element
         )
         result.add(part, np.where(several, fraction * seconds, 0.0))
 

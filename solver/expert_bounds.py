@@ -9,7 +9,9 @@ r"""Proven lower bounds on the busiest chip of a MoE layer, for every placement 
   pile on the coldest expert: at least ``f(1 + R) - f(1)`` for ``R < n``, else ``R`` times the mean
   increment of a fully spread coldest expert;
 - the pigeonhole: at least ``E - R`` experts have one replica, so some chip holds ``ceil((E-R)/n)`` of
-  them and touches no less than the sum of that many smallest ``g_e(1)``.
+  them and touches no less than the sum of that many smallest ``g_e(1)``;
+- without spare slots, ``q`` chips hold ``ceil(E/n)`` experts each: together no less than the ``q ceil(E/n)``
+  smallest ``g_e(1)``, so one of them holds at least the ``q``-th part.
 
 Bounds are averaged over layers: a sum of maxima is never below the maximum of sums.
 """
@@ -30,6 +32,12 @@ Array = NDArray[np.float64]
 _GRID = np.unique(np.round(np.geomspace(1, 2**22, 67))).astype(float)
 
 
+def _fullest(experts: int, chips: int) -> tuple[int, int]:
+    """Slots of the fullest chips without spare slots, and how many chips are as full."""
+    full = -(-experts // chips)
+    return full, experts - (full - 1) * chips
+
+
 class ExpertBounds:
     """Bounds for one model's expert loads ``[layers, experts]`` (rows sum to 1)."""
 
@@ -38,16 +46,17 @@ class ExpertBounds:
         self.top_k = top_k
         self.num_experts = loads.shape[1]
         self._load: dict[tuple[int, int], Array] = {}
-        self._touched: dict[tuple[int, int], Array] = {}
+        self._touched: dict[tuple[int, int], tuple[Array, Array]] = {}
 
     @cached_property
     def _single(self) -> Array:
-        """``[grid, experts + 1]``: mean over layers of the sum of the j smallest ``g_e(1)``."""
+        """``[2, grid, experts + 1]``: mean and least over layers of the sum of the j smallest ``g_e(1)``."""
         touch = touch_probability(
             np.sort(self.loads, axis=1)[None], self.top_k, _GRID[:, None, None], 1.0
         )
-        sums = touch.cumsum(axis=-1).mean(axis=1)
-        return np.concatenate([np.zeros((len(_GRID), 1)), sums], axis=1)
+        sums = touch.cumsum(axis=-1)
+        both = np.stack([sums.mean(axis=1), sums.min(axis=1)])
+        return np.concatenate([np.zeros((2, len(_GRID), 1)), both], axis=2)
 
     @cached_property
     def _coldest(self) -> Array:
@@ -61,29 +70,61 @@ class ExpertBounds:
             self._load[key] = load_bounds(self.loads, chips, slots)
         return self._load[key]
 
-    def load(self, chips: int, slots: int) -> float:
-        """Mean over layers of the busiest chip's share."""
-        return float(self.layer_loads(chips, slots).mean())
+    def load(self, chips: int, slots: int) -> tuple[float, float]:
+        """Mean and least over layers of the busiest chip's share."""
+        found = self.layer_loads(chips, slots)
+        return float(found.mean()), float(found.min())
 
-    def touched_on_grid(self, chips: int, slots: int) -> Array:
-        """``[grid]``: mean over layers of the experts that the busiest chip touches at least."""
+    def touched_on_grid(self, chips: int, slots: int) -> tuple[Array, Array]:
+        """``[grid]``: mean and least over layers of the experts the busiest chip touches at least."""
         key = (chips, slots)
         if key not in self._touched:
             spare = slots - self.num_experts
-            extra = self._extra(spare, chips) if spare > 0 and chips > 1 else 0.0
-            average = (self._single[:, -1] + extra) / chips
+            extra = self._extra(spare, chips) if spare > 0 and chips > 1 else np.zeros((2, 1))
+            average = (self._single[:, :, -1] + extra) / chips
             alone = max(self.num_experts - max(spare, 0), 0)
-            pigeonhole = self._single[:, -(-alone // chips)]
-            self._touched[key] = np.maximum(average, pigeonhole)
+            pigeonhole = self._single[:, :, -(-alone // chips)]
+            bound = np.maximum(average, pigeonhole)
+            if spare <= 0:
+                full, fullest = _fullest(self.num_experts, chips)
+                bound = np.maximum(bound, self._single[:, :, full * fullest] / fullest)
+            mean, least = bound
+            self._touched[key] = (mean, least)
         return self._touched[key]
 
+    def touched_by_layer(self, chips: int, slots: int, tokens: float) -> Array:
+        """``[layers]``: experts that the busiest chip touches at least, at exactly these tokens."""
+        single = touch_probability(np.sort(self.loads, axis=1), self.top_k, tokens, 1.0)
+        spare = slots - self.num_experts
+        extra: Array | float = 0.0
+        if spare > 0 and chips > 1:
+            cold = self._coldest
+            pile = min(spare + 1, chips)
+            spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
+            alone = touch_probability(cold, self.top_k, tokens, 1.0)
+            extra = (spread - alone) * spare / (pile - 1)
+        least = -(-max(self.num_experts - max(spare, 0), 0) // chips)
+        full, fullest = _fullest(self.num_experts, chips)
+        return np.asarray(
+            np.maximum.reduce(
+                [
+                    (single.sum(axis=1) + extra) / chips,
+                    single[:, :least].sum(axis=1),
+                    single[:, : full * fullest].sum(axis=1) / fullest
+                    if spare <= 0
+                    else np.zeros(len(single)),
+                ]
+            )
+        )
+
     def _extra(self, spare: int, chips: int) -> Array:
-        """``[grid]``: least that ``spare`` replicas add to the sum of touched slots."""
+        """``[2, grid]``: what ``spare`` replicas add at least to the sum of touched slots."""
         cold, tokens = self._coldest[None, :], _GRID[:, None]
         pile = min(spare + 1, chips)
         spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
         alone = touch_probability(cold, self.top_k, tokens, 1.0)
-        return np.asarray(((spread - alone) * spare / (pile - 1)).mean(axis=1))
+        added = (spread - alone) * spare / (pile - 1)
+        return np.stack([added.mean(axis=1), added.min(axis=1)])
 
     def touched(self, tables: Array, tokens: Array) -> Array:
         """Look up rows of :meth:`touched_on_grid` at the grid point below ``tokens``."""

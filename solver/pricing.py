@@ -15,20 +15,16 @@ from numpy.typing import NDArray
 
 from costmodel import memory
 from costmodel.communication import GroupRates, achieved, stack_rates
+from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
 from costmodel.operations import LayerKind
-from costmodel.pass_time import ExpertShares, Tokens, pass_time
-from costmodel.serving import (
-    Service,
-    decode_service,
-    mixed_service,
-    prefill_service,
-    token_period_s,
-)
+from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.serving import PipelineTime, Service, schedule, serve
 from solver.expert_bounds import ExpertBounds
 from solver.pools import PoolClass
 from solver.shapes import ROLES, ShapeTable
-from topology import Cluster
+from solver.stages import shortest_longest_stage
+from topology import Cluster, Rate
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -94,12 +90,31 @@ class Pricer:
                         getattr(result, name)[block] = getattr(found, name)
         return result
 
+    def tightened(
+        self, shapes: ShapeTable, row: int, layer_bounds: Array, most_per_rank: int
+    ) -> float:
+        """A shape's rate bound with the load bounds ``[moe layers]`` that its placement proved.
+
+        Layer by layer instead of on average, hence no looser than :meth:`bounds`.
+        """
+        one = shapes.take(np.array([row]))
+        pool_class = self.classes[int(one.pool_class[0])]
+        block = _Block(self, one, int(one.role[0]), pool_class)
+        block.by_layer = np.maximum(
+            layer_bounds,
+            self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
+            if self.experts is not None
+            else 0.0,
+        )
+        block.most = most_per_rank
+        return float(block.bounds().requests_per_s[0])
+
     def rates(self, shapes: ShapeTable, pool_class: PoolClass) -> GroupRates:
         """Collective rates of shapes on one class, stacked."""
         found = []
-        for tp, ranks, pp, slices, slice_chips, stage_pools in zip(
+        for tp, ranks, pp, slices, stage_pools in zip(
             shapes.tp.tolist(), shapes.attention_dp.tolist(), shapes.pp.tolist(),
-            shapes.slices.tolist(), shapes.slice_chips.tolist(), shapes.stage_pools.tolist(),
+            shapes.slices.tolist(), shapes.stage_pools.tolist(),
             strict=True,
         ):  # fmt: skip
             stage = tp * ranks
@@ -129,7 +144,7 @@ def group_rates(
         reduce = achieved(cluster.rate_for("all-reduce", home, tp, 1), efficiency.all_reduce)
     if moe is not None and stage_chips > 1:
         rate = cluster.rate_for(
-            "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=moe.top_k
+            "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=round(moe.top_k)
         )
         dispatch = achieved(rate, efficiency.all_to_all)
     if pp > 1:
@@ -137,6 +152,13 @@ def group_rates(
         rate = cluster.rate_for("send", home, 2 // pools, pools)
         send = achieved(rate, efficiency.all_to_all)
     return GroupRates(*(np.asarray(value) for value in (*reduce, *dispatch, *send)))
+
+
+def nearest_send(cluster: Cluster, pool_class: PoolClass) -> Rate:
+    """Rate of a hand-over to the nearest chip that another replica can stand on."""
+    if len(cluster.domains[pool_class.domain].usable) > 1:
+        return cluster.rate_for("send", pool_class.domain, 2, 1)
+    return Rate(0.0, 0.0, 0.0, 0.0, "none")
 
 
 class _Block:
@@ -152,17 +174,22 @@ class _Block:
         self.tp = shapes.tp.astype(float)
         self.ranks = shapes.attention_dp.astype(float)
         self.pp = shapes.pp.astype(float)
+        # nearest decode replica: at best in the same domain
+        self.transfer = nearest_send(pricer.instance.cluster, pool_class)
         self.experts = pricer.experts
         self.slots = shapes.slots
         self.stage_chips = shapes.stage_chips
+        self.by_layer: Array | None = None
+        self.most: int | None = None
         if pricer.experts is not None:
             pairs = list(zip(shapes.stage_chips.tolist(), shapes.slots.tolist(), strict=True))
-            self.load = np.array([pricer.experts.load(*pair) for pair in pairs])
-            self.touched = np.stack([pricer.experts.touched_on_grid(*pair) for pair in pairs])
+            loads = np.array([pricer.experts.load(*pair) for pair in pairs])
+            self.load, self.least_load = loads[:, 0], loads[:, 1]
+            grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs])
+            self.touched, self.least_touched = grids[:, 0], grids[:, 1]
 
     def bounds(self) -> Bounds:
         """Largest batch, best rate, and what one sequence per rank would need."""
-        instance = self.instance
         one = np.ones(len(self.tp))
         short = self.bytes_needed(one) - self.chip.hbm_bytes
         service_at_one, meets_at_one = self.service(one)
@@ -177,8 +204,7 @@ class _Block:
             high = np.where(good, high, np.minimum(high, middle - 1))
             high = np.maximum(high, low)
         best, _ = self.service(np.maximum(low, 1.0))
-        meets = self._within_ttft(best) & (low > 0)
-        del instance
+        meets = low > 0
         return Bounds(
             per_rank=np.where(meets, low, 0).astype(np.int64),
             requests_per_s=np.where(meets, best.requests_per_s, 0.0),
@@ -189,14 +215,17 @@ class _Block:
         )
 
     def _most_per_rank(self) -> Ints:
+        if self.most is not None:
+            return np.full(len(self.tp), self.most, dtype=np.int64)
         limits, workload = self.instance.limits, self.instance.workload
         if self.role == PREFILL:
             most = max(1, limits.prefill_chunk_tokens // workload.new_tokens)
             return np.full(len(self.tp), most, dtype=np.int64)
-        return np.maximum(1, limits.max_sequences_per_rank // self.pp).astype(np.int64)
+        most_in_flight = limits.max_sequences_per_rank // self.pp
+        return np.asarray(np.maximum(1, most_in_flight), dtype=np.int64)
 
     def _feasible(self, per_rank: Array) -> NDArray[np.bool_]:
-        """Monotone part of the rules: HBM, TPOT, and the part of TTFT that grows with the batch."""
+        """HBM, TPOT and TTFT: all of them grow with the batch."""
         _, meets = self.service(per_rank)
         return np.asarray((self.bytes_needed(per_rank) <= self.chip.hbm_bytes) & meets)
 
@@ -206,80 +235,99 @@ class _Block:
             return np.ones(len(self.tp), dtype=bool)
         return np.asarray(service.ttft_s <= target)
 
-    def tokens(self, per_rank: Array) -> tuple[Tokens, Array]:
-        """What a rank processes in a pass, and passes per batch of prompts."""
-        workload = self.instance.workload
-        start, end = float(workload.cached_tokens), float(workload.input_tokens)
-        if self.role == PREFILL:
-            new = per_rank * workload.new_tokens
-            passes = np.maximum(1.0, np.ceil(new / self.instance.limits.prefill_chunk_tokens))
-            tokens = Tokens(
-                prefill=new / passes, prefill_start=start, prefill_end=end, prompts=per_rank / passes
-            )
-            return tokens, passes
-        beside = np.zeros_like(per_rank)
-        prompts = np.zeros_like(per_rank)
-        if self.role == MIXED:
-            beside = per_rank * workload.new_tokens / workload.decode_steps
-            prompts = per_rank / workload.decode_steps
-        tokens = Tokens(
-            decode=per_rank,
-            context=workload.decode_context,
-            prefill=beside,
-            prefill_start=start,
-            prefill_end=end,
-            prompts=prompts,
-        )
-        return tokens, np.ones_like(per_rank)
-
     def service(self, per_rank: Array) -> tuple[Service, NDArray[np.bool_]]:
         """What the shapes offer at a batch, and whether the monotone targets hold."""
-        instance, workload, slo = self.instance, self.instance.workload, self.instance.slo
-        tokens, passes = self.tokens(per_rank)
+        instance, slo = self.instance, self.instance.slo
+        plan = schedule(ROLES[self.role], instance.workload, instance.limits, per_rank)
+        decode = None if plan.decode is None else self._pipeline(plan.decode)
+        prefill = None if plan.prefill is None else self._pipeline(plan.prefill)
+        sequences = per_rank * self.ranks * (1.0 if self.role == PREFILL else self.pp)
+        service = serve(instance.workload, plan, sequences, self.pp, decode, prefill)
+        meets = np.ones(len(self.tp), dtype=bool)
+        if self.role == PREFILL:
+            moved = transfer_bytes_per_chip(instance, 1.0, 1.0) / (self.tp * self.pp)
+            service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
+        elif slo.tpot is not None:
+            meets &= service.tpot_s <= slo.tpot
+        return service, meets & self._within_ttft(service)
+
+    def _pipeline(self, tokens: Tokens) -> PipelineTime:
+        """Times of one pass, its stages cut as evenly as whole layers can be."""
+        operations = self.instance.operations
         rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
-        shares = None
-        if self.experts is not None:
-            touched = self.experts.touched(self.touched, rows * self.ranks)
-            shares = ExpertShares(self.load[:, None, None], touched[:, None, None])
-        timed = pass_time(
-            instance.operations, self.layers, self.tp, self.ranks, tokens, self.chip,
-            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in self.layers],
-        )  # fmt: skip
-        total = timed.total_s(instance.profile.combination) + self.efficiency.step_overhead_s
-        longest = total / self.pp
-        operations = instance.operations
+        shares = self._shares(rows * self.ranks)
+        timed = self._timed(self.layers, tokens, shares, with_head=True)
+        step = self.efficiency.step_overhead_s
+        total = timed.total_s(self.instance.profile.combination) + step
         sent = rows / self.tp * operations.hidden_size * operations.activation_bytes
         hop = np.where(
             self.pp > 1,
             self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
             0.0,
         )
-        batch = per_rank * self.ranks * self.pp
-        if self.role == PREFILL:
-            service = prefill_service(per_rank * self.ranks, passes, total, longest, hop)
-            return service, self._within_ttft(service)
-        period = token_period_s(total, longest, hop, self.pp)
-        meets = np.ones(len(self.tp), dtype=bool)
-        if slo.tpot is not None:
-            meets &= period <= slo.tpot
-        if self.role == DECODE:
-            return decode_service(batch, period, workload), meets
-        if slo.ttft is not None:
-            meets &= 2.0 * period <= slo.ttft
-        beside = np.asarray(tokens.prefill) * self.pp
-        return mixed_service(batch, beside, period, workload), meets
+        longest = np.maximum(total / self.pp, self._longest(tokens, rows, step))
+        return PipelineTime(total, longest, hop)
+
+    def _timed(
+        self,
+        layers: Sequence[tuple[LayerKind, float]],
+        tokens: Tokens,
+        shares: ExpertShares | None,
+        *,
+        with_head: bool,
+    ) -> PassTime:
+        return pass_time(
+            self.instance.operations, layers, self.tp, self.ranks, tokens, self.chip,
+            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in layers],
+            with_head=with_head,
+        )  # fmt: skip
+
+    def _longest(self, tokens: Tokens, rows: Array, step_s: float) -> Array:
+        """Longest stage at least: the best cut of whole layers, each as short as its kind's shortest."""
+        if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
+            return np.zeros(len(self.tp))
+        least = None
+        if self.experts is not None:
+            least = ExpertShares(
+                self.least_load[:, None, None],
+                self.experts.touched(self.least_touched, rows * self.ranks)[:, None, None],
+            )
+        layer_s = [
+            np.broadcast_to(
+                self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op"),
+                self.tp.shape,
+            )
+            for kind, _ in self.layers
+        ]
+        head_s = self._timed([], tokens, None, with_head=True).total_s("per_op")
+        return (
+            shortest_longest_stage(
+                layer_s, self.instance.operations.kind_of_layer(), head_s, self.pp
+            )
+            + step_s / self.pp
+        )
+
+    def _shares(self, tokens: Array) -> ExpertShares | None:
+        """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""
+        if self.experts is None:
+            return None
+        if self.by_layer is None:
+            touched = self.experts.touched(self.touched, tokens)
+            return ExpertShares(self.load[:, None, None], touched[:, None, None])
+        chips, slots = int(self.stage_chips[0]), int(self.slots[0])
+        touched = self.experts.touched_by_layer(chips, slots, float(tokens[0]))
+        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])
 
     def bytes_needed(self, per_rank: Array) -> Array:
         """Least HBM that some chip needs: the average over stages, slots as even as they can be."""
         instance, operations = self.instance, self.instance.operations
         workload = instance.workload
         context = workload.input_tokens if self.role == PREFILL else workload.final_context
-        tokens, _ = self.tokens(per_rank)
+        plan = schedule(ROLES[self.role], workload, instance.limits, per_rank)
         weights = memory.dense_weight_bytes(self.layers, self.tp) + memory.edge_weight_bytes(
             operations, self.tp, first=True, last=True
         )
-        rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
-        sampled = np.where(self.pp > 1, 0.0, np.asarray(tokens.decode) + np.asarray(tokens.prompts))
+        sampled = np.where(self.pp > 1, 0.0, plan.sampled())
         slots = np.ceil(self.slots / self.stage_chips)
         one_pool = memory.expert_slot_bytes(self.layers) * np.where(
             self.pp > 1, self.slots / self.stage_chips, slots
@@ -288,6 +336,6 @@ class _Block:
         return np.asarray(
             (weights + one_pool) / self.pp
             + kv * per_rank  # all microbatches of a rank, each stage holding its share of layers
-            + memory.activation_bytes(operations, self.tp, rows, sampled)
+            + memory.activation_bytes(operations, self.tp, plan.rows(), sampled)
             + self.efficiency.runtime_bytes
         )

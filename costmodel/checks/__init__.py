@@ -32,9 +32,7 @@ class Violation:
 class Check(Protocol):
     """Signature of every rule's ``check``."""
 
-    def __call__(
-        self, instance: Instance, layout: Layout, priced: PricedLayout
-    ) -> list[Violation]:
+    def __call__(self, instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
         """Violations of this rule, none if it holds."""
 
 

@@ -10,9 +10,7 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Chips that occur more than once."""
     uses = Counter(chip for replica in layout.replicas for chip in replica.chips)
     return [

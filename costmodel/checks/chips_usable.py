@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-
 from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Chips that are not in the cluster or cannot be used."""
     known = {placed.id for placed in instance.cluster.chips}
     usable = {placed.id for domain in instance.cluster.domains for placed in domain.usable}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-
 from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Stage
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Missing layers, missing experts, wrong slot counts, repeated experts on a chip."""
     moe = instance.operations.moe
     if moe is None:

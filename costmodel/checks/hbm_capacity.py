@@ -5,7 +5,6 @@ r"""Each chip holds what is placed on it.
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from costmodel.checks import Violation
@@ -15,9 +14,7 @@ from costmodel.layout import Layout
 from costmodel.tolerance import exceeds
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """The fullest overfull chip of each stage."""
     violations = []
     for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-
 from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Replicas whose KV shares do not add up, or lie elsewhere."""
     violations = []
     for index, replica in enumerate(layout.replicas):

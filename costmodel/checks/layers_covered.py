@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-
 from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Replicas whose stages leave out, repeat or reorder layers."""
     wanted = list(range(len(instance.model.layers)))
     violations = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
@@ -10,9 +9,7 @@ from costmodel.layout import Layout
 from costmodel.models.spec import Attention
 
 
-def check(
-    instance: Instance, layout: Layout, priced: PricedLayout
-) -> list[Violation]:
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Stage counts, chips per stage, expert width and head divisibility that do not fit."""
     violations = []
     heads = {

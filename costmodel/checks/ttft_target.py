@@ -14,7 +14,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     target = instance.slo.ttft
     if target is None:
         return []
-    times = [priced.ttft_s(index, replica.role) for index, replica in enumerate(layout.replicas)]
+    times = [priced.ttft_s(index) for index in range(len(layout.replicas))]
     return [
         Violation(
             "ttft_target",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costmodel.checks import Violation
-from costmodel.fleet import PricedLayout
+from costmodel.fleet import PricedLayout, uplink_bytes_per_s
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 from costmodel.tolerance import exceeds
@@ -13,7 +13,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     """Domains that send more than they can."""
     violations = []
     for index, load in priced.egress_bytes_per_s.items():
-        capacity = instance.cluster.uplink_bytes_per_s(index)
+        capacity = uplink_bytes_per_s(instance.cluster, index)
         if exceeds(load, capacity):
             message = f"sends {load / 1e9:.1f} GB/s, its uplinks carry {capacity / 1e9:.1f} GB/s"
             name = instance.cluster.domains[index].name

@@ -68,6 +68,8 @@ class Config:
         self.file = file
         self.log = log if log is not None else ReadLog()
         self.path = path
+        #: Values the family's configuration class has for keys that a file may leave out.
+        self.class_defaults: Mapping[str, int] = {}
         self._touched: set[str] = set()
         self._sections: dict[str, Config] = {}
 
@@ -124,6 +126,8 @@ class Config:
         """An integer from ``low`` to ``high``. Without a ``default`` the key is required."""
         key, value = self.find(names)
         if value is None:
+            if default is None and key in self.class_defaults:
+                default, because = self.class_defaults[key], "default of the configuration class"
             if default is None:
                 self.problem(key, _missing(names))
                 return max(low, 1)

@@ -16,6 +16,7 @@ _NAMES = frozenset(
     initializer_range initializer_cutoff_factor is_decoder is_encoder_decoder label2id
     layer_norm_eps layer_norm_epsilon layernorm_epsilon length_penalty logit_scale logits_scaling
     max_length min_length max_window_layers mlp_dropout moe_jitter_eps moe_loss_weight
+    hidden_act hidden_activation activation_function mlp_hidden_act mamba_hidden_act
     moe_router_activation_func name no_repeat_ngram_size norm_eps norm_epsilon norm_topk_prob
     num_beam_groups num_beams num_return_sequences output_attentions output_dropout
     output_hidden_states output_router_logits output_scores partial_rotary_factor prefix
@@ -30,9 +31,15 @@ _NAMES = frozenset(
     tf_legacy_loss tie_encoder_decoder tokenizer_class tokenizer_model_type top_k top_p torchscript
     transformers_version typical_p unsloth_fixed unsloth_version use_bfloat16 use_cache
     use_flash_attn use_mamba_kernels use_scaled_rope use_sliding_window_mask use_rotary_pos_emb
+    attn_scale attn_temperature_tuning floor_scale cache_implementation max_model_len
+    spatial_merge_size projector_hidden_act vision_feature_layer vision_feature_select_strategy
+    multimodal_projector_bias image_seq_length full_attn_mod interpolate_factor
+    original_max_position_embeddings embedding_multiplier_scale
+    output_multiplier_scale router_logit_softcapping attn_temperature_len rope_is_neox_style
+    calc_logits_for_entire_prompt talker_config code2wav_config generation_config
     z_loss_coefficient time_step_floor time_step_limit time_step_max time_step_min
     num_logits_to_keep moe_router_scaling_factor moe_router_dtype index_topk_pattern
-    indexer_rope_interleave use_unified_vision_chunk dim_model_base dtype_note hf_version
+    indexer_rope_interleave use_unified_vision_chunk dim_model_base hf_version
     image_token_index boi_token_index eoi_token_index image_token_index mm_tokens_per_image
     video_placeholder moe_aux_loss_coeff moe_router_topk_scaling_factor attention_scaling
     """.split()  # noqa: SIM905

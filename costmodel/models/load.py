@@ -9,9 +9,12 @@ from typing import Any
 
 from costmodel.models.config import Config, shown
 from costmodel.models.files import find_config, read_object
+from costmodel.models.generic import GENERIC, shapes_something
+from costmodel.models.image import read_image_tower
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
-from costmodel.models.parts.precision import Precision, read_precision
+from costmodel.models.parts.precision import requested_precision
+from costmodel.models.parts.quantisers import read_precision
 from costmodel.models.registry import Family, by_architecture, by_model_type
 from costmodel.models.spec import ModelSpec
 from topology.errors import InstanceError, Problem
@@ -19,7 +22,7 @@ from topology.errors import InstanceError, Problem
 #: Where ModelOpt writes the quantisation that config.json may not mention.
 QUANTISATION_FILE = "hf_quant_config.json"
 #: Objects of a multimodal config that hold the text model.
-TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
+TEXT_SECTIONS = ("thinker_config", "text_config", "llm_config", "language_config")
 
 
 def load_model(
@@ -60,21 +63,55 @@ def read_model(
     _check_dtype("weight_dtype", weight_dtype, BY_REQUEST)
     _check_dtype("kv_dtype", kv_dtype, ELEMENT_BYTES)
     outer = Config(data, place)
-    config = next((found for key in TEXT_SECTIONS if (found := outer.section(key))), outer)
+    config = _text_config(outer)
     family = _choose(config, outer)
+    config.class_defaults = family.class_defaults
     other = None if beside is None else Config(beside, f"{place} ({QUANTISATION_FILE})", outer.log)
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:
-        precision = Precision.requested(weight_dtype, precision.base, precision.kv_dtype)
+        precision = requested_precision(weight_dtype, precision)
     spec = family.read(Builder(config, outer, precision, name, family.name))
+    if precision.useless_names:
+        outer.log.note(
+            "warning: a list of modules in the quantisation settings names no module of this model"
+        )
+    vision = read_image_tower(outer, spec.hidden_size)
     for key, value in outer.not_understood():
-        outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
+        if family is GENERIC and shapes_something(value):
+            outer.problem(
+                key, f"is not understood ({shown(value)}), and the architecture is unknown"
+            )
+        else:
+            outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
     outer.log.stop_if_wrong()
+    if (kv_dtype or spec.kv_dtype) == "fp8" and _is_sparse_latent(spec):
+        outer.log.note(
+            "engines store sparse latent attention in fp8 with scales and bf16 positions: 656 "
+            "bytes per token and layer, where 576 are counted here"
+        )
     return replace(
         spec,
         kv_dtype=kv_dtype or spec.kv_dtype,
+        vision=vision,
         notes=(*outer.log.notes, *spec.notes),
         readings=tuple(outer.log.readings.values()),
+    )
+
+
+def _text_config(outer: Config) -> Config:
+    """The innermost text model: ``text_config``, or one inside a thinker's config."""
+    config = outer
+    for key in TEXT_SECTIONS:
+        config.ignore("model_type")
+        config = config.section(key) or config
+    return config
+
+
+def _is_sparse_latent(spec: ModelSpec) -> bool:
+    return any(
+        getattr(part, "kind", "").startswith("dsa")
+        for layer in spec.layers
+        for part in layer.sublayers
     )
 
 
@@ -108,10 +145,4 @@ def _choose(config: Config, outer: Config) -> Family:
             "contradicts architectures: "
             + ", ".join(f"{label} is family {family.name}" for label, family in found.items()),
         )
-    if found:
-        return next(iter(found.values()))
-    raise config.fail(
-        "model_type",
-        f"{shown(config.data.get('model_type'))} is not a known architecture; known: "
-        f"{', '.join(sorted(types))}",
-    )
+    return next(iter(found.values())) if found else GENERIC

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
 from costmodel.models import families
@@ -21,6 +21,8 @@ class Family:
     model_types: tuple[str, ...]
     architectures: tuple[str, ...]
     read: Callable[[Builder], ModelSpec]
+    #: What the configuration class says where the file is silent.
+    class_defaults: Mapping[str, int] = field(default_factory=dict)
 
 
 @cache

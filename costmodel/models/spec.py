@@ -63,7 +63,8 @@ class Attention:
     prefill_v_dim: int
     window: int | None = None  #: bounded KV: at most this many tokens are kept and read
     index_elements: int = 0  #: elements of sparse-attention index keys stored per token
-    index_heads: int = 0  #: index query heads; each costs ``2 * index_dim`` FLOPs per context token
+    #: index query heads; each costs ``2 * index_dim`` FLOPs per cached entry (``1 / compress`` per token)
+    index_heads: int = 0
     index_dim: int = 0
     read_top_k: int | None = None  #: sparse attention reads at most this many entries
     compress: int = 1  #: cached entries per token is ``1 / compress`` (DeepSeek-V4)
@@ -146,6 +147,8 @@ class MTP:
     num_modules: int
     layers: tuple[Layer, ...]
     extra: tuple[Weights, ...] = ()
+    #: the checkpoint repeats embedding and head in each module; engines share the main model's
+    copies_tables: bool = False
 
 
 @dataclass(frozen=True)

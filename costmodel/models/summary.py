@@ -88,7 +88,9 @@ class Summary:
     state_kinds: dict[str, int]
     mtp_params: int
     mtp_bytes: float
+    file_bytes: float  #: all safetensors files of the text model: MTP, copied tables, headers
     vision_params: int
+    totals: dict[str, int]  #: the total by what a model card may count
 
 
 def summarise(spec: ModelSpec) -> Summary:
@@ -103,18 +105,25 @@ def summarise(spec: ModelSpec) -> Summary:
     table = spec.vocab_size * spec.hidden_size
     element = ELEMENT_BYTES[spec.kv_dtype]
     mtp_params, mtp_bytes = _mtp(spec)
+    main_bytes = bytes_of(spec.embedding) + bytes_of(spec.head)
+    main_bytes += sum(layer_bytes(layer) for layer in spec.layers)
+    tables, vision = table if spec.tied_embeddings else 2 * table, params_of(spec.vision)
+    totals = {
+        "text": total,
+        "text+image": total + vision,
+        "text+mtp": total + mtp_params,
+        "text-embeddings": total - tables,
+        "text-embeddings+mtp": total - tables + mtp_params,
+    }
     return Summary(
         total_params=total,
         active_params=active,
         active_params_no_input_embedding=active - params_of(spec.embedding),
-        active_params_no_embedding=active - (table if spec.tied_embeddings else 2 * table),
-        embedding_params=table if spec.tied_embeddings else 2 * table,
-        weight_bytes=bytes_of(spec.embedding)
-        + bytes_of(spec.head)
-        + sum(layer_bytes(layer) for layer in spec.layers),
+        active_params_no_embedding=active - tables,
+        embedding_params=tables,
+        weight_bytes=main_bytes,
         kv_bytes_per_token=sum(growing_elements(part) for part in attentions) * element,
-        kv_index_bytes_per_token=sum(part.index_elements / part.compress for part in attentions)
-        * element,
+        kv_index_bytes_per_token=sum(part.index_elements for part in attentions) * element,
         kv_window_bytes=sum(window_elements(part) for part in attentions) * element,
         state_bytes_per_sequence=sum(part.state_bytes for part in states),
         layers=len(spec.layers),
@@ -131,7 +140,9 @@ def summarise(spec: ModelSpec) -> Summary:
         state_kinds=dict(Counter(part.kind for part in states)),
         mtp_params=mtp_params,
         mtp_bytes=mtp_bytes,
-        vision_params=params_of(spec.vision),
+        file_bytes=main_bytes + mtp_bytes + _copied_bytes(spec) + _header_bytes(spec),
+        vision_params=vision,
+        totals=totals,
     )
 
 
@@ -157,6 +168,29 @@ def _mtp(spec: ModelSpec) -> tuple[int, float]:
     return params, num_bytes
 
 
+def _copied_bytes(spec: ModelSpec) -> float:
+    """Embedding and head repeated in each MTP module of the checkpoint."""
+    if spec.mtp is None or not spec.mtp.copies_tables:
+        return 0.0
+    return spec.mtp.num_modules * (bytes_of(spec.embedding) + spec.head[0].num_bytes)
+
+
+#: A safetensors header names each tensor with dtype, shape and offsets in about this many bytes.
+_HEADER_ENTRY_BYTES = 130
+
+
+def _header_bytes(spec: ModelSpec) -> float:
+    """Headers of the files: three matrices per expert, and a scale each where they are quantised."""
+    layers = (*spec.layers, *(spec.mtp.layers if spec.mtp else ()))
+    tensors = 0
+    for layer in layers:
+        for part in layer.sublayers:
+            tensors += len(own_weights(part))
+            if isinstance(part, MoE):
+                tensors += part.num_experts * 3 * (1 if part.expert_dtype == "bf16" else 2)
+    return float(tensors * _HEADER_ENTRY_BYTES)
+
+
 def cache_bytes(spec: ModelSpec, context: float) -> float:
     """Bytes of KV cache, index keys and state of one sequence of ``context`` tokens."""
     element, total = ELEMENT_BYTES[spec.kv_dtype], 0.0
@@ -166,5 +200,5 @@ def cache_bytes(spec: ModelSpec, context: float) -> float:
                 total += part.state_bytes
             elif isinstance(part, Attention):
                 total += part.stored_tokens(context) * part.kv_elements * element
-                total += part.index_elements * context / part.compress * element
+                total += part.index_elements * context * element
     return total

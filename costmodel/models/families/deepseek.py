@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
@@ -57,19 +58,25 @@ def read(b: Builder) -> ModelSpec:
 def _index_owners(b: Builder, count: int) -> list[bool]:
     types = b.config.strings("indexer_types", ("full", "shared"), count)
     if types is None:
-        b.config.log.note("assumed: indexer_types not given: every layer owns an indexer")
-        return [True] * count
+        freq = b.config.optional_size(
+            "index_topk_freq", because="every layer owns an indexer", high=MAX_LAYERS
+        )
+        offset = b.config.size(
+            "index_skip_topk_offset", default=0, because="from the first", low=0, high=MAX_LAYERS
+        )
+        return [max(index + 1 - offset, 0) % (freq or 1) == 0 for index in range(count)]
     return [kind == "full" for kind in types]
 
 
 FAMILY = Family(
     "deepseek",
     (
-        "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe_lite", "glm_moe_dsa",
+        "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe_lite", "glm_moe_dsa", "mistral4",
     ),
     (
         "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM",
-        "Glm4MoeLiteForCausalLM", "GlmMoeDsaForCausalLM",
+        "Glm4MoeLiteForCausalLM", "GlmMoeDsaForCausalLM", "Mistral4ForCausalLM",
+        "MistralLarge3ForCausalLM",
     ),
     read,
 )  # fmt: skip

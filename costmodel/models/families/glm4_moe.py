@@ -1,4 +1,4 @@
-"""GLM-4.5, 4.6 and 4.7: GQA with bias, dense first layers, sigmoid-routed MoE, one MTP layer."""
+"""GLM-4.5, 4.6, 4.7 and dots.llm1: GQA with bias, dense first layers, sigmoid-routed MoE, one MTP layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def read(b: Builder) -> ModelSpec:
     heads, kv_heads, dim, count = b.heads, b.kv_heads(), b.head_dim(), b.num_layers
     experts = Experts.read(b, groups=True)
     bias = c.flag("attention_bias", default=False)
-    norm = c.flag("use_qk_norm", default=False)
+    dots = "dots" in str(c.data.get("model_type") or c.data.get("architectures")).lower()
+    norm = c.flag("use_qk_norm", default=dots)
+    c.ignore("sliding_window", "max_window_layers", "layer_types", "use_sliding_window")
     num_shared = c.size("n_shared_experts", low=0, high=2**10)
     width, sparse, modules = b.ffn_width, sparse_layers(b, count), num_modules(b)
 
@@ -42,4 +44,9 @@ def read(b: Builder) -> ModelSpec:
     return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
 
 
-FAMILY = Family("glm4_moe", ("glm4_moe",), ("Glm4MoeForCausalLM",), read)
+FAMILY = Family(
+    "glm4_moe",
+    ("glm4_moe", "glm4v_moe_text", "glm4v_moe", "dots1"),
+    ("Glm4MoeForCausalLM", "Dots1ForCausalLM", "Glm4vMoeForConditionalGeneration"),
+    read,
+)

@@ -48,7 +48,11 @@ def read(b: Builder) -> ModelSpec:
 
 FAMILY = Family(
     "qwen3_moe",
-    ("qwen3_moe", "qwen3_vl_moe_text", "qwen3_vl_moe"),
-    ("Qwen3MoeForCausalLM", "Qwen3VLMoeForConditionalGeneration"),
+    ("qwen3_moe", "qwen3_vl_moe_text", "qwen3_vl_moe", "qwen3_omni_moe_text", "qwen3_omni_moe"),
+    (
+        "Qwen3MoeForCausalLM",
+        "Qwen3VLMoeForConditionalGeneration",
+        "Qwen3OmniMoeForConditionalGeneration",
+    ),
     read,
 )

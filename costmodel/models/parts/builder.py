@@ -82,11 +82,12 @@ class Builder:
     def kv_heads(self, *names: str) -> int:
         """Key/value heads; absent or null means as many as query heads."""
         heads = self.heads
+        default = self.config.class_defaults.get("num_key_value_heads", heads)
         found = self.config.size(
             "num_key_value_heads",
             *names,
-            default=heads,
-            because="as many as query heads",
+            default=default,
+            because="as many as query heads" if default == heads else "class default",
             high=2**12,
         )
         if heads % found:

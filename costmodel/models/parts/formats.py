@@ -24,6 +24,8 @@ class Format:
 
     def num_bytes(self, rows: int, cols: int) -> float:
         """Bytes of a matrix of ``rows`` outputs and ``cols`` inputs, scales included."""
+        if rows == 0 or cols == 0:
+            return 0.0
         total = rows * cols * self.bits / 8 + self.matrix_bytes
         if self.block is not None:
             block_rows, block_cols = self.block[0] or rows, self.block[1] or cols

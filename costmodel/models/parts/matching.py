@@ -33,6 +33,12 @@ class Patterns:
         for entry in entries:
             self._add(entry)
         self._known: dict[str, bool] = {}
+        self._given = bool(self._plain or self._globs or self._compiled)
+
+    @property
+    def unused(self) -> bool:
+        """Whether there are patterns and none has matched a module so far."""
+        return self._given and not any(self._known.values())
 
     def _add(self, entry: str) -> None:
         if len(entry) > MAX_PATTERN:
@@ -46,11 +52,16 @@ class Patterns:
 
     def match(self, module: str) -> bool:
         """Whether any pattern covers ``module``, a dotted name starting with ``model.``."""
+        if not self._given:
+            return False
         if module not in self._known:
             self._known[module] = self._match(module)
         return self._known[module]
 
     def _match(self, module: str) -> bool:
+        return any(self._match_one(name) for name in _also_known_as(module))
+
+    def _match_one(self, module: str) -> bool:
         parts = module.split(".")
         for first in range(len(parts)):
             for last in range(first + 1, len(parts) + 1):
@@ -61,6 +72,23 @@ class Patterns:
             return True
         names = (module, f"language_model.{module}")
         return any(pattern.match(name) for pattern in self._compiled for name in names)
+
+
+#: One name here stands for what others store apart or together.
+_SYNONYMS = {
+    "up_proj": ("gate_proj", "gate_up_proj", "w1", "w3"),
+    "down_proj": ("w2",),
+    "q_proj": ("qkv_proj",),
+    "k_proj": ("qkv_proj",),
+    "v_proj": ("qkv_proj",),
+}
+
+
+def _also_known_as(module: str) -> list[str]:
+    owner, _, last = module.rpartition(".")
+    names = [module, *(f"{owner}.{other}" for other in _SYNONYMS.get(last, ()))]
+    short = [name.replace(".self_attn", ".attn").replace(".mlp", ".ffn") for name in names]
+    return list(dict.fromkeys(names + short))
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

@@ -90,7 +90,7 @@ def latent_attention(
                  bias=bias),
         b.matrix("key/value up", f"{at}.kv_b_proj", heads * (latent.nope + latent.v),
                  latent.kv_rank, "heads"),
-        b.matrix("output", f"{at}.o_proj", h, heads * latent.v, "heads", bias=bias),
+        b.matrix("attention output", f"{at}.o_proj", h, heads * latent.v, "heads", bias=bias),
     ]  # fmt: skip
     if gate_rows:
         weights.append(b.matrix("output gate", f"{at}.g_proj", gate_rows, h, "heads"))

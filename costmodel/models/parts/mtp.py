@@ -25,7 +25,7 @@ def next_token_modules(
 ) -> MTP | None:
     """``count`` modules of one layer, a projection of two hidden vectors to one, and norms.
 
-    Embedding and head are shared with the main model. Source: DeepSeek-V3 report, section 2.2.
+    Embedding and head are shared with the main model, but repeated in the checkpoint. Source: DeepSeek-V3 report, section 2.2.
     """
     if count == 0:
         return None
@@ -36,4 +36,5 @@ def next_token_modules(
                      "replicated", role="plain")
         )  # fmt: skip
         extra.append(b.vector("MTP norms", num_norms * b.hidden))
-    return MTP(count, tuple(layer_at(index) for index in range(first, first + count)), tuple(extra))
+    layers = tuple(layer_at(index) for index in range(first, first + count))
+    return MTP(count, layers, tuple(extra), copies_tables=True)

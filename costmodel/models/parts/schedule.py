@@ -44,6 +44,8 @@ def windowed_layers(
         return [kind == sliding for kind in types]
     if pattern is None:
         raise c.fail("layer_types", "is missing: which layers slide is not known")
-    c.log.note(f"assumed: every {pattern}th layer has full attention ({because})")
-    c.log.read(f"{c.path}layer_types", f"every {pattern}th full", because)
+    c.log.note(
+        f"assumed: layer_types not given: one layer in {pattern} has full attention ({because})"
+    )
+    c.log.read(f"{c.path}layer_types", f"one in {pattern} full", because)
     return [(index + 1) % pattern != 0 for index in range(count)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS
+from costmodel.models.parts.schedule import windowed_layers
 
 
 def uniform_window(b: Builder) -> int | None:
@@ -24,3 +25,49 @@ def switched_window(b: Builder) -> int | None:
         return uniform_window(b)
     c.ignore("sliding_window")
     return None
+
+
+def upper_windows(b: Builder, count: int) -> list[int | None]:
+    """Qwen2's dense windows: layers from ``max_window_layers`` up slide, if windows are on at all."""
+    c = b.config
+    if not c.flag("use_sliding_window", default=False):
+        c.ignore("sliding_window", "max_window_layers", "layer_types")
+        return [None] * count
+    window = uniform_window(b)
+    types = c.strings("layer_types", ("full_attention", "sliding_attention"), count)
+    if types is not None:
+        c.ignore("max_window_layers")
+        return [window if kind == "sliding_attention" else None for kind in types]
+    first = c.size("max_window_layers", default=28, because="class default", low=0)
+    return [window if index >= first else None for index in range(count)]
+
+
+def listed_windows(b: Builder, count: int) -> list[int | None]:
+    """Windows by ``layer_types``; a window without a list of layers is refused, not guessed."""
+    c = b.config
+    if not c.has("sliding_window") or c.data.get("use_sliding_window") is False:
+        c.ignore("sliding_window", "use_sliding_window", "max_window_layers")
+        types = c.strings("layer_types", ("full_attention",), count)
+        c.log.note(
+            "assumed: full attention in every layer" + ("" if types else " (no window given)")
+        )
+        return [None] * count
+    c.ignore("use_sliding_window")
+    window = uniform_window(b)
+    types = c.strings("layer_types", ("full_attention", "sliding_attention"), count)
+    if types is None and window is not None:
+        raise c.fail("layer_types", "is missing: which layers slide is not known")
+    if types is None:
+        return [None] * count
+    return [window if kind == "sliding_attention" else None for kind in types]
+
+
+def patterned_windows(b: Builder, count: int, pattern: int) -> list[int | None]:
+    """Windows by ``layer_types``, or in all but one of ``pattern`` layers; null switches them off."""
+    c = b.config
+    window = uniform_window(b)
+    if window is None:
+        c.ignore("layer_types")
+        return [None] * count
+    slides = windowed_layers(b, count, pattern=pattern, because="class default")
+    return [window if slide else None for slide in slides]

@@ -1,0 +1,109 @@
+"""Gemma 4: wide full layers without a value projection, shared caches, a mixture beside the MLP."""
+
+from __future__ import annotations
+
+from costmodel.models.parts.attention import grouped_query
+from costmodel.models.parts.builder import Builder
+from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
+from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.schedule import windowed_layers
+from costmodel.models.registry import Family
+from costmodel.models.spec import Attention, DenseFFN, Layer, ModelSpec, MoE, Weights
+
+
+def read(b: Builder) -> ModelSpec:
+    """Full layers have their own head width; the last layers may read earlier layers' caches."""
+    c, count = b.config, b.num_layers
+    attend = _Attend(b, count)
+    mixed = c.flag("enable_moe_block", default=False)
+    experts = Experts.read(b) if mixed else Experts(1, 1, 1)
+    if not mixed:
+        c.ignore(
+            "num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size"
+        )
+    width = b.ffn_width
+    double = c.flag("use_double_wide_mlp", default=False)
+    per_layer = c.size("hidden_size_per_layer_input", default=0, because="none", low=0)
+    rows = c.size("vocab_size_per_layer_input", low=0) if per_layer else 0
+    c.ignore("vocab_size_per_layer_input", "use_bidirectional_attention")
+
+    def at(index: int) -> Layer:
+        name = f"model.layers.{index}"
+        wide = 2 * width if double and index >= attend.first_shared else width
+        feed: DenseFFN | MoE
+        norms = 4 * b.hidden + 1
+        if mixed:
+            shared = ffn_weights(b, f"{name}.mlp", wide, prefix="dense branch's ")
+            scales = b.vector("router scales", b.hidden + experts.num)
+            feed = mixture(
+                b, name, experts, shared=(*shared, scales), num_shared=1, router="router.proj"
+            )
+            norms += 3 * b.hidden
+        else:
+            feed = dense_ffn(b, f"{name}.mlp", wide)
+        extra: tuple[Weights, ...] = ()
+        if per_layer:
+            extra = _per_layer_input(b, name, per_layer)
+            norms += b.hidden
+        plain = layer(b, attend(index), feed, norms=norms)
+        return Layer(plain.sublayers, (*plain.extra, *extra))
+
+    tables = _per_layer_tables(b, rows, per_layer, count) if per_layer else ()
+    return decoder(b, at, tied_default=True, extra_embedding=tables)
+
+
+def _per_layer_input(b: Builder, name: str, width: int) -> tuple[Weights, ...]:
+    return (
+        b.matrix("per-layer input gate", f"{name}.per_layer_input_gate", width, b.hidden,
+                 "replicated"),
+        b.matrix("per-layer projection", f"{name}.per_layer_projection", b.hidden, width,
+                 "replicated"),
+    )  # fmt: skip
+
+
+def _per_layer_tables(b: Builder, rows: int, width: int, count: int) -> tuple[Weights, ...]:
+    """A second embedding table with a short vector per layer, and its projection."""
+    table = b.matrix("per-layer embedding", "model.embed_tokens_per_layer", rows, count * width,
+                     "vocab", role="plain")  # fmt: skip
+    projection = b.matrix("per-layer model projection", "model.per_layer_model_projection",
+                          count * width, b.hidden, "replicated")  # fmt: skip
+    unread = Weights(table.name, table.params, table.num_bytes, table.dtype, "vocab", 0)
+    return (unread, projection, b.vector("per-layer norm", width))
+
+
+class _Attend:
+    def __init__(self, b: Builder, count: int):
+        c = b.config
+        self.b = b
+        self.heads, self.kv_heads, self.dim = b.heads, b.kv_heads(), b.head_dim(256)
+        self.full_dim = c.size("global_head_dim", default=512, because="class default", high=2**14)
+        self.same = c.flag("attention_k_eq_v", default=False)
+        self.full_kv = self.kv_heads
+        if self.same:
+            self.full_kv = c.size("num_global_key_value_heads", default=self.kv_heads,
+                                  because="as in sliding layers", high=2**12)  # fmt: skip
+        c.ignore("num_global_key_value_heads")
+        self.bias = c.flag("attention_bias", default=False)
+        self.window = c.size("sliding_window", default=512, high=MAX_POSITIONS)
+        self.slides = windowed_layers(b, count, pattern=6, because="class default")
+        shared = c.size("num_kv_shared_layers", default=0, because="none", low=0, high=count)
+        self.first_shared = count - shared
+
+    def __call__(self, index: int) -> Attention:
+        slides = self.slides[index]
+        dim = self.dim if slides else self.full_dim
+        owns = index < self.first_shared
+        return grouped_query(
+            self.b, f"model.layers.{index}.self_attn", self.heads,
+            self.kv_heads if slides else self.full_kv, dim, qkv_bias=self.bias, o_bias=self.bias,
+            vectors=2 * dim if owns else dim, window=self.window if slides else None,
+            has_kv=owns, has_v=slides or not self.same,
+        )  # fmt: skip
+
+
+FAMILY = Family(
+    "gemma4",
+    ("gemma4_text", "gemma4"),
+    ("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"),
+    read,
+)

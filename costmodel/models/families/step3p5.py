@@ -1,0 +1,88 @@
+"""Step-3.5: sliding layers have their own head counts, a gate per head, MoE layers listed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costmodel.models.config import Config
+from costmodel.models.parts.attention import grouped_query
+from costmodel.models.parts.builder import Builder
+from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
+from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.schedule import sparse_layers, windowed_layers
+from costmodel.models.registry import Family
+from costmodel.models.spec import Layer, ModelSpec
+
+
+@dataclass(frozen=True)
+class _Heads:
+    query: int
+    kv: int
+    dim: int
+
+
+def read(b: Builder) -> ModelSpec:
+    """``attention_other_setting`` holds the heads of the layers of the other type."""
+    c, count = b.config, b.num_layers
+    own = _Heads(
+        b.heads, c.size("num_attention_groups", "num_key_value_heads", high=2**12), b.head_dim()
+    )
+    other = _other_heads(b, own)
+    window = c.size("sliding_window", high=MAX_POSITIONS)
+    slides = windowed_layers(b, count, pattern=None, because="")
+    gate = c.flag("use_head_wise_attn_gate", default=False)
+    experts = Experts.read(b)
+    shared_width = c.size("share_expert_dim", "share_expert_dims", low=0)
+    router_bias = c.flag("use_moe_router_bias", "moe_router_bias", default=True)
+    sparse = c.indices("moe_layers_enum", count)
+    if sparse is None:
+        flags = sparse_layers(b, count)
+        sparse = [index for index in range(count) if flags[index]]
+    width, chosen = b.ffn_width, set(sparse)
+    c.ignore("n_shared_experts")
+    c.ignore("num_nextn_predict_layers", "use_moe", "use_qk_norm", "moe_every_n_layer")
+    if c.data.get("num_nextn_predict_layers"):
+        c.log.note("warning: the MTP layers that num_nextn_predict_layers declares are not counted")
+
+    def at(index: int) -> Layer:
+        name = f"model.layers.{index}"
+        heads = other if slides[index] else own
+        attention = grouped_query(
+            b, f"{name}.self_attn", heads.query, heads.kv, heads.dim, vectors=2 * heads.dim,
+            gate_rows=heads.query if gate else 0, window=window if slides[index] else None,
+        )  # fmt: skip
+        if index not in chosen:
+            return layer(b, attention, dense_ffn(b, f"{name}.mlp", width))
+        shared = ffn_weights(b, f"{name}.share_expert", shared_width, prefix="shared expert's ")
+        moe = mixture(
+            b, f"{name}.moe", experts, router_bias=router_bias, num_shared=int(shared_width > 0),
+            shared=shared if shared_width else (),
+        )  # fmt: skip
+        return layer(b, attention, moe)
+
+    return decoder(b, at)
+
+
+def _other_heads(b: Builder, own: _Heads) -> _Heads:
+    other: Config | None = b.config.section("attention_other_setting")
+    if other is None:
+        b.config.log.note(
+            "warning: attention_other_setting not given: sliding layers are read with the heads of "
+            "full ones; released checkpoints of this family have 96 query heads there"
+        )
+        return own
+    other.choice("attention_type", allowed=("sliding_attention",), default="sliding_attention")
+    other.ignore("true_head_dim")
+    return _Heads(
+        other.size("num_attention_heads", high=2**12),
+        other.size("num_attention_groups", high=2**12),
+        other.size("head_dim", default=own.dim, because="as in full layers", high=2**14),
+    )
+
+
+FAMILY = Family(
+    "step3p5",
+    ("step3p5", "step3p7"),
+    ("Step3p5ForCausalLM", "Step3p7FlashForCausalLM", "Step3p7ForConditionalGeneration"),
+    read,
+)

@@ -1,0 +1,110 @@
+"""Parameters of image towers, so that totals of multimodal cards can be checked. No sublayers.
+
+A tower is never part of a text model's totals, bytes or FLOPs. Sources of the forms: SigLIP, MoonViT,
+Qwen-VL and Llama-4 vision code in public model libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from costmodel.models.config import Config, shown
+from costmodel.models.spec import Weights
+
+_MAX_IMAGE = 2**16
+
+
+def read_image_tower(outer: Config, text_hidden: int) -> tuple[Weights, ...]:
+    """Weights of the tower that ``vision_config`` describes; a note where its kind is not known."""
+    if outer.has("audio_config"):
+        outer.ignore("audio_config")
+        outer.log.note("the audio tower (audio_config) is not part of the text model: not counted")
+    section = outer.section("vision_config")
+    if section is None:
+        if outer.has("text_config"):
+            outer.log.note("assumed: vision_config not given: no image tower is counted")
+        return ()
+    kind = section.data.get("model_type")
+    section.ignore(*section.data)
+    key = kind if isinstance(kind, str) else "kimi" if section.has("vt_hidden_size") else ""
+    reader = _KINDS.get(key)
+    if reader is None:
+        outer.log.note(
+            "warning: the image tower (vision_config) is of a kind not known: not counted"
+        )
+        return ()
+    outer.log.note("the image tower is not part of the text model: its parameters are given apart")
+    params = reader(section, text_hidden)
+    return (Weights("image tower", params, 2.0 * params, "bf16", "replicated", params),)
+
+
+def _blocks(width: int, inner: int, depth: int) -> int:
+    """Plain ViT blocks: four projections and two FFN matrices, all with bias, two layer norms."""
+    attention = 4 * (width * width + width)
+    ffn = 2 * width * inner + inner + width
+    return depth * (attention + ffn + 4 * width)
+
+
+def _size(c: Config, *names: str, default: int | None = None) -> int:
+    return c.size(*names, default=default, high=_MAX_IMAGE)
+
+
+def _siglip(c: Config, text_hidden: int) -> int:
+    width, patch = _size(c, "hidden_size"), _size(c, "patch_size")
+    tokens = (_size(c, "image_size") // patch) ** 2
+    embed = 3 * patch * patch * width + width + tokens * width
+    blocks = _blocks(width, _size(c, "intermediate_size"), _size(c, "num_hidden_layers"))
+    return embed + blocks + 2 * width + width * text_hidden + width
+
+
+def _qwen(c: Config, text_hidden: int) -> int:
+    width, patch = _size(c, "hidden_size"), _size(c, "patch_size")
+    merged = width * _size(c, "spatial_merge_size") ** 2
+    out = _size(c, "out_hidden_size", default=text_hidden)
+    embed = 3 * _size(c, "temporal_patch_size") * patch * patch * width + width
+    embed += _size(c, "num_position_embeddings") * width
+    mlp = merged * merged + merged + merged * out + out
+    deep = c.data.get("deepstack_visual_indexes")
+    if deep is None:
+        c.log.note(f"assumed: {c.path}deepstack_visual_indexes not given: no further mergers")
+    elif not isinstance(deep, list) or len(deep) > 64 or any(type(i) is not int for i in deep):
+        c.problem(
+            "deepstack_visual_indexes", f"expected a list of layer numbers, got {shown(deep)}"
+        )
+    num_deep = len(deep) if isinstance(deep, list) else 0
+    blocks = _blocks(width, _size(c, "intermediate_size"), _size(c, "depth"))
+    return embed + blocks + (2 * width + mlp) + num_deep * (2 * merged + mlp)
+
+
+def _moonvit(c: Config, text_hidden: int) -> int:
+    width, patch = _size(c, "vt_hidden_size"), _size(c, "patch_size")
+    kernel = c.sizes("merge_kernel_size", 2, low=1, high=64) or [2, 2]
+    merged = width * kernel[0] * kernel[1]
+    grid = _size(c, "init_pos_emb_height") * _size(c, "init_pos_emb_width")
+    embed = 3 * patch * patch * width + width + grid * width
+    blocks = _blocks(width, _size(c, "vt_intermediate_size"), _size(c, "vt_num_hidden_layers"))
+    projector = 2 * width + merged * merged + merged + merged * text_hidden + text_hidden
+    return embed + blocks + 2 * width + projector
+
+
+def _llama4(c: Config, text_hidden: int) -> int:
+    width, patch = _size(c, "hidden_size"), _size(c, "patch_size")
+    inner, out = _size(c, "intermediate_size"), _size(c, "vision_output_dim")
+    tokens = (_size(c, "image_size") // patch) ** 2 + 1
+    embed = 3 * patch * patch * width + width + tokens * width + 4 * width
+    middle = _size(c, "projector_input_dim")
+    adapter = inner * middle + middle * _size(c, "projector_output_dim")
+    return (
+        embed + _blocks(width, inner, _size(c, "num_hidden_layers")) + adapter + out * text_hidden
+    )
+
+
+_KINDS: dict[str, Callable[[Config, int], int]] = {
+    "siglip_vision_model": _siglip,
+    "qwen3_vl": _qwen,
+    "qwen3_vl_moe": _qwen,
+    "qwen3_5": _qwen,
+    "qwen3_5_moe": _qwen,
+    "kimi": _moonvit,
+    "llama4_vision_model": _llama4,
+}

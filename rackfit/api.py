@@ -1,0 +1,114 @@
+"""The Python API: solve, evaluate, place. What the command line does, typed and without printing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from costmodel.evaluate import Evaluation
+from costmodel.evaluate import evaluate as _evaluate
+from costmodel.instance import Instance, Scenario, load_scenario, resolve_instance
+from costmodel.layout import Layout
+from rackfit.result import Result
+from solver.clock import Clock
+from solver.search import Progress, SearchResult, search
+from topology.errors import InstanceError, Problem
+
+
+def make_instance(question: Instance | Scenario | str | Path) -> Instance:
+    """An instance from a scenario, the name of a shipped scenario, or the path of one."""
+    if isinstance(question, Instance):
+        return question
+    if isinstance(question, Scenario):
+        return resolve_instance(question)
+    return resolve_instance(load_scenario(str(question)))
+
+
+def solve(
+    question: Instance | Scenario | str | Path,
+    *,
+    time_limit_s: float | None = None,
+    gap: float = 0.01,
+    workers: int | None = None,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Find the cheapest layout and prove how far from optimal it can be.
+
+    Parameters
+    ----------
+    question
+        An :class:`Instance`, a :class:`Scenario`, or the name or path of a scenario.
+    time_limit_s
+        Seconds after which the best verified layout is returned (``None``: until proven).
+    gap
+        Relative gap at which the search stops (0.01 = within 1 % of optimal, proven).
+    workers
+        Threads that expert placement may use (default: all cores). The answer does not depend on it.
+    seed
+        Same question and seed, same answer.
+    on_progress
+        Called with elapsed time, incumbent, bound and gap after each round.
+
+    Returns
+    -------
+    Result
+        Layout, evaluation and certificate; ``as_dict()`` is the published JSON document.
+
+    Raises
+    ------
+    InstanceError
+        The question is malformed; lists every problem.
+    NoFeasibleLayout
+        Nothing fits; the message names the limit and what would fit.
+    NoLayoutInTime
+        The time limit came before the first verified layout.
+    """
+    if not 0 <= gap < 1:
+        raise InstanceError(Problem("gap", f"must be at least 0 and below 1, got {gap:g}"))
+    if time_limit_s is not None and not 0 < time_limit_s < 1e9:
+        raise InstanceError(
+            Problem("time limit", f"must be positive seconds, got {time_limit_s:g}")
+        )
+    if workers is not None and not 1 <= workers <= 1024:
+        raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
+    clock = Clock(time_limit_s)
+    instance = make_instance(question)
+    found = _interruptible(
+        lambda: search(instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress), clock
+    )
+    return Result(instance, found, seed=seed, workers=workers or os.cpu_count() or 1)
+
+
+def _interruptible(work: Callable[[], SearchResult], clock: Clock) -> SearchResult:
+    """Run the search so that Ctrl-C ends it with the best verified layout instead of a traceback."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    outcome: list[SearchResult] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # handed to the main thread below
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="rackfit-search", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join(0.1)
+        except KeyboardInterrupt:
+            if clock.stopped:
+                raise
+            clock.stop()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def evaluate(question: Instance | Scenario | str | Path, layout: Layout) -> Evaluation:
+    """Price any layout of an instance and list every rule it breaks. Never sees the solver."""
+    return _evaluate(make_instance(question), layout)

@@ -1,0 +1,156 @@
+"""``rackfit catalogue``: what is shipped."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+Kind = Literal["models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``catalogue`` to the command line."""
+    app.command("catalogue")(catalogue_command)
+
+
+def catalogue_command(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List shipped models, chips, clusters, workloads, scenarios, profiles or expert loads."""
+    rows = rows_of(kind)
+    if json:
+        import json as json_module
+
+        print(json_module.dumps(rows, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in rows[0] if rows else ["name"]:
+        table.add_column(column.replace("_", " "))
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    Console().print(table)
+
+
+def rows_of(kind: Kind) -> list[dict[str, Any]]:
+    """One row per entry: its name and what tells it from the others."""
+    from topology.catalogue import catalogue_names
+
+    if kind == "chips":
+        return _chips()
+    if kind == "clusters":
+        return _clusters()
+    if kind == "workloads":
+        return _workloads()
+    if kind == "scenarios":
+        return _scenarios()
+    if kind == "models":
+        return _models()
+    suffixes = (".npz", ".csv", ".json") if kind == "loads" else (".json", ".yaml")
+    return [{"name": name} for name in catalogue_names(kind, suffixes)]
+
+
+def _chips() -> list[dict[str, Any]]:
+    from topology import chip_names, load_chip
+
+    rows = []
+    for name in chip_names():
+        chip = load_chip(name)
+        rows.append(
+            {
+                "name": name,
+                "bf16_PFLOP/s": f"{chip.peak_flops_per_s('bf16') / 1e15:.3g}",
+                "fp8_PFLOP/s": f"{chip.peak_flops_per_s('fp8') / 1e15:.3g}",
+                "HBM_GB": f"{chip.hbm_bytes / 1e9:.1f}",
+                "HBM_TB/s": f"{chip.hbm_bytes_per_s / 1e12:.3g}",
+                "scale_up_GB/s": f"{chip.scale_up_bytes_per_s / 1e9:.4g}",
+                "$/h": f"{chip.usd_per_hour:.2f}",
+                "status": chip.status,
+            }
+        )
+    return rows
+
+
+def _clusters() -> list[dict[str, Any]]:
+    from topology import cluster_names, load_cluster
+    from topology.errors import InstanceError
+
+    rows: list[dict[str, Any]] = []
+    for name in cluster_names():
+        try:
+            cluster = load_cluster(name)
+        except InstanceError:  # a family that needs a size, such as nvl-N
+            rows.append({"name": f"{name}-N", "chips": "N", "chip": "", "domains": "", "title": ""})
+            continue
+        kinds = sorted({placed.chip.name for placed in cluster.chips})
+        rows.append(
+            {
+                "name": name,
+                "chips": len(cluster.chips),
+                "chip": ", ".join(kinds),
+                "domains": len(cluster.domains),
+                "title": cluster.title,
+            }
+        )
+    return rows
+
+
+def _workloads() -> list[dict[str, Any]]:
+    from costmodel.instance import load_workload
+    from topology.catalogue import catalogue_names
+
+    loaded = [load_workload(name) for name in catalogue_names("workloads")]
+    return [
+        {
+            "name": w.name,
+            "input_tokens": w.input_tokens,
+            "output_tokens": w.output_tokens,
+            "cached_tokens": w.cached_tokens,
+            "description": w.description,
+        }
+        for w in loaded
+    ]
+
+
+def _scenarios() -> list[dict[str, Any]]:
+    from costmodel.instance import load_scenario
+    from topology.catalogue import catalogue_names
+
+    loaded = [load_scenario(name) for name in catalogue_names("scenarios")]
+    return [
+        {
+            "name": s.name,
+            "model": s.model,
+            "cluster": s.cluster,
+            "workload": s.workload if isinstance(s.workload, str) else "in place",
+            "TTFT": "-" if s.slo.ttft is None else f"{s.slo.ttft:g} s",
+            "TPOT": "-" if s.slo.tpot is None else f"{s.slo.tpot * 1e3:g} ms",
+        }
+        for s in loaded
+    ]
+
+
+def _models() -> list[dict[str, Any]]:
+    from costmodel.models import load_model
+    from costmodel.models.summary import summarise
+    from topology.catalogue import catalogue_names
+
+    rows = []
+    for name in catalogue_names("models", (".json",)):
+        summary = summarise(load_model(name))
+        rows.append(
+            {
+                "name": name,
+                "total_B": f"{summary.total_params / 1e9:.1f}",
+                "active_B": f"{summary.active_params / 1e9:.1f}",
+                "layers": summary.layers,
+                "experts": summary.routed_experts,
+                "weights_GB": f"{summary.weight_bytes / 1e9:.0f}",
+                "KV_B/token": f"{summary.kv_bytes_per_token:,.0f}",
+            }
+        )
+    return rows

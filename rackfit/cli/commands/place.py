@@ -1,0 +1,111 @@
+"""``rackfit place``: recorded expert counts in, a placement file with its bound out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """Formats that ``--format`` takes."""
+
+    json = "json"
+    sglang = "sglang"
+    trtllm = "trtllm"
+    vllm = "vllm"
+
+
+class DispatchRule(StrEnum):
+    """How the engine splits an expert's tokens over its replicas."""
+
+    even = "even"
+    sglang_static = "sglang-static"
+    lp = "lp"
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``place`` to the command line."""
+    app.command("place")(place_command)
+
+
+def place_command(
+    loads: Annotated[str, typer.Argument(help="Recorded expert counts, or a shipped name.")],
+    gpus: Annotated[int, typer.Option(help="GPUs that share the experts of a layer.")],
+    slots: Annotated[int, typer.Option(help="Expert slots on all GPUs, spare ones included.")],
+    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of a node or rack.")] = None,
+    groups: Annotated[int, typer.Option(help="Router groups (n_group).")] = 1,
+    top_groups: Annotated[int, typer.Option(help="Groups a token may use (topk_group).")] = 1,
+    top_k: Annotated[int, typer.Option(help="Experts per token, for cross-node copies.")] = 8,
+    dispatch: Annotated[
+        DispatchRule, typer.Option(help="The engine's dispatch.")
+    ] = DispatchRule.even,
+    dense_layers: Annotated[
+        int | None, typer.Option(help="Leading all-zero rows that are dense layers.")
+    ] = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="A construction and a short descent.")
+    ] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
+    workers: Annotated[int, typer.Option(help="Layers worked on at once.")] = 1,
+    seed: Annotated[int, typer.Option(help="Same seed, same placement.")] = 0,
+    format: Annotated[Format, typer.Option(help="What to write.")] = Format.json,
+    out: Annotated[Path | None, typer.Option(help="Write here, not to stdout.")] = None,
+) -> None:
+    """Place each layer's experts on GPUs so that the busiest GPU has least to do, with a bound."""
+    from importlib import import_module
+
+    from costmodel.expert_load import read_loads
+    from rackfit.placement import PlaceOptions, place
+
+    options = PlaceOptions(
+        gpus=gpus,
+        slots=slots,
+        gpus_per_node=gpus_per_node,
+        groups=groups,
+        top_groups=top_groups,
+        top_k=top_k,
+        dispatch=dispatch.value,
+        effort="fast" if fast else "good",
+        time_limit_s=time_limit,
+        workers=workers,
+        seed=seed,
+    )
+    placed = place(read_loads(loads, dense_layers=dense_layers), options)
+    if format is Format.json:
+        import json
+
+        text = json.dumps(placed.document()) + "\n"
+    else:
+        exporter = import_module(f"rackfit.exporters.placement_{format.value}")
+        text = exporter.render(placed.table)
+        print(exporter.hint(placed.table), file=sys.stderr)
+    write(text, out)
+
+
+def write(text: str, out: Path | None) -> None:
+    """Print ``text``, or write ``out`` whole or not at all. Raises ``InstanceError``."""
+    from topology.errors import InstanceError, Problem
+
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(name, 0o666 & ~umask)
+            os.replace(name, out)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None

@@ -1,0 +1,44 @@
+"""Writing results: a file appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from topology.errors import InstanceError, Problem
+
+
+def write_whole(text: str, out: Path | None) -> None:
+    """Print ``text`` (``out`` is ``None``), or write it to a temporary file that is then renamed.
+
+    Raises ``InstanceError`` where the path cannot be written; nothing is left behind then.
+    """
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name[:64]}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(name, 0o666 & ~umask)
+            os.replace(name, out)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None
+
+
+def check_writable(out: Path | None) -> None:
+    """Raise ``InstanceError`` early if ``out`` cannot be written, before hours of work."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise InstanceError(Problem(str(out), "is a directory; a file name is needed"))
+    if not out.parent.is_dir():
+        raise InstanceError(Problem(str(out), f"the folder {out.parent} does not exist"))

@@ -1,0 +1,162 @@
+"""Placement of recorded expert loads as people use it: options in, a judged placement out.
+
+The placement is found by the solver and judged by the cost model's evaluator.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.dispatch import Dispatch, chip_loads, imbalance, replica_counts
+from costmodel.expert_load import ExpertLoads
+from costmodel.fanout import remote_copies
+from rackfit.exporters.placement_table import PlacementTable
+from solver.experts import load_bounds, place_layers
+from solver.experts.place import Effort
+from topology.errors import InstanceError, Problem
+
+Floats = NDArray[np.float64]
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """What ``rackfit place`` is asked: chips, slots, nodes, router groups, dispatch and effort."""
+
+    gpus: int
+    slots: int
+    gpus_per_node: int | None = None
+    groups: int = 1
+    top_groups: int = 1
+    top_k: int = 8
+    dispatch: Dispatch = "even"
+    effort: Effort = "good"
+    time_limit_s: float | None = None
+    workers: int = 1
+    seed: int = 0
+
+    def slots_per_chip(self) -> tuple[int, ...]:
+        """Slots of each chip: even, or the first chips one more. Raises ``InstanceError``."""
+        problems = []
+        if self.gpus < 1:
+            problems.append(Problem("--gpus", f"{self.gpus}: need 1 or more"))
+        if self.slots < max(self.gpus, 1):
+            problems.append(Problem("--slots", f"{self.slots}: need at least one per GPU"))
+        if self.gpus_per_node is not None and (
+            self.gpus_per_node < 1 or self.gpus % max(self.gpus_per_node, 1)
+        ):
+            problems.append(
+                Problem("--gpus-per-node", f"{self.gpus_per_node} does not divide {self.gpus} GPUs")
+            )
+        if problems:
+            raise InstanceError(problems)
+        least, more = divmod(self.slots, self.gpus)
+        return (least + 1,) * more + (least,) * (self.gpus - more)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A placement and what the evaluator says of it."""
+
+    table: PlacementTable
+    replicas: NDArray[np.int64]
+    imbalance: Floats
+    bound: Floats
+    copies: Floats
+    wall_s: float
+    options: PlaceOptions
+
+    @property
+    def gap(self) -> Floats:
+        """``imbalance / bound - 1`` per layer."""
+        return np.maximum(self.imbalance / self.bound - 1, 0.0)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document of ``rackfit place --format json``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "gpus": self.options.gpus,
+            "slots": self.options.slots,
+            "slots_per_gpu": list(self.table.slots_per_chip),
+            "dispatch": self.options.dispatch,
+            "layer_ids": list(self.table.layer_ids),
+            "physical_to_logical": self.table.physical_to_logical.tolist(),
+            "replicas": self.replicas.tolist(),
+            "imbalance": {
+                "per_layer": self.imbalance.tolist(),
+                "mean": float(self.imbalance.mean()),
+            },
+            "bound": self.bound.tolist(),
+            "gap": self.gap.tolist(),
+            "cross_node_copies_per_token": float(self.copies.mean()),
+            "wall_s": self.wall_s,
+            "seed": self.options.seed,
+        }
+
+
+def place(loads: ExpertLoads, options: PlaceOptions) -> Placed:
+    """Place one set of loads (windows summed). Raises ``InstanceError`` for impossible requests."""
+    start = time.perf_counter()
+    slots = options.slots_per_chip()
+    total = loads.total
+    found = place_layers(
+        total,
+        slots,
+        effort=options.effort,
+        time_limit_s=options.time_limit_s,
+        seed=options.seed,
+        workers=options.workers,
+    )
+    bound = found.bound * options.gpus
+    if options.dispatch != "even":
+        bound = load_bounds(total, options.gpus, options.slots) * options.gpus
+    return judge(loads, found.physical_to_logical, bound, options, start)
+
+
+def judge(
+    loads: ExpertLoads,
+    physical_to_logical: NDArray[np.int64],
+    bound: Floats,
+    options: PlaceOptions,
+    start: float,
+) -> Placed:
+    """The evaluator's view of a placement; ``bound`` is on busiest over mean chip, per layer."""
+    slots = options.slots_per_chip()
+    table = PlacementTable(
+        physical_to_logical, loads.num_experts, slots, loads.layer_ids, loads.num_layers
+    )
+    total = loads.total
+    load = chip_loads(
+        physical_to_logical,
+        total,
+        slots,
+        dispatch=options.dispatch,
+        chips_per_node=options.gpus_per_node,
+    )
+    copies = np.zeros(len(total))
+    if options.gpus_per_node is not None:
+        node = np.repeat(np.arange(options.gpus), slots) // options.gpus_per_node
+        copies = remote_copies(
+            physical_to_logical,
+            total,
+            node,
+            top_k=min(options.top_k, loads.num_experts),
+            num_groups=options.groups,
+            top_groups=options.top_groups,
+            local_first=options.dispatch == "sglang-static",
+        )
+    ratio = imbalance(load)
+    return Placed(
+        table,
+        replica_counts(physical_to_logical, loads.num_experts),
+        ratio,
+        np.minimum(bound, ratio),
+        copies,
+        time.perf_counter() - start,
+        options,
+    )

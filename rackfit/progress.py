@@ -1,0 +1,52 @@
+"""Progress of a search on a terminal: elapsed time, incumbent, bound and gap. Quiet in a pipe."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TextIO
+
+from solver.search import Progress
+
+
+class ProgressPrinter:
+    """A callable that rewrites one line of ``stream``, if that is a terminal."""
+
+    def __init__(self, stream: TextIO):
+        self.stream = stream
+        self.active = stream.isatty()
+        self._width = 0
+
+    def __enter__(self) -> ProgressPrinter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.active and self._width:
+            self.stream.write("\r" + " " * self._width + "\r")
+            self.stream.flush()
+
+    def __call__(self, progress: Progress) -> None:
+        """Show one state of the search."""
+        if not self.active:
+            return
+        line = describe(progress)
+        self.stream.write("\r" + line.ljust(self._width))
+        self.stream.flush()
+        self._width = max(self._width, len(line))
+
+
+def describe(progress: Progress) -> str:
+    """One line: time, incumbent, bound, gap, and what was done."""
+
+    def money(value: float | None) -> str:
+        return "-" if value is None else f"${value:.4f}/M"
+
+    gap = "-" if progress.gap is None else f"{progress.gap:.2%}"
+    return (
+        f"{progress.elapsed_s:6.1f} s  best {money(progress.incumbent)}  "
+        f"bound {money(progress.bound)}  gap {gap}  {progress.doing}"
+    )

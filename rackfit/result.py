@@ -1,0 +1,180 @@
+"""A solved instance as one JSON document, and back."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from costmodel.evaluate import Evaluation
+from costmodel.fleet import uplink_bytes_per_s
+from costmodel.instance import Instance, instance_from_description
+from costmodel.layout import Layout
+from costmodel.replica import MEMORY_KINDS
+from rackfit.output import write_whole
+from solver.certificate import Certificate
+from solver.search import SearchResult
+from topology.catalogue import parse_model, read_data
+from topology.errors import InstanceError, Problem
+
+SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of :func:`rackfit.solve`."""
+
+    instance: Instance
+    search: SearchResult
+    seed: int
+    workers: int
+
+    @property
+    def layout(self) -> Layout:
+        """Every replica with its stages and placements."""
+        return self.search.layout
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What the cost model says of the layout, recomputed from scratch."""
+        return self.search.evaluation
+
+    @property
+    def certificate(self) -> Certificate:
+        """Proven bound, gap, and what the proof covers."""
+        return self.search.certificate
+
+    @property
+    def status(self) -> str:
+        """``optimal`` (the gap asked for is proven) or ``feasible``."""
+        return self.search.status
+
+    def as_dict(self) -> dict[str, Any]:
+        """The published document as plain data."""
+        found = self.search
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": found.status,
+            "instance": self.instance.describe(),
+            "certificate": {
+                "bound_usd_per_m_output_tokens": found.certificate.bound_usd_per_m_output_tokens,
+                "gap": found.certificate.gap,
+                "covers": found.certificate.covers,
+            },
+            "evaluation": found.evaluation.as_dict(),
+            "layout": layout_dict(found.layout),
+            "memory": memory_by_chip(self.instance, found.layout, found.evaluation),
+            "links": link_loads(self.instance, found.layout, found.evaluation),
+            "solve": {
+                "wall_s": found.wall_s,
+                "first_layout_s": found.first_layout_s,
+                "proof_s": found.proof_s,
+                "shapes": found.shapes,
+                "seed": self.seed,
+                "workers": self.workers,
+                "versions": versions(),
+                "trajectory": [
+                    {
+                        "elapsed_s": p.elapsed_s,
+                        "incumbent": p.incumbent,
+                        "bound": p.bound,
+                        "gap": p.gap,
+                    }
+                    for p in found.trajectory
+                ],
+            },
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the document to ``path``, whole or not at all."""
+        write_whole(self.text(), path)
+
+    def text(self) -> str:
+        """The document as JSON text."""
+        return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def layout_dict(layout: Layout) -> dict[str, Any]:
+    """A layout as plain data (tuples become lists, layer numbers become strings)."""
+    return layout.model_dump(mode="json")
+
+
+def memory_by_chip(
+    instance: Instance, layout: Layout, evaluation: Evaluation
+) -> dict[str, dict[str, float]]:
+    """Bytes of each used chip's HBM by kind, and its capacity."""
+    found: dict[str, dict[str, float]] = {}
+    for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
+        for stage, stage_price in zip(replica.stages, price.stages, strict=True):
+            for place, chip in enumerate(stage.chips):
+                found[chip] = {
+                    kind: float(stage_price.memory[kind][place]) for kind in MEMORY_KINDS
+                } | {"capacity": instance.cluster.chip(chip).chip.hbm_bytes}
+    return found
+
+
+def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> dict[str, Any]:
+    """Load of each domain's uplinks, and the busiest link of the widest replica's exchange."""
+    cluster = instance.cluster
+    uplinks = {}
+    for domain in cluster.domains:
+        capacity = uplink_bytes_per_s(cluster, domain.index)
+        load = evaluation.priced.egress_bytes_per_s.get(domain.index, 0.0)
+        uplinks[domain.name] = {
+            "bytes_per_s": load,
+            "capacity_bytes_per_s": capacity,
+            "utilisation": load / capacity if capacity else 0.0,
+        }
+    widest = max((stage.chips for replica in layout.replicas for stage in replica.stages), key=len)
+    busiest = "none"
+    moe = instance.operations.moe
+    if len(widest) > 1:
+        kind = "dispatch" if moe else "all-reduce"
+        rate = cluster.rate(kind, widest, top_k=round(moe.top_k) if moe else None)
+        busiest = rate.busiest_link
+    return {"uplinks": uplinks, "busiest_link": busiest}
+
+
+class LayoutDocument(BaseModel):
+    """The parts of a result document that :func:`read_result` needs; the rest is ignored."""
+
+    schema_version: str
+    instance: dict[str, Any]
+    layout: Layout
+
+
+def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
+    """Instance and layout of a written document, and the document itself.
+
+    Raises ``InstanceError`` for a file that is not one, also for another major schema version.
+    """
+    if not path.is_file():
+        raise InstanceError(Problem(str(path), "no such file"))
+    data = read_data(path)
+    if not isinstance(data, dict):
+        raise InstanceError(Problem(str(path), "expected a JSON object written by rackfit solve"))
+    document = parse_model(LayoutDocument, data, path.name)
+    if document.schema_version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        message = (
+            f"schema version {document.schema_version[:20]!r}, this Rackfit reads {SCHEMA_VERSION}"
+        )
+        raise InstanceError(Problem(f"{path.name}: schema_version", message))
+    return instance_from_description(document.instance, path.name), document.layout, data
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Versions that can change an answer."""
+    found = {"python": platform.python_version()}
+    for package in ("rackfit", "ortools", "numpy", "networkx", "pydantic"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -1,0 +1,52 @@
+"""The certificate: a proven bound, the gap to it, and what the proof covers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costmodel.instance import Instance
+from solver.pools import PoolClass
+from solver.shapes import ShapeTable, tensor_widths
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is proven of the answer.
+
+    ``bound_usd_per_m_output_tokens``: no layout that ``covers`` describes is cheaper, under the
+    same cost model; ``gap``: cost over bound minus 1.
+    """
+
+    bound_usd_per_m_output_tokens: float
+    gap: float
+    covers: str
+
+
+def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTable) -> str:
+    """The search space in words."""
+    limits = instance.limits
+    widths = tensor_widths(instance)
+    largest = max(pool_class.size for pool_class in classes)
+    spans = min(
+        limits.max_domains_per_replica, max(len(pool_class.pools) for pool_class in classes)
+    )
+    text = (
+        f"{len(shapes)} shapes: prefill, decode and mixed replicas; stages of every size from 1 to "
+        f"{largest} chips of a domain; tensor parallel {', '.join(map(str, widths[:8]))}"
+        f"{' ...' if len(widths) > 8 else ''}; 1 to {limits.max_pipeline_stages} pipeline stages, in one "
+        f"domain or one domain each"
+    )
+    if instance.operations.moe is not None:
+        text += (
+            f"; experts on all chips of a stage, over 1 to {spans} domains with the same number of "
+            "chips in each; every placement and replication of experts with equal slots per chip "
+            "(none spare, the next three full rows, about 32 and 64 spare; the same in every layer)"
+        )
+    text += (
+        "; every batch with equally many sequences on each attention rank; every cut of layers into "
+        "stages; every mix of these replicas on the usable chips. Not covered: chips of different "
+        "types in one replica, prefill passes other than whole prompts or chunks of "
+        f"{limits.prefill_chunk_tokens} tokens, speculative decoding, KV outside HBM. The bound holds "
+        f"under the cost model's {instance.profile.name} profile, not for measured time"
+    )
+    return text

@@ -1,0 +1,307 @@
+"""From a shape to a replica that stands: experts on slots, layers on stages, KV on chips, batch.
+
+A shape's bound assumes a placement as good as can be. Here the placement is made, the largest batch
+that it really allows is found with the evaluator's own prices, and the shape's bound is tightened
+with what the placement proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel import memory
+from costmodel.communication import GroupRates
+from costmodel.fleet import transfer_bytes_per_chip
+from costmodel.instance import Instance
+from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage, spread
+from costmodel.replica import ReplicaPrice, price_replica
+from costmodel.tolerance import exceeds
+from solver.clock import Clock
+from solver.experts import place_layers
+from solver.pools import Pool, PoolClass
+from solver.pricing import Pricer, group_rates
+from solver.replica_model import ReplicaModel, small_enough
+from solver.shapes import ROLES, ShapeTable
+from solver.stages import cut_replica
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Realised:
+    """A shape with its placement: what it achieves and what no placement of it can exceed.
+
+    ``stages``: first and last layer of each; ``maps``: expert map by layer (the same for all
+    replicas of the shape); ``proven``: the rate is the best of the shape, not only a good one.
+    """
+
+    shape: dict[str, int]
+    per_rank: int
+    requests_per_s: float
+    upper_requests_per_s: float
+    stages: tuple[tuple[int, int], ...]
+    slots: tuple[int, ...]
+    maps: ExpertMap
+
+
+class Realiser:
+    """Makes replicas of shapes, remembering placements that shapes share."""
+
+    def __init__(
+        self, instance: Instance, shapes: ShapeTable, pricer: Pricer, clock: Clock, seed: int
+    ):
+        self.instance = instance
+        self.shapes = shapes
+        self.pricer = pricer
+        self.clock = clock
+        self.seed = seed
+        self._placements: dict[tuple[int, int], tuple[NDArray[np.int64], Array]] = {}
+
+    def realise(self, row: int, most_per_rank: int) -> Realised:
+        """Best replica of a shape with at most ``most_per_rank`` sequences per rank and microbatch.
+
+        ``requests_per_s`` is 0 if no placement found meets the targets.
+        """
+        shape = self.shapes.row(row)
+        pool_class = self.pricer.classes[shape["pool_class"]]
+        chips = shape["tp"] * shape["attention_dp"]
+        slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
+        experts, layer_bounds = self._experts(chips, shape["slots"], slots)
+        attempt = _Attempt(self, shape, pool_class, slots, experts)
+        found, per_rank = attempt.largest(most_per_rank)
+        upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
+        if found is None:
+            return Realised(shape, 0, 0.0, 0.0 if attempt.proven else upper, (), slots, {})
+        replica, price, maps = found
+        rate = float(price.service.requests_per_s)
+        return Realised(
+            shape=shape,
+            per_rank=per_rank,
+            requests_per_s=rate,
+            upper_requests_per_s=rate if attempt.proven else max(rate, upper),
+            stages=tuple(stage.layers for stage in replica.stages),
+            slots=slots,
+            maps=maps,
+        )
+
+    def _experts(
+        self, chips: int, slots: int, slots_per_chip: Sequence[int]
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Expert of each slot ``[moe layers, slots]`` and the load bound of each layer."""
+        if not slots:
+            return np.zeros((0, 0), dtype=np.int64), np.zeros(0)
+        key = (chips, slots)
+        if key not in self._placements:
+            limit = self.clock.remaining_s
+            placed = place_layers(
+                self.instance.expert_loads,
+                slots_per_chip,
+                effort="good",
+                time_limit_s=None if limit == float("inf") else max(limit / 4, 0.2),
+                seed=self.seed,
+            )
+            self._placements[key] = (placed.physical_to_logical, placed.bound)
+        return self._placements[key]
+
+    def replica(self, realised: Realised, chips: Sequence[Sequence[str]], name: str) -> Replica:
+        """The replica of a realised shape on concrete chips, stage by stage."""
+        return build_replica(
+            self.instance, realised.shape, realised.per_rank, realised.stages, realised.slots,
+            chips, name if realised.maps else None,
+        )  # fmt: skip
+
+
+def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Chips of each stage, from the ``slice_chips`` chips taken in each pool."""
+    pp, slices = shape["pp"], shape["slices"]
+    if pp == 1:
+        return [[chip for pool in pools for chip in pool]]
+    if slices == pp:
+        return [list(pool) for pool in pools]
+    width = shape["slice_chips"] // pp
+    return [list(pools[0][s * width : (s + 1) * width]) for s in range(pp)]
+
+
+def build_replica(
+    instance: Instance,
+    shape: dict[str, int],
+    per_rank: int,
+    stages: Sequence[tuple[int, int]],
+    slots: tuple[int, ...],
+    chips: Sequence[Sequence[str]],
+    expert_map: str | None,
+) -> Replica:
+    """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank."""
+    tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
+    role: Role = ROLES[shape["role"]]
+    even = len(set(slots)) == 1
+    built = tuple(
+        Stage(
+            layers=layers,
+            chips=tuple(here),
+            slots_per_chip=(slots[0] if even else slots) if slots else None,
+            expert_map=expert_map,
+        )
+        for layers, here in zip(stages, chips, strict=True)
+    )
+    context = (
+        instance.workload.input_tokens if role == "prefill" else instance.workload.final_context
+    )
+    shares = []
+    homes = spread(per_rank * pp, tp * pp)  # homes of one rank's sequences over its chips
+    for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):
+        inside = [
+            (kind, float(sum(layers[0] <= layer <= layers[1] for layer in kind.layers)))
+            for kind in instance.operations.kinds
+        ]
+        one = float(memory.kv_bytes_per_sequence(instance.operations, inside, tp, context))
+        for place, chip in enumerate(here):
+            shares.append(
+                KvShare(
+                    chip=chip,
+                    sequences=homes[number * tp + place % tp],
+                    bytes=one * per_rank * pp,
+                )
+            )
+    return Replica(
+        role=role,
+        shape=Shape(
+            tp=tp,
+            ep=tp * ranks if slots else 1,
+            pp=pp,
+            attention_dp=ranks,
+            batch=per_rank * ranks * pp,
+        ),
+        stages=built,
+        kv=tuple(shares),
+    )
+
+
+class _Attempt:
+    """One shape on representative chips: probes batches with the evaluator's prices."""
+
+    def __init__(
+        self,
+        realiser: Realiser,
+        shape: dict[str, int],
+        pool_class: PoolClass,
+        slots: tuple[int, ...],
+        experts: NDArray[np.int64],
+    ):
+        self.realiser = realiser
+        self.instance = realiser.instance
+        self.shape = shape
+        self.pool_class = pool_class
+        self.slots = slots
+        self.experts = experts
+        pools: Sequence[Pool] = pool_class.pools[: shape["slices"]]
+        self.chips = stage_chips(shape, [pool.chips[: shape["slice_chips"]] for pool in pools])
+        self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
+        self.exact = small_enough(self.instance, len(self.chips[0]))
+        self.maps: ExpertMap = self._maps(experts)
+        self.rates: GroupRates = group_rates(
+            self.instance, pool_class, shape["tp"], len(self.chips[0]), shape["stage_pools"],
+            shape["pp"], shape["slices"],
+        )  # fmt: skip
+        self.transfer_s = self._transfer_s()
+        #: whether every probe so far was solved to proven optimality
+        self.proven = self.exact
+
+    def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
+        layers = self.instance.operations.moe_layers
+        return {layer: tuple(row) for layer, row in zip(layers, experts.tolist(), strict=False)}
+
+    def _transfer_s(self) -> float:
+        """KV hand-over from a prefill replica, to another domain where there is one."""
+        if ROLES[self.shape["role"]] != "prefill":
+            return 0.0
+        cluster = self.instance.cluster
+        home = cluster.domains[self.pool_class.domain]
+        others = [d for d in cluster.domains if d.usable and d.index != home.index]
+        source = self.chips[0][0]
+        if others:
+            target = others[0].usable[0].id
+        else:
+            rest = [placed.id for placed in home.usable if placed.id != source]
+            if not rest:
+                return 0.0
+            target = rest[-1]
+        moved = transfer_bytes_per_chip(self.instance, self.shape["tp"], self.shape["pp"])
+        return float(cluster.rate("send", (source, target)).time(moved))
+
+    def largest(self, most: int) -> tuple[tuple[Replica, ReplicaPrice, ExpertMap] | None, int]:
+        """Largest feasible batch per rank by bisection (times and bytes grow with the batch)."""
+        best: tuple[Replica, ReplicaPrice, ExpertMap] | None = None
+        low, high, probe, step = 0, most, most, 1
+        while low < high:
+            found = self.try_batch(probe)
+            if found is not None:
+                best, low = found, probe
+            else:
+                high = probe - 1
+            # the bound is close: step down from it faster and faster, then bisect
+            if best is None and high > 0:
+                probe, step = max(1, high + 1 - step), step * 2
+            else:
+                probe = (low + high + 1) // 2
+            if self.realiser.clock.over and best is not None:
+                break
+        return best, low
+
+    def try_batch(self, per_rank: int) -> tuple[Replica, ReplicaPrice, ExpertMap] | None:
+        """The replica at this batch, its price and expert maps, if every rule holds."""
+        stages: Sequence[tuple[int, int]] = ((0, self.instance.operations.num_layers - 1),)
+        draft = self._replica(per_rank, tuple(stages) * self.shape["pp"])
+        maps = self.maps
+        whole = self._whole(draft) if self.exact else None
+        if whole is not None:
+            stages, maps = whole
+        elif self.exact and not self.realiser.clock.over:
+            return None
+        elif self.shape["pp"] > 1:
+            cut = cut_replica(
+                self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
+                self.slots, maps, clock=self.realiser.clock, seed=self.realiser.seed,
+            )  # fmt: skip
+            if cut is None:
+                return None
+            stages = tuple(cut)
+        replica = self._replica(per_rank, stages)
+        layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
+        price = price_replica(self.instance, layout, replica)
+        return (replica, price, maps) if self._good(price) else None
+
+    def _whole(self, draft: Replica) -> tuple[Sequence[tuple[int, int]], ExpertMap] | None:
+        """Best stages and experts of a small replica, by the model of the whole replica."""
+        model = ReplicaModel(
+            self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
+            self.transfer_s,
+        )  # fmt: skip
+        found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
+        if found is None:
+            return None
+        stages, maps, proven = found
+        self.proven = self.proven and proven
+        return stages, maps
+
+    def _replica(self, per_rank: int, stages: Sequence[tuple[int, int]]) -> Replica:
+        return build_replica(
+            self.instance, self.shape, per_rank, stages, self.slots, self.chips,
+            "map" if self.maps else None,
+        )  # fmt: skip
+
+    def _good(self, price: ReplicaPrice) -> bool:
+        slo, service = self.instance.slo, price.service
+        if slo.tpot is not None and exceeds(float(service.tpot_s), slo.tpot):
+            return False
+        if slo.ttft is not None and exceeds(float(service.ttft_s) + self.transfer_s, slo.ttft):
+            return False
+        hbm = self.pool_class.chip.hbm_bytes
+        return not any(
+            exceeds(float(sum(stage.memory.values()).max()), hbm)  # type: ignore[union-attr]
+            for stage in price.stages
+        )

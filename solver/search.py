@@ -1,0 +1,257 @@
+"""The search: best-first over fleets of bounded shapes until the gap asked for is proven.
+
+1. Bound every shape (:mod:`solver.pricing`). 2. Find the best fleet under the bounds: its cost is a
+proven bound. 3. Realise the shapes in it, which lowers their bounds to what placement really
+allows. 4. The best fleet of realised shapes, assembled on named chips and judged by the evaluator,
+is the incumbent. Repeat from 2 until incumbent and bound are close enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from solver.assemble import assemble
+from solver.certificate import Certificate, covers
+from solver.clock import Clock
+from solver.explain import why_nothing_fits
+from solver.fleet import solve_fleet
+from solver.fleets import FleetAnswer, Question
+from solver.items import Item, Items
+from solver.pools import pool_classes
+from solver.pricing import Pricer
+from solver.realise import Realised, Realiser
+from solver.shapes import enumerate_shapes
+from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
+
+#: the evaluator may differ from the solver's own sums by this much, relatively
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a search at one moment; costs in dollars per million output tokens."""
+
+    elapsed_s: float
+    incumbent: float | None
+    bound: float | None
+    gap: float | None
+    doing: str
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best verified layout with its proof."""
+
+    status: str
+    layout: Layout
+    evaluation: Evaluation
+    certificate: Certificate
+    wall_s: float
+    first_layout_s: float
+    proof_s: float | None
+    shapes: int
+    trajectory: tuple[Progress, ...]
+
+
+def search(
+    instance: Instance,
+    *,
+    clock: Clock,
+    gap: float = 0.01,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> SearchResult:
+    """Best verified layout of an instance, with a proven bound.
+
+    Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
+    the clock ran out before the first verified layout, ``VerificationError`` on a bug.
+    """
+    return _Search(instance, clock, gap, seed, on_progress).run()
+
+
+class _Search:
+    """What a search knows so far. Costs inside are dollars per hour and (request per second)."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        clock: Clock,
+        gap: float,
+        seed: int,
+        on_progress: Callable[[Progress], None] | None,
+    ):
+        self.instance = instance
+        self.clock = clock
+        self.target = gap
+        self.seed = seed
+        self.on_progress = on_progress
+        self.classes = pool_classes(instance.cluster)
+        self.shapes = enumerate_shapes(instance, self.classes)
+        self.pricer = Pricer(instance, self.classes)
+        self.bounds = self.pricer.bounds(self.shapes)
+        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes)
+        self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
+        self.question = Question(
+            whole=instance.scenario.pay == "whole",
+            whole_usd_per_hour=sum(
+                len(c.pools) * c.size * c.chip.usd_per_hour for c in self.classes
+            ),
+            rate=instance.scenario.rate,
+        )
+        self.to_usd = usd_per_m_output(instance)
+        self.bound = 0.0
+        self.best_cost = float("inf")
+        self.layout: Layout | None = None
+        self.evaluation: Evaluation | None = None
+        self.first_s = 0.0
+        self.realised: dict[int, Realised] = {}
+        self.trajectory: list[Progress] = []
+
+    @property
+    def gap(self) -> float:
+        """Incumbent over bound, minus 1."""
+        if self.bound <= 0 or self.best_cost == float("inf"):
+            return float("inf")
+        return max(0.0, self.best_cost / self.bound - 1.0)
+
+    def run(self) -> SearchResult:
+        """Rounds of bounding, realising and judging until the gap is proven or time is up."""
+        self.report(f"{len(self.shapes)} shapes bounded")
+        proof_s: float | None = None
+        while True:
+            answer = self.fleet(self.items.best(), 12.0)
+            self.bound = max(self.bound, min(answer.bound, self.best_cost))
+            if answer.fleet is None and self.layout is None:
+                self._fail()
+            if self.gap <= self.target:
+                proof_s = self.clock.elapsed_s
+                break
+            wanted = answer.fleet.shapes if answer.fleet is not None else set()
+            fresh = sorted(wanted - set(self.realised)) or self._promising(wanted)
+            for row in fresh:
+                if self.clock.over and self.layout is not None:
+                    break
+                found = self.realiser.realise(row, int(self.bounds.per_rank[row]))
+                self.realised[row] = found
+                self.items.tighten(row, found.upper_requests_per_s)
+            self._improve()
+            self.report(f"{len(self.realised)} shapes placed")
+            if self.gap <= self.target:
+                proof_s = self.clock.elapsed_s
+                break
+            if self.clock.over or not fresh:
+                break
+        return self._finish(proof_s)
+
+    def report(self, doing: str) -> None:
+        """Record progress and hand it to the caller."""
+        found = self.best_cost < float("inf")
+        progress = Progress(
+            elapsed_s=self.clock.elapsed_s,
+            incumbent=self.best_cost * self.to_usd if found else None,
+            bound=self.bound * self.to_usd if self.bound > 0 else None,
+            gap=self.gap if found and self.bound > 0 else None,
+            doing=doing,
+        )
+        self.trajectory.append(progress)
+        if self.on_progress is not None:
+            self.on_progress(progress)
+
+    def fleet(self, items: list[Item], limit_s: float) -> FleetAnswer:
+        """Best fleet of some items, to a tenth of the gap asked for."""
+        remaining = self.clock.remaining_s
+        if remaining < float("inf"):
+            limit_s = min(limit_s, max(0.2, remaining / 2))
+        return solve_fleet(
+            items, self.classes, self.question, clock=self.clock, time_limit_s=limit_s,
+            seed=self.seed, accept_gap=self.target / 10,
+        )  # fmt: skip
+
+    def _promising(self, wanted: set[int]) -> list[int]:
+        """For each shape wanted, the next of its siblings whose bound beats all that were realised."""
+        found = set()
+        for shape in wanted:
+            family = self.items.siblings(shape).tolist()
+            best = max(self.realised[row].requests_per_s for row in family if row in self.realised)
+            fresh = [row for row in family if row not in self.realised]
+            if fresh and self.items.upper[fresh[0]] > best * (1 + 1e-9):
+                found.add(fresh[0])
+        return sorted(found)
+
+    def _improve(self) -> None:
+        """Make the best fleet of realised shapes the incumbent, if the evaluator agrees it is better."""
+        achieved = np.zeros_like(self.items.upper)
+        for row, found in self.realised.items():
+            achieved[row] = found.requests_per_s
+        answer = self.fleet(self.items.best(achieved), 6.0)
+        if answer.fleet is None:
+            return
+        fleet = answer.fleet
+        cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        if cost >= self.best_cost * (1 - 1e-12):
+            return
+        layout = assemble(self.instance, fleet, self.realised)
+        evaluation = evaluate(self.instance, layout)
+        judged = verify(self.instance, cost, evaluation)
+        if judged < self.best_cost:
+            if self.layout is None:
+                self.first_s = self.clock.elapsed_s
+            self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
+
+    def _fail(self) -> None:
+        if self.clock.over:
+            raise NoLayoutInTime("the time limit came before the first layout")
+        raise NoFeasibleLayout(
+            why_nothing_fits(self.instance, self.classes, self.shapes, self.bounds, self.question)
+        )
+
+    def _finish(self, proof_s: float | None) -> SearchResult:
+        if self.layout is None or self.evaluation is None:
+            if self.clock.over:
+                raise NoLayoutInTime("the time limit came before the first verified layout")
+            raise NoFeasibleLayout(
+                "no layout was found: every shape that its bound allows misses a target or HBM "
+                "once its experts and layers are placed"
+            )
+        cost = self.best_cost
+        if self.bound > cost * (1 + _ROUNDING):
+            raise VerificationError("the bound is above the cost of a feasible layout")
+        bound = min(self.bound, cost)
+        words = covers(self.instance, self.classes, self.shapes)
+        return SearchResult(
+            status="optimal" if self.gap <= self.target else "feasible",
+            layout=self.layout,
+            evaluation=self.evaluation,
+            certificate=Certificate(bound * self.to_usd, cost / bound - 1.0, words),
+            wall_s=self.clock.elapsed_s,
+            first_layout_s=self.first_s,
+            proof_s=proof_s,
+            shapes=len(self.shapes),
+            trajectory=tuple(self.trajectory),
+        )
+
+
+def verify(instance: Instance, cost: float, evaluation: Evaluation) -> float:
+    """Cost by the evaluator. Raises ``VerificationError`` where it contradicts the solver's."""
+    if evaluation.violations:
+        listed = "; ".join(str(violation) for violation in evaluation.violations[:3])
+        raise VerificationError(f"the evaluator rejects the solver's layout: {listed}")
+    assert evaluation.usd_per_m_output_tokens is not None
+    judged = evaluation.usd_per_m_output_tokens / usd_per_m_output(instance)
+    if judged > cost * (1 + _ROUNDING):
+        raise VerificationError(
+            f"the evaluator finds a cost {judged / cost - 1:.3%} above what the solver claimed"
+        )
+    return judged
+
+
+def usd_per_m_output(instance: Instance) -> float:
+    """$/M output tokens of one dollar per hour and (request per second)."""
+    factor = instance.scenario.prices.chip_price_factor
+    return factor / 3600.0 / instance.workload.output_tokens * 1e6

@@ -1,0 +1,81 @@
+"""Architectures outside the catalogue, against parameter counts that model hubs or cards show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costmodel.models.load import read_model
+from costmodel.models.summary import Summary, summarise
+
+KNOWN = json.loads((Path(__file__).parent / "known_totals.json").read_text())
+#: Configs of other architectures; ``total_b`` and ``active_b`` are published billions of parameters.
+OTHER = json.loads((Path(__file__).parent / "other_configs.json").read_text())
+PUBLISHED = [name for name, entry in OTHER.items() if "total_b" in entry]
+
+
+def _read(config: dict[str, Any]) -> Summary:
+    return summarise(read_model({"torch_dtype": "bfloat16", **config}, "model", "config.json"))
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_hub_count(name: str) -> None:
+    # Some hubs count a few buffers (router bias of dense layers, rotary tables): one in a million.
+    assert _read(KNOWN[name]["config"]).total_params == pytest.approx(
+        KNOWN[name]["total"], rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_figures(name: str) -> None:
+    summary = _read(OTHER[name]["config"])
+    assert summary.total_params == pytest.approx(OTHER[name]["total_b"] * 1e9, rel=0.01)
+    assert summary.active_params == pytest.approx(OTHER[name]["active_b"] * 1e9, rel=0.05)
+
+
+def test_zero_compute_experts_lower_the_expectation() -> None:
+    summary = _read(OTHER["longcat-flash"]["config"])
+    assert summary.experts_per_token == 12 * 512 / 768
+    assert summary.routed_experts == 512
+    assert summary.attention == {"mla": 56}
+
+
+def test_values_may_be_narrower_than_keys() -> None:
+    summary = _read(OTHER["mimo-v2-flash"]["config"])
+    assert summary.kv_bytes_per_token == 9 * 4 * (192 + 128) * 2
+    assert summary.kv_window_bytes == 39 * 128 * 8 * (192 + 128) * 2
+
+
+def test_layers_that_share_a_cache_store_nothing() -> None:
+    config = OTHER["hunyuan-large"]["config"]
+    shared = _read(config)
+    alone = _read({**config, "use_cla": False})
+    assert shared.kv_bytes_per_token * 2 == alone.kv_bytes_per_token
+
+
+def test_blocks_without_attention() -> None:
+    """Three blocks: attention and FFN, FFN alone, one matrix for attention and a narrow FFN."""
+    summary = _read(OTHER["nemotron-nas"]["config"])
+    h, wide, narrow = 8192, 14336, 2816  # 2 * mult * h / 3, rounded up to a multiple of 256
+    assert summary.attention == {"gqa": 1}
+    assert summary.kv_bytes_per_token == 2 * 8 * 128 * 2
+    ffns = 3 * h * (2 * wide + narrow)
+    attentions = 2 * h * h + 2 * h * 1024 + h * h
+    norms = (2 + 1 + 2 + 1) * h
+    assert summary.totals["text-embeddings"] == ffns + attentions + norms
+
+
+def test_deepseek_v4_pro_cache_is_the_published_one() -> None:
+    summary = _read(OTHER["deepseek-v4-pro"]["config"])
+    assert summary.kv_bytes_per_token + summary.kv_index_bytes_per_token == 9848
+    assert summary.total_params == pytest.approx(1.6e12, rel=0.02)
+
+
+def test_kimi_k3_reproduces_its_published_active_parameters_and_state() -> None:
+    summary = _read(OTHER["kimi-k3"]["config"])
+    assert summary.attention == {"mla": 24, "linear": 69}
+    assert summary.active_params_no_input_embedding == pytest.approx(104.2e9, rel=1e-3)
+    assert summary.state_bytes_per_sequence == pytest.approx(428.6 * 2**20, rel=1e-3)

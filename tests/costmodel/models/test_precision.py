@@ -1,0 +1,138 @@
+"""How bytes follow from the quantisation settings. Figures worked by hand from the formats."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from costmodel.models import load_model
+from costmodel.models.load import read_model
+from costmodel.models.parts.formats import FP8_BLOCK, MXFP4, NVFP4, grouped_int
+from costmodel.models.parts.matching import PatternError, Patterns
+from costmodel.models.summary import summarise
+from topology.catalogue import data_dir
+from topology.errors import InstanceError
+
+
+def _config(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((data_dir("models") / f"{name}.json").read_text())
+    return data
+
+
+def test_block_scales_are_rounded_up_per_dimension() -> None:
+    # kv_a of MLA: 576 rows are 5 blocks of 128, 7168 columns are 56.
+    assert FP8_BLOCK.num_bytes(576, 7168) == 576 * 7168 + 5 * 56 * 4
+
+
+def test_four_bit_formats() -> None:
+    assert MXFP4.num_bytes(64, 2880) == 64 * 2880 * 4.25 / 8
+    assert NVFP4.num_bytes(64, 2048) == 64 * 2048 * 4.5 / 8 + 8
+    assert grouped_int(4, 32, zero_points=False).num_bytes(64, 2048) == 64 * 2048 * 4.5 / 8
+
+
+@pytest.mark.parametrize(
+    ("entry", "covered", "not_covered"),
+    [
+        ("gate", "model.layers.3.mlp.gate", "model.layers.3.mlp.up_proj"),
+        ("model.layers.1.mlp", "model.layers.1.mlp.up_proj", "model.layers.11.mlp.up_proj"),
+        ("model.layers.*.self_attn", "model.layers.7.self_attn.q_proj", "model.layers.7.mlp.gate"),
+        ("model.layers.5.self_attn*", "model.layers.5.self_attn.o_proj", "model.layers.55.mlp.gate"),
+        ("re:.*shared_experts.*", "model.layers.3.mlp.shared_experts.up_proj", "model.layers.3.mlp"),
+        (r"re:.*mlp\.(gate|up)_proj.*", "model.layers.3.mlp.up_proj", "model.layers.3.mlp.experts"),
+        ("language_model.model.layers.2.self_attn.q_proj", "model.layers.2.self_attn.q_proj",
+         "model.layers.2.self_attn.o_proj"),
+        ("*.attn.*", "model.layers.2.self_attn.q_proj", "model.layers.2.mlp.up_proj"),
+    ],
+)  # fmt: skip
+def test_patterns(entry: str, covered: str, not_covered: str) -> None:
+    patterns = Patterns([entry])
+    assert patterns.match(covered)
+    assert not patterns.match(not_covered)
+
+
+@pytest.mark.parametrize("entry", ["re:(a+)+$", "re:.*.*.*.*x", "re:(", "re:" + "a" * 300])
+def test_patterns_that_could_hang_or_fail_are_refused(entry: str) -> None:
+    with pytest.raises(PatternError):
+        Patterns([entry])
+
+
+def test_modelopt_file_beside_the_config_decides() -> None:
+    data = _config("deepseek-v3")
+    excluded = [f"model.layers.{index}.self_attn*" for index in range(61)] + ["lm_head"]
+    beside = {
+        "producer": {"name": "modelopt", "version": "0.27.0"},
+        "quantization": {
+            "quant_algo": "NVFP4",
+            "kv_cache_quant_algo": "FP8",
+            "group_size": 16,
+            "exclude_modules": excluded,
+        },
+    }
+    native = summarise(read_model(data, "v3", "v3"))
+    spec = read_model(data, "v3", "v3", beside=beside)
+    summary = summarise(spec)
+    assert spec.kv_dtype == "fp8"
+    assert summary.total_params == native.total_params
+    # FFN and experts at 4.5 bits, attention, router, embedding and head at 16: 396 GB published
+    # for the V3-0324 conversion.
+    assert summary.weight_bytes == pytest.approx(396e9, rel=5e-3)
+    assert any("hf_quant_config.json decides" in note for note in spec.notes)
+
+
+def test_mixed_precision_lists_modules() -> None:
+    data = _config("deepseek-v4-flash")
+    del data["quantization_config"]
+    layers = {f"layers.{i}.ffn.experts": {"quant_algo": "NVFP4"} for i in range(43)}
+    beside = {"quantization": {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}}
+    spec = read_model(data, "v4", "v4", beside=beside)
+    expert = 3 * 4096 * 2048
+    routed = 43 * 256 * (expert * 4.5 / 8 + 3 * 8)
+    rest = summarise(spec).total_params - 43 * 256 * expert
+    assert summarise(spec).weight_bytes == pytest.approx(routed + 2 * rest, rel=1e-3)
+
+
+def test_groups_of_different_precision() -> None:
+    data = _config("qwen3-30b-a3b")
+    eight = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True}
+    four = {
+        "num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
+        "symmetric": True,
+    }  # fmt: skip
+    data["quantization_config"] = {
+        "quant_method": "compressed-tensors",
+        "ignore": ["lm_head"],
+        "config_groups": {
+            "group_0": {"targets": ["re:.*self_attn.*"], "weights": eight},
+            "group_1": {"targets": ["re:.*experts.*"], "weights": four},
+        },
+    }
+    spec = read_model(data, "mixed", "mixed")
+    dtypes = {w.name: w.dtype for w in spec.layers[0].sublayers[0].weights}  # type: ignore[union-attr]
+    assert dtypes["query"] == "fp8"
+    assert spec.layers[0].sublayers[1].expert_dtype == "fp4"  # type: ignore[union-attr]
+    assert spec.head[0].dtype == "bf16"
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("bf16", 16), ("fp8", 8), ("int8", 8), ("fp4", 4.5)])
+def test_requested_precision_replaces_the_native_one(dtype: str, bits: float) -> None:
+    summary = summarise(load_model("llama-3.1-70b", weight_dtype=dtype))
+    kept = summary.embedding_params
+    expected = (summary.total_params - kept) * bits / 8 + kept * 2
+    assert summary.weight_bytes == pytest.approx(expected, rel=1e-3)
+    assert summary.total_params == summarise(load_model("llama-3.1-70b")).total_params
+
+
+def test_requested_kv_dtype_halves_the_cache() -> None:
+    whole, half = (summarise(load_model("gpt-oss-120b", kv_dtype=d)) for d in ("bf16", "fp8"))
+    assert half.kv_bytes_per_token * 2 == whole.kv_bytes_per_token
+    assert half.kv_window_bytes * 2 == whole.kv_window_bytes
+
+
+@pytest.mark.parametrize("bad", ["fp7", "", "BF16"])
+def test_unknown_dtypes_are_refused(bad: str) -> None:
+    with pytest.raises(InstanceError, match="weight_dtype"):
+        load_model("llama-3.1-8b", weight_dtype=bad)
+    with pytest.raises(InstanceError, match="kv_dtype"):
+        load_model("llama-3.1-8b", kv_dtype=bad)

@@ -1,0 +1,201 @@
+"""What is refused, what is noted, and what an unknown architecture gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costmodel.models import load_model
+from costmodel.models.files import MAX_CONFIG_BYTES
+from costmodel.models.load import read_model
+from costmodel.models.spec import Attention, ModelSpec, MoE
+from costmodel.models.summary import summarise
+from topology.catalogue import data_dir
+from topology.errors import InstanceError
+
+UNKNOWN: dict[str, Any] = {
+    "architectures": ["BrandNewForCausalLM"], "model_type": "brand_new", "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0, "hidden_act": "silu", "bos_token_id": 1,
+}  # fmt: skip
+
+
+def _config(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((data_dir("models") / f"{name}.json").read_text())
+    return data
+
+
+def _read(config: dict[str, Any]) -> ModelSpec:
+    return read_model(config, "model", "config.json")
+
+
+def _problems(config: dict[str, Any]) -> str:
+    with pytest.raises(InstanceError) as caught:
+        _read(config)
+    return str(caught.value)
+
+
+def test_unknown_architecture_with_common_keys_is_read_with_a_warning() -> None:
+    spec = _read(UNKNOWN)
+    known = summarise(load_model("llama-3.1-8b"))
+    assert summarise(spec).total_params == known.total_params
+    assert summarise(spec).kv_bytes_per_token == known.kv_bytes_per_token
+    assert any("architecture is not known" in note for note in spec.notes)
+    assert any("attention_bias = False" in note for note in spec.notes)
+
+
+def test_unknown_architecture_with_experts() -> None:
+    config = {
+        **UNKNOWN, "n_routed_experts": 64, "num_experts_per_tok": 6, "moe_intermediate_size": 1408,
+        "n_shared_experts": 2, "first_k_dense_replace": 1,
+    }  # fmt: skip
+    summary = summarise(_read(config))
+    assert (summary.moe_layers, summary.routed_experts, summary.shared_experts) == (31, 64, 2)
+
+
+def test_unknown_architecture_names_keys_it_does_not_understand() -> None:
+    text = _problems({**UNKNOWN, "num_mystery_heads": 4, "mystery_pattern": [1, 0], "scale_x": 0.5})
+    assert "num_mystery_heads" in text
+    assert "mystery_pattern" in text
+    assert "scale_x" not in text
+
+
+def test_unknown_architecture_names_all_missing_keys() -> None:
+    config = {k: v for k, v in UNKNOWN.items() if k not in ("hidden_size", "vocab_size")}
+    text = _problems(config)
+    assert "hidden_size: is missing" in text
+    assert "vocab_size: is missing" in text
+
+
+def test_unknown_window_without_its_layers_is_not_guessed() -> None:
+    assert "which layers slide" in _problems({**UNKNOWN, "sliding_window": 4096})
+
+
+def test_encoders_are_refused() -> None:
+    text = _problems({**UNKNOWN, "architectures": ["BertForMaskedLM"], "model_type": "bert"})
+    assert "BertForMaskedLM" in text
+
+
+def test_known_architecture_notes_keys_it_does_not_understand() -> None:
+    spec = _read({**_config("llama-3.1-8b"), "mystery": 3})
+    assert any(note.startswith("warning: mystery = 3") for note in spec.notes)
+
+
+def test_model_type_and_architecture_must_agree() -> None:
+    assert "contradicts" in _problems({**_config("llama-3.1-8b"), "model_type": "mixtral"})
+
+
+def test_aliases_must_agree() -> None:
+    assert "which means the same" in _problems({**_config("gpt-oss-20b"), "experts_per_token": 5})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("llama-3.1-8b", {"num_key_value_heads": 7}, "does not divide the 32 query heads"),
+        ("deepseek-v3", {"num_experts_per_tok": 300}, "only 256 experts"),
+        ("deepseek-v3", {"n_group": 7}, "do not divide 256 experts"),
+        ("deepseek-v3", {"topk_group": 9}, "there are 8 groups"),
+        ("gpt-oss-20b", {"layer_types": ["full_attention"]}, "1 entries for 24 layers"),
+        ("glm-5.2", {"first_k_dense_replace": 4}, "contradicts first_k_dense_replace"),
+        ("qwen3-next-80b-a3b", {"layer_types": ["full_attention"] * 48}, "full_attention_interval"),
+        ("nemotron-h-56b", {"num_hidden_layers": 117}, "118 blocks are listed"),
+        ("kimi-linear-48b-a3b", {"num_hidden_layers": 26}, "is not from 1 to 26"),
+        ("jamba-v0.1", {"attn_layer_offset": 8}, "below the period"),
+        ("hunyuan-a13b", {"num_hidden_layers": 33}, "32 entries for 33 layers"),
+        ("llama-3.1-8b", {"num_hidden_layers": 10**6}, "must be from 1 to"),
+        ("llama-3.1-8b", {"hidden_size": float("nan")}, "got nan"),
+        ("llama-3.1-8b", {"hidden_size": "4096"}, "got '4096'"),
+        ("llama-3.1-8b", {"hidden_size": True}, "got True"),
+        ("llama-3.1-8b", {"hidden_size": 10**400}, "a number of"),
+        ("llama-3.1-8b", {"torch_dtype": "float7"}, "torch_dtype"),
+        ("deepseek-v3", {"quantization_config": {"quant_method": "magic"}}, "quant_method"),
+    ],
+)  # fmt: skip
+def test_contradictions_and_absurd_values_are_named(
+    name: str, change: dict[str, Any], message: str
+) -> None:
+    assert message in _problems({**_config(name), **change})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not JSON"),
+        (b"[]", "expected a JSON object"),
+        (b"null", "expected a JSON object"),
+        (b"{} {}", "not JSON"),
+        (b"\xff\xfe{}", "not UTF-8"),
+        (b'{"a": 1, "a": 2}', "given twice"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deep"),
+        (b'{"a":' * 40 + b"1" + b"}" * 40, "nested deeper"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not usable JSON"),
+        (b" " * (MAX_CONFIG_BYTES + 1), "bytes; at most"),
+        (b"{}", "not a known architecture"),
+    ],
+)
+def test_hostile_files(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(InstanceError, match=message):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", ["no-such-model", "no/such/file.json", "\0", "x" * 5000, "/", ""])
+def test_unusable_names(name: str) -> None:
+    with pytest.raises(InstanceError):
+        load_model(name)
+
+
+def test_a_folder_and_a_path_are_read(tmp_path: Path) -> None:
+    text = (data_dir("models") / "qwen3-8b.json").read_text()
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    (folder / "config.json").write_text(text)
+    for place in (folder, folder / "config.json"):
+        spec = load_model(place)
+        assert spec.name == "my-model"
+        assert summarise(spec) == summarise(load_model("qwen3-8b"))
+
+
+def test_quantisation_file_beside_the_config_is_found(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text((data_dir("models") / "qwen3-8b.json").read_text())
+    plain = summarise(load_model(tmp_path)).weight_bytes
+    (tmp_path / "hf_quant_config.json").write_text(
+        json.dumps({"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})
+    )
+    assert summarise(load_model(tmp_path)).weight_bytes < 0.7 * plain
+
+
+def test_every_number_has_a_source() -> None:
+    sources = {item.key: item.source for item in load_model("glm-4.5").readings}
+    assert sources["n_routed_experts"] == "config"
+    assert sources["moe_layer_freq"] == "every layer"
+
+
+def test_what_the_cost_model_reads_of_latent_attention() -> None:
+    part = load_model("deepseek-v3").layers[10].sublayers[0]
+    assert isinstance(part, Attention)
+    assert (part.decode_qk_dim, part.decode_v_dim) == (576, 512)
+    assert (part.prefill_qk_dim, part.prefill_v_dim) == (192, 128)
+    assert (part.kv_heads, part.kv_elements) == (1, 576)
+    assert {w.name: w.shard for w in part.weights}["key/value down"] == "replicated"
+
+
+def test_what_the_cost_model_reads_of_compressed_attention() -> None:
+    part = load_model("deepseek-v4-flash").layers[2].sublayers[0]
+    assert isinstance(part, Attention)
+    assert part.kind == "csa"
+    assert part.stored_tokens(1024) == 1024 / 4 + 128
+    assert part.read_tokens(1024 * 1024) == 512 + 128
+
+
+def test_groups_of_experts_are_kept() -> None:
+    part = load_model("deepseek-v3").layers[10].sublayers[1]
+    assert isinstance(part, MoE)
+    assert (part.num_groups, part.top_groups) == (8, 4)
