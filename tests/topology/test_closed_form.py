@@ -1,5 +1,7 @@
 """Closed forms against the graph's own answer, to 0.1 %, on every regular topology up to 64 chips."""
 
+import random
+
 import pytest
 from oracle import graph_seconds_per_byte
 
@@ -93,6 +95,23 @@ def test_closed_form_equals_the_graph_on_part_of_a_domain(name, positions, kind)
         rate = cluster.rate(kind, ids, **extra)
         expected = graph_seconds_per_byte(cluster, kind, ids, **extra)
         assert rate.s_per_byte == pytest.approx(expected, rel=1e-3, abs=0)
+
+
+@pytest.mark.parametrize("kind", ["all-to-all", "dispatch"])
+@pytest.mark.parametrize("name", ["tpu-v5e-4x4", "tpu-v4-4x4x4", "trn2-ultraserver", "tpu-v5e-3x5"])
+def test_scattered_chips_of_a_torus_equal_the_graph(name, kind):
+    cluster, draw = load_cluster(name), random.Random(0)
+    names = [chip.id for chip in cluster.chips]
+    for _ in range(4):
+        ids = draw.sample(names, draw.randint(2, min(24, len(names))))
+        extra = options(kind)[0]
+        rate = cluster.rate(kind, ids, **extra)
+        expected = graph_seconds_per_byte(cluster, kind, ids, **extra)
+        assert rate.s_per_byte == pytest.approx(expected, rel=1e-3, abs=0)
+        assert rate.bound_s_per_byte <= rate.s_per_byte
+        for other in ("all-gather", "broadcast"):
+            found = cluster.rate(other, ids)
+            assert 0 < found.bound_s_per_byte <= found.s_per_byte < 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

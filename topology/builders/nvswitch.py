@@ -21,7 +21,6 @@ from topology.quantity import Seconds
 from topology.rate import IDLE, Leg
 from topology.routing.spread import Edge
 
-
 #: Links from one chip to one switch.
 WireCount = Annotated[int, Field(ge=1, le=1024)]
 
