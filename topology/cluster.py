@@ -126,19 +126,21 @@ class Cluster:
         *,
         top_k: int | None = None,
         one_copy_per_domain: bool = True,
+        max_domains: int | None = None,
     ) -> Rate:
         """What a collective costs between these chips, at the links' full speed.
 
         ``kind`` and its byte convention are those of :mod:`topology.collectives.demand`; for
-        ``send`` the ids are (source, target), for ``broadcast`` the first is the root. Raises
+        ``send`` the ids are (source, target), for ``broadcast`` the first is the root.
+        ``max_domains`` bounds the domains that a token of ``dispatch`` reaches. Raises
         ``InstanceError`` for unknown or unusable chips and where no route exists.
         """
         ids = tuple(chip_ids)
-        key = (kind, ids, top_k, one_copy_per_domain)
+        key = (kind, ids, top_k, one_copy_per_domain, max_domains)
         found = self._rates.get(key)
         if found is None:
             found = self._rates[key] = self._rate_of_parts(
-                kind, self._parts(ids), top_k, one_copy_per_domain
+                kind, self._parts(ids), top_k, one_copy_per_domain, max_domains
             )
         return found
 
@@ -151,13 +153,24 @@ class Cluster:
         *,
         top_k: int | None = None,
         one_copy_per_domain: bool = True,
+        max_domains: int | None = None,
     ) -> Rate:
         """As :meth:`rate` for ``chips_per_domain`` chips in each of ``num_domains`` like this one."""
-        key = (kind, domain_index, chips_per_domain, num_domains, top_k, one_copy_per_domain)
+        key = (
+            kind,
+            domain_index,
+            chips_per_domain,
+            num_domains,
+            top_k,
+            one_copy_per_domain,
+            max_domains,
+        )
         found = self._rates.get(key)
         if found is None:
             parts = self._representative(domain_index, chips_per_domain, num_domains)
-            found = self._rates[key] = self._rate_of_parts(kind, parts, top_k, one_copy_per_domain)
+            found = self._rates[key] = self._rate_of_parts(
+                kind, parts, top_k, one_copy_per_domain, max_domains
+            )
         return found
 
     def _chosen(self, index: int, count: int) -> tuple[int, ...]:
@@ -195,6 +208,7 @@ class Cluster:
         *,
         top_k: int | None = None,
         one_copy_per_domain: bool = True,
+        max_domains: int | None = None,
     ) -> dict[Edge, float]:
         """Bytes on every directed link of :attr:`graph` per byte of the collective's argument.
 
@@ -207,6 +221,7 @@ class Cluster:
             self.network,
             top_k=top_k,
             one_copy_per_domain=one_copy_per_domain,
+            max_domains=max_domains,
         )
 
     def transfers(self, messages: Iterable[tuple[str, str, float]]) -> Transfers:
@@ -256,11 +271,21 @@ class Cluster:
         ]
 
     def _rate_of_parts(
-        self, kind: str, parts: list[Part], top_k: int | None, one_copy_per_domain: bool
+        self,
+        kind: str,
+        parts: list[Part],
+        top_k: int | None,
+        one_copy_per_domain: bool,
+        max_domains: int | None,
     ) -> Rate:
         self._known_kind(kind, sum(len(group) for _, _, group in parts))
         cost = cost_of(
-            kind, parts, self.network, top_k=top_k, one_copy_per_domain=one_copy_per_domain
+            kind,
+            parts,
+            self.network,
+            top_k=top_k,
+            one_copy_per_domain=one_copy_per_domain,
+            max_domains=max_domains,
         )
         if self.profile == "physics":
             return cost.rate()
@@ -340,11 +365,12 @@ class Cluster:
     def digest(self) -> str:
         """Hash of everything that changes an answer: chips, links, health, network."""
         state = hashlib.sha256()
+        types = {id(chip.chip): chip.chip for chip in self.chips}
+        known = {key: repr(chip.model_dump()) for key, chip in types.items()}
         for domain in self.domains:
             state.update(repr((domain.kind, domain.rack, domain.signature)).encode())
-            state.update(
-                repr([(c.id, c.chip.model_dump(), c.usable) for c in domain.chips]).encode()
-            )
+            rows = [(chip.id, known[id(chip.chip)], chip.usable) for chip in domain.chips]
+            state.update(repr(rows).encode())
             state.update(repr(sorted(domain.fabric.failed)).encode())
         if self.network is not None:
             state.update(repr((self.network.spec, sorted(self.network.failed))).encode())

@@ -122,6 +122,24 @@ def test_losing_a_link_of_a_torus_leaves_five_ports():
     assert rate.s_per_byte == approx(13 / 64 / 45e9)  # ceil(63 / 5) whole shards
 
 
+PLANES = {"kind": "two-layer", "chips_per_group": 4, "planes": 3, "second_layer": 4}
+
+
+@pytest.mark.parametrize(
+    ("failed", "load"),
+    [
+        # a first-layer switch: its group's chips have two wires of 300 GB/s left of three
+        ("r0sw1.0", 15 / 16 / 600e9),
+        # a second-layer switch: a third of what 4 chips send to 12 of 16, over three uplinks of 300
+        ("r0top2.1", 4 * 12 / 16 / 3 / 900e9),
+    ],
+)
+def test_losing_a_switch_of_either_layer(failed, load):
+    cluster = made(PLANES, "b200", 16, failed=[failed])
+    assert seconds(cluster, "all-to-all") == approx(load)
+    assert graph_seconds_per_byte(cluster, "all-to-all", usable(cluster)) == approx(load)
+
+
 def test_partial_node_keeps_the_width_of_its_links():
     half = made(HOPPER, "h100", 4)
     assert seconds(half, "all-gather") == approx(3 / 4 / 450e9)
