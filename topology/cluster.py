@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -16,12 +15,13 @@ from topology.chip import Chip
 from topology.collectives.compose import Part, cost_of
 from topology.collectives.demand import KINDS
 from topology.collectives.loads import collective_loads
+from topology.describe import build_graph, describe, digest
 from topology.domain import Domain, PlacedChip
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric, join
+from topology.fabric import Fabric
 from topology.rate import Rate
 from topology.routing.spread import Edge, slowest, spread
-from topology.scaleout.base import Network, network_node_kind
+from topology.scaleout.base import Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +94,7 @@ class Cluster:
         Nodes have ``kind``, chips also ``wires`` (physical links of the scale-up); edges have
         ``bytes_per_s`` per direction, ``latency_s`` and ``links``.
         """
-        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
-        for domain in self.domains:
-            prefix = f"r{domain.index}"
-            graph.add_nodes_from(
-                (chip.id, {"kind": "chip", "domain": domain.index, "chip": chip.chip.name})
-                for chip in domain.chips
-                if chip.healthy
-            )
-            for switch in domain.fabric.switch_names():
-                if switch not in domain.fabric.failed:
-                    graph.add_node(prefix + switch, kind="switch", domain=domain.index)
-            join(graph, domain.fabric.links(), prefix)
-            for chip in domain.chips:
-                if chip.healthy:
-                    links: Iterable[tuple[str, str, int]] = graph.out_edges(chip.id, data="links")
-                    graph.nodes[chip.id]["wires"] = sum(count for _, _, count in links)
-        if self.network is not None:
-            join(graph, self.network.links())
-            gone = [chip.id for chip in self.chips if not chip.healthy]
-            graph.remove_nodes_from([*gone, *(f"{name}.nic" for name in gone)])
-            for node in list(graph):
-                if "kind" not in graph.nodes[node]:
-                    graph.nodes[node]["kind"] = network_node_kind(node)
-        return graph
+        return build_graph(self.name, self.domains, self.network)
 
     def rate(
         self,
@@ -332,49 +309,12 @@ class Cluster:
 
     def describe(self) -> dict[str, Any]:
         """What the cluster is, as plain data: domains by kind, chips, failures, scale-out."""
-        kinds: dict[str, dict[str, Any]] = {}
-        for domain in self.domains:
-            types = sorted({chip.chip.name for chip in domain.chips})
-            label = (
-                f"{domain.kind} {'+'.join(types)} x{len(domain.chips)} usable {len(domain.usable)}"
-            )
-            entry = kinds.setdefault(
-                label,
-                {
-                    "kind": domain.kind,
-                    "chips": types,
-                    "size": len(domain.chips),
-                    "usable": len(domain.usable),
-                    "count": 0,
-                },
-            )
-            entry["count"] += 1
-        return {
-            "name": self.name,
-            "title": self.title,
-            "domains": list(kinds.values()),
-            "chips_total": len(self.chips),
-            "chips_usable": len(self.usable),
-            "usd_per_hour": sum(chip.chip.usd_per_hour for chip in self.chips if chip.healthy),
-            "scale_out": self.network.spec.model_dump() if self.network else None,
-            "unusable": [chip.id for chip in self.chips if not chip.usable],
-            "sources": list(self.sources),
-        }
+        return describe(self.name, self.title, self.sources, self.domains, self.network)
 
     @cached_property
     def digest(self) -> str:
-        """Hash of everything that changes an answer: chips, links, health, network."""
-        state = hashlib.sha256()
-        types = {id(chip.chip): chip.chip for chip in self.chips}
-        known = {key: repr(chip.model_dump()) for key, chip in types.items()}
-        for domain in self.domains:
-            state.update(repr((domain.kind, domain.rack, domain.signature)).encode())
-            rows = [(chip.id, known[id(chip.chip)], chip.usable) for chip in domain.chips]
-            state.update(repr(rows).encode())
-            state.update(repr(sorted(domain.fabric.failed)).encode())
-        if self.network is not None:
-            state.update(repr((self.network.spec, sorted(self.network.failed))).encode())
-        return state.hexdigest()[:16]
+        """Hash of everything that changes an answer at full link speed: chips, links, health."""
+        return digest(self.domains, self.network)
 
 
 def _types(fabric: Fabric, positions: Sequence[int]) -> set[Chip]:

@@ -229,11 +229,12 @@ def _domain(
             chip=chip,
             domain=index,
             position=position,
-            rack=rack,
+            rack=rack if within is None else f"{rack}.{within}",
             healthy=f"g{position}" not in fabric.failed and fabric.reaches(position),
             available=name not in taken,
         )
         for position, (name, chip) in enumerate(zip(ids, row[1], strict=True))
+        for within in [fabric.enclosure(position)]
     )
     usable = tuple(chip for chip in chips if chip.usable)
     profile = network.nic_profile(index) if network else ()

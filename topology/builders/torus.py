@@ -130,6 +130,14 @@ class Torus(Fabric):
             self._widths = widths
         return self._widths[position]
 
+    def enclosure(self, position: int) -> int | None:
+        """The 4x4x4 cube, which is a rack, of a slice that is made of cubes."""
+        sides = self.spec.shape
+        if self.spec.wrap != "multiples-of-4" or len(sides) < 3 or any(s % 4 for s in sides):
+            return None
+        cube = [place // 4 for place in site_of(position, sides)]
+        return position_of(cube, [side // 4 for side in sides])
+
     def signature(self, usable: Sequence[bool]) -> Hashable:
         """Options, failures and which chips are free, all by place."""
         return (self.spec, self.chips[0].name, self.failed, tuple(usable))

@@ -122,6 +122,10 @@ class TwoLayer(Fabric):
         """Working links of the chip together."""
         return self._width[position]
 
+    def enclosure(self, position: int) -> int | None:
+        """The group: a rack of an NVL576, a node of a CloudMatrix384."""
+        return self._group(position)
+
     def signature(self, usable: Sequence[bool]) -> Hashable:
         """Options, failures and which chips are free."""
         members = tuple(
