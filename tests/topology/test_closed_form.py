@@ -130,3 +130,36 @@ def test_loads_of_links_give_the_same_time_as_the_rate(name, kind):
     rate = cluster.rate(kind, ids, **extra)
     assert slowest <= rate.s_per_byte * 1.001
     assert slowest >= rate.bound_s_per_byte * 0.95
+
+
+def every_shape():
+    """Each torus of up to 64 chips by family, each node and rack size, and nodes joined."""
+    for name in ("tpu-v5e", "tpu-v6e"):
+        for a in range(1, 17):
+            for b in range(a, 17):
+                if 1 < a * b <= 64:
+                    yield f"{name}-{a}x{b}"
+    for name in ("tpu-v4", "tpu-v7"):
+        for a in range(1, 9):
+            for b in range(a, 9):
+                for c in range(b, 17):
+                    if 1 < a * b * c <= 64:
+                        yield f"{name}-{a}x{b}x{c}"
+    yield from (f"nvl-{count}" for count in range(2, 65))
+    for node in ("hgx-h100", "hgx-b200", "hgx-h800", "mi300x", "gaudi3"):
+        yield from (f"{node}@{count}" for count in range(1, 9))
+    yield from ("trn2", "trn2-ultraserver", "gh200-nvl32@2", "tpu-v5e-4x4@4")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_closed_form_equals_the_graph_everywhere_up_to_64_chips(kind):
+    for name in every_shape():
+        cluster = load_cluster(name)
+        ids = [chip.id for chip in cluster.chips]
+        if kind == "send":
+            ids = [ids[0], ids[-1]]
+        for extra in options(kind):
+            found = cluster.rate(kind, ids, **extra).s_per_byte
+            expected = graph_seconds_per_byte(cluster, kind, ids, **extra)
+            assert found == pytest.approx(expected, rel=1e-3, abs=0), name
