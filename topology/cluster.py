@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 
 from topology.calibration import PROFILES, Fit, load_calibration
-from topology.chip import Chip
+from topology.chip import Basis, Chip
 from topology.collectives.compose import Part, cost_of
 from topology.collectives.demand import KINDS
 from topology.collectives.loads import collective_loads
@@ -36,7 +36,8 @@ class Transfers:
 class Cluster:
     """Domains joined by a network; made by :func:`topology.load.load_cluster`.
 
-    All answers depend on the description alone and are cached. ``describe()`` says what it is.
+    All answers depend on the description alone and are cached. ``describe()`` says what it is,
+    ``provenance`` whether its wiring is published, derived or assumed.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class Cluster:
         title: str = "",
         sources: Sequence[str] = (),
         notes: Sequence[str] = (),
+        provenance: Mapping[str, Basis] | None = None,
     ):
         self.name = name
         self.title = title
         self.sources = tuple(sources)
         self.notes = tuple(notes)
+        self.provenance: dict[str, Basis] = dict(provenance or {})
         self.domains = tuple(domains)
         self.network = network
         self.profile = "physics"

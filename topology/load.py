@@ -184,7 +184,15 @@ def _assemble(
         _domain(index, fabrics[index], fabric, network, ids[index], taken)
         for index, fabric in enumerate(made)
     ]
-    return Cluster(name, domains, network, title=spec.title, sources=spec.sources, notes=spec.notes)
+    return Cluster(
+        name,
+        domains,
+        network,
+        title=spec.title,
+        sources=spec.sources,
+        notes=spec.notes,
+        provenance=spec.provenance,
+    )
 
 
 def _names(fabric: Fabric) -> list[str]:
