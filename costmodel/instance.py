@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,7 +136,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
     """Load all that a scenario names. Raises one ``InstanceError`` with every problem found."""
     problems: list[Problem] = []
     found: dict[str, Any] = {}
-    loaders = {
+    loaders: dict[str, Callable[[], Any]] = {
         "model": lambda: load_model(
             scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
         ),

@@ -33,7 +33,7 @@ from solver.fleets import Fleet, fleet_of
 from solver.items import Item
 from solver.packing import pack_slices, packing_cuts
 from solver.patterns import pool_patterns
-from solver.pools import PoolClass
+from solver.pools import Pool, PoolClass
 from solver.scaling import rate_unit, up
 from solver.shapes import ROLES
 

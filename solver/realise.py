@@ -30,6 +30,9 @@ from solver.stages import cut_replica
 
 Array = NDArray[np.float64]
 
+#: first and last layer of each stage
+Stages = Sequence[tuple[int, int]]
+
 
 @dataclass(frozen=True)
 class Realised:
@@ -130,7 +133,7 @@ def build_replica(
     instance: Instance,
     shape: dict[str, int],
     per_rank: int,
-    stages: Sequence[tuple[int, int]],
+    stages: Stages,
     slots: tuple[int, ...],
     chips: Sequence[Sequence[str]],
     expert_map: str | None,
@@ -254,7 +257,7 @@ class _Attempt:
 
     def try_batch(self, per_rank: int) -> tuple[Replica, ReplicaPrice, ExpertMap] | None:
         """The replica at this batch, its price and expert maps, if every rule holds."""
-        stages: Sequence[tuple[int, int]] = ((0, self.instance.operations.num_layers - 1),)
+        stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(per_rank, tuple(stages) * self.shape["pp"])
         maps = self.maps
         whole = self._whole(draft) if self.exact else None
@@ -275,8 +278,17 @@ class _Attempt:
         price = price_replica(self.instance, layout, replica)
         return (replica, price, maps) if self._good(price) else None
 
-    def _whole(self, draft: Replica) -> tuple[Sequence[tuple[int, int]], ExpertMap] | None:
-        """Best stages and experts of a small replica, by the model of the whole replica."""
+    def _whole(self, draft: Replica) -> tuple[Stages, ExpertMap] | None:
+        """Best stages and experts of a small replica.
+
+        In one stage the layers are independent and solved one by one, which also is the best of
+        the whole unless TTFT then fails; else by the model of the whole replica.
+        """
+        if self.shape["pp"] == 1:
+            maps = self._layer_by_layer(draft)
+            stages: Stages = ((0, self.instance.operations.num_layers - 1),)
+            if maps is not None and (draft.role != "mixed" or self._holds(draft, stages, maps)):
+                return stages, maps
         model = ReplicaModel(
             self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
             self.transfer_s,
@@ -284,11 +296,40 @@ class _Attempt:
         found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
         if found is None:
             return None
-        stages, maps, proven = found
+        cut, maps, proven = found
         self.proven = self.proven and proven
-        return stages, maps
+        return cut, maps
 
-    def _replica(self, per_rank: int, stages: Sequence[tuple[int, int]]) -> Replica:
+    def _layer_by_layer(self, draft: Replica) -> ExpertMap | None:
+        """Best experts of each MoE layer on its own; ``None`` if one is not solved in time."""
+        maps: ExpertMap = {}
+        for layer in self.instance.operations.moe_layers:
+            model = ReplicaModel(
+                self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
+                self.slots, layers=[layer],
+            )  # fmt: skip
+            found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
+            if found is None:
+                return None
+            maps |= found[1]
+            self.proven = self.proven and found[2]
+        return maps
+
+    def _holds(self, draft: Replica, stages: Stages, maps: ExpertMap) -> bool:
+        replica = draft.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(
+                        update={"layers": layers, "expert_map": "map" if maps else None}
+                    )
+                    for stage, layers in zip(draft.stages, stages, strict=True)
+                )
+            }
+        )
+        layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
+        return self._good(price_replica(self.instance, layout, replica))
+
+    def _replica(self, per_rank: int, stages: Stages) -> Replica:
         return build_replica(
             self.instance, self.shape, per_rank, stages, self.slots, self.chips,
             "map" if self.maps else None,

@@ -129,7 +129,7 @@ class _Search:
             self.bound = max(self.bound, min(answer.bound, self.best_cost))
             if answer.fleet is None and self.layout is None:
                 self._fail()
-            if self.gap <= self.target:
+            if self.gap <= max(self.target, _ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
@@ -142,7 +142,7 @@ class _Search:
                 self.items.tighten(row, found.upper_requests_per_s)
             self._improve()
             self.report(f"{len(self.realised)} shapes placed")
-            if self.gap <= self.target:
+            if self.gap <= max(self.target, _ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
             if self.clock.over or not fresh:
@@ -225,7 +225,7 @@ class _Search:
         bound = min(self.bound, cost)
         words = covers(self.instance, self.classes, self.shapes)
         return SearchResult(
-            status="optimal" if self.gap <= self.target else "feasible",
+            status="optimal" if self.gap <= max(self.target, _ROUNDING) else "feasible",
             layout=self.layout,
             evaluation=self.evaluation,
             certificate=Certificate(bound * self.to_usd, cost / bound - 1.0, words),
