@@ -23,6 +23,9 @@ from topology.rate import Rate
 from topology.routing.spread import Edge, slowest, spread
 from topology.scaleout.base import Network
 
+#: Rates kept before the memory of a long search is emptied.
+MAX_KNOWN_RATES = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
@@ -119,6 +122,8 @@ class Cluster:
         key = (kind, ids, top_k, one_copy_per_domain, max_domains)
         found = self._rates.get(key)
         if found is None:
+            if len(self._rates) >= MAX_KNOWN_RATES:
+                self._rates.clear()
             found = self._rates[key] = self._rate_of_parts(
                 kind, self._parts(ids), top_k, one_copy_per_domain, max_domains
             )
@@ -147,6 +152,8 @@ class Cluster:
         )
         found = self._rates.get(key)
         if found is None:
+            if len(self._rates) >= MAX_KNOWN_RATES:
+                self._rates.clear()
             parts = self._representative(domain_index, chips_per_domain, num_domains)
             found = self._rates[key] = self._rate_of_parts(
                 kind, parts, top_k, one_copy_per_domain, max_domains

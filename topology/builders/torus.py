@@ -91,6 +91,8 @@ class Torus(Fabric):
                 Problem("fabric.shape", f"{spec.shape} has {places} places for {len(chips)} chips")
             )
         first = self.chips[0]
+        if any(chip.name != first.name for chip in self.chips):
+            raise InstanceError(Problem("fabric", "a torus holds chips of one type"))
         each = first.scale_up_bytes_per_s / first.scale_up_links
         rates = spec.axis_bytes_per_s or (each,) * len(spec.shape)
         self.axes = tuple(
@@ -140,7 +142,13 @@ class Torus(Fabric):
 
     def signature(self, usable: Sequence[bool]) -> Hashable:
         """Options, failures and which chips are free, all by place."""
-        return (self.spec, self.chips[0].name, self.failed, tuple(usable))
+        return (
+            self.spec,
+            self.chips[0].name,
+            self.chips[0].usd_per_hour,
+            self.failed,
+            tuple(usable),
+        )
 
     def pick(self, candidates: Sequence[int], count: int) -> tuple[int, ...]:
         """The box of ``count`` free chips with the shortest sides, or the first free chips."""

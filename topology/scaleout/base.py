@@ -274,5 +274,6 @@ class Network:
     def _rate(self, domain: int, position: int, rate: float) -> float:
         name = f"{self._ids[domain][position]}.nic"
         leaf = f"leaf{self._leaf(domain, position)}"
-        broken = {name, leaf, f"{name}--{leaf}"} & self.failed
+        plug = f"{self._ids[domain][position]}--{name}"
+        broken = {name, leaf, f"{name}--{leaf}", plug} & self.failed
         return 0.0 if broken else rate
