@@ -110,13 +110,6 @@ class Realiser:
             self._placements[key] = (placed.physical_to_logical, placed.bound)
         return self._placements[key]
 
-    def replica(self, realised: Realised, chips: Sequence[Sequence[str]], name: str) -> Replica:
-        """The replica of a realised shape on concrete chips, stage by stage."""
-        return build_replica(
-            self.instance, realised.shape, realised.per_rank, realised.stages, realised.slots,
-            chips, name if realised.maps else None,
-        )  # fmt: skip
-
 
 def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
     """Chips of each stage, from the ``slice_chips`` chips taken in each pool."""
@@ -136,9 +129,12 @@ def build_replica(
     stages: Stages,
     slots: tuple[int, ...],
     chips: Sequence[Sequence[str]],
-    expert_map: str | None,
+    expert_maps: Sequence[str] | None,
 ) -> Replica:
-    """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank."""
+    """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
+
+    ``expert_maps[s]``: name of the stage's expert map.
+    """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
     role: Role = ROLES[shape["role"]]
     even = len(set(slots)) == 1
@@ -147,9 +143,9 @@ def build_replica(
             layers=layers,
             chips=tuple(here),
             slots_per_chip=(slots[0] if even else slots) if slots else None,
-            expert_map=expert_map,
+            expert_map=None if expert_maps is None else expert_maps[number],
         )
-        for layers, here in zip(stages, chips, strict=True)
+        for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
     )
     context = (
         instance.workload.input_tokens if role == "prefill" else instance.workload.final_context
@@ -332,7 +328,7 @@ class _Attempt:
     def _replica(self, per_rank: int, stages: Stages) -> Replica:
         return build_replica(
             self.instance, self.shape, per_rank, stages, self.slots, self.chips,
-            "map" if self.maps else None,
+            ["map"] * self.shape["pp"] if self.maps else None,
         )  # fmt: skip
 
     def _good(self, price: ReplicaPrice) -> bool:

@@ -37,7 +37,8 @@ def test_data_is_inside(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for kind in ("models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"):
         shipped = {
-            f"rackfit/instances/{kind}/{path.name}" for path in (ROOT / "instances" / kind).iterdir()
+            f"rackfit/instances/{kind}/{path.name}"
+            for path in (ROOT / "instances" / kind).iterdir()
         }
         assert shipped <= names
 

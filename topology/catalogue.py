@@ -93,7 +93,9 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
     """The problems of a pydantic error as ``place: path`` and a sentence."""
     problems = []
     for item in error.errors(include_url=False):
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"])
+        # parts such as <name> tell alternatives of one field apart and are not in the file
+        parts = [part for part in item["loc"] if not str(part).startswith(("<", "function-"))]
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] not in ("missing", "value_error", "extra_forbidden"):
             message = f"{message}, got {item['input']!r:.80}"

@@ -8,7 +8,7 @@ each with the evaluator's own pricing, and tries every mix of replicas.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import combinations, combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, pairwise, product
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def cuts(layers: int, stages: int) -> Iterator[list[tuple[int, int]]]:
     """Every cut of the layers into consecutive stages."""
     for ends in combinations(range(1, layers), stages - 1):
         edges = [0, *ends, layers]
-        yield [(a, b - 1) for a, b in zip(edges, edges[1:], strict=False)]
+        yield [(a, b - 1) for a, b in pairwise(edges)]
 
 
 def replicas(instance: Instance, chips: int) -> Iterator[tuple[Replica, list[int]]]:

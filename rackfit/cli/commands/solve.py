@@ -116,10 +116,11 @@ def build_scenario(
         data["workload"] = workload
     given = {key: value for key, value in lengths.items() if value is not None}
     if given:
-        base = data.get("workload", {})
+        base = data.get("workload", "chat")
         if isinstance(base, str):
             base = load_workload(base).model_dump(mode="json")
-        data["workload"] = {**base, **given}
+        changed = any(base.get(key) != value for key, value in given.items())
+        data["workload"] = {**base, **given, **({"name": "custom"} if changed else {})}
     elif "workload" not in data:
         data["workload"] = "chat"
     targets = {key: value for key, value in slo.items() if value is not None}
