@@ -19,6 +19,10 @@ from topology.errors import InstanceError, Problem
 
 #: Largest width, rank or count that is believed; vocabularies of today are below 2**19.
 MAX_SIZE = 2**22
+#: Widths of released models are multiples of this; others are noted as suspicious.
+WIDTH_MULTIPLE = 8
+#: Endings of the keys that are such widths.
+_WIDTHS = ("hidden_size", "intermediate_size", "head_dim", "_rank", "d_model", "latent_size")
 #: Most layers that are believed; the deepest released model has a few hundred.
 MAX_LAYERS = 2048
 #: Most routed experts of one layer that are believed.
@@ -157,6 +161,11 @@ class Config:
         if not low <= value <= high:
             self.problem(key, f"must be from {low} to {high}, got {shown(value)}")
             return max(low, 1)
+        if key.endswith(_WIDTHS) and value % WIDTH_MULTIPLE:
+            self.log.note(
+                f"warning: {self.path}{key} = {value} is not a multiple of {WIDTH_MULTIPLE}, "
+                "unlike any released model's: a typing mistake?"
+            )
         self.log.read(self.path + key, str(value), "config")
         return value
 

@@ -39,7 +39,8 @@ def load_model(
     extra = None
     if path.name != QUANTISATION_FILE and beside.is_file():
         extra = read_object(beside)
-    name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+    folder = path.resolve().parent.name
+    name = folder if path.name == "config.json" and folder else path.stem
     return read_model(
         read_object(path),
         name,

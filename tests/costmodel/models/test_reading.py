@@ -199,3 +199,16 @@ def test_groups_of_experts_are_kept() -> None:
     part = load_model("deepseek-v3").layers[10].sublayers[1]
     assert isinstance(part, MoE)
     assert (part.num_groups, part.top_groups) == (8, 4)
+
+
+def test_image_captioner_that_shares_a_model_type_is_not_grok() -> None:
+    config = {**UNKNOWN, "model_type": "git", "architectures": ["GitForCausalLM"]}
+    assert _read(config).family == "unknown architecture"
+    assert load_model("grok-2").family == "grok"
+
+
+def test_odd_widths_are_noted() -> None:
+    spec = _read({**_config("llama-3.1-8b"), "intermediate_size": 14337})
+    assert any("14337 is not a multiple of 8" in note for note in spec.notes)
+    for name in ("gpt-oss-120b", "glm-4.5", "deepseek-v3", "gemma-3-27b"):
+        assert not any("is not a multiple" in note for note in load_model(name).notes)
