@@ -9,6 +9,7 @@ names all problems.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -267,7 +268,7 @@ class Config:
                 f"{self.path}{key} has {len(value)} entries for {length} layers: "
                 "the tail is taken to describe MTP modules"
             )
-        self.log.read(self.path + key, f"a list of {len(value)}", "config")
+        self.log.read(self.path + key, _counted(value[:length]), "config")
         return value[:length]
 
     def section(self, key: str) -> Config | None:
@@ -295,6 +296,14 @@ class Config:
         for section in self._sections.values():
             keys.extend(section.not_understood())
         return keys
+
+
+def _counted(values: Sequence[Any]) -> str:
+    """A list in few words: how often each value occurs, or only its length."""
+    kinds = Counter(str(value) for value in values if isinstance(value, int | str))
+    if len(kinds) > 4 or kinds.total() != len(values):
+        return f"a list of {len(values)}"
+    return ", ".join(f"{num} x {value[:24]}" for value, num in kinds.items())
 
 
 def _missing(names: Sequence[str]) -> str:
