@@ -13,6 +13,7 @@ from costmodel.models.generic import GENERIC, shapes_something
 from costmodel.models.image import read_image_tower
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
+from costmodel.models.parts.matching import PatternError
 from costmodel.models.parts.precision import requested_precision
 from costmodel.models.parts.quantisers import read_precision
 from costmodel.models.registry import Family, by_architecture, by_model_type
@@ -71,7 +72,10 @@ def read_model(
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:
         precision = requested_precision(weight_dtype, precision)
-    spec = family.read(Builder(config, outer, precision, name, family.name))
+    try:
+        spec = family.read(Builder(config, outer, precision, name, family.name))
+    except PatternError as error:
+        raise outer.fail("quantization_config", f"lists modules in a bad way: {error}") from None
     if precision.useless_names:
         outer.log.note(
             "warning: a list of modules in the quantisation settings names no module of this model"
@@ -85,6 +89,8 @@ def read_model(
         else:
             outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
     outer.log.stop_if_wrong()
+    if kv_dtype is None and spec.kv_dtype != "bf16":
+        outer.log.note(f"KV cache counted in {spec.kv_dtype}, as the checkpoint's settings say")
     if (kv_dtype or spec.kv_dtype) == "fp8" and _is_sparse_latent(spec):
         outer.log.note(
             "engines store sparse latent attention in fp8 with scales and bf16 positions: 656 "
