@@ -49,6 +49,7 @@ class Patterns:
         self._compiled = [_compile(expression) for expression in expressions]
         if globs:
             self._compiled.append(re.compile(f"(?:{'|'.join(globs)})(?:\\..*)?\\Z"))
+        self._lengths = sorted({name.count(".") + 1 for name in self._plain})
         self._known: dict[str, bool] = {}
         self._given = bool(self._plain or self._compiled)
         self._spent_s = 0.0
@@ -72,9 +73,9 @@ class Patterns:
 
     def _match(self, module: str) -> bool:
         parts = module.split(".")
-        for first in range(len(parts)):
-            for last in range(first + 1, len(parts) + 1):
-                if ".".join(parts[first:last]) in self._plain:
+        for length in self._lengths:
+            for first in range(len(parts) - length + 1):
+                if ".".join(parts[first : first + length]) in self._plain:
                     return True
         names = (module, f"language_model.{module}")
         return any(pattern.match(name) for pattern in self._compiled for name in names)
