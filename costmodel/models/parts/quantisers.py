@@ -169,6 +169,7 @@ def modelopt(section: Config, base: Format) -> Precision:
     if not section.has("quant_algo") and section.has("config_groups"):
         return _compressed(section, base)
     section.ignore("producer", "config_groups", "group_size", "has_zero_point", "pre_quant_scale")
+    section.ignore("weights", "input_activations", "version")
     algorithm = section.choice("quant_algo", allowed=(*_MODELOPT, "MIXED_PRECISION"))
     kv_algorithm = section.choice(
         "kv_cache_quant_algo", allowed=("FP8", "NVFP4", "none"), default="none",
