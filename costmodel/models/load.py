@@ -18,10 +18,13 @@ from costmodel.models.parts.precision import requested_precision
 from costmodel.models.parts.quantisers import read_precision
 from costmodel.models.registry import Family, by_architecture, by_model_type
 from costmodel.models.spec import ModelSpec
+from costmodel.models.summary import summarise
 from topology.errors import InstanceError, Problem
 
 #: Where ModelOpt writes the quantisation that config.json may not mention.
 QUANTISATION_FILE = "hf_quant_config.json"
+#: A model with more parameters than this is taken for a mistake.
+MAX_PARAMS = 10**14
 #: Objects of a multimodal config that hold the text model.
 TEXT_SECTIONS = ("thinker_config", "text_config", "llm_config", "language_config")
 
@@ -80,6 +83,9 @@ def read_model(
         outer.log.note(
             "warning: a list of modules in the quantisation settings names no module of this model"
         )
+    total = summarise(spec).total_params
+    if total > MAX_PARAMS:
+        outer.problem("", f"{total:.3g} parameters are more than the {MAX_PARAMS:.0e} believed")
     vision = read_image_tower(outer, spec.hidden_size)
     for key, value in outer.not_understood():
         if family is GENERIC and shapes_something(value):

@@ -109,6 +109,7 @@ def test_aliases_must_agree() -> None:
         ("jamba-v0.1", {"attn_layer_offset": 8}, "below the period"),
         ("hunyuan-a13b", {"num_hidden_layers": 33}, "32 entries for 33 layers"),
         ("llama-3.1-8b", {"num_hidden_layers": 10**6}, "must be from 1 to"),
+        ("llama-3.1-8b", {"hidden_size": 131072, "intermediate_size": 4194304, "num_hidden_layers": 128}, "parameters are more"),
         ("llama-3.1-8b", {"hidden_size": float("nan")}, "got nan"),
         ("llama-3.1-8b", {"hidden_size": "4096"}, "got '4096'"),
         ("llama-3.1-8b", {"hidden_size": True}, "got True"),
