@@ -75,7 +75,7 @@ def rates_of_chips(
             reduce = max(found, key=lambda pair: (pair[1], pair[0]))
         dispatch = _NONE
         if top_k and len(chips) > 1:
-            rate = cluster.rate("dispatch", chips, top_k=top_k)
+            rate = cluster.rate("dispatch", chips, top_k=round(top_k))
             dispatch = achieved(rate, efficiency.all_to_all)
         send = _NONE
         if len(stages) > 1:

@@ -174,14 +174,14 @@ def _rehome(instance: Instance, replica: Replica, price: ReplicaPrice) -> Replic
     homes = list(dict.fromkeys(instance.cluster.chip(chip).domain for chip in replica.chips))
     loads = list(price.egress_bytes_per_s.values())
     moved = dict(zip(homes, loads, strict=False))
-    return ReplicaPrice(price.stages, price.hop_s, price.passes, price.service, moved)
+    return ReplicaPrice(price.stages, price.service, moved)
 
 
 def _input_price(
     instance: Instance, layout: Layout, priced: PricedLayout, usd_per_s: float, served: float
 ) -> float:
     """$ per million input tokens: the prefill pool's share of the money, by its chips."""
-    chips = {role: 0.0 for role in ("prefill", "decode", "mixed")}
+    chips = dict.fromkeys(("prefill", "decode", "mixed"), 0.0)
     for replica in layout.replicas:
         chips[replica.role] += len(replica.chips)
     share = chips["prefill"] / max(sum(chips.values()), 1.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,7 +136,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
     """Load all that a scenario names. Raises one ``InstanceError`` with every problem found."""
     problems: list[Problem] = []
     found: dict[str, Any] = {}
-    loaders = {
+    loaders: dict[str, Callable[[], Any]] = {
         "model": lambda: load_model(
             scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
         ),
@@ -203,8 +204,7 @@ def _expert_loads(
     if workload.expert_load == "skewed":
         seed = workload.expert_load_seed
         return skewed_load(num_layers, num_experts, seed=seed), "assumed"
-    counts = read_loads(workload.expert_load).counts.sum(axis=0)
-    counts = counts[-num_layers:] if len(counts) == model_layers(model) else counts
+    counts = read_loads(workload.expert_load).total
     if counts.shape != (num_layers, num_experts):
         raise InstanceError(
             Problem(
@@ -215,8 +215,3 @@ def _expert_loads(
         )
     totals = counts.sum(axis=1, keepdims=True)
     return counts / totals, "measured"
-
-
-def model_layers(model: ModelSpec) -> int:
-    """Number of layers of a model."""
-    return len(model.layers)

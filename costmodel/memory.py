@@ -104,7 +104,7 @@ def activation_bytes(
     )
     per_token = per_token + wide / tp * element
     logits = np.asarray(sampled, dtype=float) * operations.spec.vocab_size / tp * 4.0
-    return rows * per_token + logits
+    return np.asarray(rows * per_token + logits)
 
 
 def expert_slot_bytes(layers: Sequence[tuple[LayerKind, float]]) -> float:

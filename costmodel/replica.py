@@ -14,16 +14,9 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica, Stage
 from costmodel.moe_load import expert_shares
 from costmodel.operations import LayerKind
-from costmodel.pass_time import ExpertShares, PassTime, Tokens, dispatch_element_bytes, pass_time
+from costmodel.pass_time import ExpertShares, Tokens, dispatch_element_bytes, pass_time
 from costmodel.profile import Efficiency
-from costmodel.serving import (
-    Service,
-    decode_service,
-    mixed_service,
-    prefill_service,
-    token_period_s,
-)
-from topology import Chip
+from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
 
 #: kinds of bytes in a chip's HBM
 MEMORY_KINDS = ("weights", "experts", "kv", "activations", "runtime")
@@ -31,108 +24,99 @@ MEMORY_KINDS = ("weights", "experts", "kv", "activations", "runtime")
 
 @dataclass(frozen=True)
 class StagePrice:
-    """One stage: seconds of a pass by part and per-chip bytes by kind ``[chips]``."""
+    """One stage: seconds by part per round, and per-chip bytes by kind ``[chips]``.
+
+    A round is one token of every sequence (decode, mixed: with its share of prefill passes) or one
+    pass of prompts (prefill). ``imbalance``: busiest chip's share of routed tokens times the chips,
+    mean over MoE layers.
+    """
 
     parts: dict[str, float]
-    total_s: float
     memory: dict[str, NDArray[np.float64]]
-    #: busiest chip's share of routed tokens times the number of chips, mean over MoE layers
     imbalance: float
 
 
 @dataclass(frozen=True)
 class ReplicaPrice:
-    """One replica: its stages, what it offers, and the bytes it sends between domains."""
+    """One replica: its stages, what it offers, and the bytes it sends between domains.
+
+    ``egress_bytes_per_s``: leaving each domain at full load, by domain index (experts, hand-off).
+    """
 
     stages: tuple[StagePrice, ...]
-    hop_s: float
-    passes: float
     service: Service
-    #: bytes per second that leave each domain at full load, by domain index (experts, hand-off)
     egress_bytes_per_s: dict[int, float]
 
 
-def rank_tokens(instance: Instance, replica: Replica) -> tuple[Tokens, float]:
-    """What the busiest attention rank processes in one pass, and passes per batch of prompts."""
-    shape, workload = replica.shape, instance.workload
-    per_rank = max(replica.rank_sequences(), default=0)
-    micro = ceil(per_rank / shape.pp)
-    if replica.role == "prefill":
-        new = micro * workload.new_tokens
-        passes = max(1, ceil(new / instance.limits.prefill_chunk_tokens))
-        return (
-            Tokens(
-                prefill=new / passes,
-                prefill_start=workload.cached_tokens,
-                prefill_end=workload.input_tokens,
-                prompts=micro / passes,
-            ),
-            float(passes),
-        )
-    beside = micro * workload.new_tokens / workload.decode_steps if replica.role == "mixed" else 0.0
-    return (
-        Tokens(
-            decode=float(micro),
-            context=workload.decode_context,
-            prefill=beside,
-            prefill_start=workload.cached_tokens,
-            prefill_end=workload.input_tokens,
-            prompts=micro / workload.decode_steps if replica.role == "mixed" else 0.0,
-        ),
-        1.0,
-    )
+def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
+    """Passes of a replica; its busiest attention rank decides."""
+    per_rank = ceil(max(replica.rank_sequences(), default=0) / replica.shape.pp)
+    return schedule(replica.role, instance.workload, instance.limits, float(per_rank))
 
 
 def price_replica(instance: Instance, layout: Layout, replica: Replica) -> ReplicaPrice:
     """Price a structurally sound replica."""
-    shape = replica.shape
-    tokens, passes = rank_tokens(instance, replica)
+    plan = replica_schedule(instance, replica)
     moe = instance.operations.moe
-    chips_by_id = {chip: instance.cluster.chip(chip) for chip in replica.chips}
-    efficiency = instance.profile.for_chip(next(iter(chips_by_id.values())).chip.name)
+    first_chip = instance.cluster.chip(replica.stages[0].chips[0])
     rates = rates_of_chips(
         instance.cluster,
         [stage.chips for stage in replica.stages],
-        shape.tp,
+        replica.shape.tp,
         moe.top_k if moe else 0,
-        efficiency,
+        instance.profile.for_chip(first_chip.chip.name),
     )
-    prices = []
-    for index, stage in enumerate(replica.stages):
-        kinds = {chips_by_id[chip].chip.name: chips_by_id[chip].chip for chip in stage.chips}
-        prices.append(
-            _price_stage(instance, layout, replica, index, stage, tokens, rates[index], kinds)
-        )
-    sums = np.array([price.total_s for price in prices])
-    rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
-    hop_s = 0.0
-    if shape.pp > 1:
-        sent = (
-            rows / shape.tp * instance.operations.hidden_size * instance.operations.activation_bytes
-        )
-        hop_s = sum(float(r.send_latency_s + r.send_s_per_byte * sent) for r in rates)
-    total, longest = np.asarray(sums.sum()), np.asarray(sums.max())
-    workload = instance.workload
-    batch = float(shape.batch)
-    if replica.role == "prefill":
-        service = prefill_service(batch / shape.pp, passes, total, longest, hop_s)
-        period = float(longest)
-    else:
-        period_array = token_period_s(total, longest, hop_s, shape.pp)
-        period = float(period_array) / shape.pp
-        if replica.role == "decode":
-            service = decode_service(batch, period_array, workload)
-        else:
-            service = mixed_service(
-                batch, np.asarray(tokens.prefill) * shape.pp, period_array, workload
+    times: dict[str, PipelineTime] = {}
+    stage_parts: list[dict[str, float]] = [{} for _ in replica.stages]
+    imbalances = [1.0] * len(replica.stages)
+    sent_bytes = 0.0
+    for name, tokens, weight in (
+        ("decode", plan.decode, 1.0),
+        ("prefill", plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0),
+    ):
+        if tokens is None:
+            continue
+        totals = []
+        for index, stage in enumerate(replica.stages):
+            total, parts, imbalances[index] = _stage_time(
+                instance, layout, replica, index, stage, tokens, rates[index]
             )
-    return ReplicaPrice(
-        stages=tuple(prices),
-        hop_s=hop_s,
-        passes=passes,
-        service=service,
-        egress_bytes_per_s=_egress(instance, replica, rows, period),
+            totals.append(total)
+            for part, seconds in parts.items():
+                stage_parts[index][part] = stage_parts[index].get(part, 0.0) + weight * seconds
+        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        hop_s = _hand_off_s(instance, replica, rates, rows)
+        sums = np.array(totals)
+        times[name] = PipelineTime(
+            np.asarray(sums.sum()), np.asarray(sums.max()), np.asarray(hop_s)
+        )
+        sent_bytes += weight * rows
+    pp = replica.shape.pp
+    in_flight = replica.shape.batch / pp if replica.role == "prefill" else replica.shape.batch
+    service = serve(
+        instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill")
     )
+    round_s = float(service.tpot_s) / pp if plan.decode else float(times["prefill"].max_s)
+    stages = tuple(
+        StagePrice(
+            stage_parts[index],
+            _memory(instance, replica, index, stage, plan),
+            imbalances[index],
+        )
+        for index, stage in enumerate(replica.stages)
+    )
+    return ReplicaPrice(stages, service, _egress(instance, replica, sent_bytes, round_s))
+
+
+def _hand_off_s(
+    instance: Instance, replica: Replica, rates: list[GroupRates], rows: float
+) -> float:
+    """Seconds that one pass of ``rows`` tokens per rank spends between stages, back to the first."""
+    if replica.shape.pp == 1:
+        return 0.0
+    operations = instance.operations
+    sent = rows / replica.shape.tp * operations.hidden_size * operations.activation_bytes
+    return sum(float(rate.send_latency_s + rate.send_s_per_byte * sent) for rate in rates)
 
 
 def stage_layers(instance: Instance, stage: Stage) -> list[tuple[LayerKind, float, list[int]]]:
@@ -147,7 +131,7 @@ def stage_layers(instance: Instance, stage: Stage) -> list[tuple[LayerKind, floa
     return result
 
 
-def _price_stage(
+def _stage_time(
     instance: Instance,
     layout: Layout,
     replica: Replica,
@@ -155,53 +139,49 @@ def _price_stage(
     stage: Stage,
     tokens: Tokens,
     rates: GroupRates,
-    chips: dict[str, Chip],
-) -> StagePrice:
+) -> tuple[float, dict[str, float], float]:
+    """Seconds of one pass on a stage, by part, and the imbalance of its experts.
+
+    With chips of several types the slowest type decides.
+    """
     shape, operations = replica.shape, instance.operations
-    found = stage_layers(instance, stage)
-    layers = [(kind, count) for kind, count, _ in found]
-    with_head = index == len(replica.stages) - 1
-    rank_rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+    rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
     experts: list[ExpertShares | None] = []
     kinds: list[tuple[LayerKind, float]] = []
     imbalances: list[float] = []
     maps = layout.experts_of(stage)
-    for kind, count, rows in found:
+    for kind, count, moe_rows in stage_layers(instance, stage):
+        kinds.append((kind, count))
         if kind.moe is None:
             experts.append(None)
-            kinds.append((kind, count))
             continue
-        slots = np.array([maps[operations.moe_layers[row]] for row in rows], dtype=np.int64)
+        slots = np.array([maps[operations.moe_layers[row]] for row in moe_rows], dtype=np.int64)
         shares = expert_shares(
-            instance.expert_loads[rows],
+            instance.expert_loads[moe_rows],
             slots,
             stage.slots(),
             kind.moe.top_k,
-            rank_rows * shape.attention_dp,
+            rows * shape.attention_dp,
         )
         experts.append(shares)
-        kinds.append((kind, count))
         imbalances += list(shares.load.max(axis=1) * len(stage.chips))
-    slowest: tuple[float, PassTime] | None = None
-    for name, chip in chips.items():
+    types = {}
+    for chip_id in stage.chips:
+        chip = instance.cluster.chip(chip_id).chip
+        types[chip.name] = chip
+    found: list[tuple[float, dict[str, float]]] = []
+    for name, chip in types.items():
         efficiency = instance.profile.for_chip(name)
         timed = pass_time(
             operations, kinds, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
-            experts, with_head=with_head,
+            experts, with_head=index == len(replica.stages) - 1,
         )  # fmt: skip
-        total = float(timed.total_s(instance.profile.combination)) + (
-            efficiency.step_overhead_s / shape.pp
-        )
-        if slowest is None or total > slowest[0]:
-            slowest = (total, timed)
-    assert slowest is not None
-    total, timed = slowest
-    return StagePrice(
-        parts={part: float(seconds) for part, seconds in timed.parts.items()},
-        total_s=total,
-        memory=_memory(instance, replica, index, stage, layers, tokens),
-        imbalance=float(np.mean(imbalances)) if imbalances else 1.0,
-    )
+        parts = {part: float(seconds) for part, seconds in timed.parts.items()}
+        step = efficiency.step_overhead_s / shape.pp
+        parts["overhead"] += step
+        found.append((float(timed.total_s(instance.profile.combination)) + step, parts))
+    total, parts = max(found, key=lambda pair: pair[0])
+    return total, parts, float(np.mean(imbalances)) if imbalances else 1.0
 
 
 def _memory(
@@ -209,9 +189,10 @@ def _memory(
     replica: Replica,
     index: int,
     stage: Stage,
-    layers: list[tuple[LayerKind, float]],
-    tokens: Tokens,
+    plan: Schedule,
 ) -> dict[str, NDArray[np.float64]]:
+    """Bytes on each chip of a stage by kind."""
+    layers = [(kind, count) for kind, count, _ in stage_layers(instance, stage)]
     shape, operations, workload = replica.shape, instance.operations, instance.workload
     first, last = index == 0, index == len(replica.stages) - 1
     ones = np.ones(len(stage.chips))
@@ -221,11 +202,8 @@ def _memory(
     context = workload.input_tokens if replica.role == "prefill" else workload.final_context
     per_sequence = float(memory.kv_bytes_per_sequence(operations, layers, shape.tp, context))
     sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), shape.tp)
-    rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
-    sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
-    activations = float(
-        memory.activation_bytes(operations, shape.tp, rows, sampled if last else 0.0)
-    )
+    rows, sampled = float(plan.rows()), float(plan.sampled()) if last else 0.0
+    activations = float(memory.activation_bytes(operations, shape.tp, rows, sampled))
     runtime = np.array(
         [_efficiency(instance, chip).runtime_bytes for chip in stage.chips], dtype=float
     )
@@ -250,7 +228,7 @@ def _egress(instance: Instance, replica: Replica, rows: float, period_s: float) 
     for index, stage in enumerate(replica.stages):
         homes = [cluster.chip(chip).domain for chip in stage.chips]
         if moe is not None and len(set(homes)) > 1:
-            rate = cluster.rate("dispatch", stage.chips, top_k=moe.top_k)
+            rate = cluster.rate("dispatch", stage.chips, top_k=round(moe.top_k))
             layers = sum(count for kind, count, _ in stage_layers(instance, stage) if kind.moe)
             element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
             sourced = rows / shape.tp * moe.expert_input_dim * element * layers

@@ -1,9 +1,13 @@
-r"""From pass times to what a user sees: TTFT, TPOT, requests per second.
+r"""Which passes a replica runs, and what users see of them: TTFT, TPOT, requests per second.
 
-A replica of ``P`` stages keeps ``P`` microbatches in flight. With stage times ``T_1..T_P`` and hand-off
-times ``h``, a token needs ``sum T + sum h``; a stage serves its ``P`` microbatches in turn, so a
-microbatch comes round every ``max(sum T + sum h, P max T)``. Pipelining buys memory, not latency.
-A request that just missed a pass waits one (the worst case; on average half).
+A decode replica repeats one decode pass, a prefill replica one prefill pass; a mixed replica puts a
+prefill pass between decode passes whenever a finished request has made room, so that prefill steals
+decode time.
+
+A replica of ``P`` stages keeps ``P`` microbatches in flight. With stage times ``T_1..T_P`` and hand-offs
+``h``, a token needs ``sum T + sum h``; a stage serves its microbatches in turn, so a microbatch comes
+round every ``max(sum T + sum h, P max T)``. Pipelining buys memory, not latency. A request that just
+missed a pass waits one: the worst case; on average half.
 """
 
 from __future__ import annotations
@@ -13,25 +17,97 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodel.workload import Workload
+from costmodel.pass_time import Tokens
+from costmodel.workload import Limits, Workload
 
 Array = NDArray[np.float64]
 
 
-def token_period_s(
-    sum_s: ArrayLike, max_s: ArrayLike, hop_s: ArrayLike, stages: ArrayLike
-) -> Array:
-    """Seconds between two tokens of one sequence (TPOT)."""
-    stages = np.asarray(stages, dtype=float)
-    return np.asarray(np.maximum(np.asarray(sum_s) + np.asarray(hop_s), stages * np.asarray(max_s)))
+@dataclass(frozen=True)
+class Schedule:
+    """The passes of a replica, for one attention rank and one microbatch.
+
+    ``decode`` is run once per token, ``prefill`` ``passes`` times per batch of ``prompts`` prompts;
+    ``events``: such batches per decode pass (0 for a pure role). ``None`` where a role has no such pass.
+    """
+
+    decode: Tokens | None
+    prefill: Tokens | None
+    prompts: Array
+    passes: Array
+    events: Array
+
+    def rows(self) -> Array:
+        """Tokens of the largest pass, for activations."""
+        found = [
+            np.asarray(tokens.decode) + np.asarray(tokens.prefill)
+            for tokens in (self.decode, self.prefill)
+            if tokens is not None
+        ]
+        return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
+
+    def sampled(self) -> Array:
+        """Tokens that reach the LM head in the pass with most of them."""
+        found = [
+            np.asarray(tokens.decode) + np.asarray(tokens.prompts)
+            for tokens in (self.decode, self.prefill)
+            if tokens is not None
+        ]
+        return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
+
+
+def schedule(role: str, workload: Workload, limits: Limits, per_rank: ArrayLike) -> Schedule:
+    """Passes of a replica with ``per_rank`` sequences (or prompts) per rank and microbatch.
+
+    A mixed rank finishes ``per_rank / decode_steps`` requests per decode pass and prefills as many:
+    one prompt at a time, or several at once where more than one finishes per pass. Passes hold at
+    most ``limits.prefill_chunk_tokens`` tokens.
+    """
+    count = np.asarray(per_rank, dtype=float)
+    ones = np.ones_like(count)
+    decode = Tokens(decode=count, context=workload.decode_context)
+    if role == "decode":
+        return Schedule(decode, None, 0.0 * ones, ones, 0.0 * ones)
+    finished = count / workload.decode_steps
+    prompts = count if role == "prefill" else np.maximum(1.0, finished)
+    new = prompts * workload.new_tokens
+    budget = float(limits.prefill_chunk_tokens)
+    whole = np.ceil(workload.new_tokens / budget)
+    passes = np.maximum(whole, new / budget)
+    if role == "prefill":
+        passes = np.ceil(passes)
+    prefill = Tokens(
+        prefill=new / passes,
+        prefill_start=float(workload.cached_tokens),
+        prefill_end=float(workload.input_tokens),
+        prompts=prompts / passes,
+    )
+    if role == "prefill":
+        return Schedule(None, prefill, prompts, passes, 0.0 * ones)
+    return Schedule(decode, prefill, prompts, passes, finished / prompts)
+
+
+@dataclass(frozen=True)
+class PipelineTime:
+    """Times of one pass through the stages: their sum, the longest, and the hand-offs (seconds)."""
+
+    sum_s: Array
+    max_s: Array
+    hop_s: Array
+
+    def period_s(self, stages: ArrayLike) -> Array:
+        """Seconds between two passes of one microbatch."""
+        return np.asarray(
+            np.maximum(self.sum_s + self.hop_s, np.asarray(stages, dtype=float) * self.max_s)
+        )
 
 
 @dataclass(frozen=True)
 class Service:
     """What one replica offers. Roles that do not decode have ``tpot_s`` 0, and the other way round.
 
-    ``requests_per_s`` is a ceiling in the steady state; ``ttft_s`` is the worst case,
-    ``ttft_mean_s`` the mean; both without the KV hand-over between pools.
+    ``requests_per_s`` is the steady-state ceiling; ``ttft_s`` the worst case, ``ttft_mean_s`` the
+    mean, both without the KV hand-over between pools.
     """
 
     requests_per_s: Array
@@ -47,32 +123,35 @@ class Service:
         )
 
 
-def decode_service(batch: ArrayLike, period_s: Array, workload: Workload) -> Service:
-    """A decode replica of ``batch`` sequences whose tokens come every ``period_s``."""
-    zero = np.zeros_like(period_s)
-    rate = np.asarray(batch, dtype=float) / (period_s * workload.decode_steps)
-    return Service(rate, period_s, zero, zero)
-
-
-def prefill_service(
-    prompts: ArrayLike, passes: ArrayLike, sum_s: Array, max_s: Array, hop_s: ArrayLike
+def serve(
+    workload: Workload,
+    plan: Schedule,
+    sequences: ArrayLike,
+    stages: ArrayLike,
+    decode: PipelineTime | None,
+    prefill: PipelineTime | None,
 ) -> Service:
-    """A prefill replica: ``prompts`` at once, in ``passes`` passes, each stage busy ``max_s`` a pass."""
-    passes = np.asarray(passes, dtype=float)
-    busy = passes * max_s
-    span = busy - max_s + sum_s + np.asarray(hop_s)
-    rate = np.asarray(prompts, dtype=float) / busy
-    return Service(rate, np.zeros_like(span), span + busy, span + busy / 2)
+    """Service of a replica from the times of its passes.
 
-
-def mixed_service(
-    batch: ArrayLike, prefill_per_pass: ArrayLike, period_s: Array, workload: Workload
-) -> Service:
-    """A replica that computes ``prefill_per_pass`` prompt tokens a rank beside every decode step.
-
-    In the steady state each finished request makes room for one prompt, so a prompt takes
-    ``new_tokens / prefill_per_pass`` steps, and one that just missed its turn waits as long again.
+    ``sequences``: in flight over all ranks and microbatches (decode, mixed), or prompts of one
+    microbatch over all ranks (prefill). ``decode``/``prefill``: times of the plan's passes.
     """
-    rate = np.asarray(batch, dtype=float) / (period_s * workload.decode_steps)
-    steps = np.maximum(1.0, workload.new_tokens / np.asarray(prefill_per_pass, dtype=float))
-    return Service(rate, period_s, 2.0 * steps * period_s, 1.5 * steps * period_s)
+    sequences = np.asarray(sequences, dtype=float)
+    if decode is None:
+        assert prefill is not None
+        busy = plan.passes * prefill.max_s
+        span = busy - prefill.max_s + prefill.sum_s + prefill.hop_s
+        return Service(sequences / busy, np.zeros_like(span), span + busy, span + busy / 2)
+    period = decode.period_s(stages)
+    if prefill is None:
+        nothing = np.zeros_like(period)
+        return Service(sequences / (period * workload.decode_steps), period, nothing, nothing)
+    busy = plan.passes * prefill.max_s
+    span = busy - prefill.max_s + prefill.sum_s + prefill.hop_s
+    tpot = period + np.asarray(stages, dtype=float) * plan.events * busy
+    return Service(
+        sequences / (tpot * workload.decode_steps),
+        tpot,
+        span + busy + period,
+        span + (busy + period) / 2,
+    )

@@ -81,8 +81,11 @@ def _print_figures(
     e = evaluation
     if e.usd_per_m_output_tokens is None:
         return
-    assert e.output_tokens_per_s is not None and e.output_tokens_per_s_per_gpu is not None
-    assert e.requests_per_s is not None and e.ttft_s is not None and e.tpot_s is not None
+    assert e.output_tokens_per_s is not None
+    assert e.output_tokens_per_s_per_gpu is not None
+    assert e.requests_per_s is not None
+    assert e.ttft_s is not None
+    assert e.tpot_s is not None
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()

@@ -136,7 +136,7 @@ def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> di
     moe = instance.operations.moe
     if len(widest) > 1:
         kind = "dispatch" if moe else "all-reduce"
-        rate = cluster.rate(kind, widest, top_k=moe.top_k if moe else None)
+        rate = cluster.rate(kind, widest, top_k=round(moe.top_k) if moe else None)
         busiest = rate.busiest_link
     return {"uplinks": uplinks, "busiest_link": busiest}
 

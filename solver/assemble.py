@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout
-from solver.fleet import Fleet
+from solver.fleets import Fleet
 from solver.realise import Realised, build_replica, stage_chips
 
 
@@ -41,6 +41,6 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
                 shape.slots,
                 stage_chips(shape.shape, slices),
                 name,
-            )  # fmt: skip
+            )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

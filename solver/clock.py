@@ -63,6 +63,7 @@ class Clock:
         seed: int,
         limit_s: float,
         linearize: bool = False,
+        accept_gap: float = 0.0,
     ) -> tuple[cp_model.CpSolver, int]:
         """Solve a model within ``limit_s`` and the time left, on one thread, reproducibly.
 
@@ -74,6 +75,7 @@ class Clock:
         solver.parameters.random_seed = seed
         solver.parameters.num_workers = 1
         solver.parameters.catch_sigint_signal = False
+        solver.parameters.relative_gap_limit = accept_gap
         if linearize:
             solver.parameters.linearization_level = 2
         with self._lock:

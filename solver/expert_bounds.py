@@ -9,7 +9,9 @@ r"""Proven lower bounds on the busiest chip of a MoE layer, for every placement 
   pile on the coldest expert: at least ``f(1 + R) - f(1)`` for ``R < n``, else ``R`` times the mean
   increment of a fully spread coldest expert;
 - the pigeonhole: at least ``E - R`` experts have one replica, so some chip holds ``ceil((E-R)/n)`` of
-  them and touches no less than the sum of that many smallest ``g_e(1)``.
+  them and touches no less than the sum of that many smallest ``g_e(1)``;
+- without spare slots, ``q`` chips hold ``ceil(E/n)`` experts each: together no less than the ``q ceil(E/n)``
+  smallest ``g_e(1)``, so one of them holds at least the ``q``-th part.
 
 Bounds are averaged over layers: a sum of maxima is never below the maximum of sums.
 """
@@ -28,6 +30,12 @@ Array = NDArray[np.float64]
 
 #: batches (tokens over all ranks) between which touched experts are bounded from below
 _GRID = np.unique(np.round(np.geomspace(1, 2**22, 67))).astype(float)
+
+
+def _fullest(experts: int, chips: int) -> tuple[int, int]:
+    """Slots of the fullest chips without spare slots, and how many chips are as full."""
+    full = -(-experts // chips)
+    return full, experts - (full - 1) * chips
 
 
 class ExpertBounds:
@@ -76,7 +84,11 @@ class ExpertBounds:
             average = (self._single[:, :, -1] + extra) / chips
             alone = max(self.num_experts - max(spare, 0), 0)
             pigeonhole = self._single[:, :, -(-alone // chips)]
-            mean, least = np.maximum(average, pigeonhole)
+            bound = np.maximum(average, pigeonhole)
+            if spare <= 0:
+                full, fullest = _fullest(self.num_experts, chips)
+                bound = np.maximum(bound, self._single[:, :, full * fullest] / fullest)
+            mean, least = bound
             self._touched[key] = (mean, least)
         return self._touched[key]
 
@@ -92,7 +104,18 @@ class ExpertBounds:
             alone = touch_probability(cold, self.top_k, tokens, 1.0)
             extra = (spread - alone) * spare / (pile - 1)
         least = -(-max(self.num_experts - max(spare, 0), 0) // chips)
-        return np.maximum((single.sum(axis=1) + extra) / chips, single[:, :least].sum(axis=1))
+        full, fullest = _fullest(self.num_experts, chips)
+        return np.asarray(
+            np.maximum.reduce(
+                [
+                    (single.sum(axis=1) + extra) / chips,
+                    single[:, :least].sum(axis=1),
+                    single[:, : full * fullest].sum(axis=1) / fullest
+                    if spare <= 0
+                    else np.zeros(len(single)),
+                ]
+            )
+        )
 
     def _extra(self, spare: int, chips: int) -> Array:
         """``[2, grid]``: what ``spare`` replicas add at least to the sum of touched slots."""

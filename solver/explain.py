@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.instance import Instance
-from solver.fleet import Question
+from solver.fleets import Question
 from solver.pools import PoolClass
 from solver.pricing import Bounds
 from solver.shapes import ROLES, ShapeTable

@@ -59,6 +59,13 @@ class Items:
         """Lower a shape's upper bound."""
         self.upper[shape] = min(self.upper[shape], upper)
 
+    def siblings(self, shape: int) -> NDArray[np.int64]:
+        """Shapes of the same role on the same chips, itself included, best bound first."""
+        row = self.shapes.row(shape)
+        key = (row["role"], row["pool_class"], row["slices"], row["slice_chips"])
+        members = self._groups[key]
+        return members[np.argsort(-self.upper[members], kind="stable")]
+
     def best(self, rates: NDArray[np.float64] | None = None) -> list[Item]:
         """Items that some optimal fleet needs, under ``rates`` (default: the upper bounds).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
@@ -60,7 +61,7 @@ def pack_slices(
         loads.append(load)
     for place in places:
         model.add(sum(slices[place, pool] for pool in pools) == items[place].slices * counts[place])
-    for earlier, later in zip(loads, loads[1:], strict=False):
+    for earlier, later in pairwise(loads):
         model.add(earlier >= later)
     solver, status = clock.run(model, seed=seed, limit_s=limit_s)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

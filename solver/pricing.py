@@ -19,16 +19,11 @@ from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
 from costmodel.operations import LayerKind
 from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
-from costmodel.serving import (
-    Service,
-    decode_service,
-    mixed_service,
-    prefill_service,
-    token_period_s,
-)
+from costmodel.serving import PipelineTime, Service, schedule, serve
 from solver.expert_bounds import ExpertBounds
 from solver.pools import PoolClass
 from solver.shapes import ROLES, ShapeTable
+from solver.stages import shortest_longest_stage
 from topology import Cluster, Rate
 
 Array = NDArray[np.float64]
@@ -117,9 +112,9 @@ class Pricer:
     def rates(self, shapes: ShapeTable, pool_class: PoolClass) -> GroupRates:
         """Collective rates of shapes on one class, stacked."""
         found = []
-        for tp, ranks, pp, slices, slice_chips, stage_pools in zip(
+        for tp, ranks, pp, slices, stage_pools in zip(
             shapes.tp.tolist(), shapes.attention_dp.tolist(), shapes.pp.tolist(),
-            shapes.slices.tolist(), shapes.slice_chips.tolist(), shapes.stage_pools.tolist(),
+            shapes.slices.tolist(), shapes.stage_pools.tolist(),
             strict=True,
         ):  # fmt: skip
             stage = tp * ranks
@@ -149,7 +144,7 @@ def group_rates(
         reduce = achieved(cluster.rate_for("all-reduce", home, tp, 1), efficiency.all_reduce)
     if moe is not None and stage_chips > 1:
         rate = cluster.rate_for(
-            "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=moe.top_k
+            "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=round(moe.top_k)
         )
         dispatch = achieved(rate, efficiency.all_to_all)
     if pp > 1:
@@ -209,7 +204,7 @@ class _Block:
             high = np.where(good, high, np.minimum(high, middle - 1))
             high = np.maximum(high, low)
         best, _ = self.service(np.maximum(low, 1.0))
-        meets = self._within_ttft(best) & (low > 0)
+        meets = low > 0
         return Bounds(
             per_rank=np.where(meets, low, 0).astype(np.int64),
             requests_per_s=np.where(meets, best.requests_per_s, 0.0),
@@ -226,10 +221,11 @@ class _Block:
         if self.role == PREFILL:
             most = max(1, limits.prefill_chunk_tokens // workload.new_tokens)
             return np.full(len(self.tp), most, dtype=np.int64)
-        return np.maximum(1, limits.max_sequences_per_rank // self.pp).astype(np.int64)
+        most_in_flight = limits.max_sequences_per_rank // self.pp
+        return np.asarray(np.maximum(1, most_in_flight), dtype=np.int64)
 
     def _feasible(self, per_rank: Array) -> NDArray[np.bool_]:
-        """Monotone part of the rules: HBM, TPOT, and the part of TTFT that grows with the batch."""
+        """HBM, TPOT and TTFT: all of them grow with the batch."""
         _, meets = self.service(per_rank)
         return np.asarray((self.bytes_needed(per_rank) <= self.chip.hbm_bytes) & meets)
 
@@ -239,67 +235,38 @@ class _Block:
             return np.ones(len(self.tp), dtype=bool)
         return np.asarray(service.ttft_s <= target)
 
-    def tokens(self, per_rank: Array) -> tuple[Tokens, Array]:
-        """What a rank processes in a pass, and passes per batch of prompts."""
-        workload = self.instance.workload
-        start, end = float(workload.cached_tokens), float(workload.input_tokens)
-        if self.role == PREFILL:
-            new = per_rank * workload.new_tokens
-            passes = np.maximum(1.0, np.ceil(new / self.instance.limits.prefill_chunk_tokens))
-            tokens = Tokens(
-                prefill=new / passes,
-                prefill_start=start,
-                prefill_end=end,
-                prompts=per_rank / passes,
-            )
-            return tokens, passes
-        beside = np.zeros_like(per_rank)
-        prompts = np.zeros_like(per_rank)
-        if self.role == MIXED:
-            beside = per_rank * workload.new_tokens / workload.decode_steps
-            prompts = per_rank / workload.decode_steps
-        tokens = Tokens(
-            decode=per_rank,
-            context=workload.decode_context,
-            prefill=beside,
-            prefill_start=start,
-            prefill_end=end,
-            prompts=prompts,
-        )
-        return tokens, np.ones_like(per_rank)
-
     def service(self, per_rank: Array) -> tuple[Service, NDArray[np.bool_]]:
         """What the shapes offer at a batch, and whether the monotone targets hold."""
-        instance, workload, slo = self.instance, self.instance.workload, self.instance.slo
-        tokens, passes = self.tokens(per_rank)
+        instance, slo = self.instance, self.instance.slo
+        plan = schedule(ROLES[self.role], instance.workload, instance.limits, per_rank)
+        decode = None if plan.decode is None else self._pipeline(plan.decode)
+        prefill = None if plan.prefill is None else self._pipeline(plan.prefill)
+        sequences = per_rank * self.ranks * (1.0 if self.role == PREFILL else self.pp)
+        service = serve(instance.workload, plan, sequences, self.pp, decode, prefill)
+        meets = np.ones(len(self.tp), dtype=bool)
+        if self.role == PREFILL:
+            moved = transfer_bytes_per_chip(instance, 1.0, 1.0) / (self.tp * self.pp)
+            service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
+        elif slo.tpot is not None:
+            meets &= service.tpot_s <= slo.tpot
+        return service, meets & self._within_ttft(service)
+
+    def _pipeline(self, tokens: Tokens) -> PipelineTime:
+        """Times of one pass, its stages cut as evenly as whole layers can be."""
+        operations = self.instance.operations
         rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
         shares = self._shares(rows * self.ranks)
         timed = self._timed(self.layers, tokens, shares, with_head=True)
-        total = timed.total_s(instance.profile.combination) + self.efficiency.step_overhead_s
-        longest = self._longest(total, tokens, rows)
-        operations = instance.operations
+        step = self.efficiency.step_overhead_s
+        total = timed.total_s(self.instance.profile.combination) + step
         sent = rows / self.tp * operations.hidden_size * operations.activation_bytes
         hop = np.where(
             self.pp > 1,
             self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
             0.0,
         )
-        batch = per_rank * self.ranks * self.pp
-        if self.role == PREFILL:
-            service = prefill_service(per_rank * self.ranks, passes, total, longest, hop)
-            moved = transfer_bytes_per_chip(instance, 1.0, 1.0) / (self.tp * self.pp)
-            service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
-            return service, self._within_ttft(service)
-        period = token_period_s(total, longest, hop, self.pp)
-        meets = np.ones(len(self.tp), dtype=bool)
-        if slo.tpot is not None:
-            meets &= period <= slo.tpot
-        if self.role == DECODE:
-            return decode_service(batch, period, workload), meets
-        if slo.ttft is not None:
-            meets &= 2.0 * period <= slo.ttft
-        beside = np.asarray(tokens.prefill) * self.pp
-        return mixed_service(batch, beside, period, workload), meets
+        longest = np.maximum(total / self.pp, self._longest(tokens, rows, step))
+        return PipelineTime(total, longest, hop)
 
     def _timed(
         self,
@@ -315,28 +282,30 @@ class _Block:
             with_head=with_head,
         )  # fmt: skip
 
-    def _longest(self, total: Array, tokens: Tokens, rows: Array) -> Array:
-        """Longest stage at least: the average, and whole layers by the pigeonhole principle.
-
-        Some stage has ``ceil(n / pp)`` of the ``n`` layers of a kind, none shorter than the
-        kind's shortest; and ``ceil(L / pp)`` layers, none shorter than the shortest of all.
-        """
-        longest = total / self.pp
+    def _longest(self, tokens: Tokens, rows: Array, step_s: float) -> Array:
+        """Longest stage at least: the best cut of whole layers, each as short as its kind's shortest."""
         if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
-            return longest
+            return np.zeros(len(self.tp))
         least = None
         if self.experts is not None:
             least = ExpertShares(
                 self.least_load[:, None, None],
                 self.experts.touched(self.least_touched, rows * self.ranks)[:, None, None],
             )
-        shortest = np.full(len(self.tp), np.inf)
-        for kind, count in self.layers:
-            one = self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op")
-            longest = np.maximum(longest, np.ceil(count / self.pp) * one)
-            shortest = np.minimum(shortest, one)
-        layers = float(self.instance.operations.num_layers)
-        return np.maximum(longest, np.ceil(layers / self.pp) * shortest)
+        layer_s = [
+            np.broadcast_to(
+                self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op"),
+                self.tp.shape,
+            )
+            for kind, _ in self.layers
+        ]
+        head_s = self._timed([], tokens, None, with_head=True).total_s("per_op")
+        return (
+            shortest_longest_stage(
+                layer_s, self.instance.operations.kind_of_layer(), head_s, self.pp
+            )
+            + step_s / self.pp
+        )
 
     def _shares(self, tokens: Array) -> ExpertShares | None:
         """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""
@@ -354,12 +323,11 @@ class _Block:
         instance, operations = self.instance, self.instance.operations
         workload = instance.workload
         context = workload.input_tokens if self.role == PREFILL else workload.final_context
-        tokens, _ = self.tokens(per_rank)
+        plan = schedule(ROLES[self.role], workload, instance.limits, per_rank)
         weights = memory.dense_weight_bytes(self.layers, self.tp) + memory.edge_weight_bytes(
             operations, self.tp, first=True, last=True
         )
-        rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
-        sampled = np.where(self.pp > 1, 0.0, np.asarray(tokens.decode) + np.asarray(tokens.prompts))
+        sampled = np.where(self.pp > 1, 0.0, plan.sampled())
         slots = np.ceil(self.slots / self.stage_chips)
         one_pool = memory.expert_slot_bytes(self.layers) * np.where(
             self.pp > 1, self.slots / self.stage_chips, slots
@@ -368,6 +336,6 @@ class _Block:
         return np.asarray(
             (weights + one_pool) / self.pp
             + kv * per_rank  # all microbatches of a rank, each stage holding its share of layers
-            + memory.activation_bytes(operations, self.tp, rows, sampled)
+            + memory.activation_bytes(operations, self.tp, plan.rows(), sampled)
             + self.efficiency.runtime_bytes
         )

@@ -17,10 +17,8 @@ from costmodel import memory
 from costmodel.communication import GroupRates
 from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
-from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Shape, Stage, spread
-from costmodel.moe_load import expert_shares
-from costmodel.pass_time import ExpertShares, pass_time
-from costmodel.replica import ReplicaPrice, price_replica, rank_tokens
+from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage, spread
+from costmodel.replica import ReplicaPrice, price_replica
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
 from solver.experts import place_layers
@@ -28,9 +26,12 @@ from solver.pools import Pool, PoolClass
 from solver.pricing import Pricer, group_rates
 from solver.replica_model import ReplicaModel, small_enough
 from solver.shapes import ROLES, ShapeTable
-from solver.stages import cut_stages
+from solver.stages import cut_replica
 
 Array = NDArray[np.float64]
+
+#: first and last layer of each stage
+Stages = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -132,14 +133,14 @@ def build_replica(
     instance: Instance,
     shape: dict[str, int],
     per_rank: int,
-    stages: Sequence[tuple[int, int]],
+    stages: Stages,
     slots: tuple[int, ...],
     chips: Sequence[Sequence[str]],
     expert_map: str | None,
 ) -> Replica:
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank."""
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
-    role = ROLES[shape["role"]]
+    role: Role = ROLES[shape["role"]]
     even = len(set(slots)) == 1
     built = tuple(
         Stage(
@@ -256,7 +257,7 @@ class _Attempt:
 
     def try_batch(self, per_rank: int) -> tuple[Replica, ReplicaPrice, ExpertMap] | None:
         """The replica at this batch, its price and expert maps, if every rule holds."""
-        stages: Sequence[tuple[int, int]] = ((0, self.instance.operations.num_layers - 1),)
+        stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(per_rank, tuple(stages) * self.shape["pp"])
         maps = self.maps
         whole = self._whole(draft) if self.exact else None
@@ -265,7 +266,10 @@ class _Attempt:
         elif self.exact and not self.realiser.clock.over:
             return None
         elif self.shape["pp"] > 1:
-            cut = self._cut(draft)
+            cut = cut_replica(
+                self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
+                self.slots, maps, clock=self.realiser.clock, seed=self.realiser.seed,
+            )  # fmt: skip
             if cut is None:
                 return None
             stages = tuple(cut)
@@ -274,8 +278,17 @@ class _Attempt:
         price = price_replica(self.instance, layout, replica)
         return (replica, price, maps) if self._good(price) else None
 
-    def _whole(self, draft: Replica) -> tuple[Sequence[tuple[int, int]], ExpertMap] | None:
-        """Best stages and experts of a small replica, by the model of the whole replica."""
+    def _whole(self, draft: Replica) -> tuple[Stages, ExpertMap] | None:
+        """Best stages and experts of a small replica.
+
+        In one stage the layers are independent and solved one by one, which also is the best of
+        the whole unless TTFT then fails; else by the model of the whole replica.
+        """
+        if self.shape["pp"] == 1:
+            maps = self._layer_by_layer(draft)
+            stages: Stages = ((0, self.instance.operations.num_layers - 1),)
+            if maps is not None and (draft.role != "mixed" or self._holds(draft, stages, maps)):
+                return stages, maps
         model = ReplicaModel(
             self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
             self.transfer_s,
@@ -283,11 +296,40 @@ class _Attempt:
         found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
         if found is None:
             return None
-        stages, maps, proven = found
+        cut, maps, proven = found
         self.proven = self.proven and proven
-        return stages, maps
+        return cut, maps
 
-    def _replica(self, per_rank: int, stages: Sequence[tuple[int, int]]) -> Replica:
+    def _layer_by_layer(self, draft: Replica) -> ExpertMap | None:
+        """Best experts of each MoE layer on its own; ``None`` if one is not solved in time."""
+        maps: ExpertMap = {}
+        for layer in self.instance.operations.moe_layers:
+            model = ReplicaModel(
+                self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
+                self.slots, layers=[layer],
+            )  # fmt: skip
+            found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
+            if found is None:
+                return None
+            maps |= found[1]
+            self.proven = self.proven and found[2]
+        return maps
+
+    def _holds(self, draft: Replica, stages: Stages, maps: ExpertMap) -> bool:
+        replica = draft.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(
+                        update={"layers": layers, "expert_map": "map" if maps else None}
+                    )
+                    for stage, layers in zip(draft.stages, stages, strict=True)
+                )
+            }
+        )
+        layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
+        return self._good(price_replica(self.instance, layout, replica))
+
+    def _replica(self, per_rank: int, stages: Stages) -> Replica:
         return build_replica(
             self.instance, self.shape, per_rank, stages, self.slots, self.chips,
             "map" if self.maps else None,
@@ -304,54 +346,3 @@ class _Attempt:
             exceeds(float(sum(stage.memory.values()).max()), hbm)  # type: ignore[union-attr]
             for stage in price.stages
         )
-
-    def _cut(self, draft: Replica) -> list[tuple[int, int]] | None:
-        """Stages of this batch: layer times and bytes as the evaluator counts them."""
-        instance, operations, shape = self.instance, self.instance.operations, self.shape
-        tokens, _ = rank_tokens(instance, draft)
-        tp, ranks = shape["tp"], shape["attention_dp"]
-        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
-        layer_s = np.zeros(operations.num_layers)
-        layer_bytes = np.zeros(operations.num_layers)
-        context = (
-            instance.workload.input_tokens
-            if draft.role == "prefill"
-            else instance.workload.final_context
-        )
-        for kind in operations.kinds:
-            shares = None
-            if kind.moe is not None:
-                slots = np.array([self.maps[layer] for layer in kind.layers], dtype=np.int64)
-                found = expert_shares(
-                    instance.expert_loads[list(kind.moe_rows)], slots, self.slots,
-                    kind.moe.top_k, rows * ranks,
-                )  # fmt: skip
-                shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
-            timed = pass_time(
-                operations, [(kind, 1.0)], tp, ranks, tokens, self.pool_class.chip,
-                self.efficiency, self.rates, [shares], with_head=False,
-            )  # fmt: skip
-            layer_s[list(kind.layers)] = timed.total_s(instance.profile.combination)
-            one = [(kind, 1.0)]
-            held = float(memory.dense_weight_bytes(one, tp)) + memory.expert_slot_bytes(one) * max(
-                self.slots, default=0
-            )
-            kv = float(memory.kv_bytes_per_sequence(operations, one, tp, context))
-            layer_bytes[list(kind.layers)] = held + kv * max(draft.rank_sequences())
-        head = pass_time(
-            operations, [], tp, ranks, tokens, self.pool_class.chip, self.efficiency, self.rates, [],
-        )  # fmt: skip
-        stages = shape["pp"]
-        edge_s = [0.0] * stages
-        edge_s[-1] = float(head.total_s(instance.profile.combination))
-        edge_bytes = [0.0] * stages
-        edge_bytes[0] = float(memory.edge_weight_bytes(operations, tp, first=True, last=False))
-        edge_bytes[-1] += float(memory.edge_weight_bytes(operations, tp, first=False, last=True))
-        sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
-        plain = float(memory.activation_bytes(operations, tp, rows, 0.0))
-        edge_bytes[-1] += float(memory.activation_bytes(operations, tp, rows, sampled)) - plain
-        room = self.pool_class.chip.hbm_bytes - self.efficiency.runtime_bytes - plain
-        return cut_stages(
-            layer_s, layer_bytes, edge_s, edge_bytes, room, stages,
-            clock=self.realiser.clock, limit_s=2.0, seed=self.realiser.seed,
-        )  # fmt: skip

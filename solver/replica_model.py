@@ -15,6 +15,8 @@ A layer takes as long as its busiest chip.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -25,9 +27,10 @@ from costmodel.instance import Instance
 from costmodel.layout import Replica
 from costmodel.moe_load import touch_probability
 from costmodel.operations import LayerKind
-from costmodel.pass_time import ExpertShares, pass_time
+from costmodel.pass_time import ExpertShares, Tokens, pass_time
 from costmodel.profile import Efficiency
-from costmodel.replica import rank_tokens
+from costmodel.replica import replica_schedule
+from costmodel.workload import Slo
 from solver.clock import Clock
 from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
 from topology import Chip
@@ -36,11 +39,19 @@ from topology import Chip
 SMALL = 3000
 
 
+#: largest time (about a minute) and bytes in units; sums and fractions of them stay below 2**63
+_LONGEST = 2**46
+
+#: denominator of rationals in the model
+_FRACTION = 2**10
+
+
 class ReplicaModel:
     """CP-SAT model of one replica whose shape, batch and busiest rank are given by ``draft``.
 
     ``rates`` are those of its stages (all alike), ``slots`` the expert slots of each chip of a
-    stage, ``transfer_s`` the hand-over to the decode pool.
+    stage, ``transfer_s`` the hand-over to the decode pool. ``layers`` restricts the model to some layers
+    of a replica of one stage, without HBM and targets: layers are then independent.
     """
 
     def __init__(
@@ -52,8 +63,13 @@ class ReplicaModel:
         rates: GroupRates,
         slots: Sequence[int],
         transfer_s: float = 0.0,
+        layers: Sequence[int] | None = None,
     ):
         self.instance = instance
+        self.layers = (
+            list(range(instance.operations.num_layers)) if layers is None else list(layers)
+        )
+        self.whole = layers is None
         self.draft = draft
         self.chip = chip
         self.efficiency = efficiency
@@ -61,61 +77,73 @@ class ReplicaModel:
         self.slots = tuple(slots)
         self.transfer_s = transfer_s
         self.model = cp_model.CpModel()
-        self.tokens, self.passes = rank_tokens(instance, draft)
-        self.rows = float(np.asarray(self.tokens.decode) + np.asarray(self.tokens.prefill))
-        self.num_layers = instance.operations.num_layers
+        self.plan = replica_schedule(instance, draft)
+        self.passes = [t for t in (self.plan.decode, self.plan.prefill) if t is not None]
         self.pp = draft.shape.pp
         self.kind_of = [instance.operations.kinds[i] for i in instance.operations.kind_of_layer()]
         self.x: dict[tuple[int, int, int], cp_model.IntVar] = {}
+        self.u: dict[tuple[int, int, int, int], cp_model.IntVar] = {}
         self.stage: dict[tuple[int, int], cp_model.IntVar] = {}
-        self.layer_time = [self._layer(layer) for layer in range(self.num_layers)]
+        self.replicas: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+        self._experts()
         self._stages()
-        self._sequences()
-        self._memory()
+        #: per pass, the time of every stage in units
+        self.stage_time = [self._stage_times(tokens) for tokens in self.passes]
+        self.slo = instance.slo if self.whole else Slo()
+        if self.whole:
+            self._sequences()
+            self._memory()
         self._targets()
 
-    def _layer(self, layer: int) -> cp_model.LinearExprT:
+    def _experts(self) -> None:
+        """Every expert has a slot, chips hold exactly their slots, replicas are counted."""
+        model, chips = self.model, self.draft.shape.chips_per_stage
+        for layer in set(self.instance.operations.moe_layers) & set(self.layers):
+            experts = range(self.instance.expert_loads.shape[1])
+            for e in experts:
+                mine = [model.new_bool_var(f"x[{layer},{e},{g}]") for g in range(chips)]
+                for g in range(chips):
+                    self.x[layer, e, g] = mine[g]
+                has = [model.new_bool_var(f"n[{layer},{e},{r + 1}]") for r in range(chips)]
+                model.add_exactly_one(has)
+                model.add(sum(mine) == sum((r + 1) * v for r, v in enumerate(has)))
+                self.replicas[layer, e] = has
+            for g in range(chips):
+                model.add(sum(self.x[layer, e, g] for e in experts) == self.slots[g])
+                for e in experts:
+                    for r, has_r in enumerate(self.replicas[layer, e], start=1):
+                        here = model.new_bool_var(f"u[{layer},{e},{g},{r}]")
+                        model.add_bool_and(self.x[layer, e, g], has_r).only_enforce_if(here)
+                        model.add_bool_or(~self.x[layer, e, g], ~has_r, here)
+                        self.u[layer, e, g, r] = here
+
+    def _layer(self, layer: int, tokens: Tokens) -> Any:
         """Time of a layer in units: its fixed operations, and its experts' busiest chip."""
         kind, shape = self.kind_of[layer], self.draft.shape
         if kind.moe is None:
-            return up(self._fixed_s(kind, None), TIME_UNIT_S)
-        moe, model = kind.moe, self.model
-        chips = shape.chips_per_stage
-        row = kind.moe_rows[kind.layers.index(layer)]
-        loads = self.instance.expert_loads[row]
+            return up(sum(self._parts(kind, tokens, None).values()), TIME_UNIT_S)
+        moe, model, chips = kind.moe, self.model, shape.chips_per_stage
+        loads = self.instance.expert_loads[kind.moe_rows[kind.layers.index(layer)]]
+        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
         # one chip's worth of load and of touched experts, and the exchange per unit of skew
-        nothing = ExpertShares(np.zeros((1, 1)), np.zeros((1, 1)))
+        nothing = self._parts(kind, tokens, ExpertShares(np.zeros((1, 1)), np.zeros((1, 1))))
         full = ExpertShares(np.ones((1, 1)), np.zeros((1, 1)))
         touched = ExpertShares(np.zeros((1, 1)), np.ones((1, 1)))
-        fixed_s = self._fixed_s(kind, nothing)
-        exchange = self._parts(kind, nothing)
-        skew_s = sum(exchange[p] for p in ("dispatch", "combine")) - self._latency_s(kind)
-        load_s = self._parts(kind, full)["routed_experts"]
-        touch_s = self._parts(kind, touched)["routed_experts"]
-        experts, counts = range(moe.num_experts), range(1, chips + 1)
-        busiest = model.new_int_var(0, 2**50, f"experts_time[{layer}]")
-        skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), 2**50, f"exchange_time[{layer}]")
-        replicas = {}
-        for e in experts:
-            for g in range(chips):
-                self.x[layer, e, g] = model.new_bool_var(f"x[{layer},{e},{g}]")
-            mine = [self.x[layer, e, g] for g in range(chips)]
-            replicas[e] = [model.new_bool_var(f"n[{layer},{e},{r}]") for r in counts]
-            model.add_exactly_one(replicas[e])
-            model.add(sum(mine) == sum(r * v for r, v in zip(counts, replicas[e], strict=True)))
+        load_s = self._parts(kind, tokens, full)["routed_experts"]
+        touch_s = self._parts(kind, tokens, touched)["routed_experts"]
+        skew_s = nothing["dispatch"] + nothing["combine"] - self._latency_s()
+        name = f"{layer},{rows:g}"
+        busiest = model.new_int_var(0, _LONGEST, f"experts_time[{name}]")
+        skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), _LONGEST, f"exchange_time[{name}]")
         for g in range(chips):
-            model.add(sum(self.x[layer, e, g] for e in experts) == self.slots[g])
             loaded, reached, exchanged = [], [], []
-            for e in experts:
-                for r, has in zip(counts, replicas[e], strict=True):
-                    here = model.new_bool_var(f"u[{layer},{e},{g},{r}]")
-                    model.add_bool_and(self.x[layer, e, g], has).only_enforce_if(here)
-                    model.add_bool_or(~self.x[layer, e, g], ~has, here)
+            for e in range(moe.num_experts):
+                for r in range(1, chips + 1):
+                    here = self.u[layer, e, g, r]
                     share = float(loads[e]) / r
+                    tokens_in_pass = rows * shape.attention_dp
                     touch = float(
-                        touch_probability(
-                            loads[e : e + 1], moe.top_k, self.rows * shape.attention_dp, float(r)
-                        )[0]
+                        touch_probability(loads[e : e + 1], moe.top_k, tokens_in_pass, float(r))[0]
                     )
                     loaded.append(up(load_s * share, TIME_UNIT_S) * here)
                     reached.append(up(touch_s * touch, TIME_UNIT_S) * here)
@@ -123,26 +151,25 @@ class ReplicaModel:
             model.add(busiest >= sum(loaded))
             model.add(busiest >= sum(reached))
             model.add(skewed >= sum(exchanged))
-        return up(fixed_s - skew_s, TIME_UNIT_S) + busiest + skewed
+        return up(sum(nothing.values()) - skew_s, TIME_UNIT_S) + busiest + skewed
 
-    def _latency_s(self, kind: LayerKind) -> float:
+    def _latency_s(self) -> float:
         if self.draft.shape.chips_per_stage == 1:
             return 0.0
         return 2.0 * float(self.rates.dispatch_latency_s)
 
-    def _parts(self, kind: LayerKind, shares: ExpertShares | None) -> dict[str, float]:
+    def _parts(
+        self, kind: LayerKind, tokens: Tokens, shares: ExpertShares | None
+    ) -> dict[str, float]:
         shape = self.draft.shape
         timed = pass_time(
-            self.instance.operations, [(kind, 1.0)], shape.tp, shape.attention_dp, self.tokens,
+            self.instance.operations, [(kind, 1.0)], shape.tp, shape.attention_dp, tokens,
             self.chip, self.efficiency, self.rates, [shares], with_head=False,
         )  # fmt: skip
         return {part: float(seconds) for part, seconds in timed.parts.items()}
 
-    def _fixed_s(self, kind: LayerKind, shares: ExpertShares | None) -> float:
-        return sum(self._parts(kind, shares).values())
-
     def _stages(self) -> None:
-        model, layers = self.model, range(self.num_layers)
+        model, layers = self.model, self.layers
         for layer in layers:
             for p in range(self.pp):
                 self.stage[layer, p] = model.new_bool_var(f"s[{layer},{p}]")
@@ -150,23 +177,28 @@ class ReplicaModel:
         for p in range(self.pp):
             model.add_bool_or(self.stage[layer, p] for layer in layers)
         number = [sum(p * self.stage[layer, p] for p in range(self.pp)) for layer in layers]
-        for earlier, later in zip(number, number[1:], strict=False):
+        for earlier, later in pairwise(number):
             model.add(earlier <= later)
+
+    def _stage_times(self, tokens: Tokens) -> list[Any]:
+        """Time of each stage in units for one pass."""
+        model, shape = self.model, self.draft.shape
         head = pass_time(
-            self.instance.operations, [], self.draft.shape.tp, self.draft.shape.attention_dp,
-            self.tokens, self.chip, self.efficiency, self.rates, [],
+            self.instance.operations, [], shape.tp, shape.attention_dp, tokens, self.chip,
+            self.efficiency, self.rates, [],
         )  # fmt: skip
-        head_s = float(head.total_s("per_op"))
-        self.stage_time = []
+        layer_time = {layer: self._layer(layer, tokens) for layer in self.layers}
+        found: list[Any] = []
         for p in range(self.pp):
             taken = []
-            for layer in layers:
-                part = model.new_int_var(0, 2**52, f"time[{layer},{p}]")
-                model.add(part >= self.layer_time[layer]).only_enforce_if(self.stage[layer, p])
+            for layer, time in layer_time.items():
+                part = model.new_int_var(0, _LONGEST, f"time[{layer},{p}]")
+                model.add(part >= time).only_enforce_if(self.stage[layer, p])
                 taken.append(part)
             edge = self.efficiency.step_overhead_s / self.pp
-            edge += head_s if p == self.pp - 1 else 0.0
-            self.stage_time.append(sum(taken) + up(edge, TIME_UNIT_S))
+            edge += float(head.total_s("per_op")) if p == self.pp - 1 else 0.0
+            found.append(sum(taken) + up(edge, TIME_UNIT_S))
+        return found
 
     def _sequences(self) -> None:
         shape = self.draft.shape
@@ -181,26 +213,24 @@ class ReplicaModel:
         prefill = self.draft.role == "prefill"
         workload = instance.workload
         context = workload.input_tokens if prefill else workload.final_context
-        sampled = float(np.asarray(self.tokens.decode) + np.asarray(self.tokens.prompts))
+        rows, sampled = float(self.plan.rows()), float(self.plan.sampled())
         for p in range(self.pp):
             first, last = p == 0, p == self.pp - 1
             edge = float(
                 memory.edge_weight_bytes(operations, shape.tp, first=first, last=last)
-            ) + float(
-                memory.activation_bytes(operations, shape.tp, self.rows, sampled if last else 0.0)
-            )
+            ) + float(memory.activation_bytes(operations, shape.tp, rows, sampled if last else 0.0))
             room = down(
                 self.chip.hbm_bytes - self.efficiency.runtime_bytes - edge, MEMORY_UNIT_BYTES
             )
             for rank in range(shape.attention_dp):
                 slots = self.slots[rank * shape.tp : (rank + 1) * shape.tp] or (0,)
                 used = []
-                for layer in range(self.num_layers):
+                for layer in self.layers:
                     one = [(self.kind_of[layer], 1.0)]
                     held = float(memory.dense_weight_bytes(one, shape.tp))
                     held += memory.expert_slot_bytes(one) * max(slots)
                     kv = float(memory.kv_bytes_per_sequence(operations, one, shape.tp, context))
-                    part = self.model.new_int_var(0, 2**52, f"bytes[{layer},{p},{rank}]")
+                    part = self.model.new_int_var(0, _LONGEST, f"bytes[{layer},{p},{rank}]")
                     self.model.add(
                         part
                         >= up(held, MEMORY_UNIT_BYTES)
@@ -211,38 +241,52 @@ class ReplicaModel:
 
     def _targets(self) -> None:
         """TPOT and TTFT as :mod:`costmodel.serving` defines them; the objective of the role."""
-        model, slo = self.model, self.instance.slo
-        shape, operations = self.draft.shape, self.instance.operations
-        hop_s = 0.0
-        if self.pp > 1:
-            sent = self.rows / shape.tp * operations.hidden_size * operations.activation_bytes
-            hop_s = self.pp * float(self.rates.send_latency_s + self.rates.send_s_per_byte * sent)
-        total = sum(self.stage_time) + up(hop_s, TIME_UNIT_S)
-        longest = model.new_int_var(0, 2**52, "longest_stage")
-        for time in self.stage_time:
-            model.add(longest >= time)
+        model, slo, stages = self.model, self.slo, self.pp
+        totals, longest = [], []
+        for number, (tokens, times) in enumerate(zip(self.passes, self.stage_time, strict=True)):
+            slowest = model.new_int_var(0, _LONGEST, f"longest_stage[{number}]")
+            for time in times:
+                model.add(slowest >= time)
+            longest.append(slowest)
+            totals.append(sum(times) + up(self._hop_s(tokens), TIME_UNIT_S))
         ttft = None if slo.ttft is None else down(slo.ttft - self.transfer_s, TIME_UNIT_S)
+        passes = self.plan.passes
         if self.draft.role == "prefill":
-            passes = int(self.passes)
             if ttft is not None:
-                model.add((2 * passes - 1) * longest + total <= ttft)
-            self.objective: cp_model.LinearExprT = longest
+                model.add((2 * int(passes) - 1) * longest[0] + totals[0] <= ttft)
+            self.objective: Any = longest[0]
             return
-        period = model.new_int_var(0, 2**53, "period")
-        model.add(period >= total)
-        model.add(period >= self.pp * longest)
+        period = model.new_int_var(0, _LONGEST, "period")
+        model.add(period >= totals[0])
+        model.add(period >= stages * longest[0])
+        tpot: Any = period
+        if self.draft.role == "mixed":
+            # rationals with a fixed denominator, rounded up: passes and events need not be whole
+            stolen = up(float(stages * self.plan.events * passes), 1.0 / _FRACTION)
+            share = model.new_int_var(0, _LONGEST, "stolen_by_prefill")
+            model.add(_FRACTION * share >= stolen * longest[1])
+            tpot = period + share
+            if ttft is not None:
+                repeats = up(float(2 * passes - 1), 1.0 / _FRACTION)
+                model.add(
+                    repeats * longest[1] + _FRACTION * (totals[1] + period) <= _FRACTION * ttft
+                )
         if slo.tpot is not None:
-            model.add(period <= down(slo.tpot, TIME_UNIT_S))
-        if self.draft.role == "mixed" and ttft is not None:
-            beside = float(np.asarray(self.tokens.prefill)) * self.pp
-            steps = max(1.0, self.instance.workload.new_tokens / beside)
-            model.add(period <= int(ttft / (2.0 * steps)))
-        self.objective = period
+            model.add(tpot <= down(slo.tpot, TIME_UNIT_S))
+        self.objective = tpot
+
+    def _hop_s(self, tokens: Tokens) -> float:
+        if self.pp == 1:
+            return 0.0
+        operations, tp = self.instance.operations, self.draft.shape.tp
+        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        sent = rows / tp * operations.hidden_size * operations.activation_bytes
+        return self.pp * float(self.rates.send_latency_s + self.rates.send_s_per_byte * sent)
 
     def fix(self, replica: Replica, maps: Mapping[int, Sequence[int]]) -> None:
         """Fix the decision of a replica: its stages, its expert maps, its sequences per rank."""
         for p, stage in enumerate(replica.stages):
-            for layer in range(self.num_layers):
+            for layer in self.layers:
                 inside = stage.layers[0] <= layer <= stage.layers[1]
                 self.model.add(self.stage[layer, p] == int(inside))
         for layer, slots in maps.items():
@@ -265,10 +309,10 @@ class ReplicaModel:
             return None
         stages = []
         for p in range(self.pp):
-            own = [i for i in range(self.num_layers) if solver.value(self.stage[i, p])]
+            own = [i for i in self.layers if solver.value(self.stage[i, p])]
             stages.append((own[0], own[-1]))
         maps: dict[int, tuple[int, ...]] = {}
-        for layer in self.instance.operations.moe_layers:
+        for layer in sorted({layer for layer, _, _ in self.x}):
             maps[layer] = tuple(
                 e
                 for g in range(self.draft.shape.chips_per_stage)

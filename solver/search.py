@@ -9,7 +9,7 @@ is the incumbent. Repeat from 2 until incumbent and bound are close enough.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from solver.assemble import assemble
 from solver.certificate import Certificate, covers
 from solver.clock import Clock
 from solver.explain import why_nothing_fits
-from solver.fleet import Fleet, FleetAnswer, Question, solve_fleet
-from solver.items import Items
+from solver.fleet import solve_fleet
+from solver.fleets import FleetAnswer, Question
+from solver.items import Item, Items
 from solver.pools import pool_classes
 from solver.pricing import Pricer
 from solver.realise import Realised, Realiser
@@ -58,27 +59,6 @@ class SearchResult:
     trajectory: tuple[Progress, ...]
 
 
-@dataclass
-class _State:
-    """What a search knows so far; costs per (request/s) and hour."""
-
-    bound: float = 0.0
-    best_cost: float = float("inf")
-    layout: Layout | None = None
-    evaluation: Evaluation | None = None
-    first_s: float = 0.0
-    proof_s: float | None = None
-    realised: dict[int, Realised] = field(default_factory=dict)
-    trajectory: list[Progress] = field(default_factory=list)
-
-    @property
-    def gap(self) -> float:
-        """Incumbent over bound, minus 1."""
-        if self.bound <= 0 or self.best_cost == float("inf"):
-            return float("inf")
-        return max(0.0, self.best_cost / self.bound - 1.0)
-
-
 def search(
     instance: Instance,
     *,
@@ -92,158 +72,186 @@ def search(
     Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
     the clock ran out before the first verified layout, ``VerificationError`` on a bug.
     """
-    classes = pool_classes(instance.cluster)
-    shapes = enumerate_shapes(instance, classes)
-    pricer = Pricer(instance, classes)
-    bounds = pricer.bounds(shapes)
-    items = Items(shapes, bounds.requests_per_s, classes)
-    question = Question(
-        whole=instance.scenario.pay == "whole",
-        whole_usd_per_hour=sum(len(c.pools) * c.size * c.chip.usd_per_hour for c in classes),
-        rate=instance.scenario.rate,
-    )
-    realiser = Realiser(instance, shapes, pricer, clock, seed)
-    state = _State()
-    to_usd = _usd_per_m_output(instance)
+    return _Search(instance, clock, gap, seed, on_progress).run()
 
-    def report(doing: str) -> None:
-        found = state.best_cost < float("inf")
+
+class _Search:
+    """What a search knows so far. Costs inside are dollars per hour and (request per second)."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        clock: Clock,
+        gap: float,
+        seed: int,
+        on_progress: Callable[[Progress], None] | None,
+    ):
+        self.instance = instance
+        self.clock = clock
+        self.target = gap
+        self.seed = seed
+        self.on_progress = on_progress
+        self.classes = pool_classes(instance.cluster)
+        self.shapes = enumerate_shapes(instance, self.classes)
+        self.pricer = Pricer(instance, self.classes)
+        self.bounds = self.pricer.bounds(self.shapes)
+        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes)
+        self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
+        self.question = Question(
+            whole=instance.scenario.pay == "whole",
+            whole_usd_per_hour=sum(
+                len(c.pools) * c.size * c.chip.usd_per_hour for c in self.classes
+            ),
+            rate=instance.scenario.rate,
+        )
+        self.to_usd = usd_per_m_output(instance)
+        self.bound = 0.0
+        self.best_cost = float("inf")
+        self.layout: Layout | None = None
+        self.evaluation: Evaluation | None = None
+        self.first_s = 0.0
+        self.realised: dict[int, Realised] = {}
+        self.trajectory: list[Progress] = []
+
+    @property
+    def gap(self) -> float:
+        """Incumbent over bound, minus 1."""
+        if self.bound <= 0 or self.best_cost == float("inf"):
+            return float("inf")
+        return max(0.0, self.best_cost / self.bound - 1.0)
+
+    def run(self) -> SearchResult:
+        """Rounds of bounding, realising and judging until the gap is proven or time is up."""
+        self.report(f"{len(self.shapes)} shapes bounded")
+        proof_s: float | None = None
+        while True:
+            answer = self.fleet(self.items.best(), 12.0)
+            self.bound = max(self.bound, min(answer.bound, self.best_cost))
+            if answer.fleet is None and self.layout is None:
+                self._fail()
+            if self.gap <= max(self.target, _ROUNDING):
+                proof_s = self.clock.elapsed_s
+                break
+            wanted = answer.fleet.shapes if answer.fleet is not None else set()
+            fresh = sorted(wanted - set(self.realised)) or self._promising(wanted)
+            for row in fresh:
+                if self.clock.over and self.layout is not None:
+                    break
+                found = self.realiser.realise(row, int(self.bounds.per_rank[row]))
+                self.realised[row] = found
+                self.items.tighten(row, found.upper_requests_per_s)
+            self._improve()
+            self.report(f"{len(self.realised)} shapes placed")
+            if self.gap <= max(self.target, _ROUNDING):
+                proof_s = self.clock.elapsed_s
+                break
+            if self.clock.over or not fresh:
+                break
+        return self._finish(proof_s)
+
+    def report(self, doing: str) -> None:
+        """Record progress and hand it to the caller."""
+        found = self.best_cost < float("inf")
         progress = Progress(
-            elapsed_s=clock.elapsed_s,
-            incumbent=state.best_cost * to_usd if found else None,
-            bound=state.bound * to_usd if state.bound > 0 else None,
-            gap=state.gap if found and state.bound > 0 else None,
+            elapsed_s=self.clock.elapsed_s,
+            incumbent=self.best_cost * self.to_usd if found else None,
+            bound=self.bound * self.to_usd if self.bound > 0 else None,
+            gap=self.gap if found and self.bound > 0 else None,
             doing=doing,
         )
-        state.trajectory.append(progress)
-        if on_progress is not None:
-            on_progress(progress)
+        self.trajectory.append(progress)
+        if self.on_progress is not None:
+            self.on_progress(progress)
 
-    report(f"{len(shapes)} shapes bounded")
-    while True:
-        answer = _fleet(items, classes, question, clock, seed)
-        state.bound = max(state.bound, min(answer.bound, state.best_cost))
-        if answer.fleet is None and state.layout is None:
-            if clock.over:
-                raise NoLayoutInTime("the time limit came before the first layout")
-            raise NoFeasibleLayout(why_nothing_fits(instance, classes, shapes, bounds, question))
-        wanted = answer.fleet.shapes if answer.fleet is not None else set()
-        fresh = sorted(wanted - set(state.realised))
-        for row in fresh:
-            if clock.over and state.layout is not None:
-                break
-            found = realiser.realise(row, int(bounds.per_rank[row]))
-            state.realised[row] = found
-            items.tighten(row, found.upper_requests_per_s)
-        _improve(instance, state, items, classes, question, clock, seed)
-        report(f"{len(state.realised)} shapes placed")
-        if state.gap <= gap:
-            state.proof_s = clock.elapsed_s
-            break
-        if clock.over or not fresh:
-            break
-    return _finish(instance, state, shapes, classes, clock, gap, to_usd)
+    def fleet(self, items: list[Item], limit_s: float) -> FleetAnswer:
+        """Best fleet of some items, to a tenth of the gap asked for."""
+        remaining = self.clock.remaining_s
+        if remaining < float("inf"):
+            limit_s = min(limit_s, max(0.2, remaining / 2))
+        return solve_fleet(
+            items, self.classes, self.question, clock=self.clock, time_limit_s=limit_s,
+            seed=self.seed, accept_gap=self.target / 10,
+        )  # fmt: skip
+
+    def _promising(self, wanted: set[int]) -> list[int]:
+        """For each shape wanted, the next of its siblings whose bound beats all that were realised."""
+        found = set()
+        for shape in wanted:
+            family = self.items.siblings(shape).tolist()
+            best = max(self.realised[row].requests_per_s for row in family if row in self.realised)
+            fresh = [row for row in family if row not in self.realised]
+            if fresh and self.items.upper[fresh[0]] > best * (1 + 1e-9):
+                found.add(fresh[0])
+        return sorted(found)
+
+    def _improve(self) -> None:
+        """Make the best fleet of realised shapes the incumbent, if the evaluator agrees it is better."""
+        achieved = np.zeros_like(self.items.upper)
+        for row, found in self.realised.items():
+            achieved[row] = found.requests_per_s
+        answer = self.fleet(self.items.best(achieved), 6.0)
+        if answer.fleet is None:
+            return
+        fleet = answer.fleet
+        cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        if cost >= self.best_cost * (1 - 1e-12):
+            return
+        layout = assemble(self.instance, fleet, self.realised)
+        evaluation = evaluate(self.instance, layout)
+        judged = verify(self.instance, cost, evaluation)
+        if judged < self.best_cost:
+            if self.layout is None:
+                self.first_s = self.clock.elapsed_s
+            self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
+
+    def _fail(self) -> None:
+        if self.clock.over:
+            raise NoLayoutInTime("the time limit came before the first layout")
+        raise NoFeasibleLayout(
+            why_nothing_fits(self.instance, self.classes, self.shapes, self.bounds, self.question)
+        )
+
+    def _finish(self, proof_s: float | None) -> SearchResult:
+        if self.layout is None or self.evaluation is None:
+            if self.clock.over:
+                raise NoLayoutInTime("the time limit came before the first verified layout")
+            raise NoFeasibleLayout(
+                "no layout was found: every shape that its bound allows misses a target or HBM "
+                "once its experts and layers are placed"
+            )
+        cost = self.best_cost
+        if self.bound > cost * (1 + _ROUNDING):
+            raise VerificationError("the bound is above the cost of a feasible layout")
+        bound = min(self.bound, cost)
+        words = covers(self.instance, self.classes, self.shapes)
+        return SearchResult(
+            status="optimal" if self.gap <= max(self.target, _ROUNDING) else "feasible",
+            layout=self.layout,
+            evaluation=self.evaluation,
+            certificate=Certificate(bound * self.to_usd, cost / bound - 1.0, words),
+            wall_s=self.clock.elapsed_s,
+            first_layout_s=self.first_s,
+            proof_s=proof_s,
+            shapes=len(self.shapes),
+            trajectory=tuple(self.trajectory),
+        )
 
 
-def _fleet(
-    items: Items,
-    classes: tuple,
-    question: Question,
-    clock: Clock,
-    seed: int,  # type: ignore[type-arg]
-) -> FleetAnswer:
-    limit = 12.0 if clock.remaining_s == float("inf") else max(0.2, clock.remaining_s / 2)
-    return solve_fleet(
-        items.best(), classes, question, clock=clock, time_limit_s=min(12.0, limit), seed=seed
-    )
-
-
-def _improve(
-    instance: Instance,
-    state: _State,
-    items: Items,
-    classes: tuple,  # type: ignore[type-arg]
-    question: Question,
-    clock: Clock,
-    seed: int,
-) -> None:
-    """Make the best fleet of realised shapes the incumbent, if the evaluator agrees it is better."""
-    achieved = np.zeros_like(items.upper)
-    for row, found in state.realised.items():
-        achieved[row] = found.requests_per_s
-    limit = 6.0 if clock.remaining_s == float("inf") else max(0.2, clock.remaining_s / 2)
-    answer = solve_fleet(
-        items.best(achieved),
-        classes,
-        question,
-        clock=clock,
-        time_limit_s=min(6.0, limit),
-        seed=seed,
-    )
-    if answer.fleet is None:
-        return
-    cost = question.cost_per_request(answer.fleet.requests_per_s, answer.fleet.usd_per_hour)
-    if cost >= state.best_cost * (1 - 1e-12):
-        return
-    layout = assemble(instance, answer.fleet, state.realised)
-    evaluation = evaluate(instance, layout)
-    judged = verify(instance, question, answer.fleet, cost, evaluation)
-    if judged < state.best_cost:
-        if state.layout is None:
-            state.first_s = clock.elapsed_s
-        state.best_cost, state.layout, state.evaluation = judged, layout, evaluation
-
-
-def verify(
-    instance: Instance, question: Question, fleet: Fleet, cost: float, evaluation: Evaluation
-) -> float:
-    """Cost per request by the evaluator. Raises ``VerificationError`` where it contradicts the solver."""
+def verify(instance: Instance, cost: float, evaluation: Evaluation) -> float:
+    """Cost by the evaluator. Raises ``VerificationError`` where it contradicts the solver's."""
     if evaluation.violations:
         listed = "; ".join(str(violation) for violation in evaluation.violations[:3])
         raise VerificationError(f"the evaluator rejects the solver's layout: {listed}")
     assert evaluation.usd_per_m_output_tokens is not None
-    judged = evaluation.usd_per_m_output_tokens / _usd_per_m_output(instance)
+    judged = evaluation.usd_per_m_output_tokens / usd_per_m_output(instance)
     if judged > cost * (1 + _ROUNDING):
         raise VerificationError(
-            f"the evaluator finds a cost {judged / cost - 1:.3%} above what the solver claimed "
-            f"({len(fleet.stands)} replicas)"
+            f"the evaluator finds a cost {judged / cost - 1:.3%} above what the solver claimed"
         )
     return judged
 
 
-def _usd_per_m_output(instance: Instance) -> float:
+def usd_per_m_output(instance: Instance) -> float:
     """$/M output tokens of one dollar per hour and (request per second)."""
     factor = instance.scenario.prices.chip_price_factor
     return factor / 3600.0 / instance.workload.output_tokens * 1e6
-
-
-def _finish(
-    instance: Instance,
-    state: _State,
-    shapes,  # type: ignore[no-untyped-def]
-    classes,  # type: ignore[no-untyped-def]
-    clock: Clock,
-    gap: float,
-    to_usd: float,
-) -> SearchResult:
-    if state.layout is None or state.evaluation is None:
-        if clock.over:
-            raise NoLayoutInTime("the time limit came before the first verified layout")
-        raise NoFeasibleLayout("no shape that its bound allows can be placed")
-    cost = state.best_cost
-    if state.bound > cost * (1 + _ROUNDING):
-        raise VerificationError("the bound is above the cost of a feasible layout")
-    bound = min(state.bound, cost)
-    return SearchResult(
-        status="optimal" if state.gap <= gap else "feasible",
-        layout=state.layout,
-        evaluation=state.evaluation,
-        certificate=Certificate(
-            bound * to_usd, cost / bound - 1.0, covers(instance, classes, shapes)
-        ),
-        wall_s=clock.elapsed_s,
-        first_layout_s=state.first_s,
-        proof_s=state.proof_s,
-        shapes=len(shapes),
-        trajectory=tuple(state.trajectory),
-    )

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.instance import Instance
+from costmodel.layout import Role
 from costmodel.models.spec import Attention
 from solver.pools import PoolClass
 
 Ints = NDArray[np.int64]
 
-ROLES = ("prefill", "decode", "mixed")
+ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
 
 
 @dataclass(frozen=True)

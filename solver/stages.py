@@ -18,8 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
+from costmodel import memory
+from costmodel.communication import GroupRates
+from costmodel.instance import Instance
+from costmodel.layout import ExpertMap, Replica
+from costmodel.moe_load import expert_shares
+from costmodel.operations import LayerKind
+from costmodel.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.profile import Efficiency
+from costmodel.replica import replica_schedule
 from solver.clock import Clock
 from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
+from topology import Chip
 
 Array = NDArray[np.float64]
 
@@ -72,3 +82,119 @@ def cut_stages(
         return None
     ends = [int(solver.value(cut)) for cut in cuts]
     return [(ends[s], ends[s + 1] - 1) for s in range(stages)]
+
+
+def shortest_longest_stage(
+    layer_s: Sequence[Array], kind_of_layer: Sequence[int], head_s: Array, stages: Array
+) -> Array:
+    """Least possible time of the longest stage, for many shapes at once (arrays of one length).
+
+    ``layer_s[k]``: seconds of a layer of kind ``k``; ``head_s`` comes on top of the last stage. For a
+    trial limit, stages are filled greedily from the last layer back, run by run of equal layers;
+    the least limit that needs no more than ``stages`` stages is found by bisection and returned
+    rounded down, so that it stays a lower bound.
+    """
+    runs: list[tuple[int, int]] = []
+    for kind in reversed(kind_of_layer):
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1] + 1)
+        else:
+            runs.append((kind, 1))
+    longest_layer = np.maximum.reduce([layer_s[kind] for kind, _ in runs])
+    total = sum(count * layer_s[kind] for kind, count in runs) + head_s
+    low = np.maximum(longest_layer, total / stages) * (1 - 1e-12)
+    high = np.asarray(total, dtype=float).copy()
+    for _ in range(40):
+        limit = (low + high) / 2
+        fits = _stages_needed(layer_s, runs, head_s, limit) <= stages
+        high = np.where(fits, limit, high)
+        low = np.where(fits, low, limit)
+    return np.asarray(low)
+
+
+def _stages_needed(
+    layer_s: Sequence[Array], runs: Sequence[tuple[int, int]], head_s: Array, limit: Array
+) -> Array:
+    """Stages that greedy filling takes under a limit, from the last layer back."""
+    needed = np.ones_like(limit)
+    used = head_s + np.zeros_like(limit)
+    for kind, count in runs:
+        each = np.maximum(layer_s[kind], 1e-30)
+        here = np.clip(np.floor((limit - used) / each + 1e-9), 0, count)
+        left = count - here
+        per_stage = np.maximum(np.floor(limit / each + 1e-9), 1)
+        more = np.ceil(left / per_stage)
+        needed = needed + more
+        in_last = left - (more - 1) * per_stage
+        used = np.where(left > 0, in_last * each, used + here * each)
+    return needed
+
+
+def cut_replica(
+    instance: Instance,
+    draft: Replica,
+    chip: Chip,
+    efficiency: Efficiency,
+    rates: GroupRates,
+    slots: Sequence[int],
+    maps: ExpertMap,
+    *,
+    clock: Clock,
+    seed: int,
+) -> list[tuple[int, int]] | None:
+    """Stages of a replica at the batch of ``draft``; layer times and bytes are the evaluator's.
+
+    A mixed replica weighs a layer's prefill time by how often it is run beside a decode pass.
+    """
+    operations, shape = instance.operations, draft.shape
+    plan = replica_schedule(instance, draft)
+    passes: list[tuple[Tokens, float]] = []
+    if plan.decode is not None:
+        passes.append((plan.decode, 1.0))
+    if plan.prefill is not None:
+        passes.append((plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0))
+    layer_s = np.zeros(operations.num_layers)
+    layer_bytes = np.zeros(operations.num_layers)
+    workload = instance.workload
+    context = workload.input_tokens if draft.role == "prefill" else workload.final_context
+    sequences = max(draft.rank_sequences())
+    head_s = 0.0
+
+    def timed(layers: list[tuple[LayerKind, float]], tokens: Tokens, shares: list[ExpertShares | None], head: bool) -> Array:  # fmt: skip
+        found = pass_time(
+            operations, layers, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
+            shares, with_head=head,
+        )  # fmt: skip
+        return found.total_s(instance.profile.combination)
+
+    for tokens, weight in passes:
+        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        for kind in operations.kinds:
+            shares = None
+            if kind.moe is not None:
+                placed = np.array([maps[layer] for layer in kind.layers], dtype=np.int64)
+                found = expert_shares(
+                    instance.expert_loads[list(kind.moe_rows)], placed, slots, kind.moe.top_k,
+                    rows * shape.attention_dp,
+                )  # fmt: skip
+                shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
+            layer_s[list(kind.layers)] += weight * timed([(kind, 1.0)], tokens, [shares], False)
+        head_s += weight * float(timed([], tokens, [], True))
+    for kind in operations.kinds:
+        one = [(kind, 1.0)]
+        held = float(memory.dense_weight_bytes(one, shape.tp))
+        held += memory.expert_slot_bytes(one) * max(slots, default=0)
+        kv = float(memory.kv_bytes_per_sequence(operations, one, shape.tp, context))
+        layer_bytes[list(kind.layers)] = held + kv * sequences
+    edge_s = [0.0] * shape.pp
+    edge_s[-1] = head_s
+    edge_bytes = [0.0] * shape.pp
+    edge_bytes[0] = float(memory.edge_weight_bytes(operations, shape.tp, first=True, last=False))
+    edge_bytes[-1] += float(memory.edge_weight_bytes(operations, shape.tp, first=False, last=True))
+    rows, sampled = float(plan.rows()), float(plan.sampled())
+    plain = float(memory.activation_bytes(operations, shape.tp, rows, 0.0))
+    edge_bytes[-1] += float(memory.activation_bytes(operations, shape.tp, rows, sampled)) - plain
+    return cut_stages(
+        layer_s, layer_bytes, edge_s, edge_bytes, chip.hbm_bytes - efficiency.runtime_bytes - plain,
+        shape.pp, clock=clock, limit_s=2.0, seed=seed,
+    )  # fmt: skip

@@ -21,7 +21,7 @@ from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, join
 from topology.rate import Rate
 from topology.routing.spread import Edge, slowest, spread
-from topology.scaleout.base import Network
+from topology.scaleout.base import Network, network_node_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Cluster:
         )
         self._by_id = {chip.id: chip for chip in self.chips}
         self._rates: dict[Hashable, Rate] = {}
+        self._picks: dict[tuple[int, int], tuple[int, ...]] = {}
         self._alike: dict[Hashable, list[int]] = {}
         for domain in self.domains:
             self._alike.setdefault(domain.signature, []).append(domain.index)
@@ -90,7 +91,8 @@ class Cluster:
     def graph(self) -> nx.DiGraph[str]:
         """Chips, switches, NICs, leaves and spines that work, as a directed graph.
 
-        Nodes have ``kind``; edges have ``bytes_per_s`` per direction, ``latency_s`` and ``links``.
+        Nodes have ``kind``, chips also ``wires`` (physical links of the scale-up); edges have
+        ``bytes_per_s`` per direction, ``latency_s`` and ``links``.
         """
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
         for domain in self.domains:
@@ -104,8 +106,17 @@ class Cluster:
                 if switch not in domain.fabric.failed:
                     graph.add_node(prefix + switch, kind="switch", domain=domain.index)
             join(graph, domain.fabric.links(), prefix)
+            for chip in domain.chips:
+                if chip.healthy:
+                    links: Iterable[tuple[str, str, int]] = graph.out_edges(chip.id, data="links")
+                    graph.nodes[chip.id]["wires"] = sum(count for _, _, count in links)
         if self.network is not None:
             join(graph, self.network.links())
+            gone = [chip.id for chip in self.chips if not chip.healthy]
+            graph.remove_nodes_from([*gone, *(f"{name}.nic" for name in gone)])
+            for node in list(graph):
+                if "kind" not in graph.nodes[node]:
+                    graph.nodes[node]["kind"] = network_node_kind(node)
         return graph
 
     def rate(
@@ -149,6 +160,13 @@ class Cluster:
             found = self._rates[key] = self._rate_of_parts(kind, parts, top_k, one_copy_per_domain)
         return found
 
+    def _chosen(self, index: int, count: int) -> tuple[int, ...]:
+        key = (index, count)
+        if key not in self._picks:
+            chips = self.domains[index].pick(count)
+            self._picks[key] = tuple(chip.position for chip in chips)
+        return self._picks[key]
+
     def _representative(self, index: int, count: int, num_domains: int) -> list[Part]:
         alike = self.alike(index)
         if not 0 < num_domains <= len(alike):
@@ -160,18 +178,15 @@ class Cluster:
             )
         start = alike.index(index)
         chosen = sorted((alike[start:] + alike[:start])[:num_domains])
-        members = tuple(chip.position for chip in self.domains[index].pick(count))
-        return [
-            (
-                other,
-                self.domains[other].fabric,
-                members
-                if self.domains[other].fabric is self.domains[index].fabric
-                and all(self.domains[other].chips[position].usable for position in members)
-                else tuple(chip.position for chip in self.domains[other].pick(count)),
-            )
-            for other in chosen
-        ]
+        home = self.domains[index]
+        members = self._chosen(index, count)
+        parts: list[Part] = []
+        for other in chosen:
+            domain = self.domains[other]
+            whole = domain.fabric is home.fabric and len(domain.usable) == len(domain.chips)
+            own = members if whole else self._chosen(other, count)
+            parts.append((other, domain.fabric, own))
+        return parts
 
     def loads(
         self,
@@ -198,7 +213,8 @@ class Cluster:
         """Many messages (source, target, bytes) at once: load of each link and the time it sets.
 
         Messages inside a domain take its own routes; others split over shortest paths of the
-        whole graph in proportion to their width, around NICs that failed.
+        whole graph in proportion to their width, through a neighbour's NIC where the own one
+        failed or the target's rail is reached as quickly.
         """
         loads: dict[Edge, float] = {}
         across: list[tuple[str, str, float]] = []

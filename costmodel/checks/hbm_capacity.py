@@ -5,7 +5,6 @@ r"""Each chip holds what is placed on it.
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from costmodel.checks import Violation

@@ -2,5 +2,12 @@
 
 from solver.experts.bounds import load_bounds
 from solver.experts.place import LayerPlacements, place_layers
+from solver.experts.windows import WindowPlacements, place_windows
 
-__all__ = ["LayerPlacements", "load_bounds", "place_layers"]
+__all__ = [
+    "LayerPlacements",
+    "WindowPlacements",
+    "load_bounds",
+    "place_layers",
+    "place_windows",
+]

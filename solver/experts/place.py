@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,15 +12,16 @@ from numpy.typing import ArrayLike
 
 from solver.experts.bounds import ROUNDING, counting_bound, load_bounds
 from solver.experts.packing import pack_largest_first
-from solver.experts.repartition import descend
+from solver.experts.repartition import descend, table_loads
 from solver.experts.replicas import greedy_replicas
 from solver.experts.slots import Floats, Ints, Slots, check_loads, check_slots
+from solver.experts.triples import descend_triples
 from topology.errors import InstanceError, Problem, VerificationError
 
 Effort = Literal["fast", "good", "best"]
 
 #: Sweeps of the descent, and the gap to the bound at which a layer is left alone.
-SWEEPS = {"fast": 6, "good": 400, "best": 2000}
+SWEEPS = {"fast": 6, "good": 600, "best": 2000}
 TOLERANCE = {"fast": 1e-3, "good": 1e-3, "best": 2e-4}
 
 
@@ -56,30 +58,72 @@ def place_layers(
 
     Every expert has at least one slot, every slot is used and no expert is twice on a chip.
     ``effort`` "fast" is a construction and a few sweeps; "good" stops at a proven gap of 0.1 %;
-    "best" goes on to 0.02 %. Raises ``InstanceError`` when the slots cannot hold the experts.
+    "best" goes on to 0.02 %. ``time_limit_s`` ends the search early with what is best by then.
+    The result depends on ``seed``, not on ``workers``, unless the time limit cuts it short. Raises ``InstanceError`` when the slots cannot hold the experts.
     """
     shares = check_loads(loads)
     slots = check_slots(slots_per_chip, shares.shape[1])
     if effort not in SWEEPS:
         raise InstanceError(Problem("effort", f"unknown {effort!r}; known: fast, good, best"))
-    rng = np.random.default_rng(seed)
+    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
     bound = load_bounds(shares, slots.num_chips, slots.total)
-    replicas = greedy_replicas(shares, slots.total, slots.num_chips)
-    pieces = np.concatenate([shares / replicas, np.zeros((shares.shape[0], 1))], axis=1)
     if slots.total == shares.shape[1]:
         fixed = counting_bound(shares, slots.num_chips, slots.least) * (1 - ROUNDING)
         bound = np.maximum(bound, fixed)
+    tolerance = TOLERANCE[effort]
+    table, peak = construct(shares, slots, bound, effort, np.random.default_rng(seed), deadline)
+    if effort != "fast" and (peak > bound * (1 + tolerance)).any():
+        from solver.experts.deepen import deepen
+
+        table, bound = deepen(
+            shares,
+            table,
+            peak,
+            bound,
+            slots,
+            tolerance=tolerance,
+            deadline=deadline,
+            seed=seed,
+            workers=workers,
+        )
+    return finish(shares, table, slots, bound)
+
+
+def construct(
+    shares: Floats,
+    slots: Slots,
+    bound: Floats,
+    effort: Effort,
+    rng: np.random.Generator,
+    deadline: float | None,
+) -> tuple[Ints, Floats]:
+    """Slot tables ``[layers, chips, width]`` by packing and descent, and each busiest chip's share.
+
+    Two slots per chip are paired exactly elsewhere and need no sweeps; three are first balanced
+    in pairs of chips, then in triples.
+    """
+    replicas = greedy_replicas(shares, slots.total, slots.num_chips)
+    pieces = np.concatenate([shares / replicas, np.zeros((shares.shape[0], 1))], axis=1)
     table = pack_largest_first(shares, replicas, slots)
-    table, _ = descend(
+    if slots.width == 2 and slots.even and effort != "fast":
+        return table, table_loads(pieces, table)[1].max(axis=1)
+    tolerance, sweeps = TOLERANCE[effort], SWEEPS[effort]
+    trios = slots.width == 3 and slots.even and effort != "fast"
+    table, peak = descend(
         table,
         pieces,
         bound,
         least=slots.least,
-        sweeps=SWEEPS[effort],
-        tolerance=TOLERANCE[effort],
+        sweeps=min(sweeps, 60) if trios else sweeps,
+        tolerance=tolerance,
         rng=rng,
+        deadline=deadline,
     )
-    return finish(shares, table, slots, bound)
+    if trios:
+        table, peak = descend_triples(
+            table, pieces, bound, steps=sweeps, tolerance=tolerance, rng=rng, deadline=deadline
+        )
+    return table, peak
 
 
 def finish(shares: Floats, table: Ints, slots: Slots, bound: Floats) -> LayerPlacements:

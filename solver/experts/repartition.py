@@ -7,6 +7,7 @@ split, which moves the walk along plateaus; other pairs take the most even one.
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from itertools import combinations
 
@@ -108,8 +109,10 @@ def descend(
     sweeps: int,
     tolerance: float,
     rng: np.random.Generator,
+    deadline: float | None = None,
 ) -> tuple[Ints, Floats]:
-    """Sweep until every layer is within ``tolerance`` of ``bound`` or ``sweeps`` are done.
+    """Sweep until every layer is within ``tolerance`` of ``bound`` or ``sweeps`` are done
+    or ``deadline`` (of ``time.monotonic``) has passed.
 
     Returns the best table seen per layer and its busiest chip's load. ``table`` is not changed.
     """
@@ -121,7 +124,7 @@ def descend(
     target = bound * (1 + 0.9 * tolerance)
     for step in range(sweeps):
         active = np.flatnonzero(peak > goal)
-        if not active.size:
+        if not active.size or (deadline is not None and time.monotonic() > deadline):
             break
         part = table[active]
         sweep(part, pieces[active], target[active], least, step, rng)

@@ -5,6 +5,7 @@ take weighted shortest paths, tori dimension order; all-gathers on tori are aske
 """
 
 from collections import defaultdict
+from itertools import pairwise
 
 import networkx as nx
 
@@ -46,7 +47,7 @@ def graph_seconds_per_byte(cluster, kind, ids, top_k=None, one_copy_per_domain=T
 def _domain_graph(cluster, domain):
     """Traffic inside a domain stays off the NICs."""
     nodes = cluster.graph.nodes(data="domain")
-    return cluster.graph.subgraph(node for node, home in nodes if home == domain)
+    return cluster.graph.subgraph(node for node, home in nodes if home == domain).copy()
 
 
 def _walk(graph, messages, loads):
@@ -104,7 +105,7 @@ def _messages(cluster, kind, groups, top_k, dedup):
                 inside[domain] += [(root, b, 1 / len(peers)) for b in peers]
                 inside[domain] += [(a, b, 1 / len(peers)) for a in peers for b in peers if a != b]
             else:
-                inside[domain] += [(a, b, 1.0) for a, b in zip(group, group[1:], strict=False)]
+                inside[domain] += [(a, b, 1.0) for a, b in pairwise(group)]
     else:
         rounds = 2 if kind == "all-reduce" else 1
         for domain, group in groups.items():

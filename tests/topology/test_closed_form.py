@@ -7,10 +7,8 @@ from topology import build_cluster, load_cluster
 from topology.collectives.demand import KINDS
 from topology.spec import ClusterSpec
 
-SWITCHED = [
-    "hgx-h100", "hgx-b200", "hgx-h800", "nvl-12", "nvl-36", "nvl-64", "gh200-nvl32",
-]  # fmt: skip
-JOINED = ["hgx-h100@2", "hgx-h100@8", "hgx-b200@4", "nvl-8@4", "nvl-18@3", "mi300x@4"]
+SWITCHED = ["hgx-h100", "hgx-b200", "nvl-12", "nvl-64", "gh200-nvl32"]
+JOINED = ["hgx-h100@2", "hgx-h100@8", "nvl-8@4", "nvl-18@2", "mi300x@4"]
 MESHES = ["mi300x", "mi355x", "gaudi3"]
 TORI = [
     "tpu-v5e-4x4", "tpu-v5e-4x8", "tpu-v5e-2x2", "tpu-v6e-8x8", "tpu-v5e-16x4", "tpu-v4-4x4x4",

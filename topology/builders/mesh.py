@@ -60,7 +60,8 @@ class Mesh(Fabric):
     def links(self) -> Iterator[Link]:
         """One link per pair."""
         for (a, b), bytes_per_s in self._links.items():
-            yield Link(f"g{a}", f"g{b}", bytes_per_s, self.spec.hop_s)
+            wires = self.chips[a].scale_up_links // (self.spec.places - 1)
+            yield Link(f"g{a}", f"g{b}", bytes_per_s, self.spec.hop_s, max(1, wires))
 
     def width(self, position: int) -> float:
         """All working links of the chip together."""

@@ -175,7 +175,11 @@ class Torus(Fabric):
         return self._legs[key]
 
     def _box(self, members: Sequence[int]) -> tuple[Axis, ...] | None:
-        return box_of(self.axes, members) if self._whole_links else None
+        if not self._whole_links:
+            return None
+        if len(members) == len(self.chips):
+            return self.axes
+        return box_of(self.axes, members)
 
     def _exchange(self, members: tuple[int, ...]) -> Leg:
         box = self._box(members)

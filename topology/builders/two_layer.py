@@ -103,7 +103,14 @@ class TwoLayer(Fabric):
         """Chips to first layer, first layer to second."""
         for position, down in enumerate(self._down):
             for plane, rate in down.items():
-                yield Link(f"g{position}", self._first(position, plane), rate, self.spec.hop_s)
+                wires = self.chips[position].scale_up_links // self.spec.planes
+                yield Link(
+                    f"g{position}",
+                    self._first(position, plane),
+                    rate,
+                    self.spec.hop_s,
+                    max(1, wires),
+                )
         for group in range(self._groups):
             for plane in range(self.spec.planes):
                 for top in range(self.spec.second_layer):

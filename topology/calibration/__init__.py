@@ -44,7 +44,6 @@ class Calibration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     chip: str
-    basis: Basis = "measured"
     like: str | None = None
     collectives: dict[str, Fit] = Field(default_factory=dict)
     scale_out: Fit | None = None
@@ -54,14 +53,27 @@ class Calibration(BaseModel):
 
 @lru_cache(maxsize=256)
 def load_calibration(chip: str) -> Calibration | None:
-    """The calibration of a chip, that of the chip it is ``like``, or ``None`` where none exists."""
-    path = Path(__file__).parent / f"{chip}.json"
-    if not path.is_file():
-        return None
-    found = parse_model(Calibration, read_data(path), path.name)
-    if found.like is None:
+    """What is known of a chip, what is missing filled from the chip it is ``like``, or ``None``."""
+    found = read_calibration(chip)
+    if found is None or found.like is None:
         return found
     other = load_calibration(found.like)
     if other is None:
-        return None
-    return other.model_copy(update={"chip": chip, "basis": found.basis, "like": found.like})
+        return found
+    filled = {**other.collectives, **found.collectives}
+    update = {"collectives": filled, "scale_out": found.scale_out or other.scale_out}
+    return found.model_copy(update=update)
+
+
+def read_calibration(chip: str) -> Calibration | None:
+    """The file of a chip as it is written, or ``None``."""
+    path = Path(__file__).parent / f"{chip}.json"
+    return parse_model(Calibration, read_data(path), path.name) if path.is_file() else None
+
+
+def basis_of(chip: str, kind: str) -> Basis | None:
+    """``measured`` on this chip, ``assumed`` from one like it, ``None`` where physics stays."""
+    own, filled = read_calibration(chip), load_calibration(chip)
+    if own is not None and kind in own.collectives:
+        return "measured"
+    return "assumed" if filled is not None and kind in filled.collectives else None

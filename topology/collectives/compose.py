@@ -74,7 +74,15 @@ def cost_of(
     """
     if kind == "send":
         return _send(parts, network)
-    moved, flows = plan(kind, parts, network, top_k=top_k, one_copy_per_domain=one_copy_per_domain)
+    parts, repeats = _alike(parts, network)
+    moved, flows = plan(
+        kind,
+        parts,
+        network,
+        top_k=top_k,
+        one_copy_per_domain=one_copy_per_domain,
+        repeats=repeats,
+    )
     worst, bound, bound_latency, latency, link = 0.0, 0.0, 0.0, 0.0, "none"
     known: dict[tuple[int, tuple[int, ...]], Leg] = {}
     for (domain, fabric, members), share in zip(parts, moved, strict=True):
@@ -99,6 +107,20 @@ def cost_of(
     return Cost(worst, latency, chips, link, carried, out_latency, name, out, bound, bound_latency)
 
 
+def _alike(parts: Sequence[Part], network: Network | None) -> tuple[list[Part], list[int]]:
+    """One part for all domains of the same fabric, members, NICs and unit, and how many.
+
+    Where each domain is a unit of its own, units with the same links to the spines are alike.
+    """
+    if network is None or len(parts) < 2:
+        return list(parts), [1] * len(parts)
+    found: dict[tuple[int, tuple[int, ...], int, int], list[int]] = {}
+    for index, (domain, fabric, members) in enumerate(parts):
+        key = (id(fabric), members, network.nic_class(domain), network.seam(domain))
+        found.setdefault(key, []).append(index)
+    return [parts[group[0]] for group in found.values()], [len(g) for g in found.values()]
+
+
 def _named(domain: int, link: str) -> str:
     return "--".join(f"r{domain}{end}" for end in link.split("--")) if link != "none" else link
 
@@ -106,11 +128,11 @@ def _named(domain: int, link: str) -> str:
 def _cut_bound(parts: Sequence[Part], moved: Sequence[Share], network: Network) -> float:
     """The larger of the cuts around each chip and around each domain, by the group's own links."""
     bound = 0.0
-    known: dict[tuple[int, tuple[int, ...], tuple[float, ...]], float] = {}
+    known: dict[tuple[int, tuple[int, ...], int], float] = {}
     for (domain, fabric, members), share in zip(parts, moved, strict=True):
-        nics = network.nic_profile(domain)
-        key = (id(fabric), members, nics)
+        key = (id(fabric), members, network.nic_class(domain))
         if key not in known:
+            nics = network.nic_profile(domain)
             total = sum(nics[position] for position in members)
             narrow = min(fabric.width(position) + nics[position] for position in members)
             around = share.cross_bound * len(members) / total if share.cross_bound else 0.0
@@ -126,9 +148,14 @@ def plan(
     *,
     top_k: int | None,
     one_copy_per_domain: bool,
+    repeats: Sequence[int] | None = None,
 ) -> tuple[list[Share], list[Flow]]:
-    """What each domain moves inside and through its NICs. Raises ``InstanceError``."""
-    if len(parts) > 1 and network is None:
+    """What each domain moves inside and through its NICs. Raises ``InstanceError``.
+
+    ``repeats`` counts the domains that each part stands for, one each by default.
+    """
+    repeats = [1] * len(parts) if repeats is None else repeats
+    if sum(repeats) > 1 and network is None:
         raise InstanceError(Problem("scale_out", "the cluster has no network between its domains"))
     moved = shares(
         kind,
@@ -137,12 +164,14 @@ def plan(
         top_k=top_k,
         one_copy_per_domain=one_copy_per_domain,
         relayed=network is not None and network.spec.relayed,
+        repeats=repeats,
+        units_apart=network is not None and network.spec.domains_per_unit == 1,
     )
-    if network is None or len(parts) < 2:
+    if network is None or sum(repeats) < 2:
         return moved, []
     flows = [
-        Flow(domain, members, share.cross, share.far)
-        for (domain, _, members), share in zip(parts, moved, strict=True)
+        Flow(domain, members, share.cross, share.far, times)
+        for (domain, _, members), share, times in zip(parts, moved, repeats, strict=True)
     ]
     return moved, flows
 

@@ -71,22 +71,27 @@ def shares(
     top_k: int | None,
     one_copy_per_domain: bool,
     relayed: bool,
+    repeats: Sequence[int] | None = None,
+    units_apart: bool = False,
 ) -> list[Share]:
     """The :class:`Share` of each domain of a group.
 
-    ``counts`` are members per domain, ``units`` the unit of each domain; ``relayed`` as in
-    ``NetworkSpec``. *Source:* all-gather and all-to-all on trees, scaling-book (GPU chapter);
+    ``counts`` are members per domain, ``units`` the unit of each domain, ``repeats`` how many
+    such domains there are (one each by default), all in that unit or, with ``units_apart``, each
+    in a unit like it; ``relayed`` as in ``NetworkSpec``. *Source:* all-gather and all-to-all on trees, scaling-book (GPU chapter);
     expected remote copies *1-(1-s)^k* per domain, after MoE dispatch with one copy per domain.
     """
-    total = sum(counts)
+    repeats = [1] * len(counts) if repeats is None else repeats
+    total = sum(count * times for count, times in zip(counts, repeats, strict=True))
     unit_total: dict[int, int] = {}
-    for count, unit in zip(counts, units, strict=True):
-        unit_total[unit] = unit_total.get(unit, 0) + count
+    for count, unit, times in zip(counts, units, repeats, strict=True):
+        beside = 1 if units_apart else times
+        unit_total[unit] = unit_total.get(unit, 0) + count * beside
     if kind == "dispatch":
         if top_k is None or top_k < 1:
             raise InstanceError(Problem("top_k", "dispatch needs top_k >= 1"))
         if one_copy_per_domain:
-            return _deduplicated(counts, units, total, top_k)
+            return _deduplicated(counts, units, repeats, total, top_k, units_apart)
     result = []
     others = (total - 1) / total
     copies = min(top_k or 1, total) if kind == "dispatch" else 1
@@ -105,7 +110,7 @@ def shares(
         elif kind in ("all-gather", "reduce-scatter", "all-reduce"):
             rounds = 2 if kind == "all-reduce" else 1
             # arriving shards against the own shard sent to every other domain
-            cross = rounds * max(away / count, (len(counts) - 1) / total)
+            cross = rounds * max(away / count, (sum(repeats) - 1) / total)
             bound = (1.0 if away else 0.0) / count if kind == "all-reduce" else cross
             chip = 1.0 if kind == "all-reduce" else others
             result.append(Share(1.0, cross, rounds * far / unit_total[unit], bound, chip))
@@ -117,13 +122,19 @@ def shares(
 
 
 def _deduplicated(
-    counts: Sequence[int], units: Sequence[int], total: int, top_k: int
+    counts: Sequence[int],
+    units: Sequence[int],
+    repeats: Sequence[int],
+    total: int,
+    top_k: int,
+    units_apart: bool,
 ) -> list[Share]:
     reach = [touched(count / total, top_k) for count in counts]
-    all_reach = sum(reach)
+    all_reach = sum(value * times for value, times in zip(reach, repeats, strict=True))
     unit_reach: dict[int, float] = {}
-    for unit, value in zip(units, reach, strict=True):
-        unit_reach[unit] = unit_reach.get(unit, 0.0) + value
+    for unit, value, times in zip(units, reach, repeats, strict=True):
+        beside = 1 if units_apart else times
+        unit_reach[unit] = unit_reach.get(unit, 0.0) + value * beside
     result = []
     copies = float(min(top_k, total))
     for count, unit, value in zip(counts, units, reach, strict=True):

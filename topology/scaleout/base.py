@@ -75,18 +75,25 @@ def read_network(data: Any, place: str) -> NetworkSpec:
     return parse_model(network_kinds()[kind], data, place)
 
 
+def network_node_kind(name: str) -> str:
+    """``nic``, ``leaf`` or ``spine`` by the name of a node."""
+    return "nic" if name.endswith(".nic") else name.rstrip("0123456789")
+
+
 @dataclass(frozen=True, slots=True)
 class Flow:
     """What each member of one domain moves per byte of the collective's argument.
 
     ``cross`` leaves (or enters, the larger) the domain through the member's NIC, ``far`` of it
-    leaves the unit through the leaf's links to the spines.
+    leaves the unit through the leaf's links to the spines. ``repeats`` is how many domains with
+    the same members and NICs the flow stands for.
     """
 
     domain: int
     members: tuple[int, ...]
     cross: float
     far: float
+    repeats: int = 1
 
 
 class Network:
@@ -121,6 +128,29 @@ class Network:
             [self._rate(domain, position, rate) for position, rate in enumerate(rates)]
             for domain, rates in enumerate(nics)
         ]
+
+        classes: dict[tuple[float, ...], int] = {}
+        self._class = [classes.setdefault(tuple(rates), len(classes)) for rates in self._nics]
+        self._groups: dict[
+            tuple[int, tuple[int, ...]], tuple[int, int, tuple[tuple[int, int], ...]]
+        ] = {}
+
+        wide: dict[tuple[float, ...], int] = {}
+        rails = spec.rails
+        self._seams = [
+            self.unit(domain)
+            if spec.domains_per_unit > 1
+            else wide.setdefault(tuple(self._up[domain * rails : (domain + 1) * rails]), len(wide))
+            for domain in range(len(nics))
+        ]
+
+    def nic_class(self, domain: int) -> int:
+        """Equal for domains whose working NICs are alike, position by position."""
+        return self._class[domain]
+
+    def seam(self, domain: int) -> int:
+        """Equal for domains that collectives need not tell apart: of one unit, or each its own."""
+        return self._seams[domain]
 
     def unit(self, domain: int) -> int:
         """The unit (group of domains under the same leaves) of a domain."""
@@ -172,26 +202,42 @@ class Network:
         for flow in flows:
             if flow.cross <= 0:
                 continue
-            rates = self._nics[flow.domain]
-            alive = [position for position in flow.members if rates[position] > 0]
+            alive, slow, rails = self._attached(flow.domain, flow.members)
             if not alive:
                 place = self._ids[flow.domain][flow.members[0]]
                 raise InstanceError(Problem(place, "no working NIC to leave the domain"))
-            share = len(flow.members) / len(alive)
-            slow = min(alive, key=rates.__getitem__)
-            time = flow.cross * share / rates[slow]
+            share = len(flow.members) / alive
+            time = flow.cross * share / self._nics[flow.domain][slow]
             if time > worst:
                 worst, name = time, f"{self._ids[flow.domain][slow]}.nic"
             if flow.far > 0:
-                for position in alive:
-                    leaf = self._leaf(flow.domain, position)
-                    leaves[leaf] = leaves.get(leaf, 0.0) + flow.far * share
+                first = self.unit(flow.domain) * self.spec.rails
+                together = flow.repeats if self.spec.domains_per_unit > 1 else 1
+                load = flow.far * share * together
+                for rail, count in rails:
+                    leaves[first + rail] = leaves.get(first + rail, 0.0) + load * count
         for leaf, load in leaves.items():
             if self._up[leaf] <= 0:
                 raise InstanceError(Problem(f"leaf{leaf}", "no working link to a spine"))
             if load / self._up[leaf] > worst:
                 worst, name = load / self._up[leaf], f"leaf{leaf}--spine"
         return worst, name
+
+    def _attached(
+        self, domain: int, members: tuple[int, ...]
+    ) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+        """How many members have a working NIC, the slowest of them, and how many per rail."""
+        key = (self.nic_class(domain), members)
+        if key not in self._groups:
+            rates = self._nics[domain]
+            alive = [position for position in members if rates[position] > 0]
+            rails: dict[int, int] = {}
+            for position in alive:
+                rail = position % self.spec.rails
+                rails[rail] = rails.get(rail, 0) + 1
+            slow = min(alive, key=rates.__getitem__, default=-1)
+            self._groups[key] = (len(alive), slow, tuple(rails.items()))
+        return self._groups[key]
 
     def loads(self, flows: Sequence[Flow]) -> dict[tuple[str, str], float]:
         """Load of every link outside the domains, both directions alike, as in :meth:`carry`."""

@@ -79,7 +79,7 @@ def _clusters() -> list[dict[str, Any]]:
     from topology import cluster_names, load_cluster
     from topology.errors import InstanceError
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in cluster_names():
         try:
             cluster = load_cluster(name)

@@ -1,0 +1,33 @@
+# Two commands on a fresh machine: `make solve`, `make test`. Everything lives in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: solve test test-slow lint bench clean install
+
+$(INSTALLED): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@
+
+install: $(INSTALLED)
+
+solve: $(INSTALLED)
+	$(BIN)/rackfit solve deepseek-v3-gb200-nvl72 --out layout.json
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+test-slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/solve.py
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build

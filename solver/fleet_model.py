@@ -1,0 +1,360 @@
+r"""The fleet model (CP-SAT): how many replicas of which shape stand in which pool.
+
+Within a pool, replicas of one role that stand in that pool alone compete for chips only, so the best
+that ``a`` chips can do for a role is a table ``T_role(a)`` (a knapsack, solved before). For one pool
+or two, what is left to decide is small: per pool ``d`` and role the chips ``a[d, role]`` (one-hot).
+For more, each item has its replicas ``q[i]`` and slices ``z[i, d]``. Rules::
+
+    sum_role a[d, role] + sum_i slice_chips_i z[i, d] <= size_d       chips of a pool
+    sum_d z[i, d] = slices_i q[i],   z[i, d] <= q[i]        slices of a replica in distinct pools
+    x <= all prefill rates,   x <= all decode rates          the pools meet at the smaller rate
+
+Classes of several pools are first *aggregated*: only the number of replicas is decided, under the
+chips of all pools together and bin-packing cuts; the answer is then packed onto pools, and only if
+that fails is the class modelled pool by pool. Classes of many pools are filled by patterns (see
+:mod:`solver.patterns`). Objective: most requests per second (whole cluster paid), least cost for a rate, or least cost per request (chips
+used are paid) by Dinkelbach's method on ``price * R - cost``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from solver.clock import Clock
+from solver.fleet_bound import Packing, best_packing
+from solver.fleets import Fleet, fleet_of
+from solver.items import Item
+from solver.packing import pack_slices, packing_cuts
+from solver.patterns import pool_patterns
+from solver.pools import Pool, PoolClass
+from solver.scaling import rate_unit, up
+from solver.shapes import ROLES
+
+#: pools of one class up to which each gets variables of its own
+SINGLY = 8
+
+#: pools of one class up to which replicas are chosen by tables of chips rather than one by one
+TABLED = 2
+
+_PREFILL, _DECODE, _MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
+
+
+class NotPacked(Exception):
+    """An aggregated answer has no place on the pools (``proven``), or none was found in time."""
+
+    def __init__(self, counts: dict[int, int], proven: bool):
+        super().__init__("replicas do not fit their pools")
+        self.counts = counts
+        self.proven = proven
+
+
+@dataclass(frozen=True)
+class Run:
+    """How long and with which seed a model is solved."""
+
+    clock: Clock
+    limit_s: float
+    seed: int
+    accept_gap: float
+
+
+class FleetModel:
+    """One CP-SAT model over items and pools; objectives are set per call."""
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        classes: Sequence[PoolClass],
+        met: list[dict[int, list[int]]],
+        relaxed: float,
+        aggregated: bool,
+        run: Run,
+    ):
+        self.items = items
+        self.classes = classes
+        self.model = cp_model.CpModel()
+        self.run = run
+        self.aggregated: set[int] = set()
+        #: whether every fleet is a solution of the model (then its bound is global)
+        self.complete = all(len(c.pools) <= SINGLY for c in classes)
+        self.unit = rate_unit(relaxed)
+        self.rates: dict[int, list[Any]] = {role: [] for role in range(3)}
+        self.usd_unit = max(c.chip.usd_per_hour for c in classes) * 1e-6 or 1.0
+        self.costs: list[Any] = []
+        self.local: dict[tuple[int, int, int, int], list[tuple[int, cp_model.IntVar]]] = {}
+        self.tables: dict[tuple[int, int, int], tuple[Packing, list[int]]] = {}
+        self.slices: dict[tuple[int, int], cp_model.IntVar] = {}
+        self.count: dict[int, cp_model.IntVar] = {}
+        self.patterns: dict[int, list[tuple[Counter[int], cp_model.IntVar]]] = {}
+        for pool_class in classes:
+            own = [p for p, item in enumerate(items) if item.pool_class == pool_class.index]
+            if aggregated and TABLED < len(pool_class.pools) <= SINGLY:
+                self._aggregate(pool_class, own)
+            elif len(pool_class.pools) <= SINGLY:
+                self._pool_by_pool(pool_class, own)
+            else:
+                self._by_pattern(pool_class, own, met)
+        ceiling = (
+            up(relaxed * (1 + 1e-9), self.unit)
+            + len(items)
+            + sum(len(c.pools) * c.size for c in classes)
+        )
+        pooled = self.model.new_int_var(0, ceiling, "pooled_rate")
+        self.model.add(pooled <= sum(self.rates[_PREFILL]))
+        self.model.add(pooled <= sum(self.rates[_DECODE]))
+        self.rate: Any = pooled + sum(self.rates[_MIXED])
+        self.model.add(self.rate <= ceiling)
+        self.cost: Any = sum(self.costs)
+
+    def cap_rate(self, most: float) -> None:
+        """State a bound proven before, so that the search can stop when it is met."""
+        self.model.add(self.rate <= up(most, self.unit) + len(self.items))
+
+    def _usd(self, pool_class: PoolClass, chips: int) -> int:
+        """Cost in units, rounded down: the model is never dearer than the truth."""
+        return int(pool_class.chip.usd_per_hour * chips / self.usd_unit)
+
+    def _aggregate(self, pool_class: PoolClass, own: list[int]) -> None:
+        self.aggregated.add(pool_class.index)
+        pools = len(pool_class.pools)
+        for place in own:
+            item = self.items[place]
+            most = pools * (pool_class.size // item.slice_chips) // item.slices
+            self.count[place] = self.model.new_int_var(0, most, f"q[{place}]")
+            self.rates[item.role].append(up(item.requests_per_s, self.unit) * self.count[place])
+        cuts = [{size: size for size in range(1, pool_class.size + 1)} | {0: pool_class.size}]
+        for weights in cuts + packing_cuts(pool_class):
+            load = sum(
+                self.items[p].slices * weights[self.items[p].slice_chips] * self.count[p]
+                for p in own
+            )
+            self.model.add(load <= pools * weights[0])
+        for place in own:
+            self._room_for_span(place, own, pool_class)
+        chips = sum(self.items[p].chips * self.count[p] for p in own)
+        self.costs.append(self._usd(pool_class, 1) * chips)
+
+    def _room_for_span(self, place: int, own: list[int], pool_class: PoolClass) -> None:
+        """A replica over several pools needs as many with room: slices that leave none take others."""
+        item = self.items[place]
+        if item.slices == 1:
+            return
+        used = self.model.new_bool_var(f"used[{place}]")
+        self.model.add(self.count[place] == 0).only_enforce_if(~used)
+        # slices of more than half a pool lie in pools of their own
+        room = max(pool_class.size - item.slice_chips, pool_class.size // 2)
+        blocking = [p for p in own if p != place and self.items[p].slice_chips > room]
+        taken = sum(self.items[p].slices * self.count[p] for p in blocking)
+        self.model.add(item.slices + taken <= len(pool_class.pools)).only_enforce_if(used)
+
+    def forbid(self, counts: dict[int, int]) -> None:
+        """State that these replicas cannot be packed together, hence no more of them either."""
+        short = []
+        for place, count in sorted(counts.items()):
+            if count:
+                fewer = self.model.new_bool_var(f"fewer[{place},{count}]")
+                self.model.add(self.count[place] < count).only_enforce_if(fewer)
+                short.append(fewer)
+        self.model.add_bool_or(short)
+
+    def _pool_by_pool(self, pool_class: PoolClass, own: list[int]) -> None:
+        model = self.model
+        pools = range(len(pool_class.pools))
+        chips: list[list[Any]] = [[] for _ in pools]
+        tabled = {1, len(pools)} if len(pools) <= TABLED else set()
+        for role, slices in product(range(3), sorted(tabled)):
+            places = [
+                p for p in own if self.items[p].role == role and self.items[p].slices == slices
+            ]
+            if not places:
+                continue
+            packing = best_packing(
+                np.array([self.items[p].requests_per_s for p in places]),
+                np.array([self.items[p].slice_chips for p in places], dtype=np.int64),
+                pool_class.size,
+            )
+            self.tables[pool_class.index, role, slices] = (packing, places)
+            steps = [0] + [int(c) for c in np.flatnonzero(np.diff(packing.best) > 0) + 1]
+            # items in one pool are chosen pool by pool, items over all pools once for all
+            for group in [[pool] for pool in pools] if slices == 1 else [list(pools)]:
+                choice = [
+                    (step, model.new_bool_var(f"a[{group},{ROLES[role]}={step}]")) for step in steps
+                ]
+                model.add_exactly_one(variable for _, variable in choice)
+                taken = sum(step * variable for step, variable in choice)
+                for pool in group:
+                    self.local[pool_class.index, pool, role, slices] = choice
+                    chips[pool].append(taken)
+                self.rates[role].append(
+                    sum(up(packing.best[step], self.unit) * variable for step, variable in choice)
+                )
+        for place in own:
+            item = self.items[place]
+            if item.slices in tabled:
+                continue
+            most = len(pool_class.pools) * (pool_class.size // item.slice_chips) // item.slices
+            count = model.new_int_var(0, most, f"q[{place}]")
+            self.count[place] = count
+            here = []
+            for pool in pools:
+                each = pool_class.size // item.slice_chips
+                variable = model.new_int_var(0, each, f"z[{place},{pool}]")
+                if item.slices > 1:
+                    model.add(variable <= count)
+                self.slices[place, pool] = variable
+                here.append(variable)
+                chips[pool].append(item.slice_chips * variable)
+            model.add(sum(here) == item.slices * count)
+            self.rates[item.role].append(up(item.requests_per_s, self.unit) * count)
+        loads = [sum(used) for used in chips]
+        for load in loads:
+            model.add(load <= pool_class.size)
+        for earlier, later in pairwise(loads):
+            model.add(earlier >= later)  # pools of a class are alike: order them by chips used
+        self.costs.append(self._usd(pool_class, 1) * sum(loads))
+
+    def _by_pattern(
+        self, pool_class: PoolClass, own: list[int], met: list[dict[int, list[int]]]
+    ) -> None:
+        model = self.model
+        seeds = [found.get(pool_class.index, []) for found in met]
+        patterns = [
+            (uses, model.new_int_var(0, len(pool_class.pools), f"y[{number}]"))
+            for number, uses in enumerate(pool_patterns(self.items, own, pool_class, seeds))
+        ]
+        self.patterns[pool_class.index] = patterns
+        model.add(sum(variable for _, variable in patterns) <= len(pool_class.pools))
+        for place in own:
+            item = self.items[place]
+            using = [(uses[place], variable) for uses, variable in patterns if uses[place]]
+            if not using:
+                continue
+            most = len(pool_class.pools) * (pool_class.size // item.slice_chips) // item.slices
+            count = model.new_int_var(0, most, f"q[{place}]")
+            self.count[place] = count
+            # a pool may use less than its pattern holds, never more
+            model.add(item.slices * count <= sum(times * variable for times, variable in using))
+            if item.slices > 1:
+                for times, variable in using:
+                    used = model.new_bool_var(f"used[{place},{variable.name}]")
+                    model.add(variable == 0).only_enforce_if(~used)
+                    # distinct pools: none holds more slices of an item than it has replicas
+                    model.add(count >= times).only_enforce_if(used)
+            self.rates[item.role].append(up(item.requests_per_s, self.unit) * count)
+            self.costs.append(self._usd(pool_class, item.chips) * count)
+
+    def _solve(self, share: float = 1.0) -> tuple[cp_model.CpSolver, bool, bool]:
+        run = self.run
+        solver, status = run.clock.run(
+            self.model,
+            seed=run.seed,
+            limit_s=run.limit_s * share,
+            linearize=True,
+            accept_gap=run.accept_gap,
+        )
+        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        return solver, found, status == cp_model.INFEASIBLE
+
+    def most_rate(self) -> tuple[Fleet | None, float]:
+        """Most requests per second, and a bound: no fleet of the items serves more."""
+        self.model.maximize(self.rate)
+        solver, found, infeasible = self._solve()
+        bound = 0.0 if infeasible else solver.best_objective_bound * self.unit
+        return (self._read(solver) if found else None), bound
+
+    def least_cost(self, rate: float) -> tuple[Fleet | None, float]:
+        """Least cost that serves ``rate``, and a bound; both per request per second asked for."""
+        self.model.add(self.rate >= int(rate / self.unit))
+        self.model.minimize(self.cost)
+        solver, found, infeasible = self._solve()
+        bound = float("inf") if infeasible else solver.best_objective_bound * self.usd_unit / rate
+        return (self._read(solver) if found else None), bound
+
+    def least_ratio(self, floor: float) -> tuple[Fleet | None, float]:
+        """Least dollars per hour and request per second, and a bound on it."""
+        best: Fleet | None = None
+        price, bound = float("inf"), floor
+        least = min(item.requests_per_s for item in self.items)
+        for _ in range(12):
+            if best is None:
+                self.model.maximize(self.rate)
+            else:
+                # price * R - cost in one integer unit, rounded in favour of R
+                weight = up(price * self.unit, self.usd_unit * 2.0**-20)
+                self.model.maximize(weight * self.rate - 2**20 * self.cost)
+            solver, found, _ = self._solve(0.25)
+            if not found:
+                return best, bound
+            fleet = self._read(solver)
+            ratio = fleet.usd_per_hour / fleet.requests_per_s if fleet.requests_per_s else price
+            if best is not None:
+                # every fleet: price * R - cost <= slack, and R is at least the smallest rate
+                slack = solver.best_objective_bound * self.usd_unit * 2.0**-20
+                bound = max(bound, price - max(slack, 0.0) / least)
+                if ratio >= price * (1 - 1e-12):
+                    return best, bound
+            best, price = fleet, ratio
+        return best, bound
+
+    def _read(self, solver: cp_model.CpSolver) -> Fleet:
+        """Replicas and their pools. Slices go to the pools that hold most of them first."""
+        stands: list[tuple[Item, tuple[Pool, ...]]] = []
+        for pool_class in self.classes:
+            pools = pool_class.pools
+            held = [Counter[int]() for _ in pools]
+            if pool_class.index in self.patterns:
+                filled = [
+                    uses
+                    for uses, variable in self.patterns[pool_class.index]
+                    for _ in range(solver.value(variable))
+                ]
+                for pool, uses in enumerate(filled):
+                    held[pool].update(uses)
+                counts = {p: solver.value(v) for p, v in self.count.items()}
+            elif pool_class.index in self.aggregated:
+                counts = {
+                    p: solver.value(v)
+                    for p, v in self.count.items()
+                    if self.items[p].pool_class == pool_class.index
+                }
+                packed, impossible = pack_slices(
+                    counts, self.items, pool_class,
+                    clock=self.run.clock, limit_s=self.run.limit_s / 4, seed=self.run.seed,
+                )  # fmt: skip
+                if packed is None:
+                    raise NotPacked(counts, impossible)
+                for pool, slices in enumerate(packed):
+                    held[pool].update(slices)
+            else:
+                counts = {}
+                for pool in range(len(pools)):
+                    for key, (packing, places) in self.tables.items():
+                        if key[0] != pool_class.index:
+                            continue
+                        for step, variable in self.local[key[0], pool, key[1], key[2]]:
+                            if step and solver.value(variable):
+                                held[pool].update(places[i] for i in packing.filling(step))
+                for (place, pool), variable in self.slices.items():
+                    if self.items[place].pool_class == pool_class.index:
+                        held[pool][place] += solver.value(variable)
+                for place in {p for uses in held for p in uses}:
+                    total = sum(uses[place] for uses in held)
+                    counts[place] = total // self.items[place].slices
+            for place, count in sorted(counts.items()):
+                item = self.items[place]
+                if item.pool_class != pool_class.index:
+                    continue
+                for _ in range(count):
+                    fullest = sorted(range(len(pools)), key=lambda d: (-held[d][place], d))
+                    chosen = sorted(fullest[: item.slices])
+                    for pool in chosen:
+                        held[pool][place] -= 1
+                    stands.append((item, tuple(pools[pool] for pool in chosen)))
+        return fleet_of(stands, self.classes)
