@@ -85,9 +85,12 @@ class Patterns:
 _SYNONYMS = {
     "up_proj": ("gate_proj", "gate_up_proj", "w1", "w3"),
     "down_proj": ("w2",),
-    "q_proj": ("qkv_proj",),
-    "k_proj": ("qkv_proj",),
-    "v_proj": ("qkv_proj",),
+    "q_proj": ("qkv_proj", "query_key_value"),
+    "k_proj": ("qkv_proj", "query_key_value"),
+    "v_proj": ("qkv_proj", "query_key_value"),
+    "o_proj": ("dense",),
+    "in_proj_qkv": ("in_proj_qkvz",),
+    "in_proj_z": ("in_proj_qkvz",),
 }
 
 
