@@ -19,6 +19,8 @@ from topology.errors import InstanceError, Problem
 
 #: A load file larger than this is refused before it is read.
 MAX_FILE_BYTES = 2**30
+#: Recorded passes or iterations are summed into at most this many windows.
+MOST_WINDOWS = 8
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
 
@@ -82,6 +84,14 @@ def as_windows(array: NDArray[np.generic], name: str, place: str) -> RawLoads:
     )
 
 
+def summed_windows(raw: RawLoads) -> RawLoads:
+    """SGLang's recorded passes summed into up to :data:`MOST_WINDOWS` equal windows."""
+    parts = np.array_split(raw.windows, min(MOST_WINDOWS, len(raw.windows)))
+    sums = np.stack([part.sum(axis=0) for part in parts])
+    names = raw.names if len(parts) == 1 else tuple(f"window {i}" for i in range(len(parts)))
+    return RawLoads(sums, names[: len(parts)], has_dense_rows=True)
+
+
 def read_npy(path: Path) -> RawLoads:
     """A numpy array of counts."""
     array = np.load(path, allow_pickle=False)
@@ -105,11 +115,11 @@ def read_npz(path: Path) -> RawLoads:
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"{key} {list(shape)}" for key, shape in list(shapes.items())[:8])
         raise InstanceError(Problem(str(path), f"arrays of different shapes: {listed}"))
-    return RawLoads(
+    raw = RawLoads(
         np.concatenate([part.windows for part in parts]),
         tuple(name for part in parts for name in part.names),
-        has_dense_rows=SGLANG_KEY in arrays,
     )
+    return summed_windows(raw) if SGLANG_KEY in arrays else raw
 
 
 def read_json(path: Path) -> RawLoads:
@@ -117,7 +127,7 @@ def read_json(path: Path) -> RawLoads:
     data = json.loads(path.read_text(encoding="utf-8"))
     if isinstance(data, dict) and SGLANG_KEY in data:
         raw = as_windows(numbers(data[SGLANG_KEY], SGLANG_KEY), path.stem, str(path))
-        return RawLoads(raw.windows, raw.names, has_dense_rows=True)
+        return summed_windows(raw)
     if isinstance(data, dict):
         parts = [
             as_windows(numbers(value, key), key, f"{path}: {key}") for key, value in data.items()
@@ -177,5 +187,4 @@ def read_pt(path: Path) -> RawLoads:
     array = read_dump(path).get(SGLANG_KEY)
     if not isinstance(array, np.ndarray):
         raise ValueError(f'no tensor "{SGLANG_KEY}" in the dump')
-    raw = as_windows(array, path.stem, str(path))
-    return RawLoads(raw.windows, raw.names, has_dense_rows=True)
+    return summed_windows(as_windows(array, path.stem, str(path)))

@@ -148,7 +148,7 @@ def spend_abroad(
     mean nodes), plus ``routing.price`` times the expected copies of a token to remote nodes.
     """
     layers = len(shares)
-    held = (home[:, :, None] == np.arange(layout.nodes)).astype(np.int64)
+    held: Ints = (home[:, :, None] == np.arange(layout.nodes)).astype(np.int64)
     room = np.full((layers, layout.nodes), away)
     rows = np.arange(layers)
     price = 0.0 if routing is None else routing.price

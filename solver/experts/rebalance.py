@@ -140,8 +140,8 @@ def best_step(share: Floats, table: Ints) -> Ints | None:
     choice = np.unravel_index(int(swap.argmax()), swap.shape)
     changed = table.copy()
     if best > 0:
-        one, chip, place = (int(axis) for axis in choice)
-        changed[hot, one], changed[chip, place] = table[chip, place], table[hot, one]
+        one, chip, at = (int(axis) for axis in choice)
+        changed[hot, one], changed[chip, at] = table[chip, at], table[hot, one]
     spare = np.argwhere((table < experts) & (np.append(counts, 0)[table] > 1))
     where, place = spare[:, 0], spare[:, 1]
     other = table[where, place]
