@@ -38,7 +38,7 @@ class PlaceOptions:
     gpus_per_node: int | None = None
     groups: int = 1
     top_groups: int = 1
-    top_k: int = 8
+    top_k: int | None = None
     dispatch: Dispatch = "even"
     objective: Literal["sum", "mean", "worst"] = "mean"
     copy_cost: float = 0.2
@@ -47,6 +47,13 @@ class PlaceOptions:
     time_limit_s: float | None = None
     workers: int = 1
     seed: int = 0
+
+    def experts_per_token(self, num_experts: int) -> int:
+        """``top_k``, by default 8 or all experts if there are fewer. Raises ``InstanceError``."""
+        top_k = min(8, num_experts) if self.top_k is None else self.top_k
+        if not 1 <= top_k <= num_experts:
+            raise InstanceError(Problem("--top-k", f"{top_k} of {num_experts} experts per token"))
+        return top_k
 
     def slots_per_chip(self) -> tuple[int, ...]:
         """Slots of each chip: even, or the first chips one more. Raises ``InstanceError``."""
@@ -124,6 +131,7 @@ def place(
     Raises ``InstanceError`` for impossible requests.
     """
     start = time.perf_counter()
+    options.experts_per_token(loads.num_experts)
     found = search(loads, options, current)
     slots = options.slots_per_chip()
     table = PlacementTable(
@@ -171,7 +179,7 @@ def copies_per_token(
         physical_to_logical,
         loads.total,
         node,
-        top_k=min(options.top_k, loads.num_experts),
+        top_k=options.experts_per_token(loads.num_experts),
         num_groups=options.groups,
         top_groups=options.top_groups,
         local_first=options.dispatch == "sglang-static",

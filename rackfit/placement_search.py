@@ -93,7 +93,7 @@ def over_nodes(total: Floats, options: PlaceOptions, flat: Found) -> Found:
     from solver.experts.copies import Routing
     from solver.experts.nodes import place_on_nodes
 
-    top_k = min(options.top_k, total.shape[1])
+    top_k = options.experts_per_token(total.shape[1])
     per_node = options.gpus_per_node or options.gpus
     tables = [flat.physical_to_logical]
     for abroad, price in ((0, 0.0), *((None, price) for price in PRICES)):

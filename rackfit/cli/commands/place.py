@@ -49,7 +49,9 @@ def place_command(
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of a node or rack.")] = None,
     groups: Annotated[int, typer.Option(help="Router groups (n_group).")] = 1,
     top_groups: Annotated[int, typer.Option(help="Groups a token may use (topk_group).")] = 1,
-    top_k: Annotated[int, typer.Option(help="Experts per token, for cross-node copies.")] = 8,
+    top_k: Annotated[
+        int | None, typer.Option(help="Experts per token, for cross-node copies (default 8).")
+    ] = None,
     dispatch: Annotated[
         DispatchRule, typer.Option(help="The engine's dispatch.")
     ] = DispatchRule.even,
