@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 #: Worth of a remote copy against squared node loads, for the points of the trade-off curve.
-PRICES = (0.0, 0.5, 2.0, 5.0)
+PRICES = (0.0, 0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)

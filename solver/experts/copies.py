@@ -44,20 +44,18 @@ class Fanout:
         away: Floats = (1 - held)[:, :, None] * fraction[:, None, :]
         return away
 
-    def added_copies(self, experts: Ints) -> Floats:
-        """Change of the expected copies ``[experts, nodes]`` if a replica is added on each node."""
+    def added_copies(self, experts: Ints, nodes: Ints) -> Floats:
+        """Change of the expected copies ``[pairs]`` if one replica is added: ``experts`` on ``nodes``."""
         before = self.fractions(self.held[experts])
-        chance = self.chance[:, experts]
-        changes = np.empty((len(experts), self.nodes))
+        held = self.held[experts].copy()
+        held[np.arange(len(experts)), nodes] = 1
+        after = self.fractions(held)
+        chance = self.chance[:, experts, None, None]
+        ratio = (1 - chance * after) / np.maximum(1 - chance * before, 1e-12)
         weight = self.odds[:, None, None] * self.missed
-        old = 1 - chance[:, :, None, None] * before
-        for node in range(self.nodes):
-            held = self.held[experts].copy()
-            held[:, node] = 1
-            new = 1 - chance[:, :, None, None] * self.fractions(held)
-            ratio = new / np.maximum(old, 1e-12)
-            changes[:, node] = np.einsum("gst,gest->e", weight, 1 - ratio) / self.nodes
-        return changes
+        lost = np.einsum("gst,gest->e", weight, ratio)
+        change: Floats = (weight.sum() - lost) / self.nodes
+        return change
 
     def add(self, expert: int, node: int) -> None:
         """Add a replica of ``expert`` on ``node``."""

@@ -15,6 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from costmodel.fanout import group_choices
 from solver.experts.bounds import load_bounds
 from solver.experts.copies import Fanout, Routing
 from solver.experts.packing import pack_largest_first
@@ -23,7 +24,7 @@ from solver.experts.repartition import descend, table_loads
 from solver.experts.slots import Floats, Ints, Slots, check_loads
 from topology.errors import InstanceError, Problem
 
-#: Sweeps of the descent inside nodes, most home assignments compared one by one, and experts
+#: Sweeps of the descent inside nodes, most home assignments compared one by one, and replicas
 #: whose copies are worked out at each step.
 SWEEPS, TRIED, CANDIDATES = 200, 3000, 24
 
@@ -79,7 +80,8 @@ def place_on_nodes(
 ) -> LayerPlacements:
     """Place ``loads [layers, experts]`` with groups at home and ``abroad`` spare slots per node.
 
-    ``abroad`` is all spare slots by default; ``routing`` says how tokens pick groups and what a copy
+    ``abroad`` is all spare slots by default, and at least what chips with more slots than their
+    node has experts need; ``routing`` says how tokens pick groups and what a copy
     to another node is worth against squared node loads. Raises ``InstanceError`` where groups, nodes and
     slots do not divide.
     """
@@ -87,8 +89,10 @@ def place_on_nodes(
     layers, experts = shares.shape
     layout = check_nodes(experts, chips, slots, chips_per_node, groups)
     spare = layout.room - experts // layout.nodes
+    own = experts // layout.nodes
     away = spare if abroad is None else min(max(abroad, 0), spare)
-    home = home_nodes(shares, layout)
+    away = min(max(away, layout.width - own), experts - own)
+    home = home_nodes(shares, layout, routing)
     held = spend_abroad(shares, home, layout, away, routing)
     counts = spend_at_home(shares, home, held, layout)
     pieces = shares / counts.sum(axis=2)
@@ -102,17 +106,26 @@ def place_on_nodes(
     return finish(shares, table.reshape(layers, chips, layout.width), whole, bound)
 
 
-def home_nodes(shares: Floats, layout: NodeLayout) -> Ints:
-    """Home node of each expert ``[layers, experts]``: whole groups, the busiest node least loaded."""
+def home_nodes(shares: Floats, layout: NodeLayout, routing: Routing | None = None) -> Ints:
+    """Home node of each expert ``[layers, experts]``: whole groups, the busiest node least loaded.
+
+    With ``routing``, its price times the expected copies is added to the busiest node's load (in
+    mean nodes): groups that share tokens then share a node.
+    """
     layers, experts = shares.shape
     group = shares.reshape(layers, layout.groups, -1).sum(axis=2)
     each = layout.groups // layout.nodes
-    plans = np.array(list(_partitions(layout.groups, each, TRIED)))
-    load = np.einsum(
-        "lg,pgn->lpn", group, (plans[:, :, None] == np.arange(layout.nodes)).astype(float)
-    )
-    best = plans[load.max(axis=2).argmin(axis=1)]
-    home: Ints = np.repeat(best, experts // layout.groups, axis=1)
+    plans = np.array(_partitions(layout.groups, each, TRIED))
+    member = (plans[:, :, None] == np.arange(layout.nodes)).astype(float)
+    cost = np.einsum("lg,pgn->lpn", group, member).max(axis=2) * layout.nodes
+    if routing is not None and routing.price > 0 and layout.groups > 1:
+        for layer, share in enumerate(shares):
+            odds, chance = group_choices(share, routing.top_k, layout.groups, routing.top_groups)
+            spared = np.log1p(-np.minimum(chance, 1 - 1e-9)).reshape(len(odds), layout.groups, -1)
+            missed = np.exp(np.einsum("sg,pgn->psn", spared.sum(axis=2), member))
+            touched = np.einsum("s,psn->p", odds, 1 - missed)
+            cost[layer] += routing.price * touched * (layout.nodes - 1) / layout.nodes
+    home: Ints = np.repeat(plans[cost.argmin(axis=1)], experts // layout.groups, axis=1)
     return home
 
 
@@ -169,10 +182,12 @@ def spend_abroad(
         blocked = (held > 0) | (room[:, None, :] == 0)
         gain = np.where(blocked, -np.inf, gain)
         for layer, fan in enumerate(fans):
-            tried = np.argsort(-gain[layer].max(axis=1), kind="stable")[:CANDIDATES]
-            kept = gain[layer, tried] - price * fan.added_copies(tried)
+            tried = np.argsort(-gain[layer].ravel(), kind="stable")[:CANDIDATES]
+            tried = tried[np.isfinite(gain[layer].ravel()[tried])]
+            who, where = tried // layout.nodes, tried % layout.nodes
+            kept = gain[layer, who, where] - price * fan.added_copies(who, where)
             gain[layer] = -np.inf
-            gain[layer, tried] = kept
+            gain[layer, who, where] = kept
         flat = gain.reshape(layers, -1).argmax(axis=1)
         expert, node = flat // layout.nodes, flat % layout.nodes
         held[rows, expert, node] = 1

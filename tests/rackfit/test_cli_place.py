@@ -257,8 +257,8 @@ def test_ten_thousand_fuzzed_inputs_give_a_valid_placement_or_a_clear_refusal(tm
             )
         options = PlaceOptions(
             gpus=int(rng.integers(0, 7)),
-            slots=int(rng.integers(0, 30)),
-            gpus_per_node=[None, 1, 2, 3][rng.integers(4)],
+            slots=experts + int(rng.integers(-1, 12)),
+            gpus_per_node=[None, None, 1, 2, 3][rng.integers(5)],
             groups=int(rng.integers(1, 5)),
             top_groups=int(rng.integers(1, 4)),
             top_k=int(rng.integers(1, 6)),

@@ -96,17 +96,17 @@ def test_incremental_copies_agree_with_the_evaluator():
         )[0]
 
     before = judged(held)
-    predicted = fan.added_copies(np.array([0, 9]))
+    predicted = fan.added_copies(np.array([0, 9]), np.array([3, 0]))
     for index, (expert, node) in enumerate(((0, 3), (9, 0))):
         changed = held.copy()
         changed[expert, node] = 1
-        assert judged(changed) - before == pytest.approx(predicted[index, node], abs=1e-9)
+        assert judged(changed) - before == pytest.approx(predicted[index], abs=1e-9)
     fan.add(0, 3)
     held[0, 3] = 1
     after = held.copy()
     after[5, 2] = 1
     assert judged(after) - judged(held) == pytest.approx(
-        fan.added_copies(np.array([5]))[0, 2], abs=1e-9
+        fan.added_copies(np.array([5]), np.array([2]))[0], abs=1e-9
     )
 
 
