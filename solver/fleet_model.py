@@ -120,7 +120,9 @@ class FleetModel:
 
     def cap_rate(self, most: float) -> None:
         """State a bound proven before, so that the search can stop when it is met."""
-        self.model.add(self.rate <= up(most, self.unit) + len(self.items))
+        # each replica's rate was rounded up by less than a unit
+        chips = sum(len(c.pools) * c.size for c in self.classes)
+        self.model.add(self.rate <= up(most, self.unit) + chips)
 
     def _usd(self, pool_class: PoolClass, chips: int) -> int:
         """Cost in units, rounded down: the model is never dearer than the truth."""
