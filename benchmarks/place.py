@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.baselines.eplb import chip_loads as even_loads
 from benchmarks.baselines.eplb import eplb
 from benchmarks.baselines.flashlb import flashlb
-from costmodel.dispatch import chip_loads, imbalance
+from costmodel.dispatch import chip_loads, imbalance, static_table
 from costmodel.expert_load import read_loads, skewed_load
 from costmodel.fanout import remote_copies
 from solver.experts import place_layers, place_windows
@@ -137,6 +137,69 @@ def nodes_and_traffic(name, loads, plot):
             draw(curve, plot / f"nodes-{count}.svg", f"{count} nodes, {chips}+{spare}")
 
 
+def drawn_tokens(share, tokens, rng):
+    """Experts of group-limited tokens ``[tokens, 8]``: Gumbel scores, 4 of 8 groups by their two best."""
+    score = np.log(share) + rng.gumbel(size=(tokens, len(share)))
+    groups = np.sort(score.reshape(tokens, 8, -1), axis=2)[:, :, -2:].sum(axis=2)
+    kept = np.argsort(-groups, axis=1)[:, :4]
+    mask = np.full((tokens, 8), -np.inf)
+    np.put_along_axis(mask, kept, 0.0, axis=1)
+    score = score + np.repeat(mask, len(share) // 8, axis=1)
+    return np.argsort(-score, axis=1)[:, :8]
+
+
+def counted_copies(row, picks, slots_per_chip, chips_per_node):
+    """Remote nodes per token under SGLang's static table, tokens from every chip alike."""
+    chip = np.arange(len(row)) // slots_per_chip
+    table = static_table(row[None], int(row.max()) + 1, chip, chips_per_node)[:, 0]
+    node = chip // chips_per_node
+    remote = []
+    for source in range(int(chip[-1]) + 1):
+        hit = np.zeros((len(picks), int(node[-1]) + 1), dtype=bool)
+        hit[np.arange(len(picks))[:, None], node[table[source][picks]]] = True
+        hit[:, source // chips_per_node] = False
+        remote.append(hit.sum(axis=1).mean())
+    return float(np.mean(remote))
+
+
+def drawn_nodes(name, loads, layers=10, tokens=4000):
+    print(
+        f"\nNodes, simulated: {name}, {layers} layers x {tokens} group-limited tokens, static dispatch"
+    )
+    rng = np.random.default_rng(0)
+    pick = np.linspace(0, len(loads) - 1, layers).astype(int)
+    picks = [drawn_tokens(loads[layer] / loads[layer].sum(), tokens, rng) for layer in pick]
+    drawn = np.stack([np.bincount(p.ravel(), minlength=loads.shape[1]) for p in picks]).astype(
+        float
+    )
+    for count, chips, spare in ((4, 32, 32), (8, 64, 64)):
+        slots, per_node = loads.shape[1] + spare, chips // count
+        points = {
+            "EPLB hierarchical": eplb(drawn, slots, chips, 8, count),
+            "EPLB global": eplb(drawn, slots, chips),
+        }
+        for price in (0.0, 0.5, 1.0, 2.0):
+            points[f"ours, price {price:g}"] = place_on_nodes(
+                drawn, chips, slots, chips_per_node=per_node, groups=8, routing=Routing(8, 4, price)
+            ).physical_to_logical
+        base = None
+        for label, table in points.items():
+            load = chip_loads(
+                table, drawn, slots // chips, dispatch="sglang-static", chips_per_node=per_node
+            )
+            copies = np.mean(
+                [
+                    counted_copies(row, p, slots // chips, per_node)
+                    for row, p in zip(table, picks, strict=True)
+                ]
+            )
+            base = copies if base is None else base
+            print(
+                f"{count} nodes  {label:<24}{imbalance(load).mean():>8.4f}{copies:>9.4f}{copies / base - 1:>+9.2%}",
+                flush=True,
+            )
+
+
 def draw(curve, path, title):
     """The trade-off as a small SVG, without a plotting library."""
     balance, copies = (np.array([point[axis] for point in curve]) for axis in (1, 2))
@@ -212,6 +275,7 @@ def main():
     if "several" in only and len(windows) > options.train:
         several_workloads(windows, options.train, options.stride)
     if "nodes" in only:
+        drawn_nodes(names[0], windows[0])
         nodes_and_traffic(names[0], windows[0], options.plot)
     if "affinity" in only:
         affinity()
