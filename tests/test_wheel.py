@@ -36,10 +36,13 @@ def test_top_levels(wheel: Path) -> None:
 def test_data_is_inside(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for kind in ("models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"):
+        folder = ROOT / "instances" / kind
         shipped = {
-            f"rackfit/instances/{kind}/{path.name}"
-            for path in (ROOT / "instances" / kind).iterdir()
+            f"rackfit/instances/{kind}/{path.relative_to(folder).as_posix()}"
+            for path in folder.rglob("*")
+            if path.is_file()
         }
+        assert shipped
         assert shipped <= names
 
 
