@@ -85,7 +85,8 @@ def attention(**changes: object) -> Attention:
 @pytest.mark.parametrize(
     ("changes", "start", "end"),
     [({}, 0, 100), ({}, 40, 100), ({"window": 30}, 0, 100), ({"window": 30}, 10, 20),
-     ({"read_top_k": 50}, 20, 90), ({"window": 30}, 60, 90)],
+     ({"read_top_k": 50}, 20, 90), ({"window": 30}, 60, 90),
+     ({"compress": 4, "read_top_k": 10, "local_window": 20}, 0, 90)],
 )  # fmt: skip
 def test_mean_attended_is_the_mean_over_positions(
     changes: dict[str, int], start: int, end: int
