@@ -28,6 +28,8 @@ STEPS = (0.001, 0.003, 0.006, 0.01)
 CLOSE = 2e-3
 #: With spare slots and three or more per chip, smaller gaps are left to the descent.
 WORTH = 4e-3
+#: Coldest chips that are placed anew together with the hottest one.
+NEIGHBOURS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,13 @@ def deepen_counts(layer: Layer, slots: Slots, replicas: Ints, seed: int) -> Laye
             continue
         table = pack_largest_first(layer.share[None], found[None], slots)
         layer = better(layer, polish(layer, table, slots, seed), layer.bound)
-    return layer
+    if layer.peak <= layer.bound * (1 + WORTH):
+        return layer
+    size = table_loads(replica_pieces(layer.share, layer.table), layer.table[None])[1][0]
+    order = np.argsort(-size, kind="stable")
+    part = np.unique(np.concatenate([order[:1], order[-NEIGHBOURS:]]))
+    changed, _ = place_anew(layer.share, layer.table, part, effort=0.2, seed=seed)
+    return better(layer, changed, layer.bound)
 
 
 def polish(layer: Layer, table: Ints, slots: Slots, seed: int) -> Ints:
