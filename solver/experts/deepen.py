@@ -30,6 +30,8 @@ CLOSE = 2e-3
 WORTH = 4e-3
 #: Coldest chips that are placed anew together with the hottest one.
 NEIGHBOURS = 5
+#: Effort for whole layers from which neighbourhoods are tried too.
+THOROUGH = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ def deepen_layer(layer: Layer, slots: Slots, seed: int, whole_effort: float) -> 
             layer.share, chips, replicas, layer.bound, close=CLOSE / 2, seed=seed
         )
         return better(layer, paired_table(layer.share, replicas), bound)
-    return deepen_counts(layer, slots, replicas, seed)
+    layer = deepen_counts(layer, slots, replicas, seed)
+    return place_hottest_anew(layer, seed) if whole_effort >= THOROUGH else layer
 
 
 def better(layer: Layer, table: Ints, bound: float) -> Layer:
@@ -126,7 +129,7 @@ def deepen_counts(layer: Layer, slots: Slots, replicas: Ints, seed: int) -> Laye
     unit = layer.share * slots.num_chips
     for step in STEPS:
         target = layer.bound * (1 + step)
-        if target >= layer.peak * (1 - 1e-3):
+        if target >= layer.peak * (1 - 1e-3) or layer.peak <= layer.bound * (1 + WORTH):
             break
         found = find_counts(
             unit, slots.num_chips, slots.width, target * slots.num_chips, replicas, seed=seed
@@ -135,7 +138,12 @@ def deepen_counts(layer: Layer, slots: Slots, replicas: Ints, seed: int) -> Laye
             continue
         table = pack_largest_first(layer.share[None], found[None], slots)
         layer = better(layer, polish(layer, table, slots, seed), layer.bound)
-    if layer.peak <= layer.bound * (1 + WORTH):
+    return layer
+
+
+def place_hottest_anew(layer: Layer, seed: int) -> Layer:
+    """The hottest chip and the coldest ones given to CP-SAT together, if a gap is left."""
+    if layer.peak <= layer.bound * (1 + CLOSE):
         return layer
     size = table_loads(replica_pieces(layer.share, layer.table), layer.table[None])[1][0]
     order = np.argsort(-size, kind="stable")
