@@ -102,7 +102,9 @@ def shortest_longest_stage(
             runs.append((kind, 1))
     longest_layer = np.maximum.reduce([layer_s[kind] for kind, _ in runs])
     total = sum(count * layer_s[kind] for kind, count in runs) + head_s
-    low = np.maximum(longest_layer, total / stages) * (1 - 1e-12)
+    # the last stage has a layer beside the head
+    last = head_s + layer_s[runs[0][0]]
+    low = np.maximum.reduce([longest_layer, last, total / stages]) * (1 - 1e-12)
     high = np.asarray(total, dtype=float).copy()
     for _ in range(30):
         limit = (low + high) / 2
