@@ -1,8 +1,8 @@
 """The command line: one typer application, one file per command in ``rackfit/cli/commands``.
 
 Every module there has ``register(app)``; it is found by its file name and no list is edited.
-Errors become one message on stderr and an exit code: 1 infeasible, 2 bad input, 3 no layout within
-the time limit, 4 a failed verification. A traceback is shown only with ``RACKFIT_DEBUG=1``.
+Errors become one message on stderr and an exit code: 1 infeasible, 2 bad input or an export that its target
+cannot express, 3 no layout within the time limit, 4 a failed verification. A traceback is shown only with ``RACKFIT_DEBUG=1``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typer
 
 from rackfit.cli import commands
 from topology.errors import (
+    ExportError,
     InstanceError,
     NoFeasibleLayout,
     NoLayoutInTime,
@@ -63,4 +64,4 @@ def exit_code(error: RackfitError) -> int:
         return EXIT_TIME_LIMIT
     if isinstance(error, VerificationError):
         return EXIT_INTERNAL
-    return EXIT_BAD_INPUT if isinstance(error, InstanceError) else EXIT_INTERNAL
+    return EXIT_BAD_INPUT if isinstance(error, (InstanceError, ExportError)) else EXIT_INTERNAL
