@@ -160,6 +160,15 @@ class Deployment:
         """Whether prompts and answers have pools of their own."""
         return any(server.role == "prefill" for server in self.servers)
 
+    @property
+    def checkpoint_note(self) -> str:
+        """Which precision the figures are for."""
+        model = self.instance.model
+        return (
+            f"the checkpoint at {self.options.model_path} must hold weights as {model.native_dtype}; "
+            f"KV is {model.kv_dtype}"
+        )
+
     def prompts_per_pass_tokens(self, server: Server) -> int:
         """Prompt tokens of one pass of one attention rank, rounded up to 256, at most the limit."""
         workload, limit = self.instance.workload, self.instance.limits.prefill_chunk_tokens

@@ -12,6 +12,7 @@ import shlex
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 from rackfit.exporters import placement_sglang
+from rackfit.exporters.deepep import exchange_notes, uses_deepep
 from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.exporters.expert_maps import (
     chip_limits,
@@ -47,20 +48,8 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
 
 def notes(deployment: Deployment) -> list[str]:
     """What the commands rely on beside the layout."""
-    found = [checkpoint_note(deployment)]
-    collective = sorted(
-        {
-            server.replica.shape.ep
-            for server in deployment.servers
-            if server.replica.shape.ep > 1 and not uses_deepep(deployment, server)
-        }
-    )
-    if collective:
-        widths = ", ".join(str(width) for width in collective)
-        found.append(
-            f"expert-parallel width {widths}: DeepEP has no configuration for it, so experts "
-            "exchange tokens by collectives (--moe-a2a-backend none); the figures assume all-to-all"
-        )
+    found = [deployment.checkpoint_note]
+    found += exchange_notes(deployment, "--moe-a2a-backend none")
     if any(
         uses_deepep(deployment, server) and _decode_tokens(server) > DISPATCH_TOKENS
         for server in deployment.servers
@@ -72,15 +61,6 @@ def notes(deployment: Deployment) -> list[str]:
     if any(len(set(server.replica.rank_sequences())) > 1 for server in deployment.servers):
         found.append("SGLang balances sequences over attention ranks itself")
     return found
-
-
-def checkpoint_note(deployment: Deployment) -> str:
-    """Which precision the figures are for."""
-    model = deployment.instance.model
-    return (
-        f"the checkpoint at {deployment.options.model_path} must hold {model.native_dtype} weights; "
-        f"KV is {model.kv_dtype}"
-    )
 
 
 def render(deployment: Deployment) -> dict[str, str]:
@@ -97,14 +77,6 @@ def render(deployment: Deployment) -> dict[str, str]:
     files |= host_scripts(commands)
     files["router.sh"] = _router(deployment)
     return files
-
-
-def uses_deepep(deployment: Deployment, server: Server) -> bool:
-    """Whether DeepEP has a configuration for the server's width (NVIDIA chips only)."""
-    cluster = deployment.instance.cluster
-    vendor = cluster.chip(server.replica.chips[0]).chip.vendor
-    widths = option_table("sglang").data["deepep_widths"]
-    return vendor == "NVIDIA" and server.replica.shape.ep in widths
 
 
 def _decode_tokens(server: Server) -> int:

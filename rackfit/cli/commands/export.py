@@ -70,8 +70,12 @@ def export_command(
         raise InstanceError(
             Problem("--out", f"{to} writes {len(exported.files)} files; name a new folder")
         )
-    for limit in exported.limits[:12]:
-        print(f"approximated: {limit}", file=sys.stderr)
+    places: dict[str, list[str]] = {}
+    for limit in exported.limits:
+        places.setdefault(limit.message, []).append(limit.place)
+    for message, where in places.items():
+        shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
+        print(f"approximated: {shown}: {message}", file=sys.stderr)
     if exported.limits:
         print(loss_text(exported.wanted, exported.deployed, exported.loss), file=sys.stderr)
     for note in exported.notes:
