@@ -1,8 +1,9 @@
 """The command line: one typer application, one file per command in ``rackfit/cli/commands``.
 
 Every module there has ``register(app)``; it is found by its file name and no list is edited.
-Errors become one message on stderr and an exit code: 1 infeasible, 2 bad input or an export that its target
-cannot express, 3 no layout within the time limit, 4 a failed verification. A traceback is shown only with ``RACKFIT_DEBUG=1``.
+Errors become one message on stderr and an exit code: 1 infeasible, 2 bad input (also an export that
+its target cannot express), 3 no layout within the time limit, 4 a failed verification. A traceback
+is shown only with ``RACKFIT_DEBUG=1``.
 """
 
 from __future__ import annotations

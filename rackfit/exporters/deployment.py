@@ -188,7 +188,9 @@ class Deployment:
 
     def kv_fraction_of_free(self, server: Server) -> float:
         """Largest ratio of KV to what is left beside all else, rounded up to 0.001."""
-        return _share(self, server, ("kv",), besides=("weights", "experts", "activations", "runtime"))
+        return _share(
+            self, server, ("kv",), besides=("weights", "experts", "activations", "runtime")
+        )
 
 
 def _share(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from topology.catalogue import data_dir, read_data
@@ -122,7 +122,7 @@ def convert(text: str, spec: Mapping[str, Any]) -> Any:
     return value
 
 
-@lru_cache(maxsize=None)
+@cache
 def option_table(engine: str) -> OptionTable:
     """The shipped table of an engine."""
     data = read_data(data_dir("engines") / f"{engine}.yaml")

@@ -92,9 +92,9 @@ def workers(deployment: Deployment, maps: dict[str, str]) -> list[Worker]:
         groups.setdefault(key, []).append(server)
         parts[key] = (words, environment, file)
     result, seen = [], dict.fromkeys(("prefill", "decode", "mixed"), 0)
-    for key, servers in groups.items():
+    for group, servers in groups.items():
         role = servers[0].role
-        words, environment, file = parts[key]
+        words, environment, file = parts[group]
         name = f"{role}{seen[role]}"
         seen[role] += 1
         result.append(Worker(name, tuple(servers), tuple(words), environment, file))

@@ -109,7 +109,7 @@ def engine_words(
     if shape.attention_dp > 1:
         words += ["--enable-dp-attention", "--enable-dp-lm-head"]
     if shape.ep > 1:
-        words += ["--ep-size", str(shape.ep)] + _exchange(deployment, server, environment)
+        words += ["--ep-size", str(shape.ep), *_exchange(deployment, server, environment)]
         if shape.tp == 1:
             words += ["--moe-dense-tp-size", "1"]
         elif shape.attention_dp > 1:

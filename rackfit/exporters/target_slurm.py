@@ -33,7 +33,7 @@ def notes(deployment: Deployment) -> list[str]:
 
 def rows(deployment: Deployment) -> list[tuple[str, ...]]:
     """One row per task, in the order of the host list."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for server in deployment.servers:
         ranks = len(server.places)
         width = server.replica.shape.chips_per_stage

@@ -33,7 +33,9 @@ def notes(deployment: Deployment) -> list[str]:
     """Where the commands run, and which precision they need."""
     found = [deployment.checkpoint_note]
     cluster = deployment.instance.cluster
-    others = sorted({placed.chip.name for placed in cluster.chips if placed.chip.vendor != "Huawei"})
+    others = sorted(
+        {placed.chip.name for placed in cluster.chips if placed.chip.vendor != "Huawei"}
+    )
     if others:
         found.append(f"vLLM-Ascend runs on Ascend NPUs; this cluster has {', '.join(others)}")
     return found

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rackfit.exporters.export import Exported
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +45,8 @@ def export_command(
     ] = False,
 ) -> None:
     """Write the files that deploy a layout. Refuses (exit code 2) what the target cannot express."""
+    from dataclasses import replace
+
     from rackfit.exporters.deployment import ExportOptions
     from rackfit.exporters.export import export_layout, write_files
     from rackfit.exporters.hosts import Hosts, read_host_names
@@ -52,10 +57,12 @@ def export_command(
 
     exporter(to)
     instance, decision, _ = read_result(layout)
-    given = {"image": image, "namespace": namespace, "topology_profile": topology_profile}
-    options = ExportOptions(
-        model_path=model_path or f"/models/{instance.model.name}",
-        **{key: value for key, value in given.items() if value is not None},
+    plain = ExportOptions(model_path=model_path or f"/models/{instance.model.name}")
+    options = replace(
+        plain,
+        image=image or plain.image,
+        namespace=namespace or plain.namespace,
+        topology_profile=topology_profile or plain.topology_profile,
     )
     names = read_host_names(hosts) if hosts is not None else None
     exported = export_layout(
@@ -77,7 +84,7 @@ def export_command(
         shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
         print(f"approximated: {shown}: {message}", file=sys.stderr)
     if exported.limits:
-        print(loss_text(exported.wanted, exported.deployed, exported.loss), file=sys.stderr)
+        print(loss_text(exported), file=sys.stderr)
     for note in exported.notes:
         print(f"note: {note}", file=sys.stderr)
     if out is None:
@@ -87,10 +94,13 @@ def export_command(
     print(f"{len(exported.files)} files written to {out}", file=sys.stderr)
 
 
-def loss_text(wanted: object, deployed: object, loss: float) -> str:
-    """What the approximation costs, in one line."""
-    before = getattr(wanted, "usd_per_m_output_tokens", None)
-    after = getattr(deployed, "usd_per_m_output_tokens", None)
-    text = f"deployed: ${after:.4f} per million output tokens, {loss:+.2%} against ${before:.4f}"
-    broken = getattr(deployed, "violations", ())
-    return text + "".join(f"\ndeployed: {violation}" for violation in broken[:5])
+def loss_text(exported: Exported) -> str:
+    """What the approximation costs."""
+    before = exported.wanted.usd_per_m_output_tokens or 0.0
+    after = exported.deployed.usd_per_m_output_tokens or 0.0
+    lines = [
+        f"deployed: ${after:.4f} per million output tokens, {exported.loss:+.2%} against "
+        f"${before:.4f}"
+    ]
+    lines += [f"deployed: {violation}" for violation in exported.deployed.violations[:5]]
+    return "\n".join(lines)
