@@ -1,9 +1,14 @@
-"""Lets these tests import ``launch_lines``; solved layouts of the eight reference deployments, each solved once per test session."""
+"""Solved layouts of the eight reference deployments, each solved once per test session.
+
+Also lets these tests import ``launch_lines``.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +17,8 @@ from costmodel.workload import Slo, Workload
 from rackfit.api import solve
 from rackfit.exporters.export import Exported, export_layout
 from rackfit.result import Result
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 #: Model and cluster; the last three are solved by the slow tests alone.
 DEPLOYMENTS = (
