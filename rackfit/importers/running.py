@@ -14,6 +14,7 @@ from costmodel.layout import Layout
 from rackfit.importers.deployment import import_deployment
 from rackfit.output import check_writable, write_whole
 from rackfit.result import SCHEMA_VERSION, Result, layout_dict
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Running:
     evaluation: Evaluation
     notes: tuple[str, ...]
     instead: Result | None = None
+    nothing_instead: str = ""
 
     @property
     def excess(self) -> float | None:
@@ -56,18 +58,21 @@ def evaluate_running(
 ) -> Running:
     """Price the deployment that an engine's files describe.
 
-    Raises ``InstanceError`` for files that cannot be read; with ``compare`` also what
-    :func:`rackfit.solve` raises.
+    With ``compare`` the same question is solved too; ``nothing_instead`` says why that found no
+    layout. Raises ``InstanceError`` for files that cannot be read.
     """
     instance = resolve_instance(scenario)
     imported = import_deployment(instance, engine, path, balanced=balanced)
     evaluation = evaluate(instance, imported.layout)
-    instead = None
+    instead, nothing = None, ""
     if compare:
         from rackfit.api import solve
 
-        instead = solve(instance)
-    return Running(instance, imported.layout, evaluation, imported.notes, instead)
+        try:
+            instead = solve(instance)
+        except (NoFeasibleLayout, NoLayoutInTime) as error:
+            nothing = str(error)
+    return Running(instance, imported.layout, evaluation, imported.notes, instead, nothing)
 
 
 def price_running(
@@ -94,10 +99,20 @@ def price_running(
     from rackfit.render import print_evaluation
 
     print_evaluation(running.instance, running.layout, running.evaluation)
-    if running.instead is not None and running.excess is not None:
-        best = running.instead.evaluation.usd_per_m_output_tokens
-        print(
-            f"you pay {running.excess:.1%} more than needed: Rackfit found "
-            f"${best:.4f} per million output tokens on the same chips"
-        )
+    print(verdict(running), end="")
     return bool(running.evaluation.violations)
+
+
+def verdict(running: Running) -> str:
+    """What the deployment costs against the best found, as a line; empty if not compared."""
+    if running.nothing_instead:
+        return f"Rackfit found no layout in its place: {running.nothing_instead}\n"
+    if running.instead is None or running.excess is None:
+        return ""
+    found = (
+        f"${running.instead.evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
+        f"proven within {running.instead.certificate.gap:.1%} of optimal"
+    )
+    if running.excess <= 0:
+        return f"Rackfit found nothing cheaper: {found}\n"
+    return f"you pay {running.excess:.1%} more than needed: Rackfit found {found}\n"

@@ -40,9 +40,7 @@ def test_export_refuses_then_approximates(call, document: Path, tmp_path: Path) 
     assert code == 2
     assert "decode-0: vLLM loads no expert placement" in err
     assert not out.exists()
-    code, _, err = call(
-        "export", document, "--to", "vllm", "--out", out, "--allow-approximate"
-    )
+    code, _, err = call("export", document, "--to", "vllm", "--out", out, "--allow-approximate")
     assert code == 0
     assert "approximated: decode-0: vLLM loads no expert placement" in err
     assert "per million output tokens, +1." in err
