@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: solve test test-slow lint bench clean install
+.PHONY: solve test test-slow lint readme bench clean install
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -25,6 +25,9 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+readme: $(INSTALLED)
+	$(BIN)/python docs/update_readme.py
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/solve.py

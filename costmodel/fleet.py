@@ -12,6 +12,7 @@ from costmodel import memory
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 from costmodel.replica import ReplicaPrice
+from costmodel.tolerance import RELATIVE, exceeds
 from topology import Cluster
 
 
@@ -127,7 +128,10 @@ def _transfer_egress(
         home = instance.cluster.chip(replica.stages[0].chips[0]).domain
         surplus[home] = surplus.get(home, 0.0) + sign * share
     moved = request_kv_bytes(instance)
-    return {home: extra * moved for home, extra in surplus.items() if extra > 0}
+    # what is left of equal rates after rounding is no traffic
+    return {
+        home: extra * moved for home, extra in surplus.items() if exceeds(extra, RELATIVE * pooled)
+    }
 
 
 def uplink_bytes_per_s(cluster: Cluster, domain: int) -> float:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from costmodel.expert_load import read_loads, skewed_load
 from costmodel.models import load_model
@@ -32,6 +32,10 @@ Pay = Literal["whole", "used"]
 Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 
 
+def _named_or_in_place(value: object) -> str:
+    return "<in place>" if isinstance(value, dict | Workload) else "<name>"
+
+
 class Scenario(BaseModel):
     """One question: which model on which cluster for which workload, under which targets.
 
@@ -45,7 +49,10 @@ class Scenario(BaseModel):
     description: str = ""
     model: str
     cluster: str
-    workload: str | Workload
+    workload: Annotated[
+        Annotated[str, Tag("<name>")] | Annotated[Workload, Tag("<in place>")],
+        Discriminator(_named_or_in_place),
+    ]
     slo: Slo = Slo()
     weight_dtype: Dtype | None = None
     kv_dtype: Dtype | None = None

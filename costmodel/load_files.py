@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from topology.errors import InstanceError, Problem
 
 #: A load file larger than this is refused before it is read.
 MAX_FILE_BYTES = 2**30
+#: Recorded passes or iterations are summed into at most this many windows.
+MOST_WINDOWS = 8
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
 
@@ -60,7 +61,9 @@ def read_arrays(path: Path) -> RawLoads:
         return readers[path.suffix.lower()](path)
     except OSError as error:
         raise InstanceError(Problem(str(path), error.strerror or "cannot be read")) from None
-    except (ValueError, EOFError, zipfile.BadZipFile, RecursionError, MemoryError) as error:
+    except InstanceError:
+        raise
+    except Exception as error:  # a damaged file makes numpy, zipfile and csv raise almost anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         if "allow_pickle" in reason or "pickled" in reason:
             reason = "holds pickled objects, which are never loaded; save plain numbers"
@@ -82,9 +85,18 @@ def as_windows(array: NDArray[np.generic], name: str, place: str) -> RawLoads:
     )
 
 
+def summed_windows(raw: RawLoads) -> RawLoads:
+    """SGLang's recorded passes summed into up to :data:`MOST_WINDOWS` equal windows."""
+    parts = np.array_split(raw.windows, min(MOST_WINDOWS, len(raw.windows)))
+    sums = np.stack([part.sum(axis=0) for part in parts])
+    names = raw.names if len(parts) == 1 else tuple(f"window {i}" for i in range(len(parts)))
+    return RawLoads(sums, names[: len(parts)], has_dense_rows=True)
+
+
 def read_npy(path: Path) -> RawLoads:
     """A numpy array of counts."""
-    array = np.load(path, allow_pickle=False)
+    with path.open("rb") as file:
+        array = np.load(file, allow_pickle=False)
     if not isinstance(array, np.ndarray):
         raise ValueError("not a numpy array (an .npz archive needs that suffix)")
     return as_windows(array, path.stem, str(path))
@@ -92,10 +104,14 @@ def read_npy(path: Path) -> RawLoads:
 
 def read_npz(path: Path) -> RawLoads:
     """A numpy archive: every array of counts is a window (or several); shapes must agree."""
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("not an .npz archive (one numpy array needs the suffix .npy)")
-        arrays = {key: archive[key] for key in archive.files}
+        with archive:
+            arrays = {key: archive[key] for key in archive.files}
+    if any(not isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("the archive holds something else than arrays")
     if SGLANG_KEY in arrays:
         arrays = {SGLANG_KEY: arrays[SGLANG_KEY]}
     if not arrays:
@@ -105,11 +121,11 @@ def read_npz(path: Path) -> RawLoads:
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"{key} {list(shape)}" for key, shape in list(shapes.items())[:8])
         raise InstanceError(Problem(str(path), f"arrays of different shapes: {listed}"))
-    return RawLoads(
+    raw = RawLoads(
         np.concatenate([part.windows for part in parts]),
         tuple(name for part in parts for name in part.names),
-        has_dense_rows=SGLANG_KEY in arrays,
     )
+    return summed_windows(raw) if SGLANG_KEY in arrays else raw
 
 
 def read_json(path: Path) -> RawLoads:
@@ -117,7 +133,7 @@ def read_json(path: Path) -> RawLoads:
     data = json.loads(path.read_text(encoding="utf-8"))
     if isinstance(data, dict) and SGLANG_KEY in data:
         raw = as_windows(numbers(data[SGLANG_KEY], SGLANG_KEY), path.stem, str(path))
-        return RawLoads(raw.windows, raw.names, has_dense_rows=True)
+        return summed_windows(raw)
     if isinstance(data, dict):
         parts = [
             as_windows(numbers(value, key), key, f"{path}: {key}") for key, value in data.items()
@@ -177,5 +193,4 @@ def read_pt(path: Path) -> RawLoads:
     array = read_dump(path).get(SGLANG_KEY)
     if not isinstance(array, np.ndarray):
         raise ValueError(f'no tensor "{SGLANG_KEY}" in the dump')
-    raw = as_windows(array, path.stem, str(path))
-    return RawLoads(raw.windows, raw.names, has_dense_rows=True)
+    return summed_windows(as_windows(array, path.stem, str(path)))

@@ -222,22 +222,23 @@ def _head_ways(heads: int, tp: Array) -> Array:
 def mean_attended(attention: Attention, start: float, end: float) -> float:
     """Average number of cached entries that prompt tokens at positions ``start..end`` attend to.
 
-    The integral of ``min(position / compress, window, top_k)`` over the positions.
+    The mean of ``min(position / compress, window, top_k) + min(position, local_window)``.
     """
-    caps = [float(c) for c in (attention.window, attention.read_top_k) if c is not None]
     if end <= start:
         return 0.0
-    low, high = start / attention.compress, end / attention.compress
-    cap = min(caps, default=float("inf"))
-    below_high = min(high, cap)
-    below_low = min(low, cap)
-    area = (below_high**2 - below_low**2) / 2 + cap_area(cap, low, high)
-    return area / (high - low)
+    caps = [float(c) for c in (attention.window, attention.read_top_k) if c is not None]
+    far = _mean_capped(
+        start / attention.compress, end / attention.compress, min(caps, default=float("inf"))
+    )
+    return far + _mean_capped(start, end, float(attention.local_window))
 
 
-def cap_area(cap: float, low: float, high: float) -> float:
-    """Area of the flat part of ``min(x, cap)`` between ``low`` and ``high``."""
-    return 0.0 if cap >= high else cap * (high - max(low, cap))
+def _mean_capped(low: float, high: float, cap: float) -> float:
+    """Mean of ``min(x, cap)`` for ``x`` between ``low`` and ``high``."""
+    if cap >= high:
+        return (low + high) / 2
+    rising = max(0.0, (cap**2 - low**2) / 2) if low < cap else 0.0
+    return (rising + cap * (high - max(low, cap))) / (high - low)
 
 
 def _context(
@@ -257,7 +258,8 @@ def _context(
     bandwidth = _bandwidth(chip, efficiency)
     heads = attention.query_heads / _head_ways(attention.query_heads, tp)
     entry_bytes = attention.kv_elements * operations.kv_element_bytes / kv_ways(attention, tp)
-    index_flops = 2.0 * attention.index_heads * attention.index_dim
+    # index scores are taken against every cached entry, of which there is one per `compress` tokens
+    index_flops = 2.0 * attention.index_heads * attention.index_dim / attention.compress
     index_bytes = attention.index_elements * operations.kv_element_bytes
     read = attention.read_tokens(tokens.context)
     decode_flops = (

@@ -1,7 +1,7 @@
 """TensorRT-LLM's expert statistics: ``meta_info.json`` beside ``rank*.safetensors``.
 
 Each tensor is named ``<iteration>_<layer>`` and counts the tokens that this rank sent to each
-expert. Ranks are summed; iterations are summed in up to :data:`MOST_WINDOWS` equal windows.
+expert. Ranks are summed; iterations are summed in up to a few equal windows.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.load_files import MAX_FILE_BYTES, RawLoads
+from costmodel.load_files import MAX_FILE_BYTES, MOST_WINDOWS, RawLoads
 from topology.errors import InstanceError, Problem
 
-MOST_WINDOWS = 8
 DTYPES = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "U8": "u1", "F64": "<f8", "F32": "<f4"}
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 from costmodel.evaluate import Evaluation
 from costmodel.evaluate import evaluate as _evaluate
@@ -95,15 +97,19 @@ def _interruptible(work: Callable[[], SearchResult], clock: Clock) -> SearchResu
         except BaseException as error:  # handed to the main thread below
             failure.append(error)
 
-    thread = threading.Thread(target=run, name="rackfit-search", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        try:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if clock.stopped:
+            raise KeyboardInterrupt  # asked twice: leave at once
+        clock.stop()
+
+    previous = signal.signal(signal.SIGINT, interrupt)
+    try:
+        thread = threading.Thread(target=run, name="rackfit-search", daemon=True)
+        thread.start()
+        while thread.is_alive():
             thread.join(0.1)
-        except KeyboardInterrupt:
-            if clock.stopped:
-                raise
-            clock.stop()
+    finally:
+        signal.signal(signal.SIGINT, previous)
     if failure:
         raise failure[0]
     return outcome[0]

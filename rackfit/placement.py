@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from costmodel.dispatch import Dispatch, chip_loads, imbalance, replica_counts
 from costmodel.expert_load import ExpertLoads
 from costmodel.fanout import remote_copies
 from rackfit.exporters.placement_table import PlacementTable
-from solver.experts import load_bounds, place_layers
+from rackfit.placement_search import Found, search
 from solver.experts.place import Effort
 from topology.errors import InstanceError, Problem
 
@@ -26,19 +26,34 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PlaceOptions:
-    """What ``rackfit place`` is asked: chips, slots, nodes, router groups, dispatch and effort."""
+    """What ``rackfit place`` is asked: chips, slots, nodes, router groups, dispatch and effort.
+
+    ``objective`` says what several recorded windows are for: ``sum`` adds them up, ``mean`` and
+    ``worst`` place for all of them at once. ``copy_cost`` is what one more remote copy per token
+    costs, as a fraction of a layer's time with perfectly balanced experts.
+    """
 
     gpus: int
     slots: int
     gpus_per_node: int | None = None
     groups: int = 1
     top_groups: int = 1
-    top_k: int = 8
+    top_k: int | None = None
     dispatch: Dispatch = "even"
+    objective: Literal["sum", "mean", "worst"] = "mean"
+    copy_cost: float = 0.2
+    max_moves: int | None = None
     effort: Effort = "good"
     time_limit_s: float | None = None
     workers: int = 1
     seed: int = 0
+
+    def experts_per_token(self, num_experts: int) -> int:
+        """``top_k``, by default 8 or all experts if there are fewer. Raises ``InstanceError``."""
+        top_k = min(8, num_experts) if self.top_k is None else self.top_k
+        if not 1 <= top_k <= num_experts:
+            raise InstanceError(Problem("--top-k", f"{top_k} of {num_experts} experts per token"))
+        return top_k
 
     def slots_per_chip(self) -> tuple[int, ...]:
         """Slots of each chip: even, or the first chips one more. Raises ``InstanceError``."""
@@ -70,6 +85,9 @@ class Placed:
     copies: Floats
     wall_s: float
     options: PlaceOptions
+    found: Found
+    by_window: Floats
+    windows: tuple[str, ...]
 
     @property
     def gap(self) -> Floats:
@@ -94,69 +112,75 @@ class Placed:
             "bound": self.bound.tolist(),
             "gap": self.gap.tolist(),
             "cross_node_copies_per_token": float(self.copies.mean()),
+            "windows": dict(zip(self.windows, self.by_window.tolist(), strict=False)),
+            "moves": self.found.moves,
+            "trade_off": [
+                {"imbalance": balance, "cross_node_copies_per_token": copies}
+                for balance, copies in self.found.trade_off
+            ],
             "wall_s": self.wall_s,
             "seed": self.options.seed,
         }
 
 
-def place(loads: ExpertLoads, options: PlaceOptions) -> Placed:
-    """Place one set of loads (windows summed). Raises ``InstanceError`` for impossible requests."""
-    start = time.perf_counter()
-    slots = options.slots_per_chip()
-    total = loads.total
-    found = place_layers(
-        total,
-        slots,
-        effort=options.effort,
-        time_limit_s=options.time_limit_s,
-        seed=options.seed,
-        workers=options.workers,
-    )
-    bound = found.bound * options.gpus
-    if options.dispatch != "even":
-        bound = load_bounds(total, options.gpus, options.slots) * options.gpus
-    return judge(loads, found.physical_to_logical, bound, options, start)
-
-
-def judge(
-    loads: ExpertLoads,
-    physical_to_logical: NDArray[np.int64],
-    bound: Floats,
-    options: PlaceOptions,
-    start: float,
+def place(
+    loads: ExpertLoads, options: PlaceOptions, current: NDArray[np.int64] | None = None
 ) -> Placed:
-    """The evaluator's view of a placement; ``bound`` is on busiest over mean chip, per layer."""
+    """Place recorded loads, from scratch or with few moves from ``current [layers, slots]``.
+
+    Raises ``InstanceError`` for impossible requests.
+    """
+    start = time.perf_counter()
+    options.experts_per_token(loads.num_experts)
+    found = search(loads, options, current)
     slots = options.slots_per_chip()
     table = PlacementTable(
-        physical_to_logical, loads.num_experts, slots, loads.layer_ids, loads.num_layers
+        found.physical_to_logical, loads.num_experts, slots, loads.layer_ids, loads.num_layers
     )
-    total = loads.total
-    load = chip_loads(
-        physical_to_logical,
-        total,
-        slots,
-        dispatch=options.dispatch,
-        chips_per_node=options.gpus_per_node,
+    windows = loads.total[None] if options.objective == "sum" else loads.windows
+    ratios = np.stack(
+        [
+            imbalance(
+                chip_loads(
+                    found.physical_to_logical,
+                    window,
+                    slots,
+                    dispatch=options.dispatch,
+                    chips_per_node=options.gpus_per_node,
+                )
+            )
+            for window in windows
+        ]
     )
-    copies = np.zeros(len(total))
-    if options.gpus_per_node is not None:
-        node = np.repeat(np.arange(options.gpus), slots) // options.gpus_per_node
-        copies = remote_copies(
-            physical_to_logical,
-            total,
-            node,
-            top_k=min(options.top_k, loads.num_experts),
-            num_groups=options.groups,
-            top_groups=options.top_groups,
-            local_first=options.dispatch == "sglang-static",
-        )
-    ratio = imbalance(load)
+    ratio = ratios.max(axis=0) if options.objective == "worst" else ratios.mean(axis=0)
+    copies = copies_per_token(found.physical_to_logical, loads, options)
     return Placed(
         table,
-        replica_counts(physical_to_logical, loads.num_experts),
+        replica_counts(found.physical_to_logical, loads.num_experts),
         ratio,
-        np.minimum(bound, ratio),
+        np.minimum(found.bound * options.gpus, ratio),
         copies,
         time.perf_counter() - start,
         options,
+        found,
+        ratios.mean(axis=1),
+        loads.names,
+    )
+
+
+def copies_per_token(
+    physical_to_logical: NDArray[np.int64], loads: ExpertLoads, options: PlaceOptions
+) -> Floats:
+    """Expected copies of a token to remote nodes, per layer (zero where all GPUs are one node)."""
+    if options.gpus_per_node is None:
+        return np.zeros(physical_to_logical.shape[0])
+    node = np.repeat(np.arange(options.gpus), options.slots_per_chip()) // options.gpus_per_node
+    return remote_copies(
+        physical_to_logical,
+        loads.total,
+        node,
+        top_k=options.experts_per_token(loads.num_experts),
+        num_groups=options.groups,
+        top_groups=options.top_groups,
+        local_first=options.dispatch == "sglang-static",
     )

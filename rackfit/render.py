@@ -140,12 +140,9 @@ def _groups(layout: Layout, evaluation: Evaluation) -> list[_Group]:
 def _print_deployment(console: Console, instance: Instance, groups: list[_Group]) -> None:
     table = Table(title="What to deploy", title_justify="left", title_style="bold", box=None)
     for column in (
-        "replicas", "role", "chips", "tp", "attn dp", "ep", "pp", "batch", "slots/chip",
-        "imbalance", "requests/s each", "layers by stage",
+        "count", "role", "chips", "tp", "dp", "ep", "pp", "batch", "slots", "skew", "req/s",
     ):  # fmt: skip
-        table.add_column(
-            column, justify="left" if column in ("role", "layers by stage") else "right"
-        )
+        table.add_column(column, justify="left" if column == "role" else "right", no_wrap=True)
     for replica, price, members in groups:
         shape = replica.shape
         slots = sorted(set(replica.stages[0].slots()))

@@ -14,7 +14,7 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
     """Take chips from each pool in order and stand every replica on its own.
 
     Wider replicas come first, so that on fabrics where neighbours matter they get compact blocks.
-    Replicas of one shape share one expert map.
+    Replicas of one shape share one expert map for each stage.
     """
     taken: dict[tuple[int, str], int] = {}
     maps: dict[str, ExpertMap] = {}
@@ -28,10 +28,12 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
             start = taken.get(key, 0)
             taken[key] = start + item.slice_chips
             slices.append(pool.chips[start : start + item.slice_chips])
-        name = None
+        names = [f"shape{item.shape}.stage{number}" for number in range(len(shape.stages))]
         if shape.maps:
-            name = f"shape{item.shape}"
-            maps.setdefault(name, shape.maps)
+            for name, (first, last) in zip(names, shape.stages, strict=True):
+                maps.setdefault(
+                    name, {k: slots for k, slots in shape.maps.items() if first <= k <= last}
+                )
         replicas.append(
             build_replica(
                 instance,
@@ -40,7 +42,7 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
                 shape.stages,
                 shape.slots,
                 stage_chips(shape.shape, slices),
-                name,
+                names if shape.maps else None,
             )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

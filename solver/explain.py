@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.instance import Instance
 from solver.fleets import Question
@@ -18,18 +17,22 @@ def why_nothing_fits(
     shapes: ShapeTable,
     bounds: Bounds,
     question: Question,
+    most_rate: float,
 ) -> str:
-    """One message: which limit stops every layout, by how much, and what would fit."""
+    """One message: which limit stops every layout, by how much, and what would fit.
+
+    ``most_rate``: a bound on the requests per second of any fleet.
+    """
     model, cluster = instance.model.name, instance.cluster.name
     chips = sum(len(c.pools) * c.size for c in classes)
     head = f"no layout of {model} on {cluster} ({chips} usable chips) fits."
     if not np.any(bounds.fits):
         return f"{head} {_hbm(instance, classes, shapes, bounds)}"
     if question.rate is not None and np.any(bounds.requests_per_s > 0):
-        most = float(np.max(_best_by_chip(shapes, bounds) * chips))
         return (
             f"{head} Rate: {question.rate:g} requests/s are asked for; the cluster serves at most "
-            f"{most:.3g}"
+            f"{most_rate:.4g}: about {np.ceil(chips * question.rate / max(most_rate, 1e-12)):,.0f} such chips "
+            "would serve them"
         )
     slo = instance.slo
     lines = []
@@ -80,8 +83,8 @@ def _hbm(
     text = (
         f"HBM: the weights are {weights / 1e9:.0f} GB, the cluster has {have / 1e9:.0f} GB; the closest "
         f"shape ({ROLES[row['role']]}, {count} chips) is {short / 1e9:.1f} GB per chip over the "
-        f"{chip.hbm_bytes / 1e9:.1f} GB of a {chip.name}. What would fit: at least {int(need)} such chips "
-        f"for the weights alone, chips with {(chip.hbm_bytes + short) / 1e9:.0f} GB"
+        f"{chip.hbm_bytes / 1e9:.1f} GB of chip {chip.name}. What would fit: at least {int(need)} such chips "
+        f"for the weights alone, or chips with {(chip.hbm_bytes + short) / 1e9:.0f} GB each"
     )
     narrower = {"bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}.get(_widest_dtype(instance))
     if narrower:
@@ -103,10 +106,6 @@ def _widest_dtype(instance: Instance) -> str:
                 kind.moe.expert_bytes * kind.moe.num_experts * len(kind.layers)
             )
     return max(bytes_of, key=lambda dtype: bytes_of[dtype])
-
-
-def _best_by_chip(shapes: ShapeTable, bounds: Bounds) -> NDArray[np.float64]:
-    return np.asarray(bounds.requests_per_s / shapes.chips)
 
 
 def _pools(shapes: ShapeTable, bounds: Bounds) -> str:

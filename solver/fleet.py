@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from solver.clock import Clock
 from solver.fleet_bound import cost_per_rate_bound, rate_bound
 from solver.fleet_model import SINGLY, TABLED, FleetModel, NotPacked, Run
-from solver.fleets import Fleet, FleetAnswer, Question
+from solver.fleets import Fleet, FleetAnswer, Question, fleet_of
 from solver.items import Item
-from solver.pools import PoolClass
+from solver.patterns import pool_patterns
+from solver.pools import Pool, PoolClass
 
 #: answers of the aggregated model that may fail to pack before it is given up
 _REPACKS = 60
@@ -44,12 +45,15 @@ def solve_fleet(
         if question.whole and wanted is None:
             model.cap_rate(question.whole_usd_per_hour / floor)
         for _ in range(_REPACKS if aggregated else 1):
+            exact: float | None
             try:
                 if wanted is not None:
                     found, exact = model.least_cost(wanted)
                 elif question.whole:
                     found, most = model.most_rate()
-                    exact = question.whole_usd_per_hour / most if most > 0 else float("inf")
+                    exact = None
+                    if most is not None:
+                        exact = question.whole_usd_per_hour / most if most > 0 else float("inf")
                 else:
                     found, exact = model.least_ratio(floor)
             except NotPacked as failure:
@@ -57,9 +61,36 @@ def solve_fleet(
                     break
                 model.forbid(failure.counts)
                 continue
-            if model.complete:
+            if model.complete and exact is not None:
                 floor = max(floor, exact)
             break
         if found is not None:
             break
-    return FleetAnswer(found, floor)
+    return FleetAnswer(found or quick_fleet(items, classes, question), floor)
+
+
+def quick_fleet(
+    items: Sequence[Item], classes: Sequence[PoolClass], question: Question
+) -> Fleet | None:
+    """A fleet without search: each class fills all its pools by one and the same best pattern.
+
+    What is returned when the time for a model is too short. ``None`` if no pattern serves.
+    """
+    stands: list[tuple[Item, tuple[Pool, ...]]] = []
+    for pool_class in classes:
+        own = [p for p, item in enumerate(items) if item.pool_class == pool_class.index]
+        best: Fleet | None = None
+        for uses in pool_patterns(items, own, pool_class, []):
+            filled = [
+                (items[place], (pool,))
+                for pool in pool_class.pools
+                for place, times in sorted(uses.items())
+                for _ in range(times)
+            ]
+            fleet = fleet_of(filled, classes)
+            if best is None or fleet.requests_per_s > best.requests_per_s:
+                best = fleet
+        stands += best.stands if best is not None else ()
+    whole = fleet_of(stands, classes)
+    cost = question.cost_per_request(whole.requests_per_s, whole.usd_per_hour)
+    return whole if cost < float("inf") else None

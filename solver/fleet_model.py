@@ -36,6 +36,7 @@ from solver.patterns import pool_patterns
 from solver.pools import Pool, PoolClass
 from solver.scaling import rate_unit, up
 from solver.shapes import ROLES
+from topology.errors import VerificationError
 
 #: pools of one class up to which each gets variables of its own
 SINGLY = 8
@@ -53,6 +54,10 @@ class NotPacked(Exception):
         super().__init__("replicas do not fit their pools")
         self.counts = counts
         self.proven = proven
+
+
+class _Infeasible(Exception):
+    """CP-SAT proved that no fleet of the items satisfies the question."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,9 @@ class FleetModel:
 
     def cap_rate(self, most: float) -> None:
         """State a bound proven before, so that the search can stop when it is met."""
-        self.model.add(self.rate <= up(most, self.unit) + len(self.items))
+        # each replica's rate was rounded up by less than a unit
+        chips = sum(len(c.pools) * c.size for c in self.classes)
+        self.model.add(self.rate <= up(most, self.unit) + chips)
 
     def _usd(self, pool_class: PoolClass, chips: int) -> int:
         """Cost in units, rounded down: the model is never dearer than the truth."""
@@ -250,7 +257,12 @@ class FleetModel:
             self.rates[item.role].append(up(item.requests_per_s, self.unit) * count)
             self.costs.append(self._usd(pool_class, item.chips) * count)
 
-    def _solve(self, share: float = 1.0) -> tuple[cp_model.CpSolver, bool, bool]:
+    def _solve(self, share: float = 1.0) -> tuple[cp_model.CpSolver | None, float | None]:
+        """The solver if it has a fleet, and its bound on the objective (``None``: nothing proven).
+
+        A solve that was stopped before it found anything reports no bound worth trusting. Raises
+        :class:`_Infeasible` where no fleet exists.
+        """
         run = self.run
         solver, status = run.clock.run(
             self.model,
@@ -259,23 +271,32 @@ class FleetModel:
             linearize=True,
             accept_gap=run.accept_gap,
         )
-        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-        return solver, found, status == cp_model.INFEASIBLE
+        if status == cp_model.INFEASIBLE:
+            raise _Infeasible
+        if status == cp_model.MODEL_INVALID:
+            raise VerificationError("the fleet model is not valid")
+        if status == cp_model.UNKNOWN:
+            return None, None
+        return solver, float(solver.best_objective_bound)
 
-    def most_rate(self) -> tuple[Fleet | None, float]:
+    def most_rate(self) -> tuple[Fleet | None, float | None]:
         """Most requests per second, and a bound: no fleet of the items serves more."""
         self.model.maximize(self.rate)
-        solver, found, infeasible = self._solve()
-        bound = 0.0 if infeasible else solver.best_objective_bound * self.unit
-        return (self._read(solver) if found else None), bound
+        try:
+            solver, bound = self._solve()
+        except _Infeasible:
+            return None, 0.0
+        return self._read(solver), None if bound is None else bound * self.unit
 
-    def least_cost(self, rate: float) -> tuple[Fleet | None, float]:
+    def least_cost(self, rate: float) -> tuple[Fleet | None, float | None]:
         """Least cost that serves ``rate``, and a bound; both per request per second asked for."""
         self.model.add(self.rate >= int(rate / self.unit))
         self.model.minimize(self.cost)
-        solver, found, infeasible = self._solve()
-        bound = float("inf") if infeasible else solver.best_objective_bound * self.usd_unit / rate
-        return (self._read(solver) if found else None), bound
+        try:
+            solver, bound = self._solve()
+        except _Infeasible:
+            return None, float("inf")
+        return self._read(solver), None if bound is None else bound * self.usd_unit / rate
 
     def least_ratio(self, floor: float) -> tuple[Fleet | None, float]:
         """Least dollars per hour and request per second, and a bound on it."""
@@ -289,22 +310,27 @@ class FleetModel:
                 # price * R - cost in one integer unit, rounded in favour of R
                 weight = up(price * self.unit, self.usd_unit * 2.0**-20)
                 self.model.maximize(weight * self.rate - 2**20 * self.cost)
-            solver, found, _ = self._solve(0.25)
-            if not found:
-                return best, bound
+            try:
+                solver, proven = self._solve(0.25)
+            except _Infeasible:
+                return None, float("inf")
             fleet = self._read(solver)
+            if fleet is None or proven is None:
+                return best, bound
             ratio = fleet.usd_per_hour / fleet.requests_per_s if fleet.requests_per_s else price
             if best is not None:
                 # every fleet: price * R - cost <= slack, and R is at least the smallest rate
-                slack = solver.best_objective_bound * self.usd_unit * 2.0**-20
+                slack = proven * self.usd_unit * 2.0**-20
                 bound = max(bound, price - max(slack, 0.0) / least)
                 if ratio >= price * (1 - 1e-12):
                     return best, bound
             best, price = fleet, ratio
         return best, bound
 
-    def _read(self, solver: cp_model.CpSolver) -> Fleet:
+    def _read(self, solver: cp_model.CpSolver | None) -> Fleet | None:
         """Replicas and their pools. Slices go to the pools that hold most of them first."""
+        if solver is None:
+            return None
         stands: list[tuple[Item, tuple[Pool, ...]]] = []
         for pool_class in self.classes:
             pools = pool_class.pools

@@ -203,7 +203,7 @@ class _Block:
             low = np.where(good, middle, low)
             high = np.where(good, high, np.minimum(high, middle - 1))
             high = np.maximum(high, low)
-        best, _ = self.service(np.maximum(low, 1.0))
+        best, _ = self.service(np.maximum(low, 1.0), exact_stages=True)
         meets = low > 0
         return Bounds(
             per_rank=np.where(meets, low, 0).astype(np.int64),
@@ -235,12 +235,17 @@ class _Block:
             return np.ones(len(self.tp), dtype=bool)
         return np.asarray(service.ttft_s <= target)
 
-    def service(self, per_rank: Array) -> tuple[Service, NDArray[np.bool_]]:
-        """What the shapes offer at a batch, and whether the monotone targets hold."""
+    def service(
+        self, per_rank: Array, *, exact_stages: bool = False
+    ) -> tuple[Service, NDArray[np.bool_]]:
+        """What the shapes offer at a batch, and whether the targets hold.
+
+        Stages are bounded by their average, or (``exact_stages``) by the best cut of whole layers.
+        """
         instance, slo = self.instance, self.instance.slo
         plan = schedule(ROLES[self.role], instance.workload, instance.limits, per_rank)
-        decode = None if plan.decode is None else self._pipeline(plan.decode)
-        prefill = None if plan.prefill is None else self._pipeline(plan.prefill)
+        decode = None if plan.decode is None else self._pipeline(plan.decode, exact_stages)
+        prefill = None if plan.prefill is None else self._pipeline(plan.prefill, exact_stages)
         sequences = per_rank * self.ranks * (1.0 if self.role == PREFILL else self.pp)
         service = serve(instance.workload, plan, sequences, self.pp, decode, prefill)
         meets = np.ones(len(self.tp), dtype=bool)
@@ -251,8 +256,8 @@ class _Block:
             meets &= service.tpot_s <= slo.tpot
         return service, meets & self._within_ttft(service)
 
-    def _pipeline(self, tokens: Tokens) -> PipelineTime:
-        """Times of one pass, its stages cut as evenly as whole layers can be."""
+    def _pipeline(self, tokens: Tokens, exact_stages: bool) -> PipelineTime:
+        """Times of one pass."""
         operations = self.instance.operations
         rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
         shares = self._shares(rows * self.ranks)
@@ -265,7 +270,9 @@ class _Block:
             self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
             0.0,
         )
-        longest = np.maximum(total / self.pp, self._longest(tokens, rows, step))
+        longest = total / self.pp
+        if exact_stages:
+            longest = np.maximum(longest, self._longest(tokens, rows, step))
         return PipelineTime(total, longest, hop)
 
     def _timed(
@@ -299,13 +306,21 @@ class _Block:
             )
             for kind, _ in self.layers
         ]
-        head_s = self._timed([], tokens, None, with_head=True).total_s("per_op")
-        return (
-            shortest_longest_stage(
-                layer_s, self.instance.operations.kind_of_layer(), head_s, self.pp
-            )
-            + step_s / self.pp
+        head_s = np.broadcast_to(
+            self._timed([], tokens, None, with_head=True).total_s("per_op"), self.tp.shape
         )
+        found = np.zeros(len(self.tp))
+        piped = self.pp > 1
+        found[piped] = (
+            shortest_longest_stage(
+                [seconds[piped] for seconds in layer_s],
+                self.instance.operations.kind_of_layer(),
+                head_s[piped],
+                self.pp[piped],
+            )
+            + step_s / self.pp[piped]
+        )
+        return found
 
     def _shares(self, tokens: Array) -> ExpertShares | None:
         """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""

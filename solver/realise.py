@@ -30,6 +30,9 @@ from solver.stages import cut_replica
 
 Array = NDArray[np.float64]
 
+#: first and last layer of each stage
+Stages = Sequence[tuple[int, int]]
+
 
 @dataclass(frozen=True)
 class Realised:
@@ -107,13 +110,6 @@ class Realiser:
             self._placements[key] = (placed.physical_to_logical, placed.bound)
         return self._placements[key]
 
-    def replica(self, realised: Realised, chips: Sequence[Sequence[str]], name: str) -> Replica:
-        """The replica of a realised shape on concrete chips, stage by stage."""
-        return build_replica(
-            self.instance, realised.shape, realised.per_rank, realised.stages, realised.slots,
-            chips, name if realised.maps else None,
-        )  # fmt: skip
-
 
 def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
     """Chips of each stage, from the ``slice_chips`` chips taken in each pool."""
@@ -130,12 +126,15 @@ def build_replica(
     instance: Instance,
     shape: dict[str, int],
     per_rank: int,
-    stages: Sequence[tuple[int, int]],
+    stages: Stages,
     slots: tuple[int, ...],
     chips: Sequence[Sequence[str]],
-    expert_map: str | None,
+    expert_maps: Sequence[str] | None,
 ) -> Replica:
-    """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank."""
+    """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
+
+    ``expert_maps[s]``: name of the stage's expert map.
+    """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
     role: Role = ROLES[shape["role"]]
     even = len(set(slots)) == 1
@@ -144,9 +143,9 @@ def build_replica(
             layers=layers,
             chips=tuple(here),
             slots_per_chip=(slots[0] if even else slots) if slots else None,
-            expert_map=expert_map,
+            expert_map=None if expert_maps is None else expert_maps[number],
         )
-        for layers, here in zip(stages, chips, strict=True)
+        for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
     )
     context = (
         instance.workload.input_tokens if role == "prefill" else instance.workload.final_context
@@ -254,7 +253,7 @@ class _Attempt:
 
     def try_batch(self, per_rank: int) -> tuple[Replica, ReplicaPrice, ExpertMap] | None:
         """The replica at this batch, its price and expert maps, if every rule holds."""
-        stages: Sequence[tuple[int, int]] = ((0, self.instance.operations.num_layers - 1),)
+        stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(per_rank, tuple(stages) * self.shape["pp"])
         maps = self.maps
         whole = self._whole(draft) if self.exact else None
@@ -275,8 +274,17 @@ class _Attempt:
         price = price_replica(self.instance, layout, replica)
         return (replica, price, maps) if self._good(price) else None
 
-    def _whole(self, draft: Replica) -> tuple[Sequence[tuple[int, int]], ExpertMap] | None:
-        """Best stages and experts of a small replica, by the model of the whole replica."""
+    def _whole(self, draft: Replica) -> tuple[Stages, ExpertMap] | None:
+        """Best stages and experts of a small replica.
+
+        In one stage the layers are independent and solved one by one, which also is the best of
+        the whole unless TTFT then fails; else by the model of the whole replica.
+        """
+        if self.shape["pp"] == 1:
+            maps = self._layer_by_layer(draft)
+            stages: Stages = ((0, self.instance.operations.num_layers - 1),)
+            if maps is not None and (draft.role != "mixed" or self._holds(draft, stages, maps)):
+                return stages, maps
         model = ReplicaModel(
             self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
             self.transfer_s,
@@ -284,14 +292,43 @@ class _Attempt:
         found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
         if found is None:
             return None
-        stages, maps, proven = found
+        cut, maps, proven = found
         self.proven = self.proven and proven
-        return stages, maps
+        return cut, maps
 
-    def _replica(self, per_rank: int, stages: Sequence[tuple[int, int]]) -> Replica:
+    def _layer_by_layer(self, draft: Replica) -> ExpertMap | None:
+        """Best experts of each MoE layer on its own; ``None`` if one is not solved in time."""
+        maps: ExpertMap = {}
+        for layer in self.instance.operations.moe_layers:
+            model = ReplicaModel(
+                self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
+                self.slots, layers=[layer],
+            )  # fmt: skip
+            found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
+            if found is None:
+                return None
+            maps |= found[1]
+            self.proven = self.proven and found[2]
+        return maps
+
+    def _holds(self, draft: Replica, stages: Stages, maps: ExpertMap) -> bool:
+        replica = draft.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(
+                        update={"layers": layers, "expert_map": "map" if maps else None}
+                    )
+                    for stage, layers in zip(draft.stages, stages, strict=True)
+                )
+            }
+        )
+        layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
+        return self._good(price_replica(self.instance, layout, replica))
+
+    def _replica(self, per_rank: int, stages: Stages) -> Replica:
         return build_replica(
             self.instance, self.shape, per_rank, stages, self.slots, self.chips,
-            "map" if self.maps else None,
+            ["map"] * self.shape["pp"] if self.maps else None,
         )  # fmt: skip
 
     def _good(self, price: ReplicaPrice) -> bool:

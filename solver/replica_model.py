@@ -30,6 +30,7 @@ from costmodel.operations import LayerKind
 from costmodel.pass_time import ExpertShares, Tokens, pass_time
 from costmodel.profile import Efficiency
 from costmodel.replica import replica_schedule
+from costmodel.workload import Slo
 from solver.clock import Clock
 from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
 from topology import Chip
@@ -49,7 +50,8 @@ class ReplicaModel:
     """CP-SAT model of one replica whose shape, batch and busiest rank are given by ``draft``.
 
     ``rates`` are those of its stages (all alike), ``slots`` the expert slots of each chip of a
-    stage, ``transfer_s`` the hand-over to the decode pool.
+    stage, ``transfer_s`` the hand-over to the decode pool. ``layers`` restricts the model to some layers
+    of a replica of one stage, without HBM and targets: layers are then independent.
     """
 
     def __init__(
@@ -61,8 +63,13 @@ class ReplicaModel:
         rates: GroupRates,
         slots: Sequence[int],
         transfer_s: float = 0.0,
+        layers: Sequence[int] | None = None,
     ):
         self.instance = instance
+        self.layers = (
+            list(range(instance.operations.num_layers)) if layers is None else list(layers)
+        )
+        self.whole = layers is None
         self.draft = draft
         self.chip = chip
         self.efficiency = efficiency
@@ -72,7 +79,6 @@ class ReplicaModel:
         self.model = cp_model.CpModel()
         self.plan = replica_schedule(instance, draft)
         self.passes = [t for t in (self.plan.decode, self.plan.prefill) if t is not None]
-        self.num_layers = instance.operations.num_layers
         self.pp = draft.shape.pp
         self.kind_of = [instance.operations.kinds[i] for i in instance.operations.kind_of_layer()]
         self.x: dict[tuple[int, int, int], cp_model.IntVar] = {}
@@ -83,14 +89,16 @@ class ReplicaModel:
         self._stages()
         #: per pass, the time of every stage in units
         self.stage_time = [self._stage_times(tokens) for tokens in self.passes]
-        self._sequences()
-        self._memory()
+        self.slo = instance.slo if self.whole else Slo()
+        if self.whole:
+            self._sequences()
+            self._memory()
         self._targets()
 
     def _experts(self) -> None:
         """Every expert has a slot, chips hold exactly their slots, replicas are counted."""
         model, chips = self.model, self.draft.shape.chips_per_stage
-        for layer in self.instance.operations.moe_layers:
+        for layer in set(self.instance.operations.moe_layers) & set(self.layers):
             experts = range(self.instance.expert_loads.shape[1])
             for e in experts:
                 mine = [model.new_bool_var(f"x[{layer},{e},{g}]") for g in range(chips)]
@@ -161,7 +169,7 @@ class ReplicaModel:
         return {part: float(seconds) for part, seconds in timed.parts.items()}
 
     def _stages(self) -> None:
-        model, layers = self.model, range(self.num_layers)
+        model, layers = self.model, self.layers
         for layer in layers:
             for p in range(self.pp):
                 self.stage[layer, p] = model.new_bool_var(f"s[{layer},{p}]")
@@ -179,11 +187,11 @@ class ReplicaModel:
             self.instance.operations, [], shape.tp, shape.attention_dp, tokens, self.chip,
             self.efficiency, self.rates, [],
         )  # fmt: skip
-        layer_time = [self._layer(layer, tokens) for layer in range(self.num_layers)]
+        layer_time = {layer: self._layer(layer, tokens) for layer in self.layers}
         found: list[Any] = []
         for p in range(self.pp):
             taken = []
-            for layer, time in enumerate(layer_time):
+            for layer, time in layer_time.items():
                 part = model.new_int_var(0, _LONGEST, f"time[{layer},{p}]")
                 model.add(part >= time).only_enforce_if(self.stage[layer, p])
                 taken.append(part)
@@ -217,7 +225,7 @@ class ReplicaModel:
             for rank in range(shape.attention_dp):
                 slots = self.slots[rank * shape.tp : (rank + 1) * shape.tp] or (0,)
                 used = []
-                for layer in range(self.num_layers):
+                for layer in self.layers:
                     one = [(self.kind_of[layer], 1.0)]
                     held = float(memory.dense_weight_bytes(one, shape.tp))
                     held += memory.expert_slot_bytes(one) * max(slots)
@@ -233,7 +241,7 @@ class ReplicaModel:
 
     def _targets(self) -> None:
         """TPOT and TTFT as :mod:`costmodel.serving` defines them; the objective of the role."""
-        model, slo, stages = self.model, self.instance.slo, self.pp
+        model, slo, stages = self.model, self.slo, self.pp
         totals, longest = [], []
         for number, (tokens, times) in enumerate(zip(self.passes, self.stage_time, strict=True)):
             slowest = model.new_int_var(0, _LONGEST, f"longest_stage[{number}]")
@@ -278,7 +286,7 @@ class ReplicaModel:
     def fix(self, replica: Replica, maps: Mapping[int, Sequence[int]]) -> None:
         """Fix the decision of a replica: its stages, its expert maps, its sequences per rank."""
         for p, stage in enumerate(replica.stages):
-            for layer in range(self.num_layers):
+            for layer in self.layers:
                 inside = stage.layers[0] <= layer <= stage.layers[1]
                 self.model.add(self.stage[layer, p] == int(inside))
         for layer, slots in maps.items():
@@ -301,10 +309,10 @@ class ReplicaModel:
             return None
         stages = []
         for p in range(self.pp):
-            own = [i for i in range(self.num_layers) if solver.value(self.stage[i, p])]
+            own = [i for i in self.layers if solver.value(self.stage[i, p])]
             stages.append((own[0], own[-1]))
         maps: dict[int, tuple[int, ...]] = {}
-        for layer in self.instance.operations.moe_layers:
+        for layer in sorted({layer for layer, _, _ in self.x}):
             maps[layer] = tuple(
                 e
                 for g in range(self.draft.shape.chips_per_stage)

@@ -21,6 +21,7 @@ from solver.certificate import Certificate, covers
 from solver.clock import Clock
 from solver.explain import why_nothing_fits
 from solver.fleet import solve_fleet
+from solver.fleet_bound import rate_bound
 from solver.fleets import FleetAnswer, Question
 from solver.items import Item, Items
 from solver.pools import pool_classes
@@ -28,6 +29,9 @@ from solver.pricing import Pricer
 from solver.realise import Realised, Realiser
 from solver.shapes import enumerate_shapes
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
+
+#: siblings of a shape tried in one round: placing one is quick beside a search for the fleet
+_SIBLINGS = 4
 
 #: the evaluator may differ from the solver's own sums by this much, relatively
 _ROUNDING = 1e-6
@@ -129,7 +133,7 @@ class _Search:
             self.bound = max(self.bound, min(answer.bound, self.best_cost))
             if answer.fleet is None and self.layout is None:
                 self._fail()
-            if self.gap <= self.target:
+            if self.gap <= max(self.target, _ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
@@ -142,7 +146,7 @@ class _Search:
                 self.items.tighten(row, found.upper_requests_per_s)
             self._improve()
             self.report(f"{len(self.realised)} shapes placed")
-            if self.gap <= self.target:
+            if self.gap <= max(self.target, _ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
             if self.clock.over or not fresh:
@@ -174,14 +178,14 @@ class _Search:
         )  # fmt: skip
 
     def _promising(self, wanted: set[int]) -> list[int]:
-        """For each shape wanted, the next of its siblings whose bound beats all that were realised."""
+        """For each shape wanted, the next few siblings whose bound beats all that were realised."""
         found = set()
         for shape in wanted:
             family = self.items.siblings(shape).tolist()
             best = max(self.realised[row].requests_per_s for row in family if row in self.realised)
             fresh = [row for row in family if row not in self.realised]
-            if fresh and self.items.upper[fresh[0]] > best * (1 + 1e-9):
-                found.add(fresh[0])
+            better = [row for row in fresh if self.items.upper[row] > best * (1 + 1e-9)]
+            found |= set(better[:_SIBLINGS])
         return sorted(found)
 
     def _improve(self) -> None:
@@ -208,7 +212,14 @@ class _Search:
         if self.clock.over:
             raise NoLayoutInTime("the time limit came before the first layout")
         raise NoFeasibleLayout(
-            why_nothing_fits(self.instance, self.classes, self.shapes, self.bounds, self.question)
+            why_nothing_fits(
+                self.instance,
+                self.classes,
+                self.shapes,
+                self.bounds,
+                self.question,
+                rate_bound(self.items.best(), self.classes)[0],
+            )
         )
 
     def _finish(self, proof_s: float | None) -> SearchResult:
@@ -225,7 +236,7 @@ class _Search:
         bound = min(self.bound, cost)
         words = covers(self.instance, self.classes, self.shapes)
         return SearchResult(
-            status="optimal" if self.gap <= self.target else "feasible",
+            status="optimal" if self.gap <= max(self.target, _ROUNDING) else "feasible",
             layout=self.layout,
             evaluation=self.evaluation,
             certificate=Certificate(bound * self.to_usd, cost / bound - 1.0, words),

@@ -104,7 +104,7 @@ def shortest_longest_stage(
     total = sum(count * layer_s[kind] for kind, count in runs) + head_s
     low = np.maximum(longest_layer, total / stages) * (1 - 1e-12)
     high = np.asarray(total, dtype=float).copy()
-    for _ in range(40):
+    for _ in range(30):
         limit = (low + high) / 2
         fits = _stages_needed(layer_s, runs, head_s, limit) <= stages
         high = np.where(fits, limit, high)

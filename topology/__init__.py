@@ -1,4 +1,19 @@
-"""What hardware there is: chips, domains, scale-out graphs, routing, link loads."""
+"""What hardware there is: chips, domains, scale-out graphs, routing, link loads.
+
+::
+
+    cluster = load_cluster("gb200-nvl72@4")           # or a YAML file
+    cluster.domains[0].usable                         # placed chips: id, chip, rack, health
+    rate = cluster.rate("all-reduce", ["r0g0", "r0g1"])
+    rate.time(2**20), rate.bound(2**20), rate.busiest_link
+    cluster.rate_for("dispatch", 0, 64, 4, top_k=8)   # 64 chips in each of 4 racks, by count
+    cluster.with_profile("calibrated")                # as measured instead of link speed
+    cluster.loads("all-to-all", ids)                  # bytes on every link of cluster.graph
+    cluster.transfers([("r0g0", "r1g3", 1e9)])        # many messages at once
+
+A new chip or cluster is a YAML file in ``instances``, a new scale-up topology a file in
+``builders``, a new network a file in ``scaleout``. Imports nothing of the other packages.
+"""
 
 from topology.chip import Chip, chip_names, load_chip
 from topology.cluster import Cluster

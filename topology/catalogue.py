@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,8 +47,19 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
         path = data_dir(kind) / f"{text}{suffix}"
         if path.is_file():
             return path
-    known = ", ".join(catalogue_names(kind, suffixes))
-    raise InstanceError(Problem(kind, f"unknown name {text!r}; known: {known}; or give a path"))
+    raise InstanceError(
+        Problem(kind, f"unknown name {text[:80]!r}; {_known(text, kind, suffixes)}")
+    )
+
+
+def _known(text: str, kind: str, suffixes: tuple[str, ...]) -> str:
+    """What exists: everything if it is little, else what is closest and where the rest is listed."""
+    names = catalogue_names(kind, suffixes)
+    if len(names) <= 12:
+        return f"known: {', '.join(names)}; or give a path"
+    close = get_close_matches(text.lower(), names, n=4, cutoff=0.5)
+    meant = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{meant}`rackfit catalogue {kind}` lists all {len(names)}; or give a path"
 
 
 def read_data(path: Path) -> Any:
@@ -93,7 +105,9 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
     """The problems of a pydantic error as ``place: path`` and a sentence."""
     problems = []
     for item in error.errors(include_url=False):
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"])
+        # parts such as <name> tell alternatives of one field apart and are not in the file
+        parts = [part for part in item["loc"] if not str(part).startswith(("<", "function-"))]
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] not in ("missing", "value_error", "extra_forbidden"):
             message = f"{message}, got {item['input']!r:.80}"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from topology.catalogue import catalogue_names, parse_model, read_data, resolve
+from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.quantity import Bytes, BytesPerSecond, FlopsPerSecond, UsdPerHour, Watts
 
@@ -130,7 +130,10 @@ class Chip(BaseModel):
 
 def load_chip(name_or_path: str | Path) -> Chip:
     """The chip of a catalogue name (``"gb200"``) or of a YAML file. Raises ``InstanceError``."""
-    return _read_chip(resolve(str(name_or_path), "chips", (".yaml",)))
+    path = resolve(str(name_or_path), "chips", (".yaml",))
+    if path.parent == data_dir("chips"):
+        return _shipped(path)
+    return parse_model(Chip, read_data(path), str(path))
 
 
 def chip_names() -> list[str]:
@@ -139,5 +142,5 @@ def chip_names() -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _read_chip(path: Path) -> Chip:
+def _shipped(path: Path) -> Chip:
     return parse_model(Chip, read_data(path), str(path.name))

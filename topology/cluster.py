@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,16 +11,20 @@ from typing import Any
 import networkx as nx
 
 from topology.calibration import PROFILES, Fit, load_calibration
-from topology.chip import Chip
+from topology.chip import Basis, Chip
 from topology.collectives.compose import Part, cost_of
 from topology.collectives.demand import KINDS
 from topology.collectives.loads import collective_loads
+from topology.describe import build_graph, describe, digest
 from topology.domain import Domain, PlacedChip
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric, join
+from topology.fabric import Fabric
 from topology.rate import Rate
 from topology.routing.spread import Edge, slowest, spread
-from topology.scaleout.base import Network, network_node_kind
+from topology.scaleout.base import Network
+
+#: Rates kept before the memory of a long search is emptied.
+MAX_KNOWN_RATES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Transfers:
 class Cluster:
     """Domains joined by a network; made by :func:`topology.load.load_cluster`.
 
-    All answers depend on the description alone and are cached. ``describe()`` says what it is.
+    All answers depend on the description alone and are cached. ``describe()`` says what it is,
+    ``provenance`` whether its wiring is published, derived or assumed.
     """
 
     def __init__(
@@ -48,11 +52,13 @@ class Cluster:
         title: str = "",
         sources: Sequence[str] = (),
         notes: Sequence[str] = (),
+        provenance: Mapping[str, Basis] | None = None,
     ):
         self.name = name
         self.title = title
         self.sources = tuple(sources)
         self.notes = tuple(notes)
+        self.provenance: dict[str, Basis] = dict(provenance or {})
         self.domains = tuple(domains)
         self.network = network
         self.profile = "physics"
@@ -94,30 +100,7 @@ class Cluster:
         Nodes have ``kind``, chips also ``wires`` (physical links of the scale-up); edges have
         ``bytes_per_s`` per direction, ``latency_s`` and ``links``.
         """
-        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
-        for domain in self.domains:
-            prefix = f"r{domain.index}"
-            graph.add_nodes_from(
-                (chip.id, {"kind": "chip", "domain": domain.index, "chip": chip.chip.name})
-                for chip in domain.chips
-                if chip.healthy
-            )
-            for switch in domain.fabric.switch_names():
-                if switch not in domain.fabric.failed:
-                    graph.add_node(prefix + switch, kind="switch", domain=domain.index)
-            join(graph, domain.fabric.links(), prefix)
-            for chip in domain.chips:
-                if chip.healthy:
-                    links: Iterable[tuple[str, str, int]] = graph.out_edges(chip.id, data="links")
-                    graph.nodes[chip.id]["wires"] = sum(count for _, _, count in links)
-        if self.network is not None:
-            join(graph, self.network.links())
-            gone = [chip.id for chip in self.chips if not chip.healthy]
-            graph.remove_nodes_from([*gone, *(f"{name}.nic" for name in gone)])
-            for node in list(graph):
-                if "kind" not in graph.nodes[node]:
-                    graph.nodes[node]["kind"] = network_node_kind(node)
-        return graph
+        return build_graph(self.name, self.domains, self.network)
 
     def rate(
         self,
@@ -126,19 +109,23 @@ class Cluster:
         *,
         top_k: int | None = None,
         one_copy_per_domain: bool = True,
+        max_domains: int | None = None,
     ) -> Rate:
         """What a collective costs between these chips, at the links' full speed.
 
         ``kind`` and its byte convention are those of :mod:`topology.collectives.demand`; for
-        ``send`` the ids are (source, target), for ``broadcast`` the first is the root. Raises
+        ``send`` the ids are (source, target), for ``broadcast`` the first is the root.
+        ``max_domains`` bounds the domains that a token of ``dispatch`` reaches. Raises
         ``InstanceError`` for unknown or unusable chips and where no route exists.
         """
         ids = tuple(chip_ids)
-        key = (kind, ids, top_k, one_copy_per_domain)
+        key = (kind, ids, top_k, one_copy_per_domain, max_domains)
         found = self._rates.get(key)
         if found is None:
+            if len(self._rates) >= MAX_KNOWN_RATES:
+                self._rates.clear()
             found = self._rates[key] = self._rate_of_parts(
-                kind, self._parts(ids), top_k, one_copy_per_domain
+                kind, self._parts(ids), top_k, one_copy_per_domain, max_domains
             )
         return found
 
@@ -151,13 +138,26 @@ class Cluster:
         *,
         top_k: int | None = None,
         one_copy_per_domain: bool = True,
+        max_domains: int | None = None,
     ) -> Rate:
         """As :meth:`rate` for ``chips_per_domain`` chips in each of ``num_domains`` like this one."""
-        key = (kind, domain_index, chips_per_domain, num_domains, top_k, one_copy_per_domain)
+        key = (
+            kind,
+            domain_index,
+            chips_per_domain,
+            num_domains,
+            top_k,
+            one_copy_per_domain,
+            max_domains,
+        )
         found = self._rates.get(key)
         if found is None:
+            if len(self._rates) >= MAX_KNOWN_RATES:
+                self._rates.clear()
             parts = self._representative(domain_index, chips_per_domain, num_domains)
-            found = self._rates[key] = self._rate_of_parts(kind, parts, top_k, one_copy_per_domain)
+            found = self._rates[key] = self._rate_of_parts(
+                kind, parts, top_k, one_copy_per_domain, max_domains
+            )
         return found
 
     def _chosen(self, index: int, count: int) -> tuple[int, ...]:
@@ -195,6 +195,7 @@ class Cluster:
         *,
         top_k: int | None = None,
         one_copy_per_domain: bool = True,
+        max_domains: int | None = None,
     ) -> dict[Edge, float]:
         """Bytes on every directed link of :attr:`graph` per byte of the collective's argument.
 
@@ -207,6 +208,7 @@ class Cluster:
             self.network,
             top_k=top_k,
             one_copy_per_domain=one_copy_per_domain,
+            max_domains=max_domains,
         )
 
     def transfers(self, messages: Iterable[tuple[str, str, float]]) -> Transfers:
@@ -256,11 +258,21 @@ class Cluster:
         ]
 
     def _rate_of_parts(
-        self, kind: str, parts: list[Part], top_k: int | None, one_copy_per_domain: bool
+        self,
+        kind: str,
+        parts: list[Part],
+        top_k: int | None,
+        one_copy_per_domain: bool,
+        max_domains: int | None,
     ) -> Rate:
         self._known_kind(kind, sum(len(group) for _, _, group in parts))
         cost = cost_of(
-            kind, parts, self.network, top_k=top_k, one_copy_per_domain=one_copy_per_domain
+            kind,
+            parts,
+            self.network,
+            top_k=top_k,
+            one_copy_per_domain=one_copy_per_domain,
+            max_domains=max_domains,
         )
         if self.profile == "physics":
             return cost.rate()
@@ -307,48 +319,12 @@ class Cluster:
 
     def describe(self) -> dict[str, Any]:
         """What the cluster is, as plain data: domains by kind, chips, failures, scale-out."""
-        kinds: dict[str, dict[str, Any]] = {}
-        for domain in self.domains:
-            types = sorted({chip.chip.name for chip in domain.chips})
-            label = (
-                f"{domain.kind} {'+'.join(types)} x{len(domain.chips)} usable {len(domain.usable)}"
-            )
-            entry = kinds.setdefault(
-                label,
-                {
-                    "kind": domain.kind,
-                    "chips": types,
-                    "size": len(domain.chips),
-                    "usable": len(domain.usable),
-                    "count": 0,
-                },
-            )
-            entry["count"] += 1
-        return {
-            "name": self.name,
-            "title": self.title,
-            "domains": list(kinds.values()),
-            "chips_total": len(self.chips),
-            "chips_usable": len(self.usable),
-            "usd_per_hour": sum(chip.chip.usd_per_hour for chip in self.chips if chip.healthy),
-            "scale_out": self.network.spec.model_dump() if self.network else None,
-            "unusable": [chip.id for chip in self.chips if not chip.usable],
-            "sources": list(self.sources),
-        }
+        return describe(self.name, self.title, self.sources, self.domains, self.network)
 
     @cached_property
     def digest(self) -> str:
-        """Hash of everything that changes an answer: chips, links, health, network."""
-        state = hashlib.sha256()
-        for domain in self.domains:
-            state.update(repr((domain.kind, domain.rack, domain.signature)).encode())
-            state.update(
-                repr([(c.id, c.chip.model_dump(), c.usable) for c in domain.chips]).encode()
-            )
-            state.update(repr(sorted(domain.fabric.failed)).encode())
-        if self.network is not None:
-            state.update(repr((self.network.spec, sorted(self.network.failed))).encode())
-        return state.hexdigest()[:16]
+        """Hash of everything that changes an answer at full link speed: chips, links, health."""
+        return digest(self.domains, self.network)
 
 
 def _types(fabric: Fabric, positions: Sequence[int]) -> set[Chip]:

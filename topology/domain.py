@@ -14,6 +14,8 @@ from topology.fabric import Fabric
 class PlacedChip:
     """One chip at its place. ``id`` is ``r<domain>g<position>``.
 
+    ``rack`` names the rack or node; where a domain spans several it is ``<domain>.<part>``.
+
     ``healthy`` chips work and are wired, ``available`` ones are not taken by someone else.
     """
 

@@ -98,6 +98,10 @@ class Fabric(ABC):
         """Whether the chip still has a working link (a domain of one chip needs none)."""
         return len(self.chips) == 1 or self.width(position) > 0
 
+    def enclosure(self, position: int) -> int | None:
+        """Which rack or node of a domain that spans several the chip is in, else ``None``."""
+        return None
+
     @abstractmethod
     def signature(self, usable: Sequence[bool]) -> Hashable:
         """Equal for two fabrics that no layout can tell apart."""

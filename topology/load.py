@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from topology.cluster import Cluster
 from topology.domain import Domain, PlacedChip
 from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec
+from topology.failures import matching, split, taken_chips
 from topology.scaleout.base import Network, NetworkSpec, read_network
 from topology.spec import ChipCount, ClusterSpec
 
@@ -138,19 +138,7 @@ def _assemble(
     place: str,
 ) -> Cluster:
     ids = [[f"r{d}g{p}" for p in range(len(chips))] for d, (_, chips, _, _) in enumerate(fabrics)]
-    broken: list[list[str]] = [[] for _ in fabrics]
-    outside: list[str] = []
-    unmatched = []
-    for pattern in spec.failed:
-        owner = re.match(r"r(\d+)(?=[a-z\[*?])", pattern)
-        if owner and ".nic" not in pattern:
-            domain = int(owner[1])
-            if domain < len(fabrics):
-                broken[domain].append(pattern.replace(owner[0], ""))
-            else:
-                unmatched.append(pattern)
-        else:
-            outside.append(pattern)
+    broken, outside, unmatched = split(spec.failed, len(fabrics))
     built: dict[Any, Fabric] = {}
     made: list[Fabric] = []
     for domain, (options, chips, _, _) in enumerate(fabrics):
@@ -158,7 +146,7 @@ def _assemble(
         if key not in built:
             plain = build(options, chips)
             names = _names(plain)
-            hit = {pattern: _matching(pattern, names) for pattern in broken[domain]}
+            hit = {pattern: matching(pattern, names) for pattern in broken[domain]}
             unmatched += [f"r{domain}{pattern}" for pattern, found in hit.items() if not found]
             failed = frozenset(name for found in hit.values() for name in found)
             built[key] = build(options, chips, failed) if failed else plain
@@ -169,13 +157,13 @@ def _assemble(
         network = Network(network_spec, ids, nics)
         if outside:
             names = [*network.node_names(), *(f"{a.a}--{a.b}" for a in network.links())]
-            hit = {pattern: _matching(pattern, names) for pattern in outside}
+            hit = {pattern: matching(pattern, names) for pattern in outside}
             unmatched += [pattern for pattern, found in hit.items() if not found]
             failed = frozenset(found_name for found in hit.values() for found_name in found)
             network = Network(network_spec, ids, nics, failed)
     else:
         unmatched += outside
-    taken, wrong = _taken(spec.taken, ids)
+    taken, wrong = taken_chips(spec.taken, ids)
     problems = [Problem(f"{place}: failed", f"nothing is called {name!r}") for name in unmatched]
     problems += [Problem(f"{place}: taken", f"no chip is called {name!r}") for name in wrong]
     if problems:
@@ -184,7 +172,15 @@ def _assemble(
         _domain(index, fabrics[index], fabric, network, ids[index], taken)
         for index, fabric in enumerate(made)
     ]
-    return Cluster(name, domains, network, title=spec.title, sources=spec.sources, notes=spec.notes)
+    return Cluster(
+        name,
+        domains,
+        network,
+        title=spec.title,
+        sources=spec.sources,
+        notes=spec.notes,
+        provenance=spec.provenance,
+    )
 
 
 def _names(fabric: Fabric) -> list[str]:
@@ -194,24 +190,6 @@ def _names(fabric: Fabric) -> list[str]:
         *fabric.switch_names(),
         *(f"{a}--{b}" for a, b in links),
     ]
-
-
-def _matching(pattern: str, names: list[str]) -> list[str]:
-    """Names a pattern matches; a link may be written from either end and with the domain prefix."""
-    bare = re.sub(r"(--)r\d+", r"\1", pattern)
-    turned = "--".join(reversed(bare.split("--")))
-    return [name for name in names if fnmatchcase(name, bare) or fnmatchcase(name, turned)]
-
-
-def _taken(patterns: tuple[str, ...], ids: list[list[str]]) -> tuple[set[str], list[str]]:
-    taken: set[str] = set()
-    wrong = []
-    for pattern in patterns:
-        found = {name for names in ids for name in names if fnmatchcase(name, pattern)}
-        taken |= found
-        if not found:
-            wrong.append(pattern)
-    return taken, wrong
 
 
 def _domain(
@@ -229,11 +207,12 @@ def _domain(
             chip=chip,
             domain=index,
             position=position,
-            rack=rack,
+            rack=rack if within is None else f"{rack}.{within}",
             healthy=f"g{position}" not in fabric.failed and fabric.reaches(position),
             available=name not in taken,
         )
         for position, (name, chip) in enumerate(zip(ids, row[1], strict=True))
+        for within in [fabric.enclosure(position)]
     )
     usable = tuple(chip for chip in chips if chip.usable)
     profile = network.nic_profile(index) if network else ()

@@ -41,9 +41,9 @@ class DomainSpec(BaseModel):
 class ClusterSpec(BaseModel):
     """One cluster file.
 
-    ``failed`` and ``taken`` list names of chips (``r0g3``), switches (``r0sw1``), NICs
-    (``r0g3.nic``), ``leaf0``, ``spine0`` and links (``r0g3--r0sw1``); ``*``, ``?`` and ``[0-3]``
-    match as in file names. ``parameter`` marks a family: ``nvl-36`` reads ``nvl.yaml`` with 36
+    ``failed`` and ``taken`` list names as in :mod:`topology.failures`: chips (``r0g3``), whole
+    domains (``r0``), switches (``r0sw1``), NICs (``r0g3.nic``), ``leaf0``, ``spine0``, links
+    (``r0g3--r0sw1``), with wildcards. ``parameter`` marks a family: ``nvl-36`` reads ``nvl.yaml`` with 36
     chips, ``tpu-v5p-4x4x8`` reads ``tpu-v5p.yaml`` with that shape.
     """
 

@@ -9,6 +9,7 @@ names all problems.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,10 @@ from topology.errors import InstanceError, Problem
 
 #: Largest width, rank or count that is believed; vocabularies of today are below 2**19.
 MAX_SIZE = 2**22
+#: Widths of released models are multiples of this; others are noted as suspicious.
+WIDTH_MULTIPLE = 8
+#: Endings of the keys that are such widths.
+_WIDTHS = ("hidden_size", "intermediate_size", "head_dim", "_rank", "d_model", "latent_size")
 #: Most layers that are believed; the deepest released model has a few hundred.
 MAX_LAYERS = 2048
 #: Most routed experts of one layer that are believed.
@@ -157,6 +162,11 @@ class Config:
         if not low <= value <= high:
             self.problem(key, f"must be from {low} to {high}, got {shown(value)}")
             return max(low, 1)
+        if key.endswith(_WIDTHS) and value % WIDTH_MULTIPLE:
+            self.log.note(
+                f"warning: {self.path}{key} = {value} is not a multiple of {WIDTH_MULTIPLE}, "
+                "unlike any released model's: a typing mistake?"
+            )
         self.log.read(self.path + key, str(value), "config")
         return value
 
@@ -258,7 +268,7 @@ class Config:
                 f"{self.path}{key} has {len(value)} entries for {length} layers: "
                 "the tail is taken to describe MTP modules"
             )
-        self.log.read(self.path + key, f"a list of {len(value)}", "config")
+        self.log.read(self.path + key, _counted(value[:length]), "config")
         return value[:length]
 
     def section(self, key: str) -> Config | None:
@@ -286,6 +296,14 @@ class Config:
         for section in self._sections.values():
             keys.extend(section.not_understood())
         return keys
+
+
+def _counted(values: Sequence[Any]) -> str:
+    """A list in few words: how often each value occurs, or only its length."""
+    kinds = Counter(str(value) for value in values if isinstance(value, int | str))
+    if len(kinds) > 4 or kinds.total() != len(values):
+        return f"a list of {len(values)}"
+    return ", ".join(f"{num} x {value[:24]}" for value, num in kinds.items())
 
 
 def _missing(names: Sequence[str]) -> str:

@@ -22,11 +22,12 @@ def find_config(name_or_path: str) -> Path:
     if "\0" not in text and len(text) <= 4096:
         try:
             path = Path(text)
-            if path.is_dir():
-                path = path / "config.json"
-                if path.is_file():
-                    return path
-                raise InstanceError(Problem(text, "the folder has no config.json"))
+            if text and path.is_dir():
+                inside = path / "config.json"
+                if inside.is_file():
+                    return inside
+                if "/" in text:
+                    raise InstanceError(Problem(text, "the folder has no config.json"))
         except OSError as error:
             raise InstanceError(Problem(text[:80], error.strerror or "cannot be read")) from None
     return resolve(text, "models", (".json",))

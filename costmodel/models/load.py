@@ -13,14 +13,18 @@ from costmodel.models.generic import GENERIC, shapes_something
 from costmodel.models.image import read_image_tower
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
+from costmodel.models.parts.matching import PatternError
 from costmodel.models.parts.precision import requested_precision
 from costmodel.models.parts.quantisers import read_precision
 from costmodel.models.registry import Family, by_architecture, by_model_type
 from costmodel.models.spec import ModelSpec
+from costmodel.models.summary import summarise
 from topology.errors import InstanceError, Problem
 
 #: Where ModelOpt writes the quantisation that config.json may not mention.
 QUANTISATION_FILE = "hf_quant_config.json"
+#: A model with more parameters than this is taken for a mistake.
+MAX_PARAMS = 10**14
 #: Objects of a multimodal config that hold the text model.
 TEXT_SECTIONS = ("thinker_config", "text_config", "llm_config", "language_config")
 
@@ -39,7 +43,8 @@ def load_model(
     extra = None
     if path.name != QUANTISATION_FILE and beside.is_file():
         extra = read_object(beside)
-    name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+    folder = path.resolve().parent.name
+    name = folder if path.name == "config.json" and folder else path.stem
     return read_model(
         read_object(path),
         name,
@@ -70,11 +75,17 @@ def read_model(
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:
         precision = requested_precision(weight_dtype, precision)
-    spec = family.read(Builder(config, outer, precision, name, family.name))
+    try:
+        spec = family.read(Builder(config, outer, precision, name, family.name))
+    except PatternError as error:
+        raise outer.fail("quantization_config", f"lists modules in a bad way: {error}") from None
     if precision.useless_names:
         outer.log.note(
             "warning: a list of modules in the quantisation settings names no module of this model"
         )
+    total = summarise(spec).total_params
+    if total > MAX_PARAMS:
+        outer.problem("", f"{total:.3g} parameters are more than the {MAX_PARAMS:.0e} believed")
     vision = read_image_tower(outer, spec.hidden_size)
     for key, value in outer.not_understood():
         if family is GENERIC and shapes_something(value):
@@ -84,6 +95,8 @@ def read_model(
         else:
             outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
     outer.log.stop_if_wrong()
+    if kv_dtype is None and spec.kv_dtype != "bf16":
+        outer.log.note(f"KV cache counted in {spec.kv_dtype}, as the checkpoint's settings say")
     if (kv_dtype or spec.kv_dtype) == "fp8" and _is_sparse_latent(spec):
         outer.log.note(
             "engines store sparse latent attention in fp8 with scales and bf16 positions: 656 "

@@ -1,9 +1,8 @@
 """The command line: one typer application, one file per command in ``rackfit/cli/commands``.
 
 Every module there has ``register(app)``; it is found by its file name and no list is edited.
-Errors become one message on stderr and an exit code: 1 infeasible, 2 bad input (also an export that
-its target cannot express), 3 no layout within the time limit, 4 a failed verification. A traceback
-is shown only with ``RACKFIT_DEBUG=1``.
+Errors become one message on stderr and an exit code: 1 infeasible, 2 bad input, 3 no layout within
+the time limit, 4 a failed verification. A traceback is shown only with ``RACKFIT_DEBUG=1``.
 """
 
 from __future__ import annotations
@@ -12,24 +11,23 @@ import importlib
 import os
 import pkgutil
 import sys
+from typing import TYPE_CHECKING
 
-import typer
+# heavy imports stay inside functions: Ctrl-C while they load must not print a traceback
+if TYPE_CHECKING:
+    import typer
 
-from rackfit.cli import commands
-from topology.errors import (
-    ExportError,
-    InstanceError,
-    NoFeasibleLayout,
-    NoLayoutInTime,
-    RackfitError,
-    VerificationError,
-)
+    from topology.errors import RackfitError
 
 EXIT_INFEASIBLE, EXIT_BAD_INPUT, EXIT_TIME_LIMIT, EXIT_INTERNAL = 1, 2, 3, 4
 
 
 def build_app() -> typer.Typer:
     """The application with every command found in ``rackfit.cli.commands``."""
+    import typer
+
+    from rackfit.cli import commands
+
     app = typer.Typer(
         name="rackfit",
         help="Which layout serves this model on this cluster for the least money per token?",
@@ -45,20 +43,39 @@ def build_app() -> typer.Typer:
 def main() -> None:
     """Entry point of the ``rackfit`` command."""
     try:
+        sys.exit(run())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def run() -> int:
+    """Run the command line; errors raised on purpose become messages on stderr and an exit code."""
+    from topology.errors import RackfitError
+
+    try:
         build_app()()
     except RackfitError as error:
         if os.environ.get("RACKFIT_DEBUG"):
             raise
         for line in str(error).splitlines():
             print(f"rackfit: {line}", file=sys.stderr)
-        sys.exit(exit_code(error))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        return exit_code(error)
+    return 0
 
 
 def exit_code(error: RackfitError) -> int:
-    """Exit code of an error (design: 1 infeasible, 2 bad input, 3 time limit, 4 internal)."""
+    """Exit code: 1 infeasible, 2 bad input or export, 3 time limit, 4 a failed verification."""
+    from topology.errors import (
+        ExportError,
+        InstanceError,
+        NoFeasibleLayout,
+        NoLayoutInTime,
+        VerificationError,
+    )
+
     if isinstance(error, NoFeasibleLayout):
         return EXIT_INFEASIBLE
     if isinstance(error, NoLayoutInTime):

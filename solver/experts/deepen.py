@@ -51,10 +51,12 @@ def deepen(
     deadline: float | None,
     seed: int,
     workers: int,
+    whole_effort: float = 1.0,
 ) -> tuple[Ints, Floats]:
     """Better tables and bounds for the layers with a gap above ``tolerance``; others unchanged.
 
-    Layers are independent; ``workers`` of them run at once. After ``deadline`` (of
+    Layers are independent; ``workers`` of them run at once. Small layers are given to CP-SAT whole,
+    for ``whole_effort`` of deterministic time each. After ``deadline`` (of
     ``time.monotonic``) no further layer is begun.
     """
     if slots.width > 2 and slots.even and slots.total > shares.shape[1]:
@@ -67,7 +69,7 @@ def deepen(
         if deadline is not None and time.monotonic() > deadline:
             return None
         layer = Layer(shares[index], table[index], float(peak[index]), float(bound[index]))
-        return deepen_layer(layer, slots, seed)
+        return deepen_layer(layer, slots, seed, whole_effort)
 
     jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
     for index, layer in zip(todo, jobs(delayed(work)(index) for index in todo), strict=True):
@@ -76,12 +78,12 @@ def deepen(
     return table, bound
 
 
-def deepen_layer(layer: Layer, slots: Slots, seed: int) -> Layer:
+def deepen_layer(layer: Layer, slots: Slots, seed: int, whole_effort: float) -> Layer:
     """The same layer with the programs that fit its slots applied."""
     experts, chips = len(layer.share), slots.num_chips
     if literals_needed(experts, chips, slots.total) <= WHOLE:
         table, bound = place_anew(
-            layer.share, layer.table, np.arange(chips), effort=10.0, seed=seed
+            layer.share, layer.table, np.arange(chips), effort=whole_effort, seed=seed
         )
         return better(layer, table, bound)
     if not slots.even or chips < 2 or slots.width < 2:

@@ -25,9 +25,9 @@ CHOICES = 3
 #: Pieces are compared with this slack, so that rounding never refutes a possible target.
 SLACK = 1e-9
 #: CP-SAT's deterministic time for a layer and for one target in it.
-EFFORT, EFFORT_ONCE = 0.6, 0.25
-#: Targets tried above the bound, as fractions of it.
-STEPS = (0.002, 0.005, 0.01, 0.02, 0.04)
+EFFORT, EFFORT_ONCE = 0.9, 0.35
+#: Targets tried above the bound, as fractions of it, from easy to hard.
+STEPS = (0.02, 0.01, 0.006, 0.003, 0.001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +66,25 @@ def improve_pairs(
 ) -> tuple[Ints, float]:
     """Better replica counts of one layer than ``replicas``, and a bound no lower than ``bound``.
 
-    Tries targets from just above the bound upwards until one is met, then halves the step between
-    the last one missed and the best, within a fixed deterministic effort.
+    Tries targets ever closer to the bound until one is missed or the deterministic effort is spent.
     """
-    peak = paired_peak(share, replicas)
-    below, left = bound, EFFORT
-    targets = [bound * (1 + step) for step in STEPS]
-    while left > 0 and peak > below * (1 + 2 * close):
-        target = targets.pop(0) if targets else (below + peak) / 2
+    peak, left = paired_peak(share, replicas), EFFORT
+    for step in STEPS:
+        target = bound * (1 + step)
         if target >= peak * (1 - close):
-            targets = []
-            target = (below + peak) / 2
+            continue
         answer = find_pairs(
             share, num_chips, target, replicas, effort=min(left, EFFORT_ONCE), seed=seed
         )
         left -= max(answer.effort, 0.01)
         if answer.replicas is not None:
-            replicas, peak = answer.replicas, paired_peak(share, answer.replicas)
-            targets = []
-        else:
-            bound = target if answer.refuted else bound
-            below = target
+            replicas = answer.replicas
+            peak = min(peak, paired_peak(share, replicas))
+        elif answer.refuted:
+            bound = target
+            break
+        if answer.replicas is None or left <= 0:
+            break
     return replicas, bound
 
 

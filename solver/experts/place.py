@@ -23,6 +23,8 @@ Effort = Literal["fast", "good", "best"]
 #: Sweeps of the descent, and the gap to the bound at which a layer is left alone.
 SWEEPS = {"fast": 6, "good": 600, "best": 2000}
 TOLERANCE = {"fast": 1e-3, "good": 1e-3, "best": 2e-4}
+#: CP-SAT's deterministic time for a layer that is small enough to be solved whole.
+WHOLE_EFFORT = {"fast": 0.0, "good": 0.5, "best": 10.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ def place_layers(
             deadline=deadline,
             seed=seed,
             workers=workers,
+            whole_effort=WHOLE_EFFORT[effort],
         )
     return finish(shares, table, slots, bound)
 

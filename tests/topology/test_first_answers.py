@@ -28,7 +28,7 @@ def test_count_after_at_joins_domains():
 
 
 def test_unknown_names_list_what_exists():
-    with pytest.raises(InstanceError, match="gb200-nvl72"):
+    with pytest.raises(InstanceError, match="rackfit catalogue clusters"):
         load_cluster("no-such-cluster")
     with pytest.raises(InstanceError, match="after @"):
         load_cluster("hgx-h100@0")

@@ -122,6 +122,24 @@ def test_losing_a_link_of_a_torus_leaves_five_ports():
     assert rate.s_per_byte == approx(13 / 64 / 45e9)  # ceil(63 / 5) whole shards
 
 
+PLANES = {"kind": "two-layer", "chips_per_group": 4, "planes": 3, "second_layer": 4}
+
+
+@pytest.mark.parametrize(
+    ("failed", "load"),
+    [
+        # a first-layer switch: its group's chips have two wires of 300 GB/s left of three
+        ("r0sw1.0", 15 / 16 / 600e9),
+        # a second-layer switch: a third of what 4 chips send to 12 of 16, over three uplinks of 300
+        ("r0top2.1", 4 * 12 / 16 / 3 / 900e9),
+    ],
+)
+def test_losing_a_switch_of_either_layer(failed, load):
+    cluster = made(PLANES, "b200", 16, failed=[failed])
+    assert seconds(cluster, "all-to-all") == approx(load)
+    assert graph_seconds_per_byte(cluster, "all-to-all", usable(cluster)) == approx(load)
+
+
 def test_partial_node_keeps_the_width_of_its_links():
     half = made(HOPPER, "h100", 4)
     assert seconds(half, "all-gather") == approx(3 / 4 / 450e9)
@@ -163,10 +181,30 @@ def test_a_chip_without_links_is_not_usable_and_no_route_is_an_error():
         cluster.rate("all-to-all", ["r0g1", "r1g1"])
 
 
+def test_whole_domains_and_wildcards_over_domains():
+    cluster = made(NVL72, "gb200", 8, 4, failed=["r1", "r*g0", "r3sw*"], taken=["r2"])
+    assert usable(cluster) == [f"r0g{k}" for k in range(1, 8)]
+    assert not any(chip.available for chip in cluster.domains[2].chips)
+    assert all(chip.healthy for chip in cluster.domains[2].chips[1:])
+
+
+@pytest.mark.parametrize("link", ["r0g3.nic--leaf0", "leaf0--r0g3.nic", "r0g3--r0g3.nic"])
+def test_a_cut_cable_of_a_nic_is_a_lost_nic(link):
+    hurt = made(HOPPER, "h100", 8, 2, failed=[link])
+    assert hurt.network.nic_bytes_per_s(0, 3) == 0
+    assert seconds(hurt, "all-to-all") == approx(0.5 * 8 / 7 / 50e9)
+
+
+def test_a_torus_holds_one_type_of_chip():
+    rows = [{"chip": "tpu-v4", "count": 8}, {"chip": "tpu-v5p", "count": 8}]
+    with pytest.raises(InstanceError, match="one type"):
+        made({"kind": "torus", "shape": [4, 4]}, None, rows)
+
+
 def test_unknown_names_are_all_reported_at_once():
     with pytest.raises(InstanceError) as caught:
-        made(NVL72, "gb200", 4, failed=["r0g9", "spine99", "r7g0"], taken=["r0g4"])
-    assert len(caught.value.problems) == 4
+        made(NVL72, "gb200", 4, failed=["r0g9", "spine99", "r7g0"], taken=["r0g4", "x"])
+    assert len(caught.value.problems) == 5
 
 
 def test_transfers_of_many_messages_share_links():

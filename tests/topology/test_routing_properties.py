@@ -11,7 +11,7 @@ from topology.routing.cuts import broadcast_seconds, gather_seconds
 from topology.routing.spread import slowest, spread
 from topology.spec import ClusterSpec
 
-relaxed = settings(max_examples=40, deadline=None, derandomize=True)
+relaxed = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 @st.composite
@@ -93,9 +93,8 @@ def test_a_wider_link_never_slows_a_cut(data):
     assert gather_seconds(graph, nodes) <= before * (1 + 1e-9)
 
 
-def test_concurrent_flow_optimum_is_between_cut_and_route():
-    """The LP (most flow for every pair at once) on a 3x3 mesh of unit links, solved by hand: the
-    middle column of links must carry 2 x 3 x 6 pairs each way over 3 links."""
+def test_all_pairs_on_a_grid_take_no_less_than_its_cut():
+    """3x3 chips, unit links: a column of three sends to six others over three links."""
     graph = nx.DiGraph()
     for row in range(3):
         for column in range(3):
@@ -107,7 +106,7 @@ def test_concurrent_flow_optimum_is_between_cut_and_route():
     nodes = sorted(graph)
     pairs = [(a, b, 1.0) for a in nodes for b in nodes if a != b]
     time, _ = slowest(graph, spread(graph, pairs))
-    cut = 3 * 6 / 3  # three chips of a column send to six others over three links
+    cut = 3 * 6 / 3
     assert cut <= time <= 2 * cut
 
 

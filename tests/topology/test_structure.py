@@ -1,5 +1,7 @@
 """Structure of every builder against figures worked out here from the published wiring."""
 
+from collections import Counter
+
 import networkx as nx
 import pytest
 
@@ -122,6 +124,17 @@ def test_superpod_unit_has_eight_leaves_and_full_bisection():
         up = sum(d["bytes_per_s"] for _, n, d in graph.edges(leaf, data=True) if n in spines)
         assert down == pytest.approx(32 * 50 * GB)
         assert up == pytest.approx(down)
+
+
+@pytest.mark.parametrize(
+    ("name", "racks", "each"),
+    [("gb200-nvl72@3", 3, 72), ("nvl576", 8, 72), ("cloudmatrix384", 48, 8),
+     ("tpu-v4-4x8x8", 4, 64), ("tpu-v5e-4x4", 1, 16), ("hgx-h100@2", 2, 8)],
+)  # fmt: skip
+def test_chips_are_in_named_racks(name, racks, each):
+    found = Counter(chip.rack for chip in load_cluster(name).chips)
+    assert len(found) == racks
+    assert set(found.values()) == {each}
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def builders() -> dict[str, tuple[type[FabricSpec], Builder]]:
 def read_spec(data: Any, place: str) -> FabricSpec:
     """Validate the ``fabric`` entry of a cluster file. Raises ``InstanceError``."""
     kind = data.get("kind") if isinstance(data, dict) else None
-    if kind not in builders():
+    if not isinstance(kind, str) or kind not in builders():
         known = ", ".join(sorted(builders()))
         raise InstanceError(Problem(f"{place}.kind", f"unknown topology {kind!r}; known: {known}"))
     return parse_model(builders()[kind][0], data, place)

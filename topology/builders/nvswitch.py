@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,6 +21,9 @@ from topology.quantity import Seconds
 from topology.rate import IDLE, Leg
 from topology.routing.spread import Edge
 
+#: Links from one chip to one switch.
+WireCount = Annotated[int, Field(ge=1, le=1024)]
+
 
 class NvswitchSpec(FabricSpec):
     """Options: links of each chip to each switch, reduction in the switch, latencies.
@@ -30,7 +33,7 @@ class NvswitchSpec(FabricSpec):
     """
 
     kind: Literal["nvswitch"] = "nvswitch"
-    links_per_switch: tuple[int, ...] = Field(min_length=1)
+    links_per_switch: tuple[WireCount, ...] = Field(min_length=1, max_length=1024)
     in_network_reduction: bool = True
     hop_s: Seconds = 0.5e-6
     floor_s: Seconds = 2.6e-6

@@ -7,7 +7,7 @@ round are split. Boxes have closed forms; any other group is answered from the g
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -20,10 +20,21 @@ from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec, Link
 from topology.quantity import BytesPerSecond, Seconds
 from topology.rate import IDLE, Leg
-from topology.routing.boxes import Axis, best_box, box_of, exchange_load, position_of, site_of
+from topology.routing.boxes import (
+    Axis,
+    best_box,
+    box_of,
+    exchange_load,
+    position_of,
+    site_of,
+    slab_bound,
+)
 from topology.routing.cuts import broadcast_seconds, gather_seconds
-from topology.routing.dimension import dimension_order, rotations
+from topology.routing.dimension import dimension_order, exchange_loads, rotations
 from topology.routing.spread import Edge, slowest, spread
+
+#: Groups up to this size that are no box are answered by maximum flow.
+_MAX_CUT_CHIPS = 24
 
 
 class TorusSpec(FabricSpec):
@@ -80,6 +91,8 @@ class Torus(Fabric):
                 Problem("fabric.shape", f"{spec.shape} has {places} places for {len(chips)} chips")
             )
         first = self.chips[0]
+        if any(chip.name != first.name for chip in self.chips):
+            raise InstanceError(Problem("fabric", "a torus holds chips of one type"))
         each = first.scale_up_bytes_per_s / first.scale_up_links
         rates = spec.axis_bytes_per_s or (each,) * len(spec.shape)
         self.axes = tuple(
@@ -119,9 +132,23 @@ class Torus(Fabric):
             self._widths = widths
         return self._widths[position]
 
+    def enclosure(self, position: int) -> int | None:
+        """The 4x4x4 cube, which is a rack, of a slice that is made of cubes."""
+        sides = self.spec.shape
+        if self.spec.wrap != "multiples-of-4" or len(sides) < 3 or any(s % 4 for s in sides):
+            return None
+        cube = [place // 4 for place in site_of(position, sides)]
+        return position_of(cube, [side // 4 for side in sides])
+
     def signature(self, usable: Sequence[bool]) -> Hashable:
         """Options, failures and which chips are free, all by place."""
-        return (self.spec, self.chips[0].name, self.failed, tuple(usable))
+        return (
+            self.spec,
+            self.chips[0].name,
+            self.chips[0].usd_per_hour,
+            self.failed,
+            tuple(usable),
+        )
 
     def pick(self, candidates: Sequence[int], count: int) -> tuple[int, ...]:
         """The box of ``count`` free chips with the shortest sides, or the first free chips."""
@@ -165,13 +192,15 @@ class Torus(Fabric):
             self._legs[key] = self._send(source, target)
         return self._legs[key]
 
-    def _known(self, pattern: str, members: Sequence[int], work: object) -> Leg:
+    def _known(
+        self, pattern: str, members: Sequence[int], work: Callable[[tuple[int, ...]], Leg]
+    ) -> Leg:
         if len(members) < 2:
             return IDLE
         group = tuple(members) if pattern == "broadcast" else tuple(sorted(members))
         key = (pattern, group)
         if key not in self._legs:
-            self._legs[key] = work(group)  # type: ignore[operator]
+            self._legs[key] = work(group)
         return self._legs[key]
 
     def _box(self, members: Sequence[int]) -> tuple[Axis, ...] | None:
@@ -192,7 +221,8 @@ class Torus(Fabric):
         time, link = slowest(self.graph, loads)
         count = len(members)
         narrow = min(self.width(position) for position in members)
-        return Leg(time, latency, (count - 1) / count / narrow, self.spec.hop_s, link)
+        bound = max((count - 1) / count / narrow, slab_bound(self.axes, members))
+        return Leg(time, latency, min(bound, time), self.spec.hop_s, link)
 
     def loads(self, pattern: str, members: Sequence[int]) -> dict[Edge, float]:
         """Load of each link: every message's route, or ports filled evenly where shards spread.
@@ -204,9 +234,11 @@ class Torus(Fabric):
         if pattern in ("exchange", "send"):
             if self.failed:
                 return super().loads(pattern, members)
+            if pattern == "exchange":
+                return exchange_loads(self.axes, members)
             for source, target, amount in self.messages(pattern, members):
                 a, b = int(source[1:]), int(target[1:])
-                ways = rotations(self.axes, a, b) if pattern == "send" else [None]
+                ways = rotations(self.axes, a, b)
                 for order in ways:
                     for edge, part in dimension_order(self.axes, a, b, order):
                         loads[edge] = loads.get(edge, 0.0) + part * amount / len(ways)
@@ -229,26 +261,49 @@ class Torus(Fabric):
             width = sum(axis.ports * axis.bytes_per_s for axis in box)
             bound = (count - 1) / count / width
             rates = {axis.bytes_per_s for axis in box if axis.side > 1}
+            time = bound
         else:
-            bound = gather_seconds(self.graph, [f"g{position}" for position in members])
-            if bound == float("inf"):
-                raise InstanceError(Problem("chips", "the group is not connected by its own links"))
+            widest = min(self.width(position) for position in members)
+            bound = (count - 1) / count / widest
+            time = self._cut(members, (count - 1) / count, gather_seconds)
             rates = {axis.bytes_per_s for axis in self.axes if axis.side > 1}
-        time = bound
-        if len(rates) == 1:
+        if len(rates) == 1 and time < float("inf"):
             step = 1.0 / count / rates.pop()
-            time = _whole_steps(bound / step) * step
-        return Leg(time, latency, bound, self.spec.hop_s, "g:ports")
+            time = _whole_steps(time / step) * step
+        if box is None and (time == float("inf") or count <= _MAX_CUT_CHIPS):
+            time = min(time, self._exchange(members).s_per_byte)  # shards sent straight
+        return Leg(time, latency, min(bound, time), self.spec.hop_s, "g:ports")
+
+    def _cut(
+        self,
+        members: Sequence[int],
+        into: float,
+        seconds: Callable[[nx.DiGraph[str], Sequence[str]], float],
+    ) -> float:
+        """Seconds set by the narrowest cut of the group's own links, ``inf`` if they leave it apart.
+
+        Larger groups are judged by the cuts around single chips, which bind on whole tori.
+        """
+        names = [f"g{position}" for position in members]
+        if len(names) <= _MAX_CUT_CHIPS:
+            return seconds(self.graph, names)
+        inside = self.graph.subgraph(names).copy()
+        if not nx.is_strongly_connected(inside):
+            return float("inf")
+        ports = inside.in_degree(weight="bytes_per_s")
+        return into / min(width for _, width in ports)
 
     def _broadcast(self, members: tuple[int, ...]) -> Leg:
         box = self._box(members)
         if box is not None:
             time = 1.0 / sum(axis.ports * axis.bytes_per_s for axis in box)
         else:
-            time = broadcast_seconds(self.graph, [f"g{position}" for position in members])
-            if time == float("inf"):
-                raise InstanceError(Problem("chips", "the group is not connected by its own links"))
-        return Leg(time, self._latency(members, box), time, self.spec.hop_s, "g:ports")
+            time = self._cut(members, 1.0, broadcast_seconds)
+            if time == float("inf"):  # handed on from member to member through other chips
+                time, _ = slowest(self.graph, super().loads("broadcast", members))
+        narrow = min(self.width(position) for position in members)
+        bound = time if box is not None else min(time, 1.0 / narrow)
+        return Leg(time, self._latency(members, box), bound, self.spec.hop_s, "g:ports")
 
     def _send(self, source: int, target: int) -> Leg:
         if self.failed:

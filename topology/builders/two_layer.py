@@ -31,7 +31,7 @@ class TwoLayerSpec(FabricSpec):
     chips_per_group: int = Field(ge=1)
     planes: int = Field(ge=1, le=256)
     second_layer: int = Field(ge=1, le=256)
-    uplink_ratio: float = Field(default=1.0, gt=0)
+    uplink_ratio: float = Field(default=1.0, ge=0.01, le=100)
     in_network_reduction: bool = True
     hop_s: Seconds = 0.5e-6
     floor_s: Seconds = 3.6e-6
@@ -121,6 +121,10 @@ class TwoLayer(Fabric):
     def width(self, position: int) -> float:
         """Working links of the chip together."""
         return self._width[position]
+
+    def enclosure(self, position: int) -> int | None:
+        """The group: a rack of an NVL576, a node of a CloudMatrix384."""
+        return self._group(position)
 
     def signature(self, usable: Sequence[bool]) -> Hashable:
         """Options, failures and which chips are free."""

@@ -2,6 +2,10 @@
 
 NCCL rows are bus bandwidth at three sizes and the smallest message; expert-parallel rows are times
 of dispatch and combine. Knows nothing of fitting.
+
+*Sources:* NCCL: statistics of NVIDIA's aiconfigurator tables (github.com/ai-dynamo/aiconfigurator,
+commit 095f58a, message sizes turned from elements into bytes). Expert-parallel: DeepEP's published
+low-latency table, aiconfigurator's DeepEP and TensorRT-LLM tables, arXiv 2506.12708.
 """
 
 from __future__ import annotations

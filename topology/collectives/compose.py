@@ -67,6 +67,7 @@ def cost_of(
     *,
     top_k: int | None = None,
     one_copy_per_domain: bool = True,
+    max_domains: int | None = None,
 ) -> Cost:
     """Cost of any collective; for ``send`` the parts hold source, then target.
 
@@ -81,6 +82,7 @@ def cost_of(
         network,
         top_k=top_k,
         one_copy_per_domain=one_copy_per_domain,
+        max_domains=max_domains,
         repeats=repeats,
     )
     worst, bound, bound_latency, latency, link = 0.0, 0.0, 0.0, 0.0, "none"
@@ -148,6 +150,7 @@ def plan(
     *,
     top_k: int | None,
     one_copy_per_domain: bool,
+    max_domains: int | None = None,
     repeats: Sequence[int] | None = None,
 ) -> tuple[list[Share], list[Flow]]:
     """What each domain moves inside and through its NICs. Raises ``InstanceError``.
@@ -163,6 +166,7 @@ def plan(
         [network.unit(domain) if network else 0 for domain, _, _ in parts],
         top_k=top_k,
         one_copy_per_domain=one_copy_per_domain,
+        max_domains=max_domains,
         relayed=network is not None and network.spec.relayed,
         repeats=repeats,
         units_apart=network is not None and network.spec.domains_per_unit == 1,

@@ -63,6 +63,18 @@ def touched(share: float, top_k: int) -> float:
     return float(1.0 - (1.0 - share) ** top_k)
 
 
+def touched_limited(share: float, top_k: int, num_domains: int, max_domains: int) -> float:
+    """As :func:`touched` when a token may reach ``max_domains`` of the domains only.
+
+    The domains are chosen evenly (*g/M* each), the copies fall on the chosen ones:
+    *g/M (1 - (1 - s M/g)^k)*. This is group-limited routing with one group per domain.
+    """
+    if max_domains >= num_domains:
+        return touched(share, top_k)
+    chosen = max_domains / num_domains
+    return chosen * touched(min(1.0, share / chosen), top_k)
+
+
 def shares(
     kind: str,
     counts: Sequence[int],
@@ -71,6 +83,7 @@ def shares(
     top_k: int | None,
     one_copy_per_domain: bool,
     relayed: bool,
+    max_domains: int | None = None,
     repeats: Sequence[int] | None = None,
     units_apart: bool = False,
 ) -> list[Share]:
@@ -79,7 +92,8 @@ def shares(
     ``counts`` are members per domain, ``units`` the unit of each domain, ``repeats`` how many
     such domains there are (one each by default), all in that unit or, with ``units_apart``, each
     in a unit like it; ``relayed`` as in ``NetworkSpec``. *Source:* all-gather and all-to-all on trees, scaling-book (GPU chapter);
-    expected remote copies *1-(1-s)^k* per domain, after MoE dispatch with one copy per domain.
+    expected remote copies *1-(1-s)^k* per domain, after MoE dispatch with one copy per domain;
+    ``max_domains`` bounds how many domains a token reaches (group-limited routing).
     """
     repeats = [1] * len(counts) if repeats is None else repeats
     total = sum(count * times for count, times in zip(counts, repeats, strict=True))
@@ -91,7 +105,10 @@ def shares(
         if top_k is None or top_k < 1:
             raise InstanceError(Problem("top_k", "dispatch needs top_k >= 1"))
         if one_copy_per_domain:
-            return _deduplicated(counts, units, repeats, total, top_k, units_apart)
+            if max_domains is not None and max_domains < 1:
+                raise InstanceError(Problem("max_domains", "must be at least 1"))
+            limit = max_domains or sum(repeats)
+            return _deduplicated(counts, units, repeats, total, top_k, units_apart, limit)
     result = []
     others = (total - 1) / total
     copies = min(top_k or 1, total) if kind == "dispatch" else 1
@@ -128,8 +145,10 @@ def _deduplicated(
     total: int,
     top_k: int,
     units_apart: bool,
+    max_domains: int,
 ) -> list[Share]:
-    reach = [touched(count / total, top_k) for count in counts]
+    domains = sum(repeats)
+    reach = [touched_limited(count / total, top_k, domains, max_domains) for count in counts]
     all_reach = sum(value * times for value, times in zip(reach, repeats, strict=True))
     unit_reach: dict[int, float] = {}
     for unit, value, times in zip(units, reach, repeats, strict=True):

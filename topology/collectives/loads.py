@@ -33,6 +33,7 @@ def collective_loads(
     *,
     top_k: int | None,
     one_copy_per_domain: bool,
+    max_domains: int | None = None,
 ) -> dict[Edge, float]:
     """Bytes on every directed link per byte of the collective's argument."""
     loads: dict[Edge, float] = {}
@@ -47,7 +48,14 @@ def collective_loads(
             flows = [Flow(domain, (position,), 1.0, far) for domain, position in ends]
             loads.update(network.loads(flows))
         return loads
-    moved, flows = plan(kind, parts, network, top_k=top_k, one_copy_per_domain=one_copy_per_domain)
+    moved, flows = plan(
+        kind,
+        parts,
+        network,
+        top_k=top_k,
+        one_copy_per_domain=one_copy_per_domain,
+        max_domains=max_domains,
+    )
     known: dict[tuple[int, tuple[int, ...]], dict[Edge, float]] = {}
     for (domain, fabric, members), share in zip(parts, moved, strict=True):
         if len(members) > 1:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from math import prod
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,32 @@ def exchange_load(axis: Axis) -> float:
     if axis.ring:
         return (side * side - side % 2) / (8 * side)
     return (side // 2) * (side - side // 2) / side
+
+
+def slab_bound(axes: Sequence[Axis], members: Sequence[int]) -> float:
+    """Least seconds per byte sourced per chip of an exchange, by the cuts across each axis.
+
+    *a(c-a)/c* bytes leave a slab that holds *a* of *c* members, over its two faces (one on a line).
+    """
+    shape = [axis.side for axis in axes]
+    places, count = prod(shape), len(members)
+    bound = 0.0
+    for number, axis in enumerate(axes):
+        held = [0] * axis.side
+        for position in members:
+            held[site_of(position, shape)[number]] += 1
+        face = places // axis.side * axis.bytes_per_s
+        total = 0
+        sums = [0]
+        for amount in held + held:
+            total += amount
+            sums.append(total)
+        for low in range(axis.side if axis.ring else 1):
+            for side in range(1, axis.side):
+                inside = sums[low + side] - sums[low]
+                faces = 2 * face if axis.ring else face
+                bound = max(bound, inside * (count - inside) / count / faces)
+    return bound
 
 
 def site_of(position: int, shape: Sequence[int]) -> tuple[int, ...]:

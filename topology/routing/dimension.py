@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
 
 from topology.routing.boxes import Axis, position_of, site_of
 
@@ -39,6 +42,49 @@ def _ways(axis: Axis, ahead: int, straight: int) -> list[tuple[int, int, float]]
     if ahead == back:
         return [(1, ahead, 0.5), (-1, back, 0.5)]
     return [(1, ahead, 1.0)] if ahead < back else [(-1, back, 1.0)]
+
+
+def exchange_loads(axes: Sequence[Axis], members: Sequence[int]) -> dict[tuple[str, str], float]:
+    """Load of each link when every member sends *1/c* to every member in dimension order.
+
+    On axis *a* a message runs along the line given by its target's coordinates before *a* and its
+    source's after *a*, so that the pairs on a line are a product of two counts of members.
+    """
+    shape = [axis.side for axis in axes]
+    here = np.zeros(shape)
+    here.reshape(-1)[list(members)] = 1.0
+    loads: dict[tuple[str, str], float] = {}
+    for number, axis in enumerate(axes):
+        before, after = int(np.prod(shape[:number])), int(np.prod(shape[number + 1 :]))
+        grid = here.reshape(before, axis.side, after)
+        sources, targets = grid.sum(axis=0), grid.sum(axis=2)  # [side, after], [before, side]
+        route = _steps(axis)
+        for (position, step), taken in route.items():
+            # pairs on line (before, after): targets @ taken.T @ sources
+            amounts = targets @ taken.T @ sources / len(members)
+            beside = (position + step) % axis.side
+            for line_before, line_after in zip(*np.nonzero(amounts), strict=True):
+                base = int(line_before) * axis.side * after + int(line_after)
+                edge = (f"g{base + position * after}", f"g{base + beside * after}")
+                amount = float(amounts[line_before, line_after])
+                loads[edge] = loads.get(edge, 0.0) + amount
+    return loads
+
+
+@lru_cache(maxsize=64)
+def _steps(axis: Axis) -> dict[tuple[int, int], np.ndarray[tuple[int, int], np.dtype[np.float64]]]:
+    """For each directed link (position, step) of an axis, the part of pair [source, target] on it."""
+    found: dict[tuple[int, int], np.ndarray[tuple[int, int], np.dtype[np.float64]]] = {}
+    for source in range(axis.side):
+        for target in range(axis.side):
+            straight = target - source
+            for step, hops, part in _ways(axis, straight % axis.side, straight):
+                for hop in range(hops):
+                    link = ((source + step * hop) % axis.side, step)
+                    if link not in found:
+                        found[link] = np.zeros((axis.side, axis.side))
+                    found[link][source, target] += part
+    return found
 
 
 def rotations(axes: Sequence[Axis], source: int, target: int) -> list[list[int]]:

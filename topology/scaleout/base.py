@@ -35,9 +35,9 @@ class NetworkSpec(BaseModel):
 
     kind: str
     domains_per_unit: int = Field(default=1, ge=1)
-    rails: int = Field(default=1, ge=1)
-    spines: int = Field(default=16, ge=1)
-    oversubscription: float = Field(default=1.0, gt=0)
+    rails: int = Field(default=1, ge=1, le=4096)
+    spines: int = Field(default=16, ge=1, le=4096)
+    oversubscription: float = Field(default=1.0, ge=0.01, le=10_000)
     relayed: bool = False
     hop_s: Seconds = 0.5e-6
     floor_s: Seconds = 5e-6
@@ -69,7 +69,7 @@ def network_kinds() -> dict[str, type[NetworkSpec]]:
 def read_network(data: Any, place: str) -> NetworkSpec:
     """Validate the ``scale_out`` entry of a cluster file. Raises ``InstanceError``."""
     kind = data.get("kind") if isinstance(data, dict) else None
-    if kind not in network_kinds():
+    if not isinstance(kind, str) or kind not in network_kinds():
         known = ", ".join(sorted(network_kinds()))
         raise InstanceError(Problem(f"{place}.kind", f"unknown network {kind!r}; known: {known}"))
     return parse_model(network_kinds()[kind], data, place)
@@ -274,5 +274,6 @@ class Network:
     def _rate(self, domain: int, position: int, rate: float) -> float:
         name = f"{self._ids[domain][position]}.nic"
         leaf = f"leaf{self._leaf(domain, position)}"
-        broken = {name, leaf, f"{name}--{leaf}"} & self.failed
+        plug = f"{self._ids[domain][position]}--{name}"
+        broken = {name, leaf, f"{name}--{leaf}", plug} & self.failed
         return 0.0 if broken else rate

@@ -18,6 +18,6 @@ class RailOptimised(NetworkSpec):
 
     kind: Literal["rail-optimised"] = "rail-optimised"
     domains_per_unit: int = Field(default=32, ge=1)
-    rails: int = Field(default=8, ge=1)
-    spines: int = Field(default=16, ge=1)
+    rails: int = Field(default=8, ge=1, le=4096)
+    spines: int = Field(default=16, ge=1, le=4096)
     relayed: bool = True

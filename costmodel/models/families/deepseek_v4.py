@@ -21,6 +21,8 @@ from costmodel.models.spec import MTP, Attention, Layer, ModelSpec, Weights
 
 #: Ratio at which compressed entries are chosen by an index.
 INDEXED_RATIO = 4
+#: Ratios of the released models.
+KNOWN_RATIOS = (0, INDEXED_RATIO, 128)
 
 
 def read(b: Builder) -> ModelSpec:
@@ -31,6 +33,8 @@ def read(b: Builder) -> ModelSpec:
     ratios = c.sizes("compress_ratios", count, high=2**16)
     if ratios is None:
         raise c.fail("compress_ratios", "is missing: which layers compress is not known")
+    for ratio in sorted(set(ratios) - set(KNOWN_RATIOS)):
+        c.log.note(f"warning: compress_ratios has {ratio}; only {KNOWN_RATIOS} are known")
     tail = c.data["compress_ratios"][count:]
     if any(ratio != 0 for ratio in tail):
         c.log.note(

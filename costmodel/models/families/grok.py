@@ -1,4 +1,7 @@
-"""Grok-1 and Grok-2: GQA, four norms per layer, eight wide experts; Grok-2 adds a dense branch."""
+"""Grok-1 and Grok-2: GQA, four norms per layer, eight wide experts; Grok-2 adds a dense branch.
+
+Grok-2's released file says model_type ``git``, which is an image captioner: its architecture decides.
+"""
 
 from __future__ import annotations
 
@@ -32,4 +35,4 @@ def read(b: Builder) -> ModelSpec:
     return decoder(b, at, tied_default=not dense)
 
 
-FAMILY = Family("grok", ("grok-1", "git"), ("Grok1ForCausalLM", "Grok1ModelForCausalLM"), read)
+FAMILY = Family("grok", ("grok-1", "grok-2"), ("Grok1ForCausalLM", "Grok1ModelForCausalLM"), read)

@@ -34,7 +34,7 @@ def read(b: Builder) -> ModelSpec:
     if feeds is None:
         c.log.note("assumed: mlp_layer_types not given: the first layer is dense (class default)")
         feeds = ["dense", *["sparse"] * (count - 1)]
-    gates = {"per-head", "per_head", True}
+    gates = ("per-head", "per_head", True)
     if c.data.get("gating", "per-head") not in gates:
         c.problem("gating", "only a gate per head is known in this family")
     c.ignore("gating", "gating_types", "mlp_only_layers", "decoder_sparse_step")

@@ -49,7 +49,11 @@ def _chunked_layers(b: Builder, count: int) -> list[bool]:
     """``no_rope_layers`` is 1 where a layer has rotary positions; absent or empty: 3 of 4."""
     c = b.config
     if c.data.get("no_rope_layers"):
-        return [flag == 1 for flag in c.sizes("no_rope_layers", count, high=1) or []]
+        chunked = [flag == 1 for flag in c.sizes("no_rope_layers", count, high=1) or []]
+        types = c.strings("layer_types", ("full_attention", "chunked_attention"), count)
+        if types is not None and [kind == "chunked_attention" for kind in types] != chunked:
+            raise c.fail("layer_types", "contradicts no_rope_layers")
+        return chunked
     c.ignore("no_rope_layers")
     step = c.size("no_rope_layer_interval", default=4, because="class default", high=MAX_LAYERS)
     return windowed_layers(

@@ -110,7 +110,12 @@ def _recipe(b: Builder) -> Recipe:
     kind = b.config.data.get("model_type")
     if isinstance(kind, str) and kind in RECIPES:
         return RECIPES[kind]
-    names = (b.config.data.get("architectures") or []) + (b.outer.data.get("architectures") or [])
+    names = [
+        name
+        for where in (b.config, b.outer)
+        if isinstance(listed := where.data.get("architectures"), list)
+        for name in listed
+    ]
     return next(recipe for recipe in RECIPES.values() if recipe.architecture in names)
 
 

@@ -26,11 +26,11 @@ def mamba1(
     vectors = inner * conv + (inner if conv_bias else 0) + inner * state + inner
     vectors += (dt_rank + 2 * state) if inner_norms else 0
     weights = (
-        b.matrix("in", f"{at}.in_proj", 2 * inner, b.hidden, "heads", bias=proj_bias),
-        b.matrix("step, B and C", f"{at}.x_proj", dt_rank + 2 * state, inner, "heads"),
-        b.matrix("step", f"{at}.dt_proj", inner, dt_rank, "heads", bias=True),
-        b.matrix("out", f"{at}.out_proj", b.hidden, inner, "heads", bias=proj_bias),
-        b.vector("convolution, A, D and norms", vectors, "heads"),
+        b.matrix("mamba in", f"{at}.in_proj", 2 * inner, b.hidden, "heads", bias=proj_bias),
+        b.matrix("mamba step, B and C", f"{at}.x_proj", dt_rank + 2 * state, inner, "heads"),
+        b.matrix("mamba step", f"{at}.dt_proj", inner, dt_rank, "heads", bias=True),
+        b.matrix("mamba out", f"{at}.out_proj", b.hidden, inner, "heads", bias=proj_bias),
+        b.vector("mamba vectors", vectors, "heads"),
     )
     kept = inner * state * element_bytes + inner * (conv - 1) * b.base_bytes
     flops = _STATE_FLOPS * inner * state + 2.0 * inner * conv
@@ -55,10 +55,10 @@ def mamba2(
     channels = inner + 2 * groups * state
     vectors = channels * (conv + (1 if conv_bias else 0)) + 3 * heads + inner
     weights = (
-        b.matrix("in", f"{at}.in_proj", inner + channels + heads, b.hidden, "heads",
+        b.matrix("mamba in", f"{at}.in_proj", inner + channels + heads, b.hidden, "heads",
                  bias=proj_bias),
-        b.matrix("out", f"{at}.out_proj", b.hidden, inner, "heads", bias=proj_bias),
-        b.vector("convolution, A, D, step bias and norm", vectors, "heads"),
+        b.matrix("mamba out", f"{at}.out_proj", b.hidden, inner, "heads", bias=proj_bias),
+        b.vector("mamba vectors", vectors, "heads"),
     )  # fmt: skip
     kept = inner * state * element_bytes + channels * (conv - 1) * b.base_bytes
     flops = _STATE_FLOPS * inner * state + 2.0 * channels * conv

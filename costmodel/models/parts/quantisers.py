@@ -68,9 +68,18 @@ def _mxfp8(section: Config, base: Format) -> Precision:
     return Precision(base, ((None, MXFP8),), label=MXFP8.label, excluded=excluded)
 
 
+#: GPTQ settings of the conversion and of kernels.
+_NO_EFFECT = """
+    batch_size block_name_to_quantize cache_block_outputs dataset exllama_config
+    max_input_length model_seqlen module_name_preceding_first_block pad_token_id tokenizer
+    use_cuda_fp16 use_exllama disable_exllama
+""".split()  # noqa: SIM905
+
+
 def _grouped(section: Config, base: Format) -> Precision:
     bits = section.size("bits", "w_bit", low=2, high=8)
     group = section.size("group_size", "q_group_size", low=-1, high=2**16)
+    section.ignore(*_NO_EFFECT)
     section.ignore(
         "desc_act", "sym", "damp_percent", "true_sequential", "static_groups", "version", "backend",
         "do_fuse", "checkpoint_format", "meta", "quantizer", "lm_head", "model_name_or_path",
@@ -169,6 +178,7 @@ def modelopt(section: Config, base: Format) -> Precision:
     if not section.has("quant_algo") and section.has("config_groups"):
         return _compressed(section, base)
     section.ignore("producer", "config_groups", "group_size", "has_zero_point", "pre_quant_scale")
+    section.ignore("weights", "input_activations", "version")
     algorithm = section.choice("quant_algo", allowed=(*_MODELOPT, "MIXED_PRECISION"))
     kv_algorithm = section.choice(
         "kv_cache_quant_algo", allowed=("FP8", "NVFP4", "none"), default="none",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-Kind = Literal["models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"]
+Kind = Literal["models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads", "exporters"]
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def catalogue_command(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List shipped models, chips, clusters, workloads, scenarios, profiles or expert loads."""
+    """List shipped models, chips, clusters, workloads, scenarios, profiles, expert loads or exporters."""
     rows = rows_of(kind)
     if json:
         import json as json_module
@@ -40,6 +40,8 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
     """One row per entry: its name and what tells it from the others."""
     from topology.catalogue import catalogue_names
 
+    if kind == "exporters":
+        return _exporters()
     if kind == "chips":
         return _chips()
     if kind == "clusters":
@@ -154,3 +156,9 @@ def _models() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _exporters() -> list[dict[str, Any]]:
+    from rackfit.exporters.registry import exporters
+
+    return [{"name": name, "writes": module.SUMMARY} for name, module in exporters().items()]

@@ -29,6 +29,14 @@ class DispatchRule(StrEnum):
     lp = "lp"
 
 
+class Objective(StrEnum):
+    """What several recorded windows are for."""
+
+    sum = "sum"
+    mean = "mean"
+    worst = "worst"
+
+
 def register(app: typer.Typer) -> None:
     """Add ``place`` to the command line."""
     app.command("place")(place_command)
@@ -41,10 +49,24 @@ def place_command(
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of a node or rack.")] = None,
     groups: Annotated[int, typer.Option(help="Router groups (n_group).")] = 1,
     top_groups: Annotated[int, typer.Option(help="Groups a token may use (topk_group).")] = 1,
-    top_k: Annotated[int, typer.Option(help="Experts per token, for cross-node copies.")] = 8,
+    top_k: Annotated[
+        int | None, typer.Option(help="Experts per token, for cross-node copies (default 8).")
+    ] = None,
     dispatch: Annotated[
         DispatchRule, typer.Option(help="The engine's dispatch.")
     ] = DispatchRule.even,
+    copy_cost: Annotated[
+        float, typer.Option(help="Cost of a remote copy per token, in balanced layer times.")
+    ] = 0.2,
+    objective: Annotated[
+        Objective, typer.Option(help="Several windows: add them up, or place for all at once.")
+    ] = Objective.mean,
+    current: Annotated[
+        Path | None, typer.Option(help="Running placement to start from (JSON or SGLang file).")
+    ] = None,
+    max_moves: Annotated[
+        int | None, typer.Option(help="Most experts written into slots, with --current.")
+    ] = None,
     dense_layers: Annotated[
         int | None, typer.Option(help="Leading all-zero rows that are dense layers.")
     ] = None,
@@ -52,7 +74,7 @@ def place_command(
         bool, typer.Option("--fast", help="A construction and a short descent.")
     ] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
-    workers: Annotated[int, typer.Option(help="Layers worked on at once.")] = 1,
+    workers: Annotated[int, typer.Option(help="Layers worked on at once; 0 for one per core.")] = 0,
     seed: Annotated[int, typer.Option(help="Same seed, same placement.")] = 0,
     format: Annotated[Format, typer.Option(help="What to write.")] = Format.json,
     out: Annotated[Path | None, typer.Option(help="Write here, not to stdout.")] = None,
@@ -62,6 +84,7 @@ def place_command(
 
     from costmodel.expert_load import read_loads
     from rackfit.placement import PlaceOptions, place
+    from rackfit.placement_files import loads_path, read_placement
 
     options = PlaceOptions(
         gpus=gpus,
@@ -71,12 +94,17 @@ def place_command(
         top_groups=top_groups,
         top_k=top_k,
         dispatch=dispatch.value,
+        objective=objective.value,
+        copy_cost=copy_cost,
+        max_moves=max_moves,
         effort="fast" if fast else "good",
         time_limit_s=time_limit,
-        workers=workers,
+        workers=workers or os.cpu_count() or 1,
         seed=seed,
     )
-    placed = place(read_loads(loads, dense_layers=dense_layers), options)
+    recorded = read_loads(loads_path(loads), dense_layers=dense_layers)
+    running = None if current is None else read_placement(current, recorded)
+    placed = place(recorded, options, running)
     if format is Format.json:
         import json
 

@@ -55,6 +55,7 @@ def solve_command(
     from rackfit.api import make_instance, solve
     from rackfit.output import check_writable, write_whole
     from rackfit.progress import ProgressPrinter
+    from topology.errors import NoLayoutInTime
 
     check_writable(out)
     changes = {
@@ -72,18 +73,21 @@ def solve_command(
         "cached_tokens": cached_tokens,
         "expert_load": expert_load,
     }
-    instance = make_instance(
-        build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
-    )
-    with ProgressPrinter(sys.stderr) as progress:
-        result = solve(
-            instance,
-            time_limit_s=time_limit,
-            gap=gap,
-            workers=workers,
-            seed=seed,
-            on_progress=progress,
+    try:
+        instance = make_instance(
+            build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
         )
+        with ProgressPrinter(sys.stderr) as progress:
+            result = solve(
+                instance,
+                time_limit_s=time_limit,
+                gap=gap,
+                workers=workers,
+                seed=seed,
+                on_progress=progress,
+            )
+    except KeyboardInterrupt:
+        raise NoLayoutInTime("stopped before the first verified layout") from None
     if out is not None:
         result.write(out)
     if json:
@@ -116,10 +120,11 @@ def build_scenario(
         data["workload"] = workload
     given = {key: value for key, value in lengths.items() if value is not None}
     if given:
-        base = data.get("workload", {})
+        base = data.get("workload", "chat")
         if isinstance(base, str):
             base = load_workload(base).model_dump(mode="json")
-        data["workload"] = {**base, **given}
+        changed = any(base.get(key) != value for key, value in given.items())
+        data["workload"] = {**base, **given, **({"name": "custom"} if changed else {})}
     elif "workload" not in data:
         data["workload"] = "chat"
     targets = {key: value for key, value in slo.items() if value is not None}

@@ -36,8 +36,8 @@ def _check(outcome: dict[str, float], num: int) -> None:
     assert outcome["peak_mb"] < PEAK_MB
 
 
-def test_a_thousand_damaged_configs() -> None:
-    _check(_run(1000, 300), 1000)
+def test_some_hundred_damaged_configs() -> None:
+    _check(_run(300, 300), 300)
 
 
 @pytest.mark.slow

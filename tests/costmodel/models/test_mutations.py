@@ -32,7 +32,7 @@ ZERO_IS_LEGAL = {
     "n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "first_k_dense_replace",
     "num_nextn_predict_layers", "mtp_num_hidden_layers", "moe_layer_start_index", "num_hash_layers",
     "moe_layer_end_index", "attn_layer_offset", "expert_layer_offset", "shared_intermediate_size",
-    "share_expert_dim",
+    "share_expert_dim", "num_local_experts",
 }  # fmt: skip
 DELETE = object()
 QUICK = {"delete": DELETE, "text": "banana"}

@@ -109,6 +109,7 @@ def test_aliases_must_agree() -> None:
         ("jamba-v0.1", {"attn_layer_offset": 8}, "below the period"),
         ("hunyuan-a13b", {"num_hidden_layers": 33}, "32 entries for 33 layers"),
         ("llama-3.1-8b", {"num_hidden_layers": 10**6}, "must be from 1 to"),
+        ("llama-3.1-8b", {"hidden_size": 131072, "intermediate_size": 4194304, "num_hidden_layers": 128}, "parameters are more"),
         ("llama-3.1-8b", {"hidden_size": float("nan")}, "got nan"),
         ("llama-3.1-8b", {"hidden_size": "4096"}, "got '4096'"),
         ("llama-3.1-8b", {"hidden_size": True}, "got True"),
@@ -199,3 +200,16 @@ def test_groups_of_experts_are_kept() -> None:
     part = load_model("deepseek-v3").layers[10].sublayers[1]
     assert isinstance(part, MoE)
     assert (part.num_groups, part.top_groups) == (8, 4)
+
+
+def test_image_captioner_that_shares_a_model_type_is_not_grok() -> None:
+    config = {**UNKNOWN, "model_type": "git", "architectures": ["GitForCausalLM"]}
+    assert _read(config).family == "unknown architecture"
+    assert load_model("grok-2").family == "grok"
+
+
+def test_odd_widths_are_noted() -> None:
+    spec = _read({**_config("llama-3.1-8b"), "intermediate_size": 14337})
+    assert any("14337 is not a multiple of 8" in note for note in spec.notes)
+    for name in ("gpt-oss-120b", "glm-4.5", "deepseek-v3", "gemma-3-27b"):
+        assert not any("is not a multiple" in note for note in load_model(name).notes)

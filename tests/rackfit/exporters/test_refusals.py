@@ -120,7 +120,7 @@ def test_a_padded_layout_that_no_longer_fits_is_refused(
             update={"replicas": (given.replicas[0], given.replicas[0])}
         ),
     )
-    with pytest.raises(ExportError, match="breaks a rule: .*is used 2 times"):
+    with pytest.raises(ExportError, match=r"breaks a rule: .*is used 2 times"):
         export_layout(moe, layout, "sglang", allow_approximate=True)
 
 

@@ -1,0 +1,131 @@
+"""Each rule catches what it is for: a good layout is broken in one way at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from costmodel.checks import rules
+from costmodel.evaluate import evaluate
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from solver.clock import Clock
+from solver.search import search
+
+Tiny = Callable[[int, int, int, int], Instance]
+
+
+@pytest.fixture
+def good(tiny: Tiny) -> tuple[Instance, dict[str, Any]]:
+    """An instance and the plain data of a layout that breaks no rule."""
+    instance = tiny(1000, 4, 3, 3)
+    layout = search(instance, clock=Clock(60), gap=0.0).layout
+    assert evaluate(instance, layout).violations == ()
+    return instance, layout.model_dump(mode="json")
+
+
+def broken_rules(instance: Instance, data: dict[str, Any]) -> set[str]:
+    return {v.rule for v in evaluate(instance, Layout.model_validate(data)).violations}
+
+
+def test_all_rules_are_found() -> None:
+    assert set(rules(structure=True)) == {
+        "chips_once", "chips_usable", "experts_placed", "kv_placed", "layers_covered",
+        "shape_matches",
+    }  # fmt: skip
+    assert set(rules(structure=False)) == {
+        "both_pools", "hbm_capacity", "rate_served", "tpot_target", "ttft_target",
+        "uplink_capacity",
+    }  # fmt: skip
+
+
+def test_chip_twice(good: tuple[Instance, dict[str, Any]]) -> None:
+    instance, data = good
+    data["replicas"].append(data["replicas"][0])
+    assert "chips_once" in broken_rules(instance, data)
+
+
+def test_unknown_chip(good: tuple[Instance, dict[str, Any]]) -> None:
+    instance, data = good
+    data["replicas"][0]["stages"][0]["chips"][0] = "r9g9"
+    assert "chips_usable" in broken_rules(instance, data)
+
+
+def test_no_replica(good: tuple[Instance, dict[str, Any]]) -> None:
+    instance, data = good
+    data["replicas"] = []
+    assert broken_rules(instance, data) == {"chips_usable"}
+
+
+def test_layer_missing(good: tuple[Instance, dict[str, Any]]) -> None:
+    instance, data = good
+    data["replicas"][0]["stages"][-1]["layers"][1] -= 1
+    assert "layers_covered" in broken_rules(instance, data)
+
+
+def test_layer_beyond_the_model(good: tuple[Instance, dict[str, Any]]) -> None:
+    instance, data = good
+    data["replicas"][0]["stages"][-1]["layers"][1] = 10**6
+    assert "layers_covered" in broken_rules(instance, data)
+
+
+@pytest.mark.parametrize("change", ["missing", "twice", "strange", "short", "no map"])
+def test_experts(good: tuple[Instance, dict[str, Any]], change: str) -> None:
+    instance, data = good
+    name = data["replicas"][0]["stages"][0]["expert_map"]
+    layer = next(iter(data["expert_maps"][name]))
+    row = data["expert_maps"][name][layer]
+    if change == "missing":
+        row[:] = [row[0] if e == row[-1] else e for e in row]
+    elif change == "twice":
+        slots = data["replicas"][0]["stages"][0]["slots_per_chip"]
+        first = slots if isinstance(slots, int) else slots[0]
+        if first > 1:
+            row[1] = row[0]
+        else:
+            row[-1] = row[0]
+    elif change == "strange":
+        row[0] = 99
+    elif change == "short":
+        row.pop()
+    else:
+        del data["expert_maps"][name][layer]
+    assert "experts_placed" in broken_rules(instance, data)
+
+
+def test_sequences_do_not_add_up(good: tuple[Instance, dict[str, Any]]) -> None:
+    instance, data = good
+    data["replicas"][0]["shape"]["batch"] += 1
+    assert "kv_placed" in broken_rules(instance, data)
+
+
+@pytest.mark.parametrize("key", ["tp", "pp", "ep", "attention_dp"])
+def test_shape_and_stages_differ(good: tuple[Instance, dict[str, Any]], key: str) -> None:
+    instance, data = good
+    data["replicas"][0]["shape"][key] += 1
+    assert "shape_matches" in broken_rules(instance, data)
+
+
+def test_too_many_sequences_for_hbm_and_targets(good: tuple[Instance, dict[str, Any]]) -> None:
+    instance, data = good
+    for replica in data["replicas"]:
+        replica["kv"][0]["sequences"] += 10**6
+        replica["shape"]["batch"] += 10**6
+    assert {"hbm_capacity", "tpot_target"} <= broken_rules(instance, data)
+
+
+def test_a_pool_is_missing(good: tuple[Instance, dict[str, Any]]) -> None:
+    instance, data = good
+    for replica in data["replicas"]:
+        replica["role"] = "decode"
+    assert "both_pools" in broken_rules(instance, data)
+
+
+def test_rate_that_is_not_served(good: tuple[Instance, dict[str, Any]]) -> None:
+    from dataclasses import replace
+
+    instance, data = good
+    scenario = instance.scenario.model_copy(update={"rate": 1e8})
+    assert "rate_served" in broken_rules(replace(instance, scenario=scenario), data)

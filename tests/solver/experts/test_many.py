@@ -1,0 +1,162 @@
+"""Several workloads, nodes with groups, move budgets and affinity."""
+
+import numpy as np
+import pytest
+
+from costmodel.dispatch import check_placement, chip_loads, imbalance
+from costmodel.expert_load import skewed_load
+from costmodel.fanout import remote_copies
+from solver.experts import place_layers, place_windows
+from solver.experts.affinity import crossings, group_by_affinity
+from solver.experts.copies import Fanout, Routing
+from solver.experts.nodes import place_on_nodes
+from solver.experts.rebalance import rebalance
+from topology.errors import InstanceError
+
+
+def windows_of(seed, experts=64, layers=3, count=3):
+    base = skewed_load(layers, experts, seed=seed)
+    rng = np.random.default_rng(seed)
+    return np.stack([base * rng.lognormal(0, 0.4, base.shape) for _ in range(count)])
+
+
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+@pytest.mark.parametrize("width", [2, 5])
+def test_one_placement_for_several_windows_beats_the_summed_one(objective, width):
+    windows, chips = windows_of(1), 80 // width
+    found = place_windows(windows, [width] * chips, objective=objective)
+    check_placement(found.physical_to_logical, 64, width)
+    assert (found.bound <= found.expected * (1 + 1e-9)).all()
+    summed = place_layers(windows.sum(axis=0), [width] * chips).physical_to_logical
+    peaks = np.stack([chip_loads(summed, window, width).max(axis=1) for window in windows])
+    value = peaks.max(axis=0) if objective == "worst" else peaks.mean(axis=0)
+    assert found.expected.mean() < value.mean()
+
+
+def test_weights_choose_the_window_that_counts():
+    windows = windows_of(2)
+    only = place_windows(windows, [5] * 16, weights=[1, 0, 0])
+    np.testing.assert_allclose(only.expected, only.max_load[0])
+    with pytest.raises(InstanceError):
+        place_windows(windows, [5] * 16, weights=[0, 0, 0])
+
+
+@pytest.mark.parametrize("abroad", [0, 2, None])
+def test_nodes_hold_their_groups_and_every_expert(abroad):
+    loads = skewed_load(3, 64, seed=4)
+    placed = place_on_nodes(loads, 16, 80, chips_per_node=4, groups=8, abroad=abroad)
+    check_placement(placed.physical_to_logical, 64, 5)
+    if abroad == 0:
+        node = np.arange(80) // 20
+        for row in placed.physical_to_logical:
+            homes = {tuple(np.unique(node[row // 8 == group])) for group in range(8)}
+            assert all(len(home) == 1 for home in homes)
+
+
+def test_spare_slots_abroad_even_out_nodes():
+    loads = skewed_load(4, 64, seed=5)
+    home, abroad = (
+        place_on_nodes(loads, 16, 80, chips_per_node=4, groups=8, abroad=a).max_load
+        for a in (0, None)
+    )
+    assert abroad.mean() < home.mean()
+
+
+def test_a_price_on_copies_lowers_them():
+    loads, node = skewed_load(3, 64, seed=6), np.arange(80) // 20
+    copies = []
+    for price in (0.0, 5.0):
+        routing = Routing(top_k=4, top_groups=4, price=price)
+        placed = place_on_nodes(loads, 16, 80, chips_per_node=4, groups=8, routing=routing)
+        copies.append(
+            remote_copies(
+                placed.physical_to_logical,
+                loads,
+                node,
+                top_k=4,
+                num_groups=8,
+                top_groups=4,
+                local_first=True,
+            ).mean()
+        )
+    assert copies[1] < copies[0]
+
+
+def test_incremental_copies_agree_with_the_evaluator():
+    share = skewed_load(1, 16, seed=7)[0]
+    held = np.zeros((16, 4), dtype=np.int64)
+    held[np.arange(16), np.arange(16) // 4] = 1
+    fan = Fanout(share, held, Routing(4, 2, 1.0), 4)
+
+    def judged(held):
+        row = np.concatenate([np.flatnonzero(held[:, n]) for n in range(4)])
+        node = np.concatenate([np.full(held[:, n].sum(), n) for n in range(4)])
+        return remote_copies(
+            row[None], share[None], node, top_k=4, num_groups=4, top_groups=2, local_first=True
+        )[0]
+
+    before = judged(held)
+    predicted = fan.added_copies(np.array([0, 9]), np.array([3, 0]))
+    for index, (expert, node) in enumerate(((0, 3), (9, 0))):
+        changed = held.copy()
+        changed[expert, node] = 1
+        assert judged(changed) - before == pytest.approx(predicted[index], abs=1e-9)
+    fan.add(0, 3)
+    held[0, 3] = 1
+    after = held.copy()
+    after[5, 2] = 1
+    assert judged(after) - judged(held) == pytest.approx(
+        fan.added_copies(np.array([5]), np.array([2]))[0], abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("arguments", [{"groups": 7}, {"chips_per_node": 5}, {"groups": 2}])
+def test_nodes_that_do_not_divide_are_refused(arguments):
+    with pytest.raises(InstanceError):
+        place_on_nodes(
+            skewed_load(1, 64, seed=0), 16, 80, **{"chips_per_node": 4, "groups": 8, **arguments}
+        )
+
+
+@pytest.mark.parametrize("most", [0, 1, 5, 40])
+def test_rebalance_stays_within_its_moves_and_never_gets_worse(most):
+    old, new = skewed_load(3, 32, seed=8), skewed_load(3, 32, seed=9)
+    current = place_layers(old, [5] * 8).physical_to_logical
+    before = chip_loads(current, new, 5).max(axis=1)
+    placed, moves = rebalance(new, current, (5,) * 8, max_moves=most)
+    check_placement(placed.physical_to_logical, 32, 5)
+    assert moves.sum() <= most
+    assert (placed.max_load <= before * (1 + 1e-9)).all()
+    written = sum(
+        len(set(new_chip) - set(old_chip))
+        for new_row, old_row in zip(placed.physical_to_logical, current, strict=True)
+        for new_chip, old_chip in zip(new_row.reshape(8, 5), old_row.reshape(8, 5), strict=True)
+    )
+    assert written == moves.sum()
+    if most == 40:
+        assert placed.max_load.mean() < before.mean()
+
+
+def test_more_moves_never_cost_balance():
+    old, new = skewed_load(2, 32, seed=10), skewed_load(2, 32, seed=11)
+    current = place_layers(old, [5] * 8).physical_to_logical
+    peaks = [
+        rebalance(new, current, (5,) * 8, max_moves=m)[0].max_load.mean() for m in (0, 2, 8, 30)
+    ]
+    assert peaks == sorted(peaks, reverse=True)
+
+
+def test_affinity_finds_planted_domains():
+    rng = np.random.default_rng(0)
+    group = np.stack([rng.permutation(np.repeat(np.arange(4), 4)) for _ in range(3)])
+    pairs = [10.0 * (group[a][:, None] == group[a + 1][None, :]) + 0.1 for a in range(2)]
+    domain = group_by_affinity(pairs, np.ones((3, 16)), 4)
+    assert all((np.bincount(row, minlength=4) == 4).all() for row in domain)
+    assert crossings(pairs, domain) == pytest.approx(crossings(pairs, group))
+
+
+def test_windows_of_one_match_the_evaluator():
+    loads = skewed_load(2, 32, seed=12)
+    found = place_windows(loads[None], [5] * 8)
+    ratio = imbalance(chip_loads(found.physical_to_logical, loads, 5))
+    np.testing.assert_allclose(ratio, found.max_load[0] * 8)

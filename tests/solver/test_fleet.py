@@ -1,0 +1,132 @@
+"""The fleet model against brute force: same optimum, and no bound above it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from solver.clock import Clock
+from solver.fleet import quick_fleet, solve_fleet
+from solver.fleet_bound import rate_bound
+from solver.fleets import Question, fleet_of
+from solver.items import Item
+from solver.packing import pack_slices, packing_cuts
+from solver.pools import Pool, PoolClass
+from topology import load_chip
+
+CHIP = load_chip("h100")
+
+
+def pools_of(sizes: list[int]) -> tuple[PoolClass, ...]:
+    """One class per size given, with as many pools as the size occurs."""
+    classes = []
+    for index, size in enumerate(sorted(set(sizes))):
+        own = tuple(
+            Pool(d, CHIP, tuple(f"r{d}g{p}" for p in range(size)))
+            for d, s in enumerate(sizes)
+            if s == size
+        )
+        classes.append(PoolClass(index, CHIP, size, own))
+    return tuple(classes)
+
+
+def random_items(rng: np.random.Generator, classes: tuple[PoolClass, ...]) -> list[Item]:
+    """A few items of every kind, numbered as shapes."""
+    found = []
+    for pool_class in classes:
+        for _ in range(int(rng.integers(2, 5))):
+            slices = int(rng.integers(1, min(3, len(pool_class.pools)) + 1))
+            chips = int(rng.integers(1, pool_class.size + 1))
+            rate = float(rng.uniform(0.5, 2.0)) * slices * chips
+            found.append(
+                Item(len(found), int(rng.integers(0, 3)), pool_class.index, slices, chips, rate)
+            )
+    return found
+
+
+def brute_force(items: list[Item], classes: tuple[PoolClass, ...], question: Question) -> float:
+    """Least cost per request over every count of every item that can be packed."""
+    ranges = []
+    for item in items:
+        pool_class = classes[item.pool_class]
+        most = len(pool_class.pools) * (pool_class.size // item.slice_chips) // item.slices
+        ranges.append(range(most + 1))
+    best = float("inf")
+    for counts in product(*ranges):
+        stands = [(item, ()) for item, n in zip(items, counts, strict=True) for _ in range(n)]
+        fleet = fleet_of(stands, classes)
+        cost = question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        if cost >= best:
+            continue
+        packed = all(
+            pack_slices(
+                {i: n for i, n in enumerate(counts) if items[i].pool_class == c.index},
+                items, c, clock=Clock(), limit_s=5, seed=0,
+            )[0] is not None
+            for c in classes
+        )  # fmt: skip
+        if packed:
+            best = cost
+    return best
+
+
+@pytest.mark.parametrize("sizes", [[4], [3, 3], [3, 3, 3], [4, 2], [2, 2, 2, 1]], ids=str)
+@pytest.mark.parametrize("mode", ["whole", "used", "rate"])
+def test_best_fleet_equals_brute_force(sizes: list[int], mode: str) -> None:
+    compared = 0
+    for seed in range(12 if len(set(sizes)) == 1 else 5):
+        rng = np.random.default_rng(seed)
+        classes = pools_of(sizes)
+        items = random_items(rng, classes)
+        rate = float(rng.uniform(1.0, 6.0)) if mode == "rate" else None
+        hourly = sum(len(c.pools) * c.size for c in classes) * CHIP.usd_per_hour
+        question = Question(mode == "whole", hourly, rate)
+        answer = solve_fleet(items, classes, question, clock=Clock(), time_limit_s=20, seed=0)
+        expected = brute_force(items, classes, question)
+        if answer.fleet is None:
+            assert expected == float("inf")
+            continue
+        cost = question.cost_per_request(answer.fleet.requests_per_s, answer.fleet.usd_per_hour)
+        assert cost == pytest.approx(expected, rel=1e-5)
+        assert answer.bound <= expected * (1 + 1e-9)
+        if mode != "used":  # dollars per rate is bounded by a relaxation where chips are few
+            assert answer.bound == pytest.approx(expected, rel=1e-4)
+        compared += 1
+    assert compared >= 2
+
+
+def test_many_pools_are_filled_close_to_the_relaxation() -> None:
+    classes = pools_of([9] * 40)
+    items = [Item(0, 0, 0, 1, 2, 1.9), Item(1, 1, 0, 1, 5, 3.0), Item(2, 1, 0, 2, 4, 5.6)]
+    question = Question(True, 360 * CHIP.usd_per_hour, None)
+    answer = solve_fleet(items, classes, question, clock=Clock(), time_limit_s=20, seed=0)
+    assert answer.fleet is not None
+    cost = question.cost_per_request(answer.fleet.requests_per_s, answer.fleet.usd_per_hour)
+    assert answer.bound <= cost <= answer.bound * 1.03
+    used: dict[int, int] = {}
+    for item, stand in answer.fleet.stands:
+        assert len({pool.domain for pool in stand}) == item.slices
+        for pool in stand:
+            used[pool.domain] = used.get(pool.domain, 0) + item.slice_chips
+    assert max(used.values()) <= 9
+
+
+def test_relaxation_is_never_below_a_fleet_found_without_search() -> None:
+    for seed in range(30):
+        rng = np.random.default_rng(100 + seed)
+        classes = pools_of([5, 5, 3])
+        items = random_items(rng, classes)
+        fleet = quick_fleet(items, classes, Question(True, 1.0, None))
+        if fleet is not None:
+            assert fleet.requests_per_s <= rate_bound(items, classes)[0] * (1 + 1e-9)
+
+
+def test_packing_cuts_hold_for_every_packing() -> None:
+    pool_class = pools_of([7])[0]
+    cuts = packing_cuts(pool_class)
+    for sizes in product(range(8), repeat=4):
+        if sum(sizes) <= 7:
+            for weights in cuts:
+                assert sum(weights[s] for s in sizes if s) <= weights[0]

@@ -1,0 +1,73 @@
+"""What README.md says is true: its output is real, its examples run."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from costmodel.instance import Scenario
+from rackfit.cli.app import build_app
+from topology.catalogue import data_dir
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_two_commands_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in ("solve", "test", "lint", "bench"):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+    assert "make solve" in README
+    assert "make test" in README
+
+
+def test_output_is_what_the_command_prints() -> None:
+    spec = importlib.util.spec_from_file_location("update_readme", ROOT / "docs/update_readme.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    blocks = list(script.BLOCK.finditer(README))
+    assert blocks
+    for block in blocks:
+        assert block["text"] == script.output_of(block["command"])
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+def test_python_examples_run(code: str) -> None:
+    exec(compile(code, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", README, re.DOTALL))
+def test_yaml_examples_are_scenarios(text: str) -> None:
+    Scenario.model_validate(yaml.safe_load(text))
+
+
+def commands() -> list[str]:
+    """Every ``rackfit`` line of the README's plain blocks."""
+    found = []
+    for block in re.findall(r"(?:^|\n)```\n(.*?)```", README, re.DOTALL):
+        found += [line for line in block.splitlines() if line.startswith("rackfit ")]
+    return found
+
+
+@pytest.mark.parametrize("line", commands())
+def test_command_examples_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "counts.npz", counts=np.random.default_rng(0).integers(1, 999, (2, 256)))
+    config = data_dir("models") / "qwen3-30b-a3b.json"
+    line = line.split("#")[0].replace("path/to/config.json", str(config))
+    result = CliRunner().invoke(build_app(), shlex.split(line)[1:])
+    assert result.exit_code == 0, result.output
+
+
+def test_picture_names_the_packages() -> None:
+    for package in ("instances/", "topology/", "costmodel/", "solver/", "rackfit/"):
+        assert package in README
