@@ -94,7 +94,6 @@ def engine_words(
     words = [
         "--model-path", deployment.options.model_path,
         "--served-model-name", instance.model.name,
-        "--trust-remote-code",
         "--tp-size", str(stage_chips),
         "--pp-size", str(shape.pp),
         "--dp-size", str(shape.attention_dp),
@@ -102,9 +101,10 @@ def engine_words(
         "--kv-cache-dtype", {"fp8": "fp8_e4m3", "fp4": "nvfp4"}.get(instance.model.kv_dtype, "auto"),
         "--mem-fraction-static", f"{deployment.static_fraction(server):g}",
         "--max-running-requests", str(shape.batch),
-        "--chunked-prefill-size",
-        str(deployment.prompts_per_pass_tokens(server) * shape.attention_dp),
     ]  # fmt: skip
+    if server.role != "decode":  # SGLang divides the number by the attention ranks
+        tokens = deployment.prompts_per_pass_tokens(server) * shape.attention_dp
+        words += ["--chunked-prefill-size", str(tokens)]
     environment: dict[str, str] = {}
     if shape.attention_dp > 1:
         words += ["--enable-dp-attention", "--enable-dp-lm-head"]

@@ -113,7 +113,6 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
         "max_batch_size": in_pass,
         "max_num_tokens": max(1, prompt + (0 if server.role == "prefill" else in_pass)),
         "max_seq_len": instance.workload.final_context,
-        "trust_remote_code": True,
         "kv_cache_config": {
             "free_gpu_memory_fraction": deployment.kv_fraction_of_free(server),
             "dtype": {"fp8": "fp8", "fp4": "nvfp4"}.get(instance.model.kv_dtype, "auto"),

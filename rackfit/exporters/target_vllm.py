@@ -149,7 +149,6 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
     shape, instance = server.replica.shape, deployment.instance
     words = [
         "--served-model-name", instance.model.name,
-        "--trust-remote-code",
         "--max-model-len", str(instance.workload.final_context),
         "--kv-cache-dtype", "fp8" if instance.model.kv_dtype == "fp8" else "auto",
         "--gpu-memory-utilization", f"{deployment.total_fraction(server):g}",

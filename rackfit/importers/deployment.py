@@ -12,10 +12,9 @@ from costmodel.layout import ExpertMap, Layout, Replica, spread
 from costmodel.replica import price_replica
 from costmodel.tolerance import exceeds
 from rackfit.exporters.expert_maps import linear_map
+from rackfit.importers.replicas import make_replica
 from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
-from solver.realise import build_replica
-from solver.shapes import ROLES
 from topology.errors import InstanceError, Problem
 
 ENGINES = ("sglang", "trtllm", "vllm")
@@ -87,16 +86,16 @@ class _Builder:
         width = server.width
         stages = self._stages(server)
         slots, name = self._experts(server)
-        pieces = [chips[start : start + width] for start in range(0, len(chips), width)]
-        shape = {
-            "role": ROLES.index(server.role),
-            "tp": server.tp,
-            "attention_dp": server.attention_dp,
-            "pp": server.pp,
-        }
+        starts = range(0, len(chips), width)
+        placed = [
+            (layers, chips[start : start + width])
+            for layers, start in zip(stages, starts, strict=True)
+        ]
 
         def make(per_rank: int) -> Replica:
-            return build_replica(self.instance, shape, per_rank, stages, slots, pieces, name)
+            return make_replica(
+                self.instance, server.role, server.tp, per_rank, placed, slots, name
+            )
 
         self.replicas.append(make(self._per_rank(server, make)))
 

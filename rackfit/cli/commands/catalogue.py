@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-Kind = Literal["models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads", "exporters"]
+Kind = Literal[
+    "models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads", "exporters"
+]
 
 
 def register(app: typer.Typer) -> None:
