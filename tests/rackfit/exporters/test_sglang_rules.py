@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from launch_lines import Line, read_lines, servers
+from launch_lines import read_lines, servers, sglang_ranks
 
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
@@ -13,34 +13,6 @@ from rackfit.exporters.placement_checks import check_sglang
 from rackfit.result import Result
 
 Export = Callable[[str], Exported]
-
-
-def _ranks(group: list[Line]) -> list[tuple[str, int]]:
-    """Host and device of each (stage, shard), by SGLang's rank arithmetic."""
-    first = group[0]
-    tp, pp = first.number("--tp-size"), first.number("--pp-size")
-    nnodes = first.number("--nnodes")
-    assert (tp * pp) % nnodes == 0
-    found: dict[tuple[int, int], tuple[str, int]] = {}
-    for line in group:
-        node = line.number("--node-rank", 0)
-        stages_per_node = max(pp // nnodes, 1)
-        nodes_per_stage = max(nnodes // pp, 1)
-        shards_per_node = tp // nodes_per_stage
-        for stage in range(
-            stages_per_node * (node // nodes_per_stage),
-            stages_per_node * (node // nodes_per_stage + 1),
-        ):
-            start = shards_per_node * (node % nodes_per_stage)
-            for shard in range(start, start + shards_per_node):
-                gpu = (
-                    line.number("--base-gpu-id", 0)
-                    + (stage % stages_per_node) * shards_per_node
-                    + shard % shards_per_node
-                )
-                assert (stage, shard) not in found
-                found[stage, shard] = (line.said["host"], gpu)
-    return [found[stage, shard] for stage in range(pp) for shard in range(tp)]
 
 
 def test_commands_pass_the_option_table(export: Export) -> None:
@@ -55,7 +27,7 @@ def test_commands_pass_the_option_table(export: Export) -> None:
 def test_every_rank_lands_on_the_chip_of_the_layout(result: Result, export: Export) -> None:
     hosts = Hosts(result.instance.cluster)
     groups = servers(read_lines(export("sglang").files["commands.sh"]))
-    landed = [list(_ranks(group)) for group in groups.values()]
+    landed = [list(sglang_ranks(group)) for group in groups.values()]
     wanted = [
         [(hosts.of(chip).host, hosts.of(chip).gpu) for chip in replica.chips]
         for replica in result.layout.replicas

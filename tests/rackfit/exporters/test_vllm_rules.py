@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from launch_lines import Line, read_lines, servers
+from launch_lines import read_lines, servers, vllm_ranks
 
 from rackfit.exporters.export import Exported, export_layout
 from rackfit.exporters.hosts import Hosts
@@ -16,31 +16,6 @@ from rackfit.result import Result
 from topology.errors import ExportError
 
 Export = Callable[[str], Exported]
-
-
-def _ranks(group: list[Line], visible: str) -> dict[tuple[int, int], tuple[str, int]]:
-    """Host and device of (engine, rank within the engine)."""
-    first = group[0]
-    tp, pp = first.number("--tensor-parallel-size"), first.number("--pipeline-parallel-size")
-    dp, world = first.number("--data-parallel-size"), tp * pp
-    found: dict[tuple[int, int], tuple[str, int]] = {}
-    for line in group:
-        devices = [int(gpu) for gpu in line.environment[visible].split(",")]
-        nnodes = line.number("--nnodes")
-        if nnodes > 1:
-            local = world * dp // nnodes
-            assert world * dp % nnodes == 0
-            start = line.number("--node-rank") * local
-        else:
-            local = line.number("--data-parallel-size-local") * world
-            start = line.number("--data-parallel-start-rank", 0) * world
-        assert len(devices) == local
-        for offset, device in enumerate(devices):
-            place = divmod(start + offset, world)
-            assert place not in found
-            found[place] = (line.said["host"], device)
-    assert len(found) == world * dp
-    return found
 
 
 @pytest.mark.parametrize(
@@ -54,7 +29,7 @@ def test_every_rank_lands_on_the_chip_of_the_layout(
     groups = servers(read_lines(export(target).files["commands.sh"]))
     for replica, group in zip(result.layout.replicas, groups.values(), strict=True):
         tp = replica.shape.tp
-        for (engine, rank), place in _ranks(group, visible).items():
+        for (engine, rank), place in vllm_ranks(group, visible).items():
             stage, shard = divmod(rank, tp)
             chip = hosts.of(replica.stages[stage].chips[engine * tp + shard])
             assert place == (chip.host, chip.gpu)
