@@ -58,6 +58,13 @@ def notes(deployment: Deployment) -> list[str]:
             f"more than {DISPATCH_TOKENS} sequences per rank: DeepEP's low-latency mode cannot hold "
             "them, normal mode is set and decode runs without CUDA graphs"
         )
+    family = deployment.instance.model.family
+    wide = any(server.replica.shape.ep > 1 for server in deployment.servers)
+    if wide and family not in option_table("sglang").data["placed_models"]:
+        found.append(
+            f"SGLang is not known to load expert placements for {family} models; without them spare "
+            "slots and placement are lost"
+        )
     if any(len(set(server.replica.rank_sequences())) > 1 for server in deployment.servers):
         found.append("SGLang balances sequences over attention ranks itself")
     return found
