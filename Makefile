@@ -34,3 +34,22 @@ bench: $(INSTALLED)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build
+
+# Long checks, each in minutes
+.PHONY: smoke-catalogue models-mutations models-fuzz bench-topology bench-place
+
+smoke-catalogue: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow tests/rackfit/test_catalogue_solves.py
+
+models-mutations: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow tests/costmodel/models/test_mutations.py
+
+models-fuzz: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow tests/costmodel/models/test_fuzz.py
+
+bench-topology: $(INSTALLED)
+	$(BIN)/python -m benchmarks.topology
+
+# LOADS: recorded expert counts, see instances/loads/README.md
+bench-place: $(INSTALLED)
+	$(BIN)/python -m benchmarks.place $(LOADS)

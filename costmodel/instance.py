@@ -211,7 +211,7 @@ def _expert_loads(
     if workload.expert_load == "skewed":
         seed = workload.expert_load_seed
         return skewed_load(num_layers, num_experts, seed=seed), "assumed"
-    counts = read_loads(workload.expert_load).total
+    counts = _recorded(workload.expert_load, operations.moe_layers[0])
     if counts.shape != (num_layers, num_experts):
         raise InstanceError(
             Problem(
@@ -222,3 +222,13 @@ def _expert_loads(
         )
     totals = counts.sum(axis=1, keepdims=True)
     return counts / totals, "measured"
+
+
+def _recorded(path: str, dense_layers: int) -> NDArray[np.float64]:
+    """Recorded counts ``[moe layers, experts]``; the model's leading dense layers may be in the file."""
+    try:
+        return read_loads(path).total
+    except InstanceError:
+        if not dense_layers:
+            raise
+    return read_loads(path, dense_layers=dense_layers).total

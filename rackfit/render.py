@@ -34,6 +34,11 @@ def print_result(result: Result, console: Console | None = None) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if instance.operations.moe is not None:
+        console.print(
+            f"uneven expert load costs {found.skew_cost:.2%} over the same fleet perfectly balanced",
+            highlight=False,
+        )
     _print_tables(console, instance, result.layout, result.evaluation)
 
 

@@ -71,6 +71,7 @@ class Result:
             "layout": layout_dict(found.layout),
             "memory": memory_by_chip(self.instance, found.layout, found.evaluation),
             "links": link_loads(self.instance, found.layout, found.evaluation),
+            "skew": {"relative_cost": found.skew_cost, "spare_slots": spare_slots(found.layout)},
             "solve": {
                 "wall_s": found.wall_s,
                 "first_layout_s": found.first_layout_s,
@@ -145,6 +146,15 @@ def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> di
         rate = cluster.rate(kind, widest, top_k=round(moe.top_k) if moe else None)
         busiest = rate.busiest_link
     return {"uplinks": uplinks, "busiest_link": busiest}
+
+
+def spare_slots(layout: Layout) -> dict[str, int]:
+    """Expert slots beyond one per expert, by expert map."""
+    spare = {}
+    for name, layers in layout.expert_maps.items():
+        slots = next(iter(layers.values()), ())
+        spare[name] = len(slots) - len(set(slots))
+    return spare
 
 
 class LayoutDocument(BaseModel):

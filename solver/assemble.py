@@ -7,16 +7,21 @@ from collections.abc import Mapping
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout
 from solver.fleets import Fleet
+from solver.pools import pick_chips
 from solver.realise import Realised, build_replica, stage_chips
 
 
 def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised]) -> Layout:
     """Take chips from each pool in order and stand every replica on its own.
 
-    Wider replicas come first, so that on fabrics where neighbours matter they get compact blocks.
+    Wider replicas come first and take chips that belong together where neighbours matter.
     Replicas of one shape share one expert map for each stage.
     """
-    taken: dict[tuple[int, str], int] = {}
+    free = {
+        (pool.domain, pool.chip.name): list(pool.chips)
+        for _, pools in fleet.stands
+        for pool in pools
+    }
     maps: dict[str, ExpertMap] = {}
     replicas = []
     order = sorted(fleet.stands, key=lambda stand: (-stand[0].chips, stand[0].shape))
@@ -24,10 +29,10 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
         shape = realised[item.shape]
         slices = []
         for pool in pools:
-            key = (pool.domain, pool.chip.name)
-            start = taken.get(key, 0)
-            taken[key] = start + item.slice_chips
-            slices.append(pool.chips[start : start + item.slice_chips])
+            left = free[pool.domain, pool.chip.name]
+            chosen = pick_chips(instance.cluster, pool.domain, left, item.slice_chips)
+            slices.append(chosen)
+            free[pool.domain, pool.chip.name] = [chip for chip in left if chip not in set(chosen)]
         names = [f"shape{item.shape}.stage{number}" for number in range(len(shape.stages))]
         if shape.maps:
             for name, (first, last) in zip(names, shape.stages, strict=True):

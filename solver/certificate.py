@@ -42,6 +42,15 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
             "chips in each; every placement and replication of experts with equal slots per chip "
             "(none spare, the next three full rows, about 32 and 64 spare; the same in every layer)"
         )
+    if not all(
+        instance.cluster.domains[pool.domain].interchangeable_chips
+        for pool_class in classes
+        for pool in pool_class.pools
+    ):
+        text += (
+            "; where neighbours matter (a torus, failed links), replicas on the compact blocks that the "
+            "topology picks for their number of chips, not on every set of chips"
+        )
     text += (
         "; every batch with equally many sequences on each attention rank; every cut of layers into "
         "stages; every mix of these replicas on the usable chips. Not covered: chips of different "

@@ -6,7 +6,7 @@ Failed chips, mixed types and part-taken domains are nothing special: they only 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from topology import Chip, Cluster
@@ -52,3 +52,12 @@ def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
         PoolClass(index, pools[0].chip, len(pools[0].chips), tuple(pools))
         for index, pools in enumerate(grouped.values())
     )
+
+
+def pick_chips(cluster: Cluster, domain: int, free: Sequence[str], count: int) -> list[str]:
+    """``count`` of the ``free`` chips of a domain: the first ones, or a compact block on a torus."""
+    home = cluster.domains[domain]
+    if home.interchangeable_chips:
+        return list(free[:count])
+    places = {cluster.chip(chip).position: chip for chip in free}
+    return [places[position] for position in home.fabric.pick(sorted(places), count)]

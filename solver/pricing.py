@@ -109,6 +109,15 @@ class Pricer:
         block.most = most_per_rank
         return float(block.bounds().requests_per_s[0])
 
+    def balanced(self, shapes: ShapeTable, row: int, most_per_rank: int) -> float:
+        """Requests per second of a shape if every chip got the same share of routed tokens."""
+        chips = int(shapes.stage_chips[row])
+        even = np.full(len(self.instance.operations.moe_layers), 1.0 / chips)
+        one = shapes.take(np.array([row]))
+        block = _Block(self, one, int(one.role[0]), self.classes[int(one.pool_class[0])])
+        block.by_layer, block.most = even, most_per_rank
+        return float(block.bounds().requests_per_s[0])
+
     def rates(self, shapes: ShapeTable, pool_class: PoolClass) -> GroupRates:
         """Collective rates of shapes on one class, stacked."""
         found = []

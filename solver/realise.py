@@ -22,7 +22,7 @@ from costmodel.replica import ReplicaPrice, price_replica
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
 from solver.experts import place_layers
-from solver.pools import Pool, PoolClass
+from solver.pools import Pool, PoolClass, pick_chips
 from solver.pricing import Pricer, group_rates
 from solver.replica_model import ReplicaModel, small_enough
 from solver.shapes import ROLES, ShapeTable
@@ -198,7 +198,13 @@ class _Attempt:
         self.slots = slots
         self.experts = experts
         pools: Sequence[Pool] = pool_class.pools[: shape["slices"]]
-        self.chips = stage_chips(shape, [pool.chips[: shape["slice_chips"]] for pool in pools])
+        self.chips = stage_chips(
+            shape,
+            [
+                pick_chips(self.instance.cluster, pool.domain, pool.chips, shape["slice_chips"])
+                for pool in pools
+            ],
+        )
         self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
         self.exact = small_enough(self.instance, len(self.chips[0]))
         self.maps: ExpertMap = self._maps(experts)

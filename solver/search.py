@@ -9,7 +9,7 @@ is the incumbent. Repeat from 2 until incumbent and bound are close enough.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from solver.clock import Clock
 from solver.explain import why_nothing_fits
 from solver.fleet import solve_fleet
 from solver.fleet_bound import rate_bound
-from solver.fleets import FleetAnswer, Question
+from solver.fleets import Fleet, FleetAnswer, Question, fleet_of
 from solver.items import Item, Items
 from solver.pools import pool_classes
 from solver.pricing import Pricer
@@ -61,6 +61,8 @@ class SearchResult:
     proof_s: float | None
     shapes: int
     trajectory: tuple[Progress, ...]
+    #: relative cost of uneven expert load (0 for a dense model)
+    skew_cost: float
 
 
 def search(
@@ -109,10 +111,17 @@ class _Search:
             rate=instance.scenario.rate,
         )
         self.to_usd = usd_per_m_output(instance)
+        #: whether chips of a pool cannot be told apart; else a replica's place changes its price
+        self.regular = all(
+            instance.cluster.domains[pool.domain].interchangeable_chips
+            for pool_class in self.classes
+            for pool in pool_class.pools
+        )
         self.bound = 0.0
         self.best_cost = float("inf")
         self.layout: Layout | None = None
         self.evaluation: Evaluation | None = None
+        self.best_fleet: Fleet | None = None
         self.first_s = 0.0
         self.realised: dict[int, Realised] = {}
         self.trajectory: list[Progress] = []
@@ -202,11 +211,14 @@ class _Search:
             return
         layout = assemble(self.instance, fleet, self.realised)
         evaluation = evaluate(self.instance, layout)
-        judged = verify(self.instance, cost, evaluation)
+        if not self.regular and evaluation.violations:
+            return  # which chips stand together matters here, and these stand too far apart
+        judged = verify(self.instance, cost if self.regular else float("inf"), evaluation)
         if judged < self.best_cost:
             if self.layout is None:
                 self.first_s = self.clock.elapsed_s
             self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
+            self.best_fleet = fleet
 
     def _fail(self) -> None:
         if self.clock.over:
@@ -245,7 +257,29 @@ class _Search:
             proof_s=proof_s,
             shapes=len(self.shapes),
             trajectory=tuple(self.trajectory),
+            skew_cost=self._skew_cost(),
         )
+
+    def _skew_cost(self) -> float:
+        """What uneven expert load costs: the answer's cost over that of the same fleet balanced.
+
+        Balanced means that every chip of a stage gets the same share of the routed tokens; the
+        batches are the largest that each shape then allows.
+        """
+        fleet = self.best_fleet
+        if fleet is None or self.instance.operations.moe is None:
+            return 0.0
+        rates = {
+            row: self.pricer.balanced(self.shapes, row, int(self.bounds.per_rank[row]))
+            for row in fleet.shapes
+        }
+        stands = [
+            (replace(item, requests_per_s=max(rates[item.shape], item.requests_per_s)), pools)
+            for item, pools in fleet.stands
+        ]
+        even = fleet_of(stands, self.classes)
+        cost = self.question.cost_per_request(even.requests_per_s, even.usd_per_hour)
+        return max(0.0, self.best_cost / cost - 1.0) if cost > 0 else 0.0
 
 
 def verify(instance: Instance, cost: float, evaluation: Evaluation) -> float:

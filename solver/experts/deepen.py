@@ -28,6 +28,10 @@ STEPS = (0.001, 0.003, 0.006, 0.01)
 CLOSE = 2e-3
 #: With spare slots and three or more per chip, smaller gaps are left to the descent.
 WORTH = 4e-3
+#: Coldest chips that are placed anew together with the hottest one.
+NEIGHBOURS = 5
+#: Effort for whole layers from which neighbourhoods are tried too.
+THOROUGH = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ def deepen_layer(layer: Layer, slots: Slots, seed: int, whole_effort: float) -> 
             layer.share, chips, replicas, layer.bound, close=CLOSE / 2, seed=seed
         )
         return better(layer, paired_table(layer.share, replicas), bound)
-    return deepen_counts(layer, slots, replicas, seed)
+    layer = deepen_counts(layer, slots, replicas, seed)
+    return place_hottest_anew(layer, seed) if whole_effort >= THOROUGH else layer
 
 
 def better(layer: Layer, table: Ints, bound: float) -> Layer:
@@ -124,7 +129,7 @@ def deepen_counts(layer: Layer, slots: Slots, replicas: Ints, seed: int) -> Laye
     unit = layer.share * slots.num_chips
     for step in STEPS:
         target = layer.bound * (1 + step)
-        if target >= layer.peak * (1 - 1e-3):
+        if target >= layer.peak * (1 - 1e-3) or layer.peak <= layer.bound * (1 + WORTH):
             break
         found = find_counts(
             unit, slots.num_chips, slots.width, target * slots.num_chips, replicas, seed=seed
@@ -134,6 +139,17 @@ def deepen_counts(layer: Layer, slots: Slots, replicas: Ints, seed: int) -> Laye
         table = pack_largest_first(layer.share[None], found[None], slots)
         layer = better(layer, polish(layer, table, slots, seed), layer.bound)
     return layer
+
+
+def place_hottest_anew(layer: Layer, seed: int) -> Layer:
+    """The hottest chip and the coldest ones given to CP-SAT together, if a gap is left."""
+    if layer.peak <= layer.bound * (1 + CLOSE):
+        return layer
+    size = table_loads(replica_pieces(layer.share, layer.table), layer.table[None])[1][0]
+    order = np.argsort(-size, kind="stable")
+    part = np.unique(np.concatenate([order[:1], order[-NEIGHBOURS:]]))
+    changed, _ = place_anew(layer.share, layer.table, part, effort=0.2, seed=seed)
+    return better(layer, changed, layer.bound)
 
 
 def polish(layer: Layer, table: Ints, slots: Slots, seed: int) -> Ints:

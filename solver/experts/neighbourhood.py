@@ -84,5 +84,13 @@ def place_anew(
     for place, chip in enumerate(chips):
         row = [expert for expert, here in held.items() if solver.boolean_value(here[place])]
         changed[chip, : len(row)] = row
-    bound = solver.best_objective_bound / SCALE - table.shape[1] / SCALE
-    return changed, max(bound, 0.0)
+    bound = max(solver.best_objective_bound / SCALE - table.shape[1] / SCALE, 0.0)
+    worse = busiest(share, changed, chips) > busiest(share, table, chips)
+    return (table if worse else changed), bound
+
+
+def busiest(share: Floats, table: Ints, chips: Ints) -> float:
+    """Largest load among ``chips`` of ``table``."""
+    counts = np.bincount(table.ravel(), minlength=len(share) + 1)[: len(share)]
+    pieces = np.append(share / np.maximum(counts, 1), 0.0)
+    return float(pieces[table[chips]].sum(axis=1).max())

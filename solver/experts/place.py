@@ -21,7 +21,7 @@ from topology.errors import InstanceError, Problem, VerificationError
 Effort = Literal["fast", "good", "best"]
 
 #: Sweeps of the descent, and the gap to the bound at which a layer is left alone.
-SWEEPS = {"fast": 6, "good": 600, "best": 2000}
+SWEEPS = {"fast": 4, "good": 600, "best": 2000}
 TOLERANCE = {"fast": 1e-3, "good": 1e-3, "best": 2e-4}
 #: CP-SAT's deterministic time for a layer that is small enough to be solved whole.
 WHOLE_EFFORT = {"fast": 0.0, "good": 0.5, "best": 10.0}
@@ -102,13 +102,13 @@ def construct(
 ) -> tuple[Ints, Floats]:
     """Slot tables ``[layers, chips, width]`` by packing and descent, and each busiest chip's share.
 
-    Two slots per chip are paired exactly elsewhere and need no sweeps; three are first balanced
+    Two slots per chip packed largest first are paired with the smallest, which no sweep improves; three are first balanced
     in pairs of chips, then in triples.
     """
     replicas = greedy_replicas(shares, slots.total, slots.num_chips)
     pieces = np.concatenate([shares / replicas, np.zeros((shares.shape[0], 1))], axis=1)
     table = pack_largest_first(shares, replicas, slots)
-    if slots.width == 2 and slots.even and effort != "fast":
+    if slots.width == 2 and slots.even:
         return table, table_loads(pieces, table)[1].max(axis=1)
     tolerance, sweeps = TOLERANCE[effort], SWEEPS[effort]
     trios = slots.width == 3 and slots.even and effort != "fast"

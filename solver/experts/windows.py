@@ -75,19 +75,23 @@ def place_windows(
     weight = weight / weight.sum()
     slots = check_slots(slots_per_chip, shares.shape[2])
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
-    replicas = spread_replicas(shares[weight > 0], slots.total, slots.num_chips)
-    search = Search(shares, weight, objective, replicas, slots.num_chips)
-    table = pack_largest_first(np.tensordot(weight, shares, 1), replicas, slots)
-    rng = np.random.default_rng(seed)
-    best, value = table.copy(), search.value(table)
-    for step in range(SWEEPS[effort] if slots.num_chips > 1 else 0):
-        if deadline is not None and time.monotonic() > deadline:
-            break
-        sharpness = SHARPNESS[0] * (SHARPNESS[1] / SHARPNESS[0]) ** (step / SWEEPS[effort])
-        search.sweep(table, sharpness, step, slots.least, rng)
-        now = search.value(table)
-        better = now < value
-        best[better], value[better] = table[better], now[better]
+    best = np.empty(0, dtype=np.int64)
+    value = np.full(shares.shape[1], np.inf)
+    for peak in summaries(shares[weight > 0])[: 3 if slots.width <= 2 and effort != "fast" else 1]:
+        replicas = spread_replicas(peak, slots.total, slots.num_chips)
+        search = Search(shares, weight, objective, replicas, slots.num_chips)
+        table = pack_largest_first(np.tensordot(weight, shares, 1), replicas, slots)
+        best = best if best.size else table.copy()
+        rng = np.random.default_rng(seed)
+        for step in range(SWEEPS[effort] + 1):
+            now = search.value(table)
+            better = now < value
+            best[better], value[better] = table[better], now[better]
+            late = deadline is not None and time.monotonic() > deadline
+            if slots.num_chips < 2 or step == SWEEPS[effort] or late:
+                break
+            sharpness = SHARPNESS[0] * (SHARPNESS[1] / SHARPNESS[0]) ** (step / SWEEPS[effort])
+            search.sweep(table, sharpness, step, slots.least, rng)
     bounds = np.stack([load_bounds(share, slots.num_chips, slots.total) for share in shares])
     judged = [
         finish(share, best, slots, bound) for share, bound in zip(shares, bounds, strict=True)
@@ -104,9 +108,14 @@ def place_windows(
     )
 
 
-def spread_replicas(shares: Floats, num_slots: int, most: int) -> Ints:
-    """Replica counts ``[layers, experts]``: each further slot to the piece largest in any window."""
-    peak = shares.max(axis=0)
+def summaries(shares: Floats) -> list[Floats]:
+    """Ways to sum up ``[windows, layers, experts]`` as one load per expert when replicas are chosen."""
+    power = ((shares**8).mean(axis=0)) ** (1 / 8)
+    return [shares.max(axis=0), power, shares.mean(axis=0) + shares.std(axis=0)]
+
+
+def spread_replicas(peak: Floats, num_slots: int, most: int) -> Ints:
+    """Replica counts ``[layers, experts]``: each further slot to the largest piece of ``peak``."""
     replicas = np.ones(peak.shape, dtype=np.int64)
     pieces = peak.copy() if most > 1 else np.full_like(peak, -1.0)
     rows = np.arange(len(peak))

@@ -246,3 +246,12 @@ def test_catalogue_lists_what_is_shipped(kind: str) -> None:
     assert code == 0
     assert len(json.loads(stdout)) >= 1
     assert rackfit("catalogue", kind)[0] == 0
+
+
+def test_catalogue_draws_a_cluster(tmp_path: Path) -> None:
+    out = tmp_path / "rack.html"
+    assert rackfit("catalogue", "clusters", "--picture", "hgx-h100@2", "--out", str(out))[0] == 0
+    page = out.read_text()
+    assert page.lstrip().lower().startswith("<!doctype html")
+    assert "http" not in page.split("<body", 1)[0]
+    assert rackfit("catalogue", "chips", "--picture", "hgx-h100")[0] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -18,9 +19,20 @@ def register(app: typer.Typer) -> None:
 
 def catalogue_command(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    picture: Annotated[
+        str | None, typer.Option(help="A cluster (name, name@N or file) to draw as HTML.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the picture here, not to stdout.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List shipped models, chips, clusters, workloads, scenarios, profiles, expert loads or exporters."""
+    """List shipped models, chips, clusters, workloads, scenarios, profiles, expert loads or exporters.
+
+    ``catalogue clusters --picture gb200-nvl72 --out rack.html`` draws a cluster instead, its links
+    coloured by bandwidth.
+    """
+    if picture is not None:
+        _draw(kind, picture, out)
+        return
     rows = rows_of(kind)
     if json:
         import json as json_module
@@ -36,6 +48,18 @@ def catalogue_command(
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     Console().print(table)
+
+
+def _draw(kind: Kind, name: str, out: Path | None) -> None:
+    from rackfit.cluster_picture import cluster_picture
+    from rackfit.output import check_writable, write_whole
+    from topology import load_cluster
+    from topology.errors import InstanceError, Problem
+
+    if kind != "clusters":
+        raise InstanceError(Problem("--picture", f"draws clusters, not {kind}"))
+    check_writable(out)
+    write_whole(cluster_picture(load_cluster(name)), out)
 
 
 def rows_of(kind: Kind) -> list[dict[str, Any]]:

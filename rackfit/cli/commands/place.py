@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -83,9 +82,11 @@ def place_command(
     from importlib import import_module
 
     from costmodel.expert_load import read_loads
+    from rackfit.output import check_writable, write_whole
     from rackfit.placement import PlaceOptions, place
     from rackfit.placement_files import loads_path, read_placement
 
+    check_writable(out)
     options = PlaceOptions(
         gpus=gpus,
         slots=slots,
@@ -113,27 +114,4 @@ def place_command(
         exporter = import_module(f"rackfit.exporters.placement_{format.value}")
         text = exporter.render(placed.table)
         print(exporter.hint(placed.table), file=sys.stderr)
-    write(text, out)
-
-
-def write(text: str, out: Path | None) -> None:
-    """Print ``text``, or write ``out`` whole or not at all. Raises ``InstanceError``."""
-    from topology.errors import InstanceError, Problem
-
-    if out is None:
-        sys.stdout.write(text)
-        return
-    try:
-        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-            os.replace(name, out)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None
+    write_whole(text, out)
