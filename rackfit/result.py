@@ -92,6 +92,12 @@ class Result:
             },
         }
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of the result."""
+        from rackfit.frames import result_html
+
+        return result_html(self)
+
     def write(self, path: Path) -> None:
         """Write the document to ``path``, whole or not at all."""
         write_whole(self.text(), path)

@@ -67,8 +67,14 @@ def run() -> int:
 
 
 def exit_code(error: RackfitError) -> int:
-    """Exit code of an error: 1 infeasible, 2 bad input, 3 time limit, 4 a failed verification."""
-    from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, VerificationError
+    """Exit code: 1 infeasible, 2 bad input or export, 3 time limit, 4 a failed verification."""
+    from topology.errors import (
+        ExportError,
+        InstanceError,
+        NoFeasibleLayout,
+        NoLayoutInTime,
+        VerificationError,
+    )
 
     if isinstance(error, NoFeasibleLayout):
         return EXIT_INFEASIBLE
@@ -76,4 +82,4 @@ def exit_code(error: RackfitError) -> int:
         return EXIT_TIME_LIMIT
     if isinstance(error, VerificationError):
         return EXIT_INTERNAL
-    return EXIT_BAD_INPUT if isinstance(error, InstanceError) else EXIT_INTERNAL
+    return EXIT_BAD_INPUT if isinstance(error, (InstanceError, ExportError)) else EXIT_INTERNAL

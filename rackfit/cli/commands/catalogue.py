@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-Kind = Literal["models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"]
+Kind = Literal[
+    "models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads", "exporters"
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +25,7 @@ def catalogue_command(
     out: Annotated[Path | None, typer.Option(help="Write the picture here, not to stdout.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List shipped models, chips, clusters, workloads, scenarios, profiles or expert loads.
+    """List shipped models, chips, clusters, workloads, scenarios, profiles, expert loads or exporters.
 
     ``catalogue clusters --picture gb200-nvl72 --out rack.html`` draws a cluster instead, its links
     coloured by bandwidth.
@@ -64,6 +66,8 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
     """One row per entry: its name and what tells it from the others."""
     from topology.catalogue import catalogue_names
 
+    if kind == "exporters":
+        return _exporters()
     if kind == "chips":
         return _chips()
     if kind == "clusters":
@@ -178,3 +182,9 @@ def _models() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _exporters() -> list[dict[str, Any]]:
+    from rackfit.exporters.registry import exporters
+
+    return [{"name": name, "writes": module.SUMMARY} for name, module in exporters().items()]

@@ -1,0 +1,106 @@
+"""``rackfit export``: launch files and manifests from a layout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rackfit.exporters.export import Exported
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``export`` to the command line."""
+    app.command("export")(export_command)
+
+
+def export_command(
+    layout: Annotated[Path, typer.Argument(help="A JSON document written by rackfit solve.")],
+    to: Annotated[str, typer.Option("--to", help="Target; an unknown one lists those there are.")],
+    out: Annotated[
+        Path | None, typer.Option(help="New folder (or file, where there is one to write).")
+    ] = None,
+    model_path: Annotated[
+        str | None, typer.Option(help="Where the weights lie on every host.")
+    ] = None,
+    gpus_per_host: Annotated[
+        int | None, typer.Option(help="Accelerators of one host (default: published).")
+    ] = None,
+    hosts: Annotated[
+        Path | None, typer.Option(help="Host names, one per line, rack by rack.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Container image (dynamo).")] = None,
+    namespace: Annotated[str | None, typer.Option(help="Kubernetes namespace (dynamo).")] = None,
+    topology_profile: Annotated[
+        str | None, typer.Option(help="Name of the ClusterTopology resource (dynamo).")
+    ] = None,
+    allow_approximate: Annotated[
+        bool,
+        typer.Option(
+            "--allow-approximate", help="Deploy the nearest the target can say; print the loss."
+        ),
+    ] = False,
+) -> None:
+    """Write the files that deploy a layout. Refuses (exit code 2) what the target cannot express."""
+    from dataclasses import replace
+
+    from rackfit.exporters.deployment import ExportOptions
+    from rackfit.exporters.export import export_layout, write_files
+    from rackfit.exporters.hosts import Hosts, read_host_names
+    from rackfit.exporters.registry import exporter
+    from rackfit.output import write_whole
+    from rackfit.result import read_result
+    from topology.errors import InstanceError, Problem
+
+    exporter(to)
+    instance, decision, _ = read_result(layout)
+    plain = ExportOptions(model_path=model_path or f"/models/{instance.model.name}")
+    options = replace(
+        plain,
+        image=image or plain.image,
+        namespace=namespace or plain.namespace,
+        topology_profile=topology_profile or plain.topology_profile,
+    )
+    names = read_host_names(hosts) if hosts is not None else None
+    exported = export_layout(
+        instance,
+        decision,
+        to,
+        options,
+        hosts=Hosts(instance.cluster, gpus_per_host, names),
+        allow_approximate=allow_approximate,
+    )
+    if out is None and len(exported.files) > 1:
+        raise InstanceError(
+            Problem("--out", f"{to} writes {len(exported.files)} files; name a new folder")
+        )
+    places: dict[str, list[str]] = {}
+    for limit in exported.limits:
+        places.setdefault(limit.message, []).append(limit.place)
+    for message, where in places.items():
+        shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
+        print(f"approximated: {shown}: {message}", file=sys.stderr)
+    if exported.limits:
+        print(loss_text(exported), file=sys.stderr)
+    for note in exported.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if out is None:
+        write_whole(next(iter(exported.files.values())), None)
+        return
+    write_files(exported.files, out)
+    print(f"{len(exported.files)} files written to {out}", file=sys.stderr)
+
+
+def loss_text(exported: Exported) -> str:
+    """What the approximation costs."""
+    before = exported.wanted.usd_per_m_output_tokens or 0.0
+    after = exported.deployed.usd_per_m_output_tokens or 0.0
+    lines = [
+        f"deployed: ${after:.4f} per million output tokens, {exported.loss:+.2%} against "
+        f"${before:.4f}"
+    ]
+    lines += [f"deployed: {violation}" for violation in exported.deployed.violations[:5]]
+    return "\n".join(lines)

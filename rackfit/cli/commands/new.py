@@ -1,0 +1,51 @@
+"""``rackfit new``: a commented scenario to start from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``new`` to the command line."""
+    app.command("new")(new_command)
+
+
+def new_command(
+    out: Annotated[Path | None, typer.Argument(help="File to write; stdout without one.")] = None,
+    model: Annotated[str, typer.Option(help="Model: name or config.json.")] = "deepseek-v3",
+    cluster: Annotated[str, typer.Option(help="Cluster: name, name@N or file.")] = "gb200-nvl72",
+    input_tokens: Annotated[int, typer.Option(help="Prompt tokens of a request.")] = 4000,
+    output_tokens: Annotated[int, typer.Option(help="Answer tokens of a request.")] = 1000,
+    ttft: Annotated[str | None, typer.Option(help="Target: time to first token.")] = "2 s",
+    tpot: Annotated[str | None, typer.Option(help="Target: time per output token.")] = "30 ms",
+) -> None:
+    """Write a scenario with every key explained. An existing file is never overwritten."""
+    from costmodel.instance import Scenario, resolve_instance
+    from rackfit.new_scenario import scenario_text
+    from rackfit.output import check_writable, write_whole
+    from topology.catalogue import parse_model
+    from topology.errors import InstanceError, Problem
+
+    if out is not None and out.exists():
+        raise InstanceError(Problem(str(out), "exists already"))
+    check_writable(out)
+    name = out.stem if out is not None else "custom"
+    text = scenario_text(
+        name,
+        model,
+        cluster,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        ttft=ttft,
+        tpot=tpot,
+    )
+    import yaml
+
+    resolve_instance(parse_model(Scenario, yaml.safe_load(text), name))
+    write_whole(text, out)
+    if out is not None:
+        print(f"{out} written; next: rackfit solve {out} --out layout.json", file=sys.stderr)

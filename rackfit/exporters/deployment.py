@@ -1,0 +1,208 @@
+"""What an exporter is given: the layout's replicas as servers on named hosts. Knows no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil
+
+from costmodel.evaluate import Evaluation
+from costmodel.instance import Instance
+from costmodel.layout import Layout, Replica
+from rackfit.exporters.hosts import Hosts, Place
+
+#: Ports kept for one server: its launchers' own from the first, the rendezvous from the middle.
+PORTS_PER_SERVER = 400
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Names that a layout does not hold. ``model_path``: where the weights lie on every host."""
+
+    model_path: str
+    image: str = "REGISTRY/ENGINE-RUNTIME:TAG"
+    namespace: str = "default"
+    topology_profile: str = "cluster-topology"
+    first_port: int = 30000
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """One process to start: equal shares of a server's chips, each on one host.
+
+    ``rank`` of ``count`` in the server's rank order (stage by stage); ``places`` are consecutive
+    devices of ``host``.
+    """
+
+    rank: int
+    count: int
+    places: tuple[Place, ...]
+
+    @property
+    def host(self) -> str:
+        """The host to start it on."""
+        return self.places[0].host
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Device numbers on that host."""
+        return tuple(place.gpu for place in self.places)
+
+    @property
+    def chips(self) -> tuple[str, ...]:
+        """Chip ids."""
+        return tuple(place.chip for place in self.places)
+
+
+@dataclass(frozen=True)
+class Server:
+    """One replica with a name, its ranks' places and its ports."""
+
+    index: int
+    name: str
+    replica: Replica
+    places: tuple[Place, ...]
+    port: int
+
+    @property
+    def role(self) -> str:
+        """``prefill``, ``decode`` or ``mixed``."""
+        return self.replica.role
+
+    @property
+    def head(self) -> str:
+        """Host of the first rank."""
+        return self.places[0].host
+
+    @property
+    def rendezvous_port(self) -> int:
+        """Port on the head where the ranks find each other."""
+        return self.port + PORTS_PER_SERVER // 2
+
+    @property
+    def racks(self) -> tuple[str, ...]:
+        """Racks (scale-up domains) that hold the replica, in order of first use."""
+        return tuple(dict.fromkeys(place.rack for place in self.places))
+
+    @cached_property
+    def launchers(self) -> tuple[Launcher, ...]:
+        """The fewest equal launchers that stay on one host each.
+
+        Their number divides the stages or is a multiple of them, as every engine's rank arithmetic
+        asks: a launcher holds whole stages or an equal part of one.
+        """
+        total = len(self.places)
+        width = self.replica.shape.chips_per_stage
+        for size in range(total, 0, -1):
+            if total % size or (size % width and width % size):
+                continue
+            cuts = [self.places[start : start + size] for start in range(0, total, size)]
+            if all(_consecutive(cut) for cut in cuts):
+                return tuple(Launcher(rank, len(cuts), cut) for rank, cut in enumerate(cuts))
+        raise AssertionError("single chips are always consecutive")
+
+    def stage_layers(self) -> list[int]:
+        """Layers of each stage."""
+        return [last - first + 1 for first, last in (s.layers for s in self.replica.stages)]
+
+    def per_rank(self) -> int:
+        """Sequences (or prompts) of the busiest attention rank over all microbatches."""
+        return max(self.replica.rank_sequences(), default=0)
+
+
+def _consecutive(places: Sequence[Place]) -> bool:
+    first = places[0]
+    return all(
+        place.host == first.host and place.gpu == first.gpu + step
+        for step, place in enumerate(places)
+    )
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A layout ready to be written: servers, hosts, and what the cost model says of them."""
+
+    instance: Instance
+    layout: Layout
+    evaluation: Evaluation
+    hosts: Hosts
+    options: ExportOptions
+    servers: tuple[Server, ...] = field(default=())
+
+    @classmethod
+    def of(
+        cls,
+        instance: Instance,
+        layout: Layout,
+        evaluation: Evaluation,
+        hosts: Hosts,
+        options: ExportOptions,
+    ) -> Deployment:
+        """Number the replicas of each role and give each server its own ports."""
+        seen: dict[str, int] = {}
+        servers = []
+        for index, replica in enumerate(layout.replicas):
+            number = seen[replica.role] = seen.get(replica.role, -1) + 1
+            servers.append(
+                Server(
+                    index=index,
+                    name=f"{replica.role}-{number}",
+                    replica=replica,
+                    places=tuple(hosts.of(chip) for chip in replica.chips),
+                    port=options.first_port + PORTS_PER_SERVER * (index % 80),
+                )
+            )
+        return cls(instance, layout, evaluation, hosts, options, tuple(servers))
+
+    @property
+    def disaggregated(self) -> bool:
+        """Whether prompts and answers have pools of their own."""
+        return any(server.role == "prefill" for server in self.servers)
+
+    @property
+    def checkpoint_note(self) -> str:
+        """Which precision the figures are for."""
+        model = self.instance.model
+        return (
+            f"the checkpoint at {self.options.model_path} must hold weights as {model.native_dtype}; "
+            f"KV is {model.kv_dtype}"
+        )
+
+    def prompts_per_pass_tokens(self, server: Server) -> int:
+        """Prompt tokens of one pass of one attention rank, rounded up to 256, at most the limit."""
+        workload, limit = self.instance.workload, self.instance.limits.prefill_chunk_tokens
+        prompts = max(1, ceil(server.per_rank() / server.replica.shape.pp))
+        if server.role != "prefill":
+            prompts = 1
+        tokens = min(limit, prompts * workload.new_tokens)
+        return min(limit, ceil(tokens / 256) * 256) if limit >= 256 else limit
+
+    def static_fraction(self, server: Server) -> float:
+        """Largest share of a chip's HBM that weights, experts and KV take, rounded up to 0.001."""
+        return _share(self, server, ("weights", "experts", "kv"))
+
+    def total_fraction(self, server: Server) -> float:
+        """Largest share of a chip's HBM in use, rounded up to 0.001."""
+        return _share(self, server, ("weights", "experts", "kv", "activations", "runtime"))
+
+    def kv_fraction_of_free(self, server: Server) -> float:
+        """Largest ratio of KV to what is left beside all else, rounded up to 0.001."""
+        return _share(
+            self, server, ("kv",), besides=("weights", "experts", "activations", "runtime")
+        )
+
+
+def _share(
+    deployment: Deployment, server: Server, kinds: Sequence[str], besides: Sequence[str] = ()
+) -> float:
+    price = deployment.evaluation.priced.replicas[server.index]
+    largest = 0.0
+    for stage, stage_price in zip(server.replica.stages, price.stages, strict=True):
+        for place, chip in enumerate(stage.chips):
+            memory = stage_price.memory
+            room = deployment.instance.cluster.chip(chip).chip.hbm_bytes
+            room -= sum(float(memory[kind][place]) for kind in besides)
+            used = sum(float(memory[kind][place]) for kind in kinds)
+            largest = max(largest, used / room if room > 0 else 1.0)
+    return min(1.0, ceil(largest * 1000 - 1e-9) / 1000)

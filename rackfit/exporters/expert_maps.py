@@ -1,0 +1,186 @@
+"""A replica's expert maps as one table, and the maps that engines start with by themselves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+
+from costmodel.instance import Instance
+from costmodel.layout import ExpertMap, Layout, Replica, Stage
+from rackfit.exporters.deployment import Deployment, Server
+from rackfit.exporters.placement_table import PlacementTable
+from rackfit.exporters.registry import Limit
+
+
+def placement_table(instance: Instance, layout: Layout, replica: Replica) -> PlacementTable | None:
+    """Experts of each slot of every MoE layer of a replica; ``None`` for a model without experts.
+
+    Stages of one replica have the same slots per chip here (:func:`slot_limits` says where not).
+    """
+    moe = instance.operations.moe
+    layers = [
+        (layer, row)
+        for stage in replica.stages
+        for layer, row in sorted(layout.experts_of(stage).items())
+        if stage.layers[0] <= layer <= stage.layers[1]
+    ]
+    if moe is None or not layers:
+        return None
+    return PlacementTable(
+        physical_to_logical=np.array([row for _, row in layers], dtype=np.int64),
+        num_experts=moe.num_experts,
+        slots_per_chip=replica.stages[0].slots(),
+        layer_ids=tuple(layer for layer, _ in layers),
+        num_layers=len(instance.model.layers),
+    )
+
+
+def spare_slots(deployment: Deployment, server: Server) -> int:
+    """Slots of a layer beyond one per expert."""
+    moe = deployment.instance.operations.moe
+    slots = sum(server.replica.stages[0].slots())
+    return slots - moe.num_experts if moe and slots else 0
+
+
+def map_name(table: PlacementTable) -> str:
+    """A short name of a placement by its content, so that equal maps share one file."""
+    digest = hashlib.sha256(table.physical_to_logical.tobytes() + repr(table.layer_ids).encode())
+    return f"experts-ep{table.num_chips}-{digest.hexdigest()[:8]}"
+
+
+def slot_limits(server: Server, target: str) -> list[Limit]:
+    """Slots that differ between the chips or between the stages of a replica."""
+    found = []
+    for number, stage in enumerate(server.replica.stages):
+        slots = stage.slots()
+        if len(set(slots)) > 1:
+            message = (
+                f"{min(slots)} to {max(slots)} expert slots per chip; {target} gives every rank "
+                "the same number"
+            )
+            found.append(Limit(f"{server.name} stage {number}", message, True))
+    sizes = {max(stage.slots(), default=0) for stage in server.replica.stages}
+    if len(sizes) > 1:
+        message = (
+            f"{min(sizes)} to {max(sizes)} slots per chip by stage; {target} takes one number "
+            "of redundant experts for all layers"
+        )
+        found.append(Limit(server.name, message, True))
+    return found
+
+
+def chip_limits(deployment: Deployment, server: Server, target: str) -> list[Limit]:
+    """Chips of several types in one replica."""
+    cluster = deployment.instance.cluster
+    kinds = sorted({cluster.chip(chip).chip.name for chip in server.replica.chips})
+    if len(kinds) == 1:
+        return []
+    message = f"mixes {', '.join(kinds)}; one {target} server is planned for one chip type"
+    return [Limit(server.name, message, False)]
+
+
+def with_even_slots(layout: Layout) -> Layout:
+    """The layout with every chip of a replica given as many slots as its fullest chip.
+
+    New slots hold the experts with fewest copies that the chip does not have yet.
+    """
+    maps = dict(layout.expert_maps)
+    replicas = []
+    for index, replica in enumerate(layout.replicas):
+        most = max((slots for stage in replica.stages for slots in stage.slots()), default=0)
+        if all(set(stage.slots()) <= {most} for stage in replica.stages):
+            replicas.append(replica)
+            continue
+        stages = []
+        for number, stage in enumerate(replica.stages):
+            name = f"even-{index}-{number}"
+            maps[name] = {
+                layer: _padded(row, stage.slots(), most)
+                for layer, row in layout.experts_of(stage).items()
+            }
+            stages.append(stage.model_copy(update={"slots_per_chip": most, "expert_map": name}))
+        replicas.append(replica.model_copy(update={"stages": tuple(stages)}))
+    return _used(layout, replicas, maps)
+
+
+def _padded(row: tuple[int, ...], slots: tuple[int, ...], most: int) -> tuple[int, ...]:
+    copies = np.bincount(row)
+    result: list[int] = []
+    start = 0
+    for count in slots:
+        here = list(row[start : start + count])
+        start += count
+        for expert in np.argsort(copies, kind="stable").tolist():
+            if len(here) == most:
+                break
+            if expert not in here:
+                here.append(expert)
+                copies[expert] += 1
+        result += here
+    return tuple(result)
+
+
+def linear_map(num_experts: int, slots: int) -> tuple[int, ...]:
+    """Experts in order, then again from the first: what vLLM starts with."""
+    return tuple(slot % num_experts for slot in range(slots))
+
+
+def with_start_maps(
+    instance: Instance, layout: Layout, chosen: Callable[[Replica], bool]
+) -> Layout:
+    """The layout with the maps of ``chosen`` replicas replaced by what an engine starts with."""
+    moe = instance.operations.moe
+    if moe is None:
+        return layout
+    maps = dict(layout.expert_maps)
+    replicas = []
+    for replica in layout.replicas:
+        if not chosen(replica):
+            replicas.append(replica)
+            continue
+        stages = []
+        for stage in replica.stages:
+            if stage.expert_map is None:
+                stages.append(stage)
+                continue
+            slots = sum(stage.slots())
+            row = linear_map(moe.num_experts, slots)
+            name = f"start-{slots}"
+            maps[name] = dict.fromkeys(instance.operations.moe_layers, row)
+            stages.append(stage.model_copy(update={"expert_map": name}))
+        replicas.append(replica.model_copy(update={"stages": tuple(stages)}))
+    return _used(layout, replicas, maps)
+
+
+def same_as_start(instance: Instance, layout: Layout, replica: Replica) -> bool:
+    """Whether each chip already holds the experts that the engine would give it."""
+    moe = instance.operations.moe
+    if moe is None:
+        return True
+    return all(_starts(layout, stage, moe.num_experts) for stage in replica.stages)
+
+
+def _starts(layout: Layout, stage: Stage, num_experts: int) -> bool:
+    slots = stage.slots()
+    if not sum(slots) or len(slots) == 1:
+        return True
+    wanted = _by_chip(linear_map(num_experts, sum(slots)), slots)
+    first, last = stage.layers
+    return all(
+        _by_chip(row, slots) == wanted
+        for layer, row in layout.experts_of(stage).items()
+        if first <= layer <= last
+    )
+
+
+def _by_chip(row: tuple[int, ...], slots: tuple[int, ...]) -> list[frozenset[int]]:
+    ends = np.cumsum(slots).tolist()
+    return [frozenset(row[end - count : end]) for end, count in zip(ends, slots, strict=True)]
+
+
+def _used(layout: Layout, replicas: list[Replica], maps: dict[str, ExpertMap]) -> Layout:
+    names = {stage.expert_map for replica in replicas for stage in replica.stages}
+    kept = {name: rows for name, rows in maps.items() if name in names}
+    return layout.model_copy(update={"replicas": tuple(replicas), "expert_maps": kept})

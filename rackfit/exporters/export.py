@@ -1,0 +1,139 @@
+"""One export: refuse what the target cannot say, or deploy the nearest thing and say its price."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from rackfit.exporters.deployment import Deployment, ExportOptions
+from rackfit.exporters.hosts import Hosts
+from rackfit.exporters.registry import Limit, exporter
+from rackfit.output import write_whole
+from topology.errors import ExportError, InstanceError, Problem
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Files by relative path, what is really deployed, and what it loses against the layout."""
+
+    target: str
+    files: dict[str, str]
+    layout: Layout
+    wanted: Evaluation
+    deployed: Evaluation
+    limits: tuple[Limit, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def loss(self) -> float:
+        """Relative rise of $ per million output tokens (0.02 = 2 % dearer)."""
+        before, after = self.wanted.usd_per_m_output_tokens, self.deployed.usd_per_m_output_tokens
+        return after / before - 1 if before and after else 0.0
+
+
+def export_layout(
+    instance: Instance,
+    layout: Layout,
+    target: str,
+    options: ExportOptions | None = None,
+    *,
+    hosts: Hosts | None = None,
+    allow_approximate: bool = False,
+) -> Exported:
+    """The files of one target for a layout.
+
+    Raises ``ExportError`` with every limit of the target where it cannot express the layout; with
+    ``allow_approximate`` only where no near layout exists either. The evaluator prices what the
+    files deploy. Raises ``InstanceError`` for a layout that breaks a rule.
+    """
+    module = exporter(target)
+    options = options or ExportOptions(model_path=f"/models/{instance.model.name}")
+    hosts = hosts or Hosts(instance.cluster)
+    wanted = evaluate(instance, layout)
+    if not wanted.priced.replicas:
+        raise InstanceError([Problem(v.place, v.message) for v in wanted.violations])
+    deployment = Deployment.of(instance, layout, wanted, hosts, options)
+    limits = tuple(module.limits(deployment))
+    refused = [limit for limit in limits if not (limit.approximable and allow_approximate)]
+    if refused:
+        raise ExportError("\n".join(_refusal(target, refused, allow_approximate)))
+    if limits:
+        deployment = _approximated(deployment, module.approximate(instance, layout), target)
+        left = module.limits(deployment)
+        if left:
+            raise ExportError("\n".join(_refusal(target, left, True)))
+    return Exported(
+        target=target,
+        files=module.render(deployment),
+        layout=deployment.layout,
+        wanted=wanted,
+        deployed=deployment.evaluation,
+        limits=limits,
+        notes=tuple(module.notes(deployment)),
+    )
+
+
+def _approximated(deployment: Deployment, layout: Layout, target: str) -> Deployment:
+    evaluation = evaluate(deployment.instance, layout)
+    before = {(violation.rule, violation.place) for violation in deployment.evaluation.violations}
+    broken = [
+        violation
+        for violation in evaluation.violations
+        if (violation.rule, violation.place) not in before
+        and violation.rule not in ("ttft_target", "tpot_target", "rate_served")
+    ]
+    if broken:
+        raise ExportError(
+            f"what {target} would deploy breaks a rule: "
+            + "; ".join(str(violation) for violation in broken[:3])
+        )
+    return Deployment.of(
+        deployment.instance, layout, evaluation, deployment.hosts, deployment.options
+    )
+
+
+def _refusal(target: str, limits: list[Limit], asked: bool) -> list[str]:
+    lines = [f"{target} cannot express this layout:"]
+    lines += [f"  {limit}" for limit in limits[:12]]
+    if len(limits) > 12:
+        lines.append(f"  and {len(limits) - 12} more")
+    if all(limit.approximable for limit in limits) and not asked:
+        lines.append("--allow-approximate writes the nearest it can express and prints the loss")
+    return lines
+
+
+def write_files(files: dict[str, str], out: Path) -> None:
+    """Write all files under a new folder ``out``, or none. Raises ``InstanceError``.
+
+    ``out`` may also be the name of a file where there is one to write.
+    """
+    if len(files) == 1 and out.suffix and not out.is_dir():
+        write_whole(next(iter(files.values())), out)
+        return
+    try:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InstanceError(Problem(str(out), "exists and is not an empty folder"))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name[:64]}."))
+        try:
+            for name, text in files.items():
+                path = draft / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                if name.endswith((".sh", ".sbatch")):
+                    path.chmod(0o755)
+            os.chmod(draft, 0o755)
+            if out.is_dir():
+                out.rmdir()
+            os.replace(draft, out)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None

@@ -1,0 +1,99 @@
+"""Which host a chip is in, and which of that host's devices it is. Knows no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from topology import Cluster
+from topology.catalogue import data_dir, read_data
+from topology.errors import InstanceError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A chip as a launcher sees it: host name, device number on that host, rack."""
+
+    chip: str
+    host: str
+    gpu: int
+    rack: str
+
+
+class Hosts:
+    """Places of every chip of a cluster.
+
+    Domains are cut into hosts of ``gpus_per_host`` consecutive chips; by default the published
+    number for the chip (``instances/hosts/gpus-per-host.yaml``), at most the domain. Hosts are
+    called ``<rack>-host<n>`` unless ``names`` gives one name per host, in order.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        gpus_per_host: int | None = None,
+        names: Sequence[str] | None = None,
+    ):
+        if gpus_per_host is not None and gpus_per_host < 1:
+            raise InstanceError(Problem("gpus per host", f"must be 1 or more, got {gpus_per_host}"))
+        table = published_sizes()
+        self.places: dict[str, Place] = {}
+        order: list[str] = []
+        for domain in cluster.domains:
+            size = gpus_per_host or min(
+                table["chips"].get(domain.chips[0].chip.name, table["default"]), len(domain.chips)
+            )
+            for chip in domain.chips:
+                number, gpu = divmod(chip.position, size)
+                host = f"{domain.rack}-host{number}"
+                if not order or order[-1] != host:
+                    order.append(host)
+                self.places[chip.id] = Place(chip.id, host, gpu, domain.rack)
+        self.names = tuple(order)
+        if names is not None:
+            self._rename(tuple(names))
+
+    def _rename(self, names: tuple[str, ...]) -> None:
+        if len(names) != len(self.names) or len(set(names)) != len(names):
+            message = (
+                f"{len(names)} names, {len(set(names))} of them different, for "
+                f"{len(self.names)} hosts; give one line per host, rack by rack"
+            )
+            raise InstanceError(Problem("host names", message))
+        new = dict(zip(self.names, names, strict=True))
+        self.places = {
+            chip: Place(chip, new[place.host], place.gpu, place.rack)
+            for chip, place in self.places.items()
+        }
+        self.names = names
+
+    def of(self, chip: str) -> Place:
+        """Place of a chip."""
+        return self.places[chip]
+
+
+def read_host_names(path: Path) -> list[str]:
+    """Host names, one per line; blank lines and ``#`` comments are left out."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InstanceError(Problem(str(path), f"cannot be read: {error}")) from None
+    names = [line.split("#")[0].strip() for line in text.splitlines()]
+    found = [name for name in names if name]
+    strange = [name for name in found if not set(name) <= _HOST_CHARACTERS]
+    if strange:
+        raise InstanceError(Problem(str(path), f"{strange[0][:60]!r} is not a host name"))
+    return found
+
+
+_HOST_CHARACTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]")
+
+
+@lru_cache(maxsize=1)
+def published_sizes() -> dict[str, Any]:
+    """The shipped table of accelerators per host."""
+    data: dict[str, Any] = read_data(data_dir("hosts") / "gpus-per-host.yaml")
+    return data

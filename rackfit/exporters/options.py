@@ -1,0 +1,136 @@
+"""An engine's options as data: which exist, of which type. Checks and reads command lines.
+
+The tables in ``instances/engines`` name the version and source file they were read from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from topology.catalogue import data_dir, read_data
+from topology.errors import InstanceError, Problem
+
+
+@dataclass(frozen=True)
+class OptionTable:
+    """Options of one engine. ``options[name]`` has ``type`` and perhaps limits and aliases."""
+
+    engine: str
+    program: tuple[str, ...]
+    source: dict[str, Any]
+    options: dict[str, dict[str, Any]]
+    environment: dict[str, dict[str, Any]]
+    data: dict[str, Any]
+
+    @property
+    def version(self) -> str:
+        """Repository, file and commit the table was read from."""
+        return f"{self.source['repository']} {self.source['file']} at {self.source['commit'][:12]}"
+
+    def canonical(self, name: str) -> str | None:
+        """The table's own name of an option or one of its aliases; ``None`` if unknown."""
+        if name in self.options:
+            return name
+        for known, spec in self.options.items():
+            if name in spec.get("aliases", ()):
+                return known
+        return None
+
+    def read(self, words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """Values by canonical name, and words that are not options of the table.
+
+        Raises ``InstanceError`` with every option whose value has the wrong type or range.
+        """
+        values: dict[str, Any] = {}
+        rest: list[str] = []
+        problems: list[Problem] = []
+        queue = list(words)
+        while queue:
+            word = queue.pop(0)
+            if not word.startswith("-"):
+                rest.append(word)
+                continue
+            name, _, joined = word.partition("=")
+            known = self.canonical(name)
+            if known is None:
+                rest.append(word)
+                if not joined and queue and not queue[0].startswith("-"):
+                    rest.append(queue.pop(0))
+                continue
+            spec = self.options[known]
+            if spec["type"] == "flag":
+                values[known] = True
+                continue
+            if not joined and not queue:
+                problems.append(Problem(name, "has no value"))
+                continue
+            text = joined or queue.pop(0)
+            try:
+                values[known] = convert(text, spec)
+            except ValueError as error:
+                problems.append(Problem(name, str(error)))
+        if problems:
+            raise InstanceError(problems)
+        return values, rest
+
+    def problems(self, words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+        """What the engine's own parser would refuse in a command line and its environment."""
+        try:
+            _, rest = self.read(words)
+        except InstanceError as error:
+            return [str(problem) for problem in error.problems]
+        found = [f"{word} is not an option of {self.engine}" for word in rest if word[0] == "-"]
+        for name, text in environment.items():
+            spec = self.environment.get(name)
+            if spec is None:
+                found.append(f"{name} is not a variable of {self.engine}")
+                continue
+            try:
+                convert(text, spec)
+            except ValueError as error:
+                found.append(f"{name}: {error}")
+        return found
+
+
+def convert(text: str, spec: Mapping[str, Any]) -> Any:
+    """A value of the type that ``spec`` names. Raises ``ValueError`` saying what is expected."""
+    kind = spec["type"]
+    value: Any = text
+    try:
+        if kind == "int":
+            value = int(text)
+        elif kind == "float":
+            value = float(text)
+        elif kind == "json":
+            value = json.loads(text)
+        elif kind in ("layers", "ids"):
+            value = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"expected {kind}, got {text[:60]!r}") from None
+    if kind == "layers" and min(value) < 1:
+        raise ValueError(f"every stage needs a layer, got {text[:60]!r}")
+    if "choices" in spec and value not in spec["choices"]:
+        raise ValueError(f"expected one of {spec['choices']}, got {text[:60]!r}")
+    if isinstance(value, (int, float)):
+        low, high = spec.get("minimum"), spec.get("maximum")
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError(f"expected {low} to {high}, got {text}")
+    return value
+
+
+@cache
+def option_table(engine: str) -> OptionTable:
+    """The shipped table of an engine."""
+    data = read_data(data_dir("engines") / f"{engine}.yaml")
+    return OptionTable(
+        engine=data["engine"],
+        program=tuple(data.get("program", ())),
+        source=data["source"],
+        options=data.get("options", {}),
+        environment=data.get("environment", {}),
+        data=data,
+    )

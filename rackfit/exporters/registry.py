@@ -1,0 +1,73 @@
+"""The export targets: one module ``target_<name>.py`` each, found by file name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import rackfit.exporters as package
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from rackfit.exporters.deployment import Deployment
+from topology.errors import ExportError, InstanceError, Problem
+
+PREFIX = "target_"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Something of a layout that a target cannot say.
+
+    ``approximable``: the target's ``approximate`` makes a layout without it.
+    """
+
+    place: str
+    message: str
+    approximable: bool
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+class Exporter(Protocol):
+    """What every target module has."""
+
+    NAME: str
+    SUMMARY: str
+
+    def limits(self, deployment: Deployment) -> list[Limit]:
+        """What the target cannot express of this layout; none if all of it."""
+
+    def approximate(self, instance: Instance, layout: Layout) -> Layout:
+        """The nearest layout that it can express, where every limit is approximable."""
+
+    def notes(self, deployment: Deployment) -> list[str]:
+        """What a person must know before the files are used."""
+
+    def render(self, deployment: Deployment) -> dict[str, str]:
+        """The files: relative path to text."""
+
+
+def exporters() -> dict[str, Exporter]:
+    """Every target by name. Two modules with one name are refused with ``ExportError``."""
+    found: dict[str, Exporter] = {}
+    for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda item: item.name):
+        if not entry.name.startswith(PREFIX):
+            continue
+        module = cast(Exporter, importlib.import_module(f"{package.__name__}.{entry.name}"))
+        if module.NAME in found:
+            raise ExportError(f"two exporters are called {module.NAME!r}; rename {entry.name}.py")
+        found[module.NAME] = module
+    return found
+
+
+def exporter(name: str) -> Exporter:
+    """One target. Raises ``InstanceError`` with the known names."""
+    known = exporters()
+    if name not in known:
+        raise InstanceError(
+            Problem("--to", f"unknown target {name[:60]!r}; known: {', '.join(sorted(known))}")
+        )
+    return known[name]

@@ -1,0 +1,76 @@
+"""Launch commands as text that a shell and :mod:`rackfit.importers` read back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackfit.exporters.deployment import Deployment, Launcher, Server
+
+
+@dataclass(frozen=True)
+class Command:
+    """One process: where it runs, its environment and its words."""
+
+    server: Server
+    launcher: Launcher
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    def text(self) -> str:
+        """The command on one line, every word quoted for a shell."""
+        pairs = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return " ".join([*pairs, *(shlex.quote(word) for word in self.words)])
+
+
+def command_file(deployment: Deployment, commands: Sequence[Command], version: str) -> str:
+    """All commands, one line each, each under a comment that says where it runs."""
+    instance = deployment.instance
+    workload = instance.workload
+    lines = [
+        f"# {instance.model.name} on {instance.cluster.name}: {workload.input_tokens} input + "
+        f"{workload.output_tokens} output tokens",
+        f"# options checked against {version}",
+        "# one process per line, to be started on the host named above it; paths are relative to",
+        "# this folder, which every host must see",
+    ]
+    for command in commands:
+        launcher, server = command.launcher, command.server
+        lines += [
+            "",
+            f"# rackfit: server={server.name} role={server.role} rank={launcher.rank}/"
+            f"{launcher.count} host={launcher.host} gpus={_numbers(launcher.gpus)} "
+            f"chips={','.join(launcher.chips)} replica_chips={','.join(server.replica.chips)} "
+            f"batch={server.replica.shape.batch}"
+            if launcher.rank == 0
+            else f"# rackfit: server={server.name} role={server.role} rank={launcher.rank}/"
+            f"{launcher.count} host={launcher.host} gpus={_numbers(launcher.gpus)} "
+            f"chips={','.join(launcher.chips)}",
+            command.text(),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return ",".join(str(value) for value in values)
+
+
+def host_scripts(commands: Sequence[Command]) -> dict[str, str]:
+    """One script per host that starts all of its processes and waits for them."""
+    by_host: dict[str, list[Command]] = {}
+    for command in commands:
+        by_host.setdefault(command.launcher.host, []).append(command)
+    files = {}
+    for host, found in by_host.items():
+        lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")/.."']
+        for command in found:
+            log = f"{command.server.name}-{command.launcher.rank}.log"
+            lines.append(f"{command.text()} >{shlex.quote(log)} 2>&1 &")
+        lines.append("wait")
+        files[f"hosts/{_file_name(host)}.sh"] = "\n".join(lines) + "\n"
+    return files
+
+
+def _file_name(host: str) -> str:
+    return host.replace("/", "_").replace(":", "_")

@@ -1,0 +1,187 @@
+"""``sglang``: a launch command per process, expert locations, and the router in front.
+
+SGLang counts all chips of a stage as ``--tp-size``; attention data parallelism splits that number.
+Redundant experts are placed as the layout says (``--init-expert-location``) and tokens go to a
+random copy (``--ep-dispatch-algorithm dynamic``), which is the even split that the figures assume.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from rackfit.exporters import placement_sglang
+from rackfit.exporters.deepep import exchange_notes, uses_deepep
+from rackfit.exporters.deployment import Deployment, Launcher, Server
+from rackfit.exporters.expert_maps import (
+    chip_limits,
+    map_name,
+    placement_table,
+    slot_limits,
+    spare_slots,
+    with_even_slots,
+)
+from rackfit.exporters.options import option_table
+from rackfit.exporters.registry import Limit
+from rackfit.exporters.shell import Command, command_file, host_scripts
+
+NAME = "sglang"
+SUMMARY = "SGLang launch commands per replica and host, expert locations, router"
+#: DeepEP's low-latency buffers hold at most this many tokens of a rank.
+DISPATCH_TOKENS = 1024
+
+
+def limits(deployment: Deployment) -> list[Limit]:
+    """Uneven slots, several chip types in a replica."""
+    return [
+        limit
+        for server in deployment.servers
+        for limit in slot_limits(server, "SGLang") + chip_limits(deployment, server, "SGLang")
+    ]
+
+
+def approximate(instance: Instance, layout: Layout) -> Layout:
+    """Every chip of a replica gets as many slots as its fullest."""
+    return with_even_slots(layout)
+
+
+def notes(deployment: Deployment) -> list[str]:
+    """What the commands rely on beside the layout."""
+    found = [deployment.checkpoint_note]
+    found += exchange_notes(deployment, "--moe-a2a-backend none")
+    if any(
+        uses_deepep(deployment, server) and _decode_tokens(server) > DISPATCH_TOKENS
+        for server in deployment.servers
+    ):
+        found.append(
+            f"more than {DISPATCH_TOKENS} sequences per rank: DeepEP's low-latency mode cannot hold "
+            "them, normal mode is set and decode runs without CUDA graphs"
+        )
+    family = deployment.instance.model.family
+    wide = any(server.replica.shape.ep > 1 for server in deployment.servers)
+    if wide and family not in option_table("sglang").data["placed_models"]:
+        found.append(
+            f"SGLang is not known to load expert placements for {family} models; without them spare "
+            "slots and placement are lost"
+        )
+    if any(len(set(server.replica.rank_sequences())) > 1 for server in deployment.servers):
+        found.append("SGLang balances sequences over attention ranks itself")
+    return found
+
+
+def render(deployment: Deployment) -> dict[str, str]:
+    """``commands.sh``, one script per host, expert locations, and ``router.sh``."""
+    files: dict[str, str] = {}
+    commands = []
+    for server in deployment.servers:
+        words, environment = engine_words(deployment, server, files)
+        for launcher in server.launchers:
+            commands.append(
+                Command(server, launcher, _program(words, server, launcher), environment)
+            )
+    files["commands.sh"] = command_file(deployment, commands, option_table("sglang").version)
+    files |= host_scripts(commands)
+    files["router.sh"] = _router(deployment)
+    return files
+
+
+def _decode_tokens(server: Server) -> int:
+    """Tokens that a rank sends in one decode pass; 0 for prefill."""
+    pp = server.replica.shape.pp
+    return 0 if server.role == "prefill" else -(-server.per_rank() // pp)
+
+
+def engine_words(
+    deployment: Deployment, server: Server, files: dict[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Options of the engine alone (no host, port or rank) and its environment; adds map files."""
+    shape, instance = server.replica.shape, deployment.instance
+    stage_chips = shape.chips_per_stage
+    words = [
+        "--model-path", deployment.options.model_path,
+        "--served-model-name", instance.model.name,
+        "--tp-size", str(stage_chips),
+        "--pp-size", str(shape.pp),
+        "--dp-size", str(shape.attention_dp),
+        "--context-length", str(instance.workload.final_context),
+        "--kv-cache-dtype", {"fp8": "fp8_e4m3", "fp4": "nvfp4"}.get(instance.model.kv_dtype, "auto"),
+        "--mem-fraction-static", f"{deployment.static_fraction(server):g}",
+        "--max-running-requests", str(shape.batch),
+    ]  # fmt: skip
+    if server.role != "decode":  # SGLang divides the number by the attention ranks
+        tokens = deployment.prompts_per_pass_tokens(server) * shape.attention_dp
+        words += ["--chunked-prefill-size", str(tokens)]
+    environment: dict[str, str] = {}
+    if shape.attention_dp > 1:
+        words += ["--enable-dp-attention", "--enable-dp-lm-head"]
+    if shape.ep > 1:
+        words += ["--ep-size", str(shape.ep), *_exchange(deployment, server, environment)]
+        if shape.tp == 1:
+            words += ["--moe-dense-tp-size", "1"]
+        elif shape.attention_dp > 1:
+            words += ["--enable-dense-mlp-attn-tp", "--enable-shared-experts-attn-tp"]
+        words += _experts(deployment, server, files)
+    if shape.pp > 1:
+        layers = ",".join(str(count) for count in server.stage_layers())
+        environment["SGLANG_PP_LAYER_PARTITION"] = layers
+        words += ["--pp-max-micro-batch-size", str(-(-server.per_rank() // shape.pp))]
+    if server.role != "mixed":
+        words += ["--disaggregation-mode", server.role]
+        words += ["--disaggregation-transfer-backend", "nixl"]
+        if server.role == "prefill":
+            words += ["--disaggregation-bootstrap-port", str(server.port + 199)]
+    return words, environment
+
+
+def _exchange(deployment: Deployment, server: Server, environment: dict[str, str]) -> list[str]:
+    if not uses_deepep(deployment, server):
+        return ["--moe-a2a-backend", "none"]
+    tokens = _decode_tokens(server)
+    if tokens > DISPATCH_TOKENS or server.role == "prefill":
+        return ["--moe-a2a-backend", "deepep", "--deepep-mode", "normal"]
+    mode = "low_latency" if server.role == "decode" else "auto"
+    room = min(DISPATCH_TOKENS, -(-tokens // 128) * 128)
+    environment["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"] = str(room)
+    return ["--moe-a2a-backend", "deepep", "--deepep-mode", mode]
+
+
+def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> list[str]:
+    table = placement_table(deployment.instance, deployment.layout, server.replica)
+    if table is None:
+        return []
+    name = f"{map_name(table)}.json"
+    files[name] = placement_sglang.render(table)
+    spare = spare_slots(deployment, server)
+    return [
+        "--ep-num-redundant-experts", str(spare),
+        "--ep-dispatch-algorithm", "dynamic" if spare else "static",
+        "--init-expert-location", name,
+    ]  # fmt: skip
+
+
+def _program(words: list[str], server: Server, launcher: Launcher) -> tuple[str, ...]:
+    port = server.port + launcher.rank
+    result = [*option_table("sglang").program, *words, "--host", "0.0.0.0", "--port", str(port)]
+    result += ["--base-gpu-id", str(launcher.gpus[0])]
+    if launcher.count > 1:
+        result += ["--nnodes", str(launcher.count), "--node-rank", str(launcher.rank)]
+    address = f"{server.head}:{server.rendezvous_port}"
+    return (*result, "--dist-init-addr", address)
+
+
+def _router(deployment: Deployment) -> str:
+    words = ["python3", "-m", "sglang_router.launch_router"]
+    if deployment.disaggregated:
+        words.append("--pd-disaggregation")
+    mixed = [server for server in deployment.servers if server.role == "mixed"]
+    for server in deployment.servers:
+        url = f"http://{server.head}:{server.port}"
+        if server.role == "prefill":
+            words += ["--prefill", url, str(server.port + 199)]
+        elif server.role == "decode":
+            words += ["--decode", url]
+    if mixed:
+        words += ["--worker-urls", *(f"http://{s.head}:{s.port}" for s in mixed)]
+    words += ["--host", "0.0.0.0", "--port", "8000"]
+    return "#!/usr/bin/env bash\nexec " + " ".join(shlex.quote(word) for word in words) + "\n"

@@ -1,0 +1,176 @@
+"""``trtllm``: an engine YAML per kind of server, load-balancer files, and the commands.
+
+TensorRT-LLM's attention data parallelism spans all ranks of a stage or none. Only the WIDEEP backend
+takes an expert placement, and it asks for attention data parallelism.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from costmodel.instance import Instance
+from costmodel.layout import Layout, Replica
+from rackfit.exporters import placement_trtllm
+from rackfit.exporters.deployment import Deployment, Launcher, Server
+from rackfit.exporters.expert_maps import (
+    chip_limits,
+    map_name,
+    placement_table,
+    same_as_start,
+    slot_limits,
+    spare_slots,
+    with_even_slots,
+    with_start_maps,
+)
+from rackfit.exporters.options import option_table
+from rackfit.exporters.registry import Limit
+from rackfit.exporters.shell import Command, command_file
+
+NAME = "trtllm"
+SUMMARY = "TensorRT-LLM engine YAML per role, load balancer files, commands"
+
+
+def limits(deployment: Deployment) -> list[Limit]:
+    """Attention split both ways, placements without attention data parallelism, uneven slots."""
+    found = []
+    for server in deployment.servers:
+        shape = server.replica.shape
+        found += slot_limits(server, "TensorRT-LLM")
+        found += chip_limits(deployment, server, "TensorRT-LLM")
+        if shape.tp > 1 and shape.attention_dp > 1:
+            message = (
+                f"attention sharded {shape.tp} ways in {shape.attention_dp} ranks; "
+                "enable_attention_dp is for all ranks of a stage or none"
+            )
+            found.append(Limit(server.name, message, False))
+        if _wants_placement(deployment, server) and shape.attention_dp == 1:
+            divisible = spare_slots(deployment, server) == 0
+            message = (
+                "an expert placement without attention data parallelism; the WIDEEP backend asks "
+                "for it" + ("" if divisible else ", and spare slots have no other place")
+            )
+            found.append(Limit(server.name, message, divisible))
+    return found
+
+
+def _wants_placement(deployment: Deployment, server: Server) -> bool:
+    if server.replica.shape.ep == 1:
+        return False
+    start = same_as_start(deployment.instance, deployment.layout, server.replica)
+    return not start or spare_slots(deployment, server) > 0
+
+
+def approximate(instance: Instance, layout: Layout) -> Layout:
+    """Even slots; experts in order where attention is not data parallel."""
+    even = with_even_slots(layout)
+
+    def plain(replica: Replica) -> bool:
+        return replica.shape.attention_dp == 1 and replica.shape.ep > 1
+
+    return with_start_maps(instance, even, plain)
+
+
+def notes(deployment: Deployment) -> list[str]:
+    """What the commands rely on beside the layout."""
+    found = [deployment.checkpoint_note]
+    if any(server.launchers[0].count > 1 for server in deployment.servers):
+        found.append("servers of several hosts are started by mpirun from their first host")
+    if any(_wants_placement(deployment, server) for server in deployment.servers):
+        found.append("expert placements use the WIDEEP backend")
+    return found
+
+
+def render(deployment: Deployment) -> dict[str, str]:
+    """``engine-*.yaml``, ``experts-*.yaml``, ``commands.sh`` and ``disaggregated.yaml``."""
+    files: dict[str, str] = {}
+    names: dict[str, str] = {}
+    commands = []
+    for server in deployment.servers:
+        text = yaml.safe_dump(engine_fields(deployment, server, files), sort_keys=False)
+        name = names.setdefault(text, f"engine-{server.role}-{len(names)}.yaml")
+        files[name] = text
+        whole = Launcher(0, 1, server.places)
+        words, environment = _words(deployment, server, name)
+        commands.append(Command(server, whole, words, environment))
+    files["commands.sh"] = command_file(deployment, commands, option_table("trtllm").version)
+    if deployment.disaggregated:
+        files["disaggregated.yaml"] = yaml.safe_dump(_front(deployment), sort_keys=False)
+    return files
+
+
+def engine_fields(deployment: Deployment, server: Server, files: dict[str, str]) -> dict[str, Any]:
+    """The engine YAML of one server; adds its load-balancer file."""
+    shape, instance = server.replica.shape, deployment.instance
+    in_pass = -(-server.per_rank() // shape.pp)
+    prompt = 0 if server.role == "decode" else deployment.prompts_per_pass_tokens(server)
+    fields: dict[str, Any] = {
+        "tensor_parallel_size": shape.chips_per_stage,
+        "pipeline_parallel_size": shape.pp,
+        "gpus_per_node": len(server.launchers[0].places),
+        "enable_attention_dp": shape.attention_dp > 1,
+        "max_batch_size": in_pass,
+        "max_num_tokens": max(1, prompt + (0 if server.role == "prefill" else in_pass)),
+        "max_seq_len": instance.workload.final_context,
+        "kv_cache_config": {
+            "free_gpu_memory_fraction": deployment.kv_fraction_of_free(server),
+            "dtype": {"fp8": "fp8", "fp4": "nvfp4"}.get(instance.model.kv_dtype, "auto"),
+        },
+    }
+    if shape.pp > 1:
+        fields["pp_partition"] = server.stage_layers()
+    if server.role == "prefill":
+        fields["disable_overlap_scheduler"] = True
+    if server.role != "decode":
+        fields["enable_chunked_prefill"] = True
+    if server.role != "mixed":
+        fields["cache_transceiver_config"] = {
+            "backend": "NIXL",
+            "max_tokens_in_buffer": instance.workload.final_context,
+        }
+    if shape.ep > 1:
+        fields["moe_expert_parallel_size"] = shape.ep
+        fields["moe_tensor_parallel_size"] = 1
+        fields["moe_config"] = {"backend": "AUTO"}
+        table = placement_table(instance, deployment.layout, server.replica)
+        if table is not None and _wants_placement(deployment, server):
+            name = f"{map_name(table)}.yaml"
+            files[name] = placement_trtllm.render(table)
+            fields["moe_config"] = {"backend": "WIDEEP", "load_balancer": name}
+    return fields
+
+
+def _words(
+    deployment: Deployment, server: Server, config: str
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    serve = [
+        *option_table("trtllm").program, deployment.options.model_path, "--config", config,
+        "--host", "0.0.0.0", "--port", str(server.port),
+    ]  # fmt: skip
+    if len(server.launchers) == 1:
+        visible = ",".join(str(gpu) for gpu in server.launchers[0].gpus)
+        return tuple(serve), {"CUDA_VISIBLE_DEVICES": visible}
+    words = ["mpirun"]
+    for launcher in server.launchers:
+        size = len(launcher.places)
+        visible = ",".join(str(gpu) for gpu in launcher.gpus)
+        words += [":"] if launcher.rank else []
+        words += ["-n", str(size), "--host", f"{launcher.host}:{size}"]
+        words += ["-x", f"CUDA_VISIBLE_DEVICES={visible}", "trtllm-llmapi-launch", *serve]
+    return tuple(words), {}
+
+
+def _front(deployment: Deployment) -> dict[str, Any]:
+    """The file of the disaggregated server in front."""
+    urls: dict[str, list[str]] = {"prefill": [], "decode": []}
+    for server in deployment.servers:
+        if server.role in urls:
+            urls[server.role].append(f"{server.head}:{server.port}")
+    return {
+        "hostname": "0.0.0.0",
+        "port": 8000,
+        "backend": "pytorch",
+        "context_servers": {"num_instances": len(urls["prefill"]), "urls": urls["prefill"]},
+        "generation_servers": {"num_instances": len(urls["decode"]), "urls": urls["decode"]},
+    }

@@ -1,0 +1,198 @@
+"""``vllm``: serve commands. vLLM takes no static expert placement; it starts from experts in order.
+
+Attention ranks are data-parallel engines; experts lie on all ``tp x dp`` ranks of a stage
+(``--enable-expert-parallel``). Its own balancer (``--enable-eplb``) moves experts later, by what it
+observes; an approximate export is priced as it starts, before the first move.
+"""
+
+from __future__ import annotations
+
+import json
+
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from costmodel.models.spec import Attention, LinearState
+from rackfit.exporters.deepep import exchange_notes, uses_deepep
+from rackfit.exporters.deployment import Deployment, Server
+from rackfit.exporters.expert_maps import (
+    chip_limits,
+    same_as_start,
+    slot_limits,
+    spare_slots,
+    with_even_slots,
+    with_start_maps,
+)
+from rackfit.exporters.options import option_table
+from rackfit.exporters.registry import Limit
+from rackfit.exporters.shell import Command, command_file, host_scripts
+from rackfit.exporters.vllm_ranks import Share, shares
+
+NAME = "vllm"
+SUMMARY = "vLLM serve commands per replica and host"
+
+
+def limits(deployment: Deployment) -> list[Limit]:
+    """Expert placements, and what every vLLM server lacks."""
+    found = engine_limits(deployment, "vLLM")
+    for server in deployment.servers:
+        if not same_as_start(deployment.instance, deployment.layout, server.replica):
+            message = "vLLM loads no expert placement; it starts with experts in order"
+            found.append(Limit(server.name, message, True))
+    return found
+
+
+def engine_limits(deployment: Deployment, target: str) -> list[Limit]:
+    """Uneven slots, mixed chips, pipelines behind a KV transfer, ranks of a dense model."""
+    found = []
+    for server in deployment.servers:
+        shape, place = server.replica.shape, server.name
+        found += slot_limits(server, target) + chip_limits(deployment, server, target)
+        if server.role == "decode" and shape.pp > 1:
+            message = f"{shape.pp} stages in a decode server; the KV transfer takes one"
+            found.append(Limit(place, message, False))
+        if server.role == "prefill" and shape.pp > 1 and is_hybrid(deployment.instance):
+            message = (
+                f"{shape.pp} stages in a prefill server of a model with windowed or "
+                "recurrent layers; the KV transfer takes one"
+            )
+            found.append(Limit(place, message, False))
+        if shape.attention_dp > 1 and deployment.instance.operations.moe is None:
+            message = (
+                f"{shape.attention_dp} data-parallel ranks of a dense model; {target} wants "
+                "independent servers"
+            )
+            found.append(Limit(place, message, False))
+    return found
+
+
+def is_hybrid(instance: Instance) -> bool:
+    """Whether layers differ in what they keep: a window, or a state in place of KV."""
+    parts = [part for layer in instance.model.layers for part in layer.sublayers]
+    kinds = {part.window for part in parts if isinstance(part, Attention)}
+    states = any(isinstance(part, LinearState) for part in parts)
+    return states or len(kinds) > 1
+
+
+def approximate(instance: Instance, layout: Layout) -> Layout:
+    """Even slots, and experts in order as vLLM starts."""
+    even = with_even_slots(layout)
+    return with_start_maps(
+        instance, even, lambda replica: not same_as_start(instance, even, replica)
+    )
+
+
+def notes(deployment: Deployment) -> list[str]:
+    """What the commands rely on beside the layout."""
+    found = [deployment.checkpoint_note]
+    found += exchange_notes(deployment, "--all2all-backend allgather_reducescatter")
+    if connector(deployment) == "NixlPushConnector":
+        found.append(
+            "a prefill server with pipeline stages needs NixlPushConnector (vLLM 0.27 or later) "
+            "and a router that sends the prefill address to the decode server"
+        )
+    if any(spare_slots(deployment, server) for server in deployment.servers):
+        found.append("the balancer replaces the starting placement after its first interval")
+    return found
+
+
+def render(deployment: Deployment) -> dict[str, str]:
+    """``commands.sh`` and one script per host."""
+    commands = [
+        Command(server, share.launcher, _words(deployment, server, share), environment)
+        for server in deployment.servers
+        for share in shares(server)
+        for environment in [_environment(server, share, "CUDA_VISIBLE_DEVICES")]
+    ]
+    files = {"commands.sh": command_file(deployment, commands, option_table("vllm").version)}
+    return files | host_scripts(commands)
+
+
+def connector(deployment: Deployment) -> str:
+    """The KV connector of a disaggregated deployment."""
+    piped = any(s.role == "prefill" and s.replica.shape.pp > 1 for s in deployment.servers)
+    return "NixlPushConnector" if piped else "NixlConnector"
+
+
+def _environment(server: Server, share: Share, visible: str) -> dict[str, str]:
+    environment = {visible: ",".join(str(gpu) for gpu in share.launcher.gpus)}
+    if server.replica.shape.pp > 1:
+        layers = ",".join(str(count) for count in server.stage_layers())
+        environment["VLLM_PP_LAYER_PARTITION"] = layers
+    if server.role != "mixed":
+        environment["VLLM_NIXL_SIDE_CHANNEL_HOST"] = share.launcher.host
+        port = server.rendezvous_port + 60 + share.start
+        environment["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(port)
+    return environment
+
+
+def _words(deployment: Deployment, server: Server, share: Share) -> tuple[str, ...]:
+    shape = server.replica.shape
+    words = [
+        *option_table("vllm").program, deployment.options.model_path,
+        *engine_words(deployment, server),
+    ]  # fmt: skip
+    spare = spare_slots(deployment, server)
+    if shape.ep > 1:
+        words += ["--all2all-backend", _exchange(deployment, server)]
+    if spare:
+        config = {"num_redundant_experts": spare}
+        words += ["--enable-eplb", "--eplb-config", json.dumps(config)]
+    if server.role != "mixed":
+        role = "kv_producer" if server.role == "prefill" else "kv_consumer"
+        transfer = {"kv_connector": connector(deployment), "kv_role": role}
+        words += ["--kv-transfer-config", json.dumps(transfer)]
+    return (*words, *rank_words(server, share))
+
+
+def engine_words(deployment: Deployment, server: Server) -> list[str]:
+    """Options of the engine alone: sizes, memory, batch."""
+    shape, instance = server.replica.shape, deployment.instance
+    words = [
+        "--served-model-name", instance.model.name,
+        "--max-model-len", str(instance.workload.final_context),
+        "--kv-cache-dtype", "fp8" if instance.model.kv_dtype == "fp8" else "auto",
+        "--gpu-memory-utilization", f"{deployment.total_fraction(server):g}",
+        "--max-num-seqs", str(server.per_rank()),
+        "--max-num-batched-tokens", str(_tokens(deployment, server)),
+        "--tensor-parallel-size", str(shape.tp),
+        "--pipeline-parallel-size", str(shape.pp),
+        "--data-parallel-size", str(shape.attention_dp),
+    ]  # fmt: skip
+    if shape.ep > 1:
+        words.append("--enable-expert-parallel")
+    return words
+
+
+def _tokens(deployment: Deployment, server: Server) -> int:
+    """Tokens of the largest pass of one engine; never fewer than its sequences."""
+    prompt = 0 if server.role == "decode" else deployment.prompts_per_pass_tokens(server)
+    sequences = 0 if server.role == "prefill" else server.per_rank()
+    return max(1, prompt + sequences, server.per_rank())
+
+
+def rank_words(server: Server, share: Share) -> list[str]:
+    """Options that differ between the processes of one server."""
+    launcher, shape = share.launcher, server.replica.shape
+    words = []
+    if share.nnodes > 1:
+        words += [
+            "--nnodes", str(share.nnodes), "--node-rank", str(launcher.rank),
+            "--master-addr", server.head, "--master-port", str(server.rendezvous_port),
+        ]  # fmt: skip
+    if shape.attention_dp > 1:
+        words += [
+            "--data-parallel-size-local", str(share.local),
+            "--data-parallel-address", server.head,
+            "--data-parallel-rpc-port", str(server.rendezvous_port + 1),
+        ]  # fmt: skip
+        if share.nnodes == 1 and launcher.rank:
+            words += ["--data-parallel-start-rank", str(share.start)]
+    if launcher.rank:
+        return [*words, "--headless"]
+    return [*words, "--host", "0.0.0.0", "--port", str(server.port)]
+
+
+def _exchange(deployment: Deployment, server: Server) -> str:
+    if not uses_deepep(deployment, server):
+        return "allgather_reducescatter"
+    return "deepep_low_latency" if server.role == "decode" else "deepep_high_throughput"

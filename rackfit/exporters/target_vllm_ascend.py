@@ -1,0 +1,78 @@
+"""``vllm-ascend``: serve commands for NPUs with the layout's expert maps loaded from files."""
+
+from __future__ import annotations
+
+import json
+
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from rackfit.exporters import placement_vllm
+from rackfit.exporters.deployment import Deployment, Server
+from rackfit.exporters.expert_maps import map_name, placement_table, with_even_slots
+from rackfit.exporters.options import option_table
+from rackfit.exporters.registry import Limit
+from rackfit.exporters.shell import Command, command_file, host_scripts
+from rackfit.exporters.target_vllm import engine_limits, engine_words, rank_words
+from rackfit.exporters.vllm_ranks import shares
+
+NAME = "vllm-ascend"
+SUMMARY = "vLLM-Ascend serve commands and expert maps"
+
+
+def limits(deployment: Deployment) -> list[Limit]:
+    """What vLLM cannot say beside expert maps, which this engine loads."""
+    return engine_limits(deployment, "vLLM-Ascend")
+
+
+def approximate(instance: Instance, layout: Layout) -> Layout:
+    """Every chip of a replica gets as many slots as its fullest."""
+    return with_even_slots(layout)
+
+
+def notes(deployment: Deployment) -> list[str]:
+    """Where the commands run, and which precision they need."""
+    found = [deployment.checkpoint_note]
+    cluster = deployment.instance.cluster
+    others = sorted(
+        {placed.chip.name for placed in cluster.chips if placed.chip.vendor != "Huawei"}
+    )
+    if others:
+        found.append(f"vLLM-Ascend runs on Ascend NPUs; this cluster has {', '.join(others)}")
+    return found
+
+
+def render(deployment: Deployment) -> dict[str, str]:
+    """``commands.sh``, one script per host, and the expert maps."""
+    files: dict[str, str] = {}
+    commands = []
+    for server in deployment.servers:
+        words = [
+            *option_table("vllm").program,
+            deployment.options.model_path,
+            *engine_words(deployment, server),
+            *_experts(deployment, server, files),
+        ]
+        if server.role != "mixed":
+            role = "kv_producer" if server.role == "prefill" else "kv_consumer"
+            transfer = {"kv_connector": "MooncakeConnectorV1", "kv_role": role}
+            words += ["--kv-transfer-config", json.dumps(transfer)]
+        for share in shares(server):
+            environment = {
+                "ASCEND_RT_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in share.launcher.gpus)
+            }
+            if server.replica.shape.pp > 1:
+                layers = ",".join(str(count) for count in server.stage_layers())
+                environment["VLLM_PP_LAYER_PARTITION"] = layers
+            whole = (*words, *rank_words(server, share))
+            commands.append(Command(server, share.launcher, whole, environment))
+    files["commands.sh"] = command_file(deployment, commands, option_table("vllm").version)
+    return files | host_scripts(commands)
+
+
+def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> list[str]:
+    table = placement_table(deployment.instance, deployment.layout, server.replica)
+    if table is None or table.num_chips == 1:
+        return []
+    name = f"{map_name(table)}.json"
+    files[name] = placement_vllm.render(table)
+    return ["--additional-config", json.dumps({"eplb_config": {"expert_map_path": name}})]

@@ -1,0 +1,74 @@
+"""Command files: one process per line, as a shell would read it, with optional remarks.
+
+A line ``# rackfit: role=decode count=2 chips=r0g0,r0g1`` applies to the next process; all keys are
+optional. Lines may be continued with a backslash.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from topology.errors import InstanceError, Problem
+
+#: A file larger than this is refused.
+MAX_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of a command file."""
+
+    place: str
+    remarks: dict[str, str]
+    environment: dict[str, str]
+    words: tuple[str, ...]
+
+
+def read_processes(path: Path) -> list[Process]:
+    """Every process of a file. Raises ``InstanceError`` with file and line."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InstanceError(Problem(str(path), f"more than {MAX_BYTES} bytes"))
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InstanceError(Problem(str(path), f"cannot be read: {error}")) from None
+    found: list[Process] = []
+    remarks: dict[str, str] = {}
+    pending = ""
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if line.startswith("# rackfit:"):
+            remarks = dict(
+                part.split("=", 1)
+                for part in line.removeprefix("# rackfit:").split()
+                if "=" in part
+            )
+            continue
+        if not pending and (not line or line.startswith("#")):
+            continue
+        if line.endswith("\\"):
+            pending += line[:-1] + " "
+            continue
+        place = f"{path.name}:{number}"
+        try:
+            words = shlex.split(pending + line, comments=True)
+        except ValueError as error:
+            raise InstanceError(Problem(place, f"not a shell command: {error}")) from None
+        pending = ""
+        process = _process(place, remarks, words)
+        if process is not None:
+            found.append(process)
+            remarks = {}
+    return found
+
+
+def _process(place: str, remarks: dict[str, str], words: list[str]) -> Process | None:
+    """Words without redirections and the trailing ``&``; leading assignments as environment."""
+    words = [word for word in words if word not in ("&", "2>&1", "exec", "nohup")]
+    environment: dict[str, str] = {}
+    while words and "=" in words[0] and words[0].split("=", 1)[0].isidentifier():
+        name, value = words.pop(0).split("=", 1)
+        environment[name] = value
+    return Process(place, remarks, environment, tuple(words)) if words else None

@@ -1,0 +1,228 @@
+"""From found servers to a layout: chips, stages, experts, KV and batch. Judged by the evaluator."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from costmodel.instance import Instance
+from costmodel.layout import ExpertMap, Layout, Replica, spread
+from costmodel.replica import price_replica
+from costmodel.tolerance import exceeds
+from rackfit.exporters.expert_maps import linear_map
+from rackfit.importers.replicas import make_replica
+from rackfit.importers.servers import FoundServer
+from solver.experts import place_layers
+from topology.errors import InstanceError, Problem
+
+ENGINES = ("sglang", "trtllm", "vllm")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A layout, and what was taken for granted on the way to it."""
+
+    layout: Layout
+    notes: tuple[str, ...]
+
+
+def read_servers(engine: str, path: Path) -> list[FoundServer]:
+    """Servers of one engine's files. Raises ``InstanceError``."""
+    if engine not in ENGINES:
+        raise InstanceError(
+            Problem("--from", f"unknown engine {engine[:40]!r}; known: {', '.join(ENGINES)}")
+        )
+    if not path.is_file():
+        raise InstanceError(Problem(str(path), "no such file"))
+    module = importlib.import_module(f"rackfit.importers.from_{engine}")
+    found: list[FoundServer] = module.read(path)
+    return found
+
+
+def import_deployment(
+    instance: Instance, engine: str, path: Path, *, balanced: bool = False
+) -> Imported:
+    """The layout that an engine's files deploy on the instance's cluster.
+
+    Chips are those that remarks name, else the first free ones, a server in one domain where it
+    fits. Experts lie as the engine starts; with ``balanced`` an engine's own balancer is taken to
+    place them as well as Rackfit would. A batch that the files leave open is the largest that meets
+    the targets. Raises ``InstanceError`` for sizes that cannot be (world size, slots, layers).
+    """
+    return build_layout(instance, read_servers(engine, path), balanced=balanced)
+
+
+def build_layout(
+    instance: Instance, servers: Sequence[FoundServer], *, balanced: bool = False
+) -> Imported:
+    """The layout of servers whose sizes are known."""
+    builder = _Builder(instance, balanced)
+    for server in servers:
+        for _ in range(server.copies):
+            builder.add(server)
+    layout = Layout(replicas=tuple(builder.replicas), expert_maps=builder.maps)
+    return Imported(layout, tuple(dict.fromkeys(builder.notes)))
+
+
+class _Builder:
+    """Takes chips for one server after the other."""
+
+    def __init__(self, instance: Instance, balanced: bool):
+        self.instance = instance
+        self.balanced = balanced
+        self.replicas: list[Replica] = []
+        self.maps: dict[str, ExpertMap] = {}
+        self.notes: list[str] = []
+        self.taken: set[str] = set()
+        self._names: dict[object, str] = {}
+        self._batches: dict[object, int] = {}
+
+    def add(self, server: FoundServer) -> None:
+        """One replica of a server."""
+        chips = self._chips(server)
+        self.taken.update(chips)
+        width = server.width
+        stages = self._stages(server)
+        slots, name = self._experts(server)
+        starts = range(0, len(chips), width)
+        placed = [
+            (layers, chips[start : start + width])
+            for layers, start in zip(stages, starts, strict=True)
+        ]
+
+        def make(per_rank: int) -> Replica:
+            return make_replica(
+                self.instance, server.role, server.tp, per_rank, placed, slots, name
+            )
+
+        self.replicas.append(make(self._per_rank(server, make)))
+
+    def _chips(self, server: FoundServer) -> list[str]:
+        need = server.width * server.pp
+        usable = {placed.id for placed in self.instance.cluster.usable} - self.taken
+        if server.chips is not None:
+            strange = [chip for chip in server.chips if chip not in usable]
+            if strange or len(server.chips) != need:
+                message = (
+                    f"{strange[0][:40]} is not free" if strange else f"{len(server.chips)} chips"
+                )
+                problem = f"{message}; tp x dp x pp asks for {need} free chips"
+                raise InstanceError(Problem(server.place, problem))
+            return list(server.chips)
+        free = [
+            [placed.id for placed in domain.usable if placed.id in usable]
+            for domain in self.instance.cluster.domains
+        ]
+        for domain in free:
+            if len(domain) >= need:
+                return domain[:need]
+        rest = [chip for domain in free for chip in domain[: len(domain) // server.tp * server.tp]]
+        if len(rest) < need:
+            message = f"needs {need} chips, {len(usable)} are left in {self.instance.cluster.name}"
+            raise InstanceError(Problem(server.place, message))
+        return rest[:need]
+
+    def _stages(self, server: FoundServer) -> list[tuple[int, int]]:
+        total = len(self.instance.model.layers)
+        counts = list(server.layers or spread(total, server.pp))
+        if server.layers is None and server.split == "larger last but one":
+            counts = [total // server.pp] * server.pp
+            for extra in range(total % server.pp):
+                counts[-(extra + 2) if server.pp > 1 else 0] += 1
+        if len(counts) != server.pp or sum(counts) != total or min(counts) < 1:
+            message = f"stages of {counts} layers; {server.pp} stages share {total} layers"
+            raise InstanceError(Problem(server.place, message))
+        ends = [sum(counts[: number + 1]) for number in range(server.pp)]
+        return [(end - count, end - 1) for count, end in zip(counts, ends, strict=True)]
+
+    def _experts(self, server: FoundServer) -> tuple[tuple[int, ...], str | None]:
+        """Slots per chip and the name of the expert map."""
+        moe = self.instance.operations.moe
+        if moe is None:
+            return (), None
+        if server.sharded_experts and server.width > 1:
+            self.notes.append(
+                f"{server.place}: experts are sharded by tensor there; priced as expert parallel"
+            )
+        total = server.slots or moe.num_experts + server.spare
+        if total < moe.num_experts:
+            message = f"{total} slots for {moe.num_experts} experts"
+            raise InstanceError(Problem(server.place, message))
+        if total % server.width and (server.spare or server.slots or server.experts):
+            message = f"{total} expert slots do not divide over {server.width} ranks"
+            raise InstanceError(Problem(server.place, message))
+        slots = tuple(spread(total, server.width))
+        layers = self.instance.operations.moe_layers
+        moves = self.balanced and server.balanced
+        rows = None if moves else server.experts
+        key = (slots, moves, tuple(sorted(rows.items())) if rows else None)
+        if key not in self._names:
+            name = self._names[key] = f"map{len(self._names)}"
+            if rows is not None:
+                missing = [layer for layer in layers if layer not in rows]
+                if missing:
+                    message = f"the expert placement has no layer {missing[0]}"
+                    raise InstanceError(Problem(server.place, message))
+                self.maps[name] = {layer: rows[layer] for layer in layers}
+            elif moves:
+                placed = place_layers(self.instance.expert_loads, slots, effort="good")
+                table = placed.physical_to_logical.tolist()
+                self.maps[name] = {
+                    layer: tuple(row) for layer, row in zip(layers, table, strict=True)
+                }
+                self.notes.append("the engine's balancer is taken to place experts as Rackfit does")
+            else:
+                self.maps[name] = dict.fromkeys(layers, linear_map(moe.num_experts, total))
+        return slots, self._names[key]
+
+    def _per_rank(self, server: FoundServer, make: Callable[[int], Replica]) -> int:
+        """Sequences of one rank and microbatch: as the files say, else the largest that fits."""
+        if server.batch is not None:
+            per_rank = server.batch // (server.attention_dp * server.pp)
+            if per_rank < 1:
+                message = (
+                    f"{server.batch} sequences for {server.attention_dp} ranks x {server.pp} stages"
+                )
+                raise InstanceError(Problem(server.place, message))
+            if per_rank * server.attention_dp * server.pp != server.batch:
+                self.notes.append(f"{server.place}: {per_rank} sequences per rank and microbatch")
+            return per_rank
+        if server.role == "prefill" and server.prefill_tokens is not None:
+            prompts = max(1, server.prefill_tokens // self.instance.workload.new_tokens)
+            self.notes.append(f"{server.place}: {prompts} prompts per pass, from its token limit")
+            return prompts
+        key = (server, self._experts(server))
+        if key not in self._batches:
+            self._batches[key] = self._largest(make)
+            self.notes.append(
+                f"{server.place}: batch not given; {self._batches[key]} sequences per rank fit"
+            )
+        return self._batches[key]
+
+    def _largest(self, make: Callable[[int], Replica]) -> int:
+        low, high = 1, self.instance.limits.max_sequences_per_rank
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._fits(make(middle)):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _fits(self, replica: Replica) -> bool:
+        layout = Layout(replicas=(replica,), expert_maps=self.maps)
+        price = price_replica(self.instance, layout, replica)
+        slo, service = self.instance.slo, price.service
+        if slo.tpot is not None and exceeds(float(service.tpot_s), slo.tpot):
+            return False
+        if slo.ttft is not None and exceeds(float(service.ttft_s), slo.ttft):
+            return False
+        for stage, stage_price in zip(replica.stages, price.stages, strict=True):
+            total = sum(stage_price.memory.values())
+            for place, chip in enumerate(stage.chips):
+                room = self.instance.cluster.chip(chip).chip.hbm_bytes
+                if exceeds(float(total[place]), room):  # type: ignore[index]
+                    return False
+        return True

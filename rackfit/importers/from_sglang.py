@@ -1,0 +1,79 @@
+"""SGLang launch commands: sizes, expert locations and batch of each server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rackfit.exporters.options import option_table
+from rackfit.importers.command_lines import Process, read_processes
+from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of
+from topology.catalogue import read_data
+from topology.errors import InstanceError, Problem
+
+NAME = "sglang"
+MODULES = ("sglang.launch_server", "dynamo.sglang")
+
+
+def read(path: Path) -> list[FoundServer]:
+    """Servers of a command file; processes with ``--node-rank`` above 0 belong to one before."""
+    found = []
+    for process in read_processes(path):
+        start = next((i for i, word in enumerate(process.words) if word in MODULES), None)
+        if start is None:
+            continue
+        values, _ = option_table("sglang").read(process.words[start + 1 :])
+        if values.get("--node-rank", 0) == 0:
+            found.append(_server(process, values, path.parent))
+    if not found:
+        raise InstanceError(Problem(str(path), "holds no sglang.launch_server command"))
+    return found
+
+
+def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServer:
+    size, dp = values.get("--tp-size", 1), values.get("--dp-size", 1)
+    spread = bool(values.get("--enable-dp-attention"))
+    if spread and size % dp:
+        message = f"--tp-size {size} is not a multiple of --dp-size {dp}"
+        raise InstanceError(Problem(process.place, message))
+    ranks = dp if spread else 1
+    chips, copies = from_remarks(process.remarks, process.place)
+    all_to_all = values.get("--moe-a2a-backend", "none") != "none"
+    whole = all_to_all or values.get("--ep-size", 1) == size
+    chunk = values.get("--chunked-prefill-size")
+    layers = process.environment.get("SGLANG_PP_LAYER_PARTITION")
+    experts, counted = _locations(values.get("--init-expert-location"), folder)
+    return FoundServer(
+        place=process.place,
+        role=role_of(values.get("--disaggregation-mode"), process.place),
+        tp=size // ranks,
+        attention_dp=ranks,
+        pp=values.get("--pp-size", 1),
+        spare=values.get("--ep-num-redundant-experts", 0),
+        batch=values.get("--max-running-requests"),
+        prefill_tokens=chunk // ranks if chunk and chunk > 0 else None,
+        layers=tuple(int(count) for count in layers.split(",")) if layers else None,
+        experts=experts,
+        balanced=counted or bool(values.get("--enable-eplb")),
+        chips=chips,
+        copies=copies if spread else copies * dp,
+        sharded_experts=not whole,
+    )
+
+
+def _locations(text: str | None, folder: Path) -> tuple[Rows | None, bool]:
+    """Rows of an expert location file, and whether it holds counts to be balanced at start."""
+    if text is None or text == "trivial":
+        return None, False
+    path = Path(text) if Path(text).is_absolute() else folder / text
+    if not path.is_file():
+        raise InstanceError(Problem("--init-expert-location", f"{text[:200]}: no such file"))
+    data = read_data(path)
+    if isinstance(data, dict) and "logical_count" in data:
+        return None, True
+    rows = data.get("physical_to_logical_map") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not all(
+        isinstance(row, list) and all(type(expert) is int for expert in row) for row in rows
+    ):
+        raise InstanceError(Problem(str(path), "expected physical_to_logical_map, rows of numbers"))
+    return {layer: tuple(row) for layer, row in enumerate(rows)}, False

@@ -1,0 +1,130 @@
+"""TensorRT-LLM: a command file with ``trtllm-serve``, or an engine or disaggregated YAML itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rackfit.exporters.options import option_table
+from rackfit.importers.command_lines import MAX_BYTES, read_processes
+from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of
+from topology.catalogue import read_data
+from topology.errors import InstanceError, Problem
+
+NAME = "trtllm"
+
+
+def read(path: Path) -> list[FoundServer]:
+    """Servers of a file. An engine YAML is one server of both roles."""
+    if path.suffix in (".yaml", ".yml"):
+        return _from_yaml(path)
+    found = []
+    for process in read_processes(path):
+        if "trtllm-serve" not in process.words:
+            continue
+        start = process.words.index("trtllm-serve")
+        end = process.words.index(":") if ":" in process.words else len(process.words)
+        values, _ = option_table("trtllm").read(process.words[start + 2 : end])
+        if "--config" not in values:
+            raise InstanceError(Problem(process.place, "has no --config"))
+        config = path.parent / values["--config"]
+        chips, copies = from_remarks(process.remarks, process.place)
+        role = process.remarks.get("role")
+        found.append(_server(_mapping(config), role, process.place, config.parent, chips, copies))
+    if not found:
+        raise InstanceError(Problem(str(path), "holds no trtllm-serve command"))
+    return found
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise InstanceError(Problem(str(path), "no such file"))
+    data = read_data(path)
+    if not isinstance(data, dict):
+        raise InstanceError(Problem(str(path), "expected a mapping"))
+    return data
+
+
+def _from_yaml(path: Path) -> list[FoundServer]:
+    data = _mapping(path)
+    pools = [("context_servers", "prefill"), ("generation_servers", "decode")]
+    if not any(key in data for key, _ in pools):
+        return [_server(data, None, path.name, path.parent, None, 1)]
+    found = []
+    for key, role in pools:
+        pool = data.get(key)
+        if not isinstance(pool, dict) or "tensor_parallel_size" not in pool:
+            message = "gives no tensor_parallel_size; import the command file of its servers"
+            raise InstanceError(Problem(f"{path.name}: {key}", message))
+        copies = pool.get("num_instances", 1)
+        fields = {**data, **pool}
+        found.append(_server(fields, role, f"{path.name}: {key}", path.parent, None, copies))
+    return found
+
+
+def _server(
+    fields: dict[str, Any],
+    role: str | None,
+    place: str,
+    folder: Path,
+    chips: tuple[str, ...] | None,
+    copies: int,
+) -> FoundServer:
+    size = _number(fields, "tensor_parallel_size", place)
+    pp = _number(fields, "pipeline_parallel_size", place)
+    ranks = size if fields.get("enable_attention_dp") else 1
+    batch = fields.get("max_batch_size")
+    rows, slots = _balancer(fields.get("moe_config") or {}, folder, place)
+    partition = fields.get("pp_partition")
+    return FoundServer(
+        place=place,
+        role=role_of(role, place),
+        tp=size // ranks,
+        attention_dp=ranks,
+        pp=pp,
+        slots=slots,
+        batch=batch * ranks * pp if type(batch) is int else None,
+        prefill_tokens=fields.get("max_num_tokens"),
+        layers=tuple(partition) if partition else None,
+        experts=rows,
+        chips=chips,
+        copies=copies,
+        sharded_experts=_number(fields, "moe_expert_parallel_size", place) != size,
+    )
+
+
+def _number(fields: dict[str, Any], key: str, place: str, default: int = 1) -> int:
+    value = fields.get(key, default)
+    if type(value) is not int or value < 1:
+        raise InstanceError(Problem(f"{place}: {key}", f"expected 1 or more, got {value!r}"))
+    return value
+
+
+def _balancer(config: dict[str, Any], folder: Path, place: str) -> tuple[Rows | None, int | None]:
+    """Rows of a load balancer file, and its slots per layer."""
+    balancer = config.get("load_balancer")
+    if isinstance(balancer, str):
+        balancer = _balancer_file(folder / balancer)
+    if not isinstance(balancer, dict):
+        return None, None
+    rows = balancer.get("initial_global_assignments")
+    slots = _number(balancer, "num_slots", place)
+    if rows is None:
+        return None, slots
+    return {int(layer): tuple(row) for layer, row in rows.items()}, slots
+
+
+def _balancer_file(path: Path) -> dict[str, Any]:
+    """A load balancer file; it has one long list per layer, so the fast safe loader reads it."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InstanceError(Problem(str(path), f"more than {MAX_BYTES} bytes"))
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InstanceError(Problem(str(path), f"cannot be read: {error}")) from None
+    if not isinstance(data, dict):
+        raise InstanceError(Problem(str(path), "expected a mapping"))
+    return data

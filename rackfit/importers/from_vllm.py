@@ -1,0 +1,62 @@
+"""``vllm serve`` commands: sizes and batch of each server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rackfit.exporters.options import option_table
+from rackfit.importers.command_lines import Process, read_processes
+from rackfit.importers.servers import FoundServer, from_remarks, role_of
+from topology.errors import InstanceError, Problem
+
+NAME = "vllm"
+
+
+def read(path: Path) -> list[FoundServer]:
+    """Servers of a command file; headless processes belong to the server before them."""
+    found = []
+    for process in read_processes(path):
+        words = process.words
+        start = next(
+            (
+                i
+                for i in range(len(words) - 1)
+                if words[i].endswith("vllm") and words[i + 1] == "serve"
+            ),
+            None,
+        )
+        if start is None:
+            continue
+        values, _ = option_table("vllm").read(words[start + 2 :])
+        if not values.get("--headless") and values.get("--node-rank", 0) == 0:
+            found.append(_server(process, values))
+    if not found:
+        raise InstanceError(Problem(str(path), "holds no vllm serve command"))
+    return found
+
+
+def _server(process: Process, values: dict[str, Any]) -> FoundServer:
+    chips, copies = from_remarks(process.remarks, process.place)
+    tp, dp = values.get("--tensor-parallel-size", 1), values.get("--data-parallel-size", 1)
+    transfer = values.get("--kv-transfer-config") or {}
+    role = process.remarks.get("role") or transfer.get("kv_role")
+    sequences = values.get("--max-num-seqs")
+    layers = process.environment.get("VLLM_PP_LAYER_PARTITION")
+    config = values.get("--eplb-config") or {}
+    return FoundServer(
+        place=process.place,
+        role=role_of(role, process.place),
+        tp=tp,
+        attention_dp=dp,
+        pp=values.get("--pipeline-parallel-size", 1),
+        spare=config.get("num_redundant_experts", 0),
+        batch=sequences * dp if sequences else None,
+        prefill_tokens=values.get("--max-num-batched-tokens"),
+        layers=tuple(int(count) for count in layers.split(",")) if layers else None,
+        split="larger last but one",
+        balanced=bool(values.get("--enable-eplb")),
+        chips=chips,
+        copies=copies,
+        sharded_experts=tp * dp > 1 and not values.get("--enable-expert-parallel"),
+    )

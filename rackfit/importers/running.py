@@ -1,0 +1,118 @@
+"""A deployment that already runs, priced and printed; and what Rackfit would do instead."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.instance import Instance, Scenario, resolve_instance
+from costmodel.layout import Layout
+from rackfit.importers.deployment import import_deployment
+from rackfit.output import check_writable, write_whole
+from rackfit.result import SCHEMA_VERSION, Result, layout_dict
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running deployment, its price, and the best found in its place (if asked for)."""
+
+    instance: Instance
+    layout: Layout
+    evaluation: Evaluation
+    notes: tuple[str, ...]
+    instead: Result | None = None
+    nothing_instead: str = ""
+
+    @property
+    def excess(self) -> float | None:
+        """Relative excess of its $ per million output tokens over what Rackfit found."""
+        now = self.evaluation.usd_per_m_output_tokens
+        best = self.instead.evaluation.usd_per_m_output_tokens if self.instead else None
+        return now / best - 1 if now and best else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The published document."""
+        data: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "instance": self.instance.describe(),
+            "evaluation": self.evaluation.as_dict(),
+            "layout": layout_dict(self.layout),
+            "notes": list(self.notes),
+        }
+        if self.instead is not None:
+            data["instead"] = {
+                "excess": self.excess,
+                "evaluation": self.instead.evaluation.as_dict(),
+                "layout": layout_dict(self.instead.layout),
+            }
+        return data
+
+
+def evaluate_running(
+    scenario: Scenario, engine: str, path: Path, *, balanced: bool = False, compare: bool = False
+) -> Running:
+    """Price the deployment that an engine's files describe.
+
+    With ``compare`` the same question is solved too; ``nothing_instead`` says why that found no
+    layout. Raises ``InstanceError`` for files that cannot be read.
+    """
+    instance = resolve_instance(scenario)
+    imported = import_deployment(instance, engine, path, balanced=balanced)
+    evaluation = evaluate(instance, imported.layout)
+    instead, nothing = None, ""
+    if compare:
+        from rackfit.api import solve
+
+        try:
+            instead = solve(instance)
+        except (NoFeasibleLayout, NoLayoutInTime) as error:
+            nothing = str(error)
+    return Running(instance, imported.layout, evaluation, imported.notes, instead, nothing)
+
+
+def price_running(
+    scenario: Scenario,
+    engine: str,
+    path: Path,
+    *,
+    balanced: bool,
+    compare: bool,
+    out: Path | None,
+    as_json: bool,
+) -> bool:
+    """Print the price of a running deployment. Returns whether a rule is broken."""
+    check_writable(out)
+    running = evaluate_running(scenario, engine, path, balanced=balanced, compare=compare)
+    text = json.dumps(running.as_dict(), indent=1, allow_nan=False) + "\n"
+    if out is not None:
+        write_whole(text, out)
+    for note in running.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if as_json:
+        write_whole(text, None)
+        return bool(running.evaluation.violations)
+    from rackfit.render import print_evaluation
+
+    print_evaluation(running.instance, running.layout, running.evaluation)
+    print(verdict(running), end="")
+    return bool(running.evaluation.violations)
+
+
+def verdict(running: Running) -> str:
+    """What the deployment costs against the best found, as a line; empty if not compared."""
+    if running.nothing_instead:
+        return f"Rackfit found no layout in its place: {running.nothing_instead}\n"
+    if running.instead is None or running.excess is None:
+        return ""
+    found = (
+        f"${running.instead.evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
+        f"proven within {running.instead.certificate.gap:.1%} of optimal"
+    )
+    if running.excess <= 0:
+        return f"Rackfit found nothing cheaper: {found}\n"
+    return f"you pay {running.excess:.1%} more than needed: Rackfit found {found}\n"

@@ -1,0 +1,67 @@
+"""What an importer finds: servers by their sizes, before they have chips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from costmodel.layout import Role
+from topology.errors import InstanceError, Problem
+
+#: Expert of each slot by layer of the model; ``None``: as the engine starts.
+Rows = dict[int, tuple[int, ...]]
+Split = Literal["larger first", "larger last but one"]
+
+
+@dataclass(frozen=True)
+class FoundServer:
+    """One server: sizes as Rackfit counts them.
+
+    ``spare`` counts expert slots of a layer beyond one per expert; ``slots`` all of them, where known.
+    ``batch``: sequences (or prompts of a pass) over all ranks and microbatches; ``None`` where the
+    files do not say, the largest that fits is then taken. ``experts``: placement by model layer;
+    ``balanced``: the engine moves experts by itself. ``chips``: where a remark names them. ``sharded_experts``:
+    the engine cuts every expert instead of spreading whole ones.
+    """
+
+    place: str
+    role: Role
+    tp: int
+    attention_dp: int
+    pp: int
+    spare: int = 0
+    slots: int | None = None
+    batch: int | None = None
+    prefill_tokens: int | None = None
+    layers: tuple[int, ...] | None = None
+    split: Split = "larger first"
+    experts: Rows | None = None
+    balanced: bool = False
+    chips: tuple[str, ...] | None = None
+    copies: int = 1
+    sharded_experts: bool = False
+
+    @property
+    def width(self) -> int:
+        """Chips of a stage."""
+        return self.tp * self.attention_dp
+
+
+def role_of(text: str | None, place: str) -> Role:
+    """A role by its name; ``None`` and ``null`` serve prompts and answers alike."""
+    if text in (None, "null", "mixed", "both", "kv_both"):
+        return "mixed"
+    if text in ("prefill", "kv_producer"):
+        return "prefill"
+    if text in ("decode", "kv_consumer"):
+        return "decode"
+    raise InstanceError(Problem(place, f"unknown role {str(text)[:40]!r}"))
+
+
+def from_remarks(remarks: dict[str, str], place: str) -> tuple[tuple[str, ...] | None, int]:
+    """Chips and copies that a remark names."""
+    chips = tuple(remarks["replica_chips"].split(",")) if "replica_chips" in remarks else None
+    count = remarks.get("count", "1")
+    if not count.isdigit() or not 1 <= int(count) <= 100_000:
+        raise InstanceError(Problem(place, f"count {count[:20]!r} is not a number of servers"))
+    return chips, int(count)

@@ -1,0 +1,102 @@
+"""``rackfit export``, ``diff`` and ``evaluate --from`` as a person calls them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from rackfit.cli.app import main
+from rackfit.result import Result
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Runs a command; gives exit code, stdout and stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rackfit", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def document(gpt_oss: Result, tmp_path: Path) -> Path:
+    """A solved layout on disk."""
+    path = tmp_path / "layout.json"
+    gpt_oss.write(path)
+    return path
+
+
+def test_export_refuses_then_approximates(call, document: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "vllm"
+    code, _, err = call("export", document, "--to", "vllm", "--out", out)
+    assert code == 2
+    assert "decode-0: vLLM loads no expert placement" in err
+    assert not out.exists()
+    code, _, err = call("export", document, "--to", "vllm", "--out", out, "--allow-approximate")
+    assert code == 0
+    assert "approximated: decode-0: vLLM loads no expert placement" in err
+    assert "per million output tokens, +1." in err
+    assert (out / "commands.sh").is_file()
+
+
+def test_one_file_goes_to_stdout_and_several_need_a_folder(call, document: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = call("export", document, "--to", "json")
+    assert code == 0
+    assert json.loads(out)["schema_version"]
+    code, out, err = call("export", document, "--to", "sglang")
+    assert (code, out) == (2, "")
+    assert "name a new folder" in err
+
+
+def test_running_deployment_is_priced_and_compared(  # type: ignore[no-untyped-def]
+    call, document: Path, gpt_oss: Result, tmp_path: Path
+) -> None:
+    out, priced = tmp_path / "out", tmp_path / "priced.json"
+    call("export", document, "--to", "vllm", "--out", out, "--allow-approximate")
+    question = ("--model", "gpt-oss-120b", "--cluster", "hgx-h100", "--input-tokens", 4000,
+                "--output-tokens", 1000)  # fmt: skip
+    code, text, err = call(
+        "evaluate", "--from", "vllm", out / "commands.sh", *question, "--ttft", 2, "--json",
+        "--out", priced,
+    )  # fmt: skip
+    assert code == 0, err
+    data = json.loads(text)
+    dearer = data["evaluation"]["usd_per_m_output_tokens"]
+    assert dearer > gpt_oss.evaluation.usd_per_m_output_tokens * 1.01
+    code, text, err = call("diff", priced, document)
+    assert code == 0
+    assert "different questions" in err  # the first has no TPOT target
+    assert "8 keep their role" in text
+    assert "expert copies have to be loaded" in text
+    code, text, _ = call("diff", document, document, "--json")
+    assert json.loads(text)["figures"]["tpot_s"]["change"] == 0
+    assert json.loads(text)["expert_copies_to_load"] == 0
+
+
+def test_import_errors_name_file_and_line(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "run.sh"
+    question = ("--model", "gpt-oss-120b", "--cluster", "hgx-h100")
+    for engine, text, message in (
+        ("sglang", "echo nothing\n", "holds no sglang.launch_server command"),
+        ("sglang", "python -m sglang.launch_server --tp-size eight\n", "expected int, got 'eight'"),
+        ("sglang", "python -m sglang.launch_server --tp 5\n", "does not divide 64 query heads"),
+        ("vllm", "vllm serve m --tensor-parallel-size 16\n", "needs 16 chips, 8 are left"),
+        ("vllm", "vllm serve 'm\n", "run.sh:1: not a shell command"),
+        ("trtllm", "trtllm-serve m --config gone.yaml\n", "gone.yaml: no such file"),
+        ("tensorrt", "x", "unknown engine 'tensorrt'; known: sglang, trtllm, vllm"),
+    ):
+        path.write_text(text)
+        code, _, err = call("evaluate", "--from", engine, path, *question)
+        if "query heads" in message:
+            assert code == 1
+        else:
+            assert code == 2
+            assert message in err

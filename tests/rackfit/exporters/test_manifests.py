@@ -1,0 +1,155 @@
+"""Dynamo, Slurm, DOT, GraphML and JSON: chips in the export are the chips of the layout, by rack."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import networkx as nx
+import pytest
+import yaml
+
+from rackfit.exporters.export import Exported
+from rackfit.exporters.hosts import Hosts
+from rackfit.exporters.placement_checks import check_sglang
+from rackfit.result import Result, read_result
+from rackfit.schema import FOLDER
+
+Export = Callable[[str], Exported]
+
+
+def _racks(result: Result) -> Counter[tuple[str, str]]:
+    """Chips of the layout by role and rack."""
+    cluster = result.instance.cluster
+    return Counter(
+        (replica.role, cluster.chip(chip).rack)
+        for replica in result.layout.replicas
+        for chip in replica.chips
+    )
+
+
+def _documents(export: Export) -> list[dict]:  # type: ignore[type-arg]
+    return list(yaml.safe_load_all(export("dynamo").files["deployment.yaml"]))
+
+
+def test_dynamo_validates(export: Export) -> None:
+    schema = json.loads((FOLDER / "dynamo-graph-deployment.schema.json").read_text())
+    documents = _documents(export)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(documents[-1], schema)
+    for document in documents[:-1]:
+        assert document["kind"] == "ConfigMap"
+        assert len(json.dumps(document)) < 1_000_000
+
+
+def test_dynamo_gpus_add_up_to_the_layout(result: Result, export: Export) -> None:
+    services = _documents(export)[-1]["spec"]["services"]
+    found: Counter[str] = Counter()
+    for service in services.values():
+        if service["componentType"] != "worker":
+            continue
+        nodes = service.get("multinode", {}).get("nodeCount", 1)
+        gpus = int(service["resources"]["limits"]["gpu"])
+        role = service.get("subComponentType", "mixed")
+        found[role] += service["replicas"] * nodes * gpus
+        args = service["extraPodSpec"]["mainContainer"]["args"]
+        world = int(args[args.index("--tp-size") + 1]) * int(args[args.index("--pp-size") + 1])
+        assert nodes * gpus == world
+        assert ("topologyConstraint" in service) == (nodes > 1)
+    wanted: Counter[str] = Counter()
+    for (role, _), chips in _racks(result).items():
+        wanted[role] += chips
+    assert found == wanted
+
+
+def test_dynamo_keeps_a_replica_in_its_rack(result: Result, export: Export) -> None:
+    services = _documents(export)[-1]["spec"]["services"]
+    cluster = result.instance.cluster
+    several = any(
+        len({cluster.chip(chip).domain for chip in replica.chips}) > 1
+        for replica in result.layout.replicas
+    )
+    packed = [
+        service["topologyConstraint"]["packDomain"]
+        for service in services.values()
+        if "topologyConstraint" in service
+    ]
+    assert ("block" in packed) == several
+    assert set(packed) <= {"rack", "block"}
+
+
+def test_dynamo_mounts_loadable_maps(result: Result, export: Export) -> None:
+    documents = _documents(export)
+    maps = {d["metadata"]["name"]: d["data"] for d in documents[:-1]}
+    moe = result.instance.operations.moe
+    mounted = set()
+    for service in documents[-1]["spec"]["services"].values():
+        pod = service["extraPodSpec"]
+        args = pod["mainContainer"]["args"]
+        if "--init-expert-location" not in args:
+            continue
+        assert moe is not None
+        name = pod["volumes"][0]["configMap"]["name"]
+        mounted.add(name)
+        file = args[args.index("--init-expert-location") + 1]
+        folder = pod["mainContainer"]["volumeMounts"][0]["mountPath"]
+        spare = int(args[args.index("--ep-num-redundant-experts") + 1])
+        text = maps[name][file.removeprefix(f"{folder}/")]
+        layers = len(result.instance.model.layers)
+        chips = int(args[args.index("--ep-size") + 1])
+        problems = check_sglang(
+            text, num_layers=layers, num_experts=moe.num_experts, spare=spare, chips=chips
+        )
+        assert problems == []
+    assert mounted == set(maps)
+
+
+def test_slurm_tasks_are_the_chips(result: Result, export: Export) -> None:
+    files = export("slurm").files
+    rows = list(csv.DictReader(io.StringIO(files["tasks.csv"])))
+    assert Counter((row["role"], row["rack"]) for row in rows) == _racks(result)
+    assert [row["host"] for row in rows] == files["hostlist.txt"].split()
+    hosts = Hosts(result.instance.cluster)
+    for row in rows:
+        place = hosts.of(row["chip"])
+        assert (place.host, str(place.gpu)) == (row["host"], row["gpu"])
+    assert f"--ntasks={len(rows)}" in files["job.sbatch"]
+    assert f"--nodes={len({row['host'] for row in rows})}" in files["job.sbatch"]
+    assert len({(row["host"], row["gpu"]) for row in rows}) == len(rows)
+
+
+def test_graphml_reads_back_with_roles_by_rack(
+    result: Result, export: Export, tmp_path: Path
+) -> None:
+    path = tmp_path / "cluster.graphml"
+    path.write_text(export("graphml").files["cluster.graphml"])
+    graph = nx.read_graphml(path)
+    chips = [data for _, data in graph.nodes(data=True) if data["kind"] == "chip"]
+    found = Counter((data["role"], data["rack"]) for data in chips if data["role"] != "idle")
+    assert found == _racks(result)
+    assert graph.number_of_edges() == result.instance.cluster.graph.number_of_edges()
+    assert all(data["hbm_bytes"] <= data["hbm_capacity_bytes"] for data in chips if "rank" in data)
+
+
+def test_dot_names_every_used_chip(result: Result, export: Export) -> None:
+    text = export("dot").files["cluster.dot"]
+    used = sum(len(replica.chips) for replica in result.layout.replicas)
+    assert text.count(" stage ") == used
+    assert text.count("{") == text.count("}")
+
+
+def test_json_reads_back_and_evaluates_alike(
+    result: Result, export: Export, tmp_path: Path
+) -> None:
+    path = tmp_path / "layout.json"
+    path.write_text(export("json").files["layout.json"])
+    instance, layout, document = read_result(path)
+    assert layout == result.layout
+    assert instance.digest == result.instance.digest
+    wanted = result.evaluation.usd_per_m_output_tokens
+    assert document["evaluation"]["usd_per_m_output_tokens"] == pytest.approx(wanted)

@@ -1,0 +1,45 @@
+"""Notes say what the files rely on."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.instance import Scenario, resolve_instance
+from costmodel.workload import Workload
+from rackfit.exporters.export import export_layout
+from rackfit.exporters.options import option_table
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.servers import FoundServer
+from rackfit.result import Result
+from topology.catalogue import catalogue_names
+
+
+def test_checkpoint_precision_is_named(deepseek: Result) -> None:
+    notes = export_layout(deepseek.instance, deepseek.layout, "sglang").notes
+    assert any("must hold weights as fp8" in note for note in notes)
+    assert not any("DeepEP has no configuration" in note for note in notes)  # EP 32 and 1
+    assert not any("not known to load" in note for note in notes)
+
+
+def test_widths_without_all_to_all_are_named(gpt_oss: Result) -> None:
+    exported = export_layout(gpt_oss.instance, gpt_oss.layout, "sglang")
+    assert any("expert-parallel width 5: DeepEP has no" in note for note in exported.notes)
+    assert "--moe-a2a-backend none" in exported.files["commands.sh"]
+
+
+@pytest.mark.parametrize(("model", "warned"), [("mixtral-8x7b", True), ("qwen3-30b-a3b", False)])
+def test_models_without_placement_are_named(model: str, warned: bool) -> None:
+    workload = Workload(input_tokens=100, output_tokens=10)
+    instance = resolve_instance(Scenario(model=model, cluster="hgx-h200", workload=workload))
+    server = FoundServer("x", "mixed", tp=1, attention_dp=4, pp=1, batch=8)
+    layout = build_layout(instance, [server]).layout
+    notes = export_layout(instance, layout, "sglang").notes
+    assert any("not known to load" in note for note in notes) == warned
+
+
+def test_option_tables_name_their_source() -> None:
+    for engine in catalogue_names("engines"):
+        source = option_table(engine).source
+        assert len(source["commit"]) == 40
+        assert source["file"].endswith(".py")
+        assert source["read"]

@@ -1,0 +1,180 @@
+"""What a target cannot say is named and refused; what is deployed instead is priced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import rackfit.exporters.registry as registry
+from costmodel.instance import Instance, Scenario, resolve_instance
+from costmodel.layout import Layout
+from costmodel.workload import Slo, Workload
+from rackfit.exporters.export import export_layout, write_files
+from rackfit.exporters.hosts import Hosts, read_host_names
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.servers import FoundServer
+from rackfit.result import Result
+from topology.errors import ExportError, InstanceError
+
+
+def _instance(model: str, cluster: str) -> Instance:
+    return resolve_instance(
+        Scenario(
+            model=model,
+            cluster=cluster,
+            workload=Workload(input_tokens=1000, output_tokens=200),
+            slo=Slo(),
+        )
+    )
+
+
+def _layout(instance: Instance, *servers: FoundServer) -> Layout:
+    return build_layout(instance, servers).layout
+
+
+@pytest.fixture(scope="module")
+def moe() -> Instance:
+    """A small mixture of experts on two nodes."""
+    return _instance("qwen3-30b-a3b", "hgx-h100@2")
+
+
+def _uneven(instance: Instance) -> Layout:
+    """128 experts on three chips of one server: 43, 43 and 42 slots."""
+    return _layout(instance, FoundServer("x", "mixed", tp=1, attention_dp=3, pp=1, batch=30))
+
+
+@pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm", "vllm-ascend", "dynamo"])
+def test_uneven_slots_are_refused_and_padded(moe: Instance, target: str) -> None:
+    layout = _uneven(moe)
+    with pytest.raises(ExportError, match="42 to 43 expert slots per chip"):
+        export_layout(moe, layout, target)
+    exported = export_layout(moe, layout, target, allow_approximate=True)
+    slots = {stage.slots() for replica in exported.layout.replicas for stage in replica.stages}
+    assert slots == {(43, 43, 43)}
+    assert exported.deployed.feasible
+    assert exported.limits
+    assert exported.files
+
+
+def test_trtllm_refuses_attention_split_both_ways(moe: Instance) -> None:
+    layout = _layout(moe, FoundServer("x", "mixed", tp=2, attention_dp=2, pp=1, batch=8))
+    with pytest.raises(ExportError, match="enable_attention_dp is for all ranks") as stop:
+        export_layout(moe, layout, "trtllm", allow_approximate=True)
+    assert "--allow-approximate" not in str(stop.value)
+    words = export_layout(moe, layout, "sglang").files["commands.sh"]
+    assert "--tp-size 4" in words
+    assert "--dp-size 2" in words
+    assert "--enable-dense-mlp-attn-tp" in words
+
+
+def test_trtllm_refuses_spare_slots_without_attention_dp(moe: Instance) -> None:
+    layout = _layout(moe, FoundServer("x", "mixed", tp=4, attention_dp=1, pp=1, spare=4, batch=8))
+    with pytest.raises(ExportError, match="spare slots have no other place"):
+        export_layout(moe, layout, "trtllm", allow_approximate=True)
+
+
+def test_vllm_refuses_stages_in_a_decode_server(moe: Instance) -> None:
+    layout = _layout(
+        moe,
+        FoundServer("p", "prefill", tp=1, attention_dp=1, pp=1, batch=1),
+        FoundServer("d", "decode", tp=1, attention_dp=1, pp=2, batch=8),
+    )
+    with pytest.raises(ExportError, match="2 stages in a decode server"):
+        export_layout(moe, layout, "vllm", allow_approximate=True)
+
+
+def test_vllm_refuses_ranks_of_a_dense_model() -> None:
+    instance = _instance("llama-3.1-8b", "hgx-h100")
+    layout = _layout(instance, FoundServer("x", "mixed", tp=2, attention_dp=2, pp=1, batch=8))
+    with pytest.raises(ExportError, match="data-parallel ranks of a dense model"):
+        export_layout(instance, layout, "vllm", allow_approximate=True)
+    assert export_layout(instance, layout, "sglang").files
+
+
+def test_mixed_chips_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "two-kinds.yaml"
+    path.write_text(
+        "name: two-kinds\ntitle: two kinds of chips in one node\n"
+        "domains:\n  - rack: node\n    fabric: {kind: nvswitch, links_per_switch: [5, 4, 4, 5]}\n"
+        "    chips:\n      - {chip: h100, count: 4}\n      - {chip: h200, count: 4}\n"
+        "provenance: {domains: assumed}\nsources: ['made up for a test']\n"
+    )
+    instance = _instance("llama-3.1-8b", str(path))
+    layout = _layout(instance, FoundServer("x", "mixed", tp=8, attention_dp=1, pp=1, batch=8))
+    for target in ("sglang", "trtllm", "vllm", "dynamo"):
+        with pytest.raises(ExportError, match="mixes h100, h200"):
+            export_layout(instance, layout, target, allow_approximate=True)
+
+
+def test_a_padded_layout_that_no_longer_fits_is_refused(
+    moe: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = _uneven(moe)
+    target = registry.exporter("sglang")
+    monkeypatch.setattr(
+        target,
+        "approximate",
+        lambda instance, given: given.model_copy(
+            update={"replicas": (given.replicas[0], given.replicas[0])}
+        ),
+    )
+    with pytest.raises(ExportError, match=r"breaks a rule: .*is used 2 times"):
+        export_layout(moe, layout, "sglang", allow_approximate=True)
+
+
+def test_two_exporters_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        registry.importlib, "import_module", lambda name: SimpleNamespace(NAME="same")
+    )
+    with pytest.raises(ExportError, match="two exporters are called 'same'"):
+        registry.exporters()
+
+
+def test_unknown_target_lists_the_known(deepseek: Result) -> None:
+    with pytest.raises(InstanceError, match="known: dot, dynamo, graphml, json, sglang, slurm"):
+        export_layout(deepseek.instance, deepseek.layout, "sgalng")
+
+
+def test_a_broken_layout_is_not_exported(moe: Instance) -> None:
+    with pytest.raises(InstanceError, match="no replica"):
+        export_layout(moe, Layout(replicas=()), "json")
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    write_files({"a.txt": "a", "sub/b.sh": "b"}, out)
+    assert (out / "sub" / "b.sh").read_text() == "b"
+    assert (out / "sub" / "b.sh").stat().st_mode & 0o100
+    with pytest.raises(InstanceError, match="not an empty folder"):
+        write_files({"a.txt": "again"}, out)
+    assert (out / "a.txt").read_text() == "a"
+    with pytest.raises(InstanceError):
+        write_files({"good": "1", "good/inside": "2"}, tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new"]
+
+
+def test_host_names_replace_the_made_up_ones(tmp_path: Path, moe: Instance) -> None:
+    path = tmp_path / "hosts.txt"
+    path.write_text("# two nodes\nalpha\nbeta.example.org\n")
+    hosts = Hosts(moe.cluster, None, read_host_names(path))
+    assert hosts.of("r0g7").host == "alpha"
+    assert hosts.of("r1g0").host == "beta.example.org"
+    with pytest.raises(InstanceError, match="3 names, 3 of them different, for 2 hosts"):
+        Hosts(moe.cluster, None, ["a", "b", "c"])
+    path.write_text("alpha; rm -rf /\nbeta\n")
+    with pytest.raises(InstanceError, match="is not a host name"):
+        read_host_names(path)
+
+
+def test_names_a_user_gives_cannot_escape(moe: Instance) -> None:
+    from rackfit.exporters.deployment import ExportOptions
+
+    layout = _layout(moe, FoundServer("x", "mixed", tp=1, attention_dp=1, pp=1, batch=8))
+    options = ExportOptions(model_path="/m/$(touch x) 'y'", image="i\nkind: Evil")
+    for target in ("sglang", "vllm", "trtllm"):
+        line = export_layout(moe, layout, target, options).files["commands.sh"].splitlines()[-1]
+        assert "'/m/$(touch x) '\"'\"'y'\"'\"''" in line
+    text = export_layout(moe, layout, "dynamo", options).files["deployment.yaml"]
+    assert "\nkind: Evil" not in text

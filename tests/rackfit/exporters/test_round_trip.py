@@ -1,0 +1,32 @@
+"""Export, import, evaluate: the same figures where the target says everything, the stated loss else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costmodel.evaluate import evaluate
+from rackfit.exporters.export import Exported, write_files
+from rackfit.importers.deployment import import_deployment
+from rackfit.result import Result
+
+Export = Callable[[str], Exported]
+FIGURES = ("usd_per_m_output_tokens", "output_tokens_per_s", "ttft_s", "tpot_s", "chips_used")
+
+
+@pytest.mark.parametrize("engine", ["sglang", "trtllm", "vllm"])
+def test_round_trip(result: Result, export: Export, engine: str, tmp_path: Path) -> None:
+    exported = export(engine)
+    write_files(exported.files, tmp_path / "out")
+    imported = import_deployment(result.instance, engine, tmp_path / "out" / "commands.sh")
+    again = evaluate(result.instance, imported.layout)
+    for name in FIGURES:
+        assert getattr(again, name) == pytest.approx(getattr(exported.deployed, name), rel=1e-3)
+    now, then = again.usd_per_m_output_tokens, result.evaluation.usd_per_m_output_tokens
+    assert now is not None
+    assert then is not None
+    assert now / then - 1 == pytest.approx(exported.loss, abs=1e-3)
+    if not exported.limits:
+        assert exported.loss == 0.0

@@ -1,0 +1,126 @@
+"""TensorRT-LLM's field types and checks on the files written for each deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+from launch_lines import Line, read_lines
+
+from rackfit.exporters.export import Exported
+from rackfit.exporters.hosts import Hosts
+from rackfit.exporters.options import option_table
+from rackfit.exporters.placement_checks import check_trtllm
+from rackfit.result import Result
+
+Export = Callable[[str], Exported]
+TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
+
+
+def _problems(data: dict[str, Any], fields: dict[str, Any], place: str = "") -> list[str]:
+    """Keys that the strict model does not have, and values of another type."""
+    found = []
+    for key, value in data.items():
+        kind = fields.get(key)
+        where = f"{place}{key}"
+        if kind is None:
+            found.append(f"{where}: no such field")
+        elif isinstance(kind, dict):
+            found += _problems(value, kind, f"{where}.")
+        elif kind.startswith("list["):
+            wanted = TYPES[kind[5:-1]]
+            if not isinstance(value, list) or not all(isinstance(v, wanted) for v in value):
+                found.append(f"{where}: expected {kind}")
+        elif not isinstance(value, TYPES[kind]) or (kind == "int" and isinstance(value, bool)):
+            found.append(f"{where}: expected {kind}")
+    return found
+
+
+def _serve(line: Line) -> list[str]:
+    """Words of (the first) trtllm-serve."""
+    start = line.words.index("trtllm-serve")
+    end = line.words.index(":") if ":" in line.words else len(line.words)
+    return line.words[start:end]
+
+
+def _tasks(line: Line) -> list[tuple[str, int]]:
+    """Host and device of each rank."""
+    if line.words[0] != "mpirun":
+        gpus = [int(gpu) for gpu in line.environment["CUDA_VISIBLE_DEVICES"].split(",")]
+        return [(line.said["host"], gpu) for gpu in gpus]
+    found = []
+    words = [*line.words[1:], ":"]
+    while words:
+        part, words = words[: words.index(":")], words[words.index(":") + 1 :]
+        host, slots = part[part.index("--host") + 1].rsplit(":", 1)
+        visible = part[part.index("-x") + 1].removeprefix("CUDA_VISIBLE_DEVICES=")
+        gpus = [int(gpu) for gpu in visible.split(",")]
+        assert int(part[part.index("-n") + 1]) == int(slots) == len(gpus)
+        found += [(host, gpu) for gpu in gpus]
+    return found
+
+
+def test_engine_files_pass_the_field_table(export: Export) -> None:
+    table = option_table("trtllm").data
+    files = export("trtllm").files
+    engines = [yaml.safe_load(text) for name, text in files.items() if name.startswith("engine-")]
+    for engine in engines:
+        assert _problems(engine, table["fields"]) == []
+        for path, allowed in table["choices"].items():
+            outer, inner = path.split(".")
+            if inner in engine.get(outer, {}):
+                assert engine[outer][inner] in allowed
+    assert engines
+    if "disaggregated.yaml" in files:
+        front = yaml.safe_load(files["disaggregated.yaml"])
+        assert _problems(front, table["disaggregated"]) == []
+
+
+def test_ranks_and_sizes(result: Result, export: Export) -> None:
+    exported = export("trtllm")
+    hosts = Hosts(result.instance.cluster)
+    lines = read_lines(exported.files["commands.sh"])
+    for replica, line in zip(result.layout.replicas, lines, strict=True):
+        serve = _serve(line)
+        assert option_table("trtllm").problems(serve[2:], line.environment) == []
+        engine = yaml.safe_load(exported.files[serve[serve.index("--config") + 1]])
+        world = engine["tensor_parallel_size"] * engine["pipeline_parallel_size"]
+        tasks = _tasks(line)
+        assert len(tasks) == world == len(replica.chips)
+        assert tasks == [(hosts.of(chip).host, hosts.of(chip).gpu) for chip in replica.chips]
+        assert world % engine["gpus_per_node"] == 0
+        for rank, (_, gpu) in enumerate(tasks):
+            node = rank - rank % engine["gpus_per_node"]
+            assert gpu == tasks[node][1] + rank % engine["gpus_per_node"]
+        if replica.shape.pp > 1:
+            assert sum(engine["pp_partition"]) == len(result.instance.model.layers)
+            assert len(engine["pp_partition"]) == replica.shape.pp
+        if "moe_expert_parallel_size" in engine:
+            width = engine["moe_expert_parallel_size"] * engine["moe_tensor_parallel_size"]
+            assert width == engine["tensor_parallel_size"]
+
+
+def test_load_balancers_load(result: Result, export: Export) -> None:
+    exported = export("trtllm")
+    moe = result.instance.operations.moe
+    for name, text in exported.files.items():
+        if not name.startswith("engine-"):
+            continue
+        engine = yaml.safe_load(text)
+        config = engine.get("moe_config", {})
+        if config.get("backend") == "WIDEEP":
+            assert moe is not None
+            assert engine["enable_attention_dp"]
+            assert engine["moe_expert_parallel_size"] > 1
+            problems = check_trtllm(
+                exported.files[config["load_balancer"]],
+                layer_ids=list(result.instance.operations.moe_layers),
+                num_experts=moe.num_experts,
+                chips=engine["moe_expert_parallel_size"],
+            )
+            assert problems == []
+        elif config:
+            assert moe is not None
+            assert moe.num_experts % engine["moe_expert_parallel_size"] == 0
+    assert exported.loss == 0.0
