@@ -21,8 +21,9 @@ def plain_layout(
     pp: int = 1,
     batch: int,
     redundant_experts: int = 0,
+    first_chip: int = 0,
 ) -> Layout:
-    """The layout of one replica; ``batch`` sequences spread over ranks.
+    """The layout of one replica from the ``first_chip``-th usable chip on; ``batch`` over its ranks.
 
     Slots per chip are the fewest that hold every expert and ``redundant_experts`` copies. Raises
     ``InstanceError`` where the cluster has too few chips.
@@ -30,7 +31,7 @@ def plain_layout(
     operations = instance.operations
     moe = operations.moe
     chips_per_stage = tp * attention_dp
-    usable = [chip.id for chip in instance.cluster.usable]
+    usable = [chip.id for chip in instance.cluster.usable][first_chip:]
     if len(usable) < chips_per_stage * pp:
         raise InstanceError(
             Problem(

@@ -15,6 +15,8 @@ from topology.quantity import Bytes, Seconds
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Combination = Literal["per_op", "lecture", "book"]
+#: what a read of HBM is for
+Stream = Literal["weights", "kv", "experts"]
 
 
 class Efficiency(BaseModel):
@@ -23,21 +25,37 @@ class Efficiency(BaseModel):
     A matrix product runs at ``compute[dtype]`` of the dense peak, HBM streams at ``hbm`` of its
     bandwidth, a collective's bytes move at ``all_reduce`` or ``all_to_all`` of the links' rate.
     ``layer_overhead_s`` is paid by each layer (kernel launches), ``sync_overhead_s`` by each layer
-    whose attention is tensor parallel, ``step_overhead_s`` by each pass (scheduler, sampling).
+    whose attention is tensor parallel, ``moe_overhead_s`` by each layer with routed experts (routing,
+    grouped kernels), ``step_overhead_s`` by each pass (scheduler), ``sequence_overhead_s`` by each
+    sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
+    ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     compute: dict[str, Fraction] = Field(default_factory=dict)
     hbm: Fraction = 1.0
+    kv: Fraction | None = None
+    experts: Fraction | None = None
     all_reduce: Fraction = 1.0
     all_to_all: Fraction = 1.0
     layer_overhead_s: Seconds = 0.0
     sync_overhead_s: Seconds = 0.0
+    moe_overhead_s: Seconds = 0.0
     step_overhead_s: Seconds = 0.0
+    sequence_overhead_s: Seconds = 0.0
     #: HBM that the engine, graphs and communication buffers take on each chip
     runtime_bytes: Bytes = 0.0
     provenance: Literal["measured", "derived", "assumed"] = "derived"
+
+    def stream(self, kind: Stream) -> float:
+        """Fraction of HBM bandwidth at which weights, the context or routed experts are read."""
+        found = {"kv": self.kv, "experts": self.experts}.get(kind)
+        return self.hbm if found is None else found
+
+    def arithmetic(self, dtype: str) -> float:
+        """Fraction of the peak for a dtype; one without its own (int4) multiplies as bf16."""
+        return self.compute.get(dtype, self.compute.get("bf16", 1.0))
 
 
 class Profile(BaseModel):
