@@ -45,8 +45,9 @@ class MeasuredRow:
     """A run: who served what, on what, for how many users, and what they saw (seconds).
 
     ``decode`` is the group that decodes (and prefills too where ``prefill`` is ``None``);
-    ``concurrency`` counts requests in the system, waiting ones included. ``precision`` is the weights'
-    as written (empty: the checkpoint's own).
+    ``concurrency`` counts requests in the system, waiting ones included. A disaggregated row that does not
+    count its workers is taken to have one of each. ``precision`` is the weights'
+    as written (empty: the checkpoint's own). ``fixed_lengths``: all requests are as long as nominal.
     """
 
     id: str
@@ -61,6 +62,7 @@ class MeasuredRow:
     prefill: Group | None
     tpot_s: float
     ttft_s: float | None
+    fixed_lengths: bool
 
     @property
     def mode(self) -> Literal["aggregated", "disaggregated"]:
@@ -181,9 +183,6 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         raise ValueError(f"concurrency: must be above 0, got {concurrency:g}")
     prefill = None
     if disaggregated:
-        for part in ("decode", "prefill"):
-            if _number(cells, f"{part}_num_workers") is None:
-                raise ValueError(f"{part}_num_workers: is missing, so batches are not known")
         decode, prefill = (_worker(cells, part) for part in ("decode", "prefill"))
     else:
         pp = _size(cells, "pp_size")
@@ -207,6 +206,7 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         prefill=prefill,
         tpot_s=_positive(cells, "silicon_tpot_ms") / 1e3,
         ttft_s=None if ttft is None else ttft / 1e3,
+        fixed_lengths=_positive(cells, "mean_isl", "isl") == _positive(cells, "isl"),
     )
 
 

@@ -1,0 +1,151 @@
+"""The parameters that are fitted: eight per chip and engine, and three for all.
+
+On a logit scale between physical limits, each is a value for all, plus what the chip and what the
+engine add; additions are held near zero (ridge), so that a cell with few rows inherits the rest, and a
+chip or engine without rows gets the common value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.measured.terms import Constants
+from costmodel.profile import Efficiency
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Name, start and limits (all above zero)."""
+
+    name: str
+    start: float
+    low: float
+    high: float
+
+    def value(self, x: Array) -> Array:
+        """From the unbounded scale to the limits."""
+        return np.asarray(self.low * (self.high / self.low) ** (1.0 / (1.0 + np.exp(-x))))
+
+    def origin(self) -> float:
+        """The start on the unbounded scale."""
+        share = np.log(self.start / self.low) / np.log(self.high / self.low)
+        return float(np.log(share / (1.0 - share)))
+
+
+#: fitted for each chip and engine
+BY_CELL = (
+    Parameter("layer_overhead_s", 30e-6, 1e-6, 3e-4),
+    Parameter("sync_overhead_s", 30e-6, 1e-7, 3e-4),
+    Parameter("moe_overhead_s", 20e-6, 1e-7, 3e-4),
+    Parameter("sequence_overhead_s", 1e-5, 1e-8, 1e-3),
+    Parameter("hbm", 0.75, 0.5, 0.95),
+    Parameter("kv", 0.65, 0.3, 0.95),
+    Parameter("compute", 0.6, 0.2, 0.95),
+    Parameter("all_reduce", 0.3, 0.03, 0.95),
+)
+#: fitted once for all
+COMMON = (
+    Parameter("experts", 0.7, 0.2, 0.95),
+    Parameter("all_to_all", 0.2, 0.03, 0.95),
+    Parameter("fp4_compute", 0.6, 0.2, 0.95),
+)
+#: fraction of the peak in FP8 over that in BF16: medians of large GEMMs in public kernel tables
+FP8_OVER_BF16 = 0.8
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Chips and engines that have rows, and where their additions sit in the vector of unknowns."""
+
+    chips: tuple[str, ...]
+    engines: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns."""
+        return len(COMMON) + len(BY_CELL) * (1 + len(self.chips) + len(self.engines))
+
+    def start(self) -> Array:
+        """Unknowns at the start: common values at theirs, additions zero."""
+        x = np.zeros(self.size)
+        first = len(COMMON)
+        x[:first] = [p.origin() for p in COMMON]
+        x[first : first + len(BY_CELL)] = [p.origin() for p in BY_CELL]
+        return x
+
+    def additions(self, x: Array) -> Array:
+        """The unknowns that are held near zero."""
+        return x[len(COMMON) + len(BY_CELL) :]
+
+    def cells(self, x: Array, chips: Sequence[str], engines: Sequence[str]) -> dict[str, Array]:
+        """Values ``[n]`` of every parameter for chips and engines named side by side."""
+        first, width = len(COMMON), len(BY_CELL)
+        common = x[first : first + width]
+        by_chip = x[first + width : first + width * (1 + len(self.chips))].reshape(-1, width)
+        by_engine = x[first + width * (1 + len(self.chips)) :].reshape(-1, width)
+        chip_rows = np.vstack([by_chip, np.zeros((1, width))])
+        engine_rows = np.vstack([by_engine, np.zeros((1, width))])
+        chip_at = [self.chips.index(c) if c in self.chips else -1 for c in chips]
+        engine_at = [self.engines.index(e) if e in self.engines else -1 for e in engines]
+        total = common + chip_rows[chip_at] + engine_rows[engine_at]
+        found = {p.name: p.value(total[:, i]) for i, p in enumerate(BY_CELL)}
+        for i, p in enumerate(COMMON):
+            found[p.name] = np.repeat(p.value(x[i : i + 1]), len(chips))
+        return found
+
+
+def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants:
+    """Constants of passes from parameter values of cells and the cell of each pass."""
+    at = {name: value[owner] for name, value in values.items()}
+    bf16 = at["compute"]
+    fp8 = FP8_OVER_BF16 * bf16
+    fp4 = at["fp4_compute"] * bf16
+    return Constants(
+        compute=np.array([bf16, fp8, fp4, fp8, bf16]),
+        streams=np.array([at["hbm"], at["kv"], at["experts"]]),
+        all_reduce=at["all_reduce"],
+        all_to_all=at["all_to_all"],
+        layer_overhead_s=at["layer_overhead_s"],
+        sync_overhead_s=at["sync_overhead_s"],
+        moe_overhead_s=at["moe_overhead_s"],
+        step_overhead_s=np.zeros_like(bf16),
+        sequence_overhead_s=at["sequence_overhead_s"],
+    )
+
+
+def rounded(value: float) -> float:
+    """Four significant digits: what is shipped does not depend on the last bits of a solver."""
+    return float(f"{value:.4g}")
+
+
+def efficiency_at(
+    values: dict[str, Array], index: int, runtime_bytes: float, *, measured: bool
+) -> Efficiency:
+    """The efficiency of one cell, rounded for shipping."""
+    one = {name: float(value[index]) for name, value in values.items()}
+    bf16 = one["compute"]
+    return Efficiency(
+        compute={
+            "bf16": rounded(bf16),
+            "fp8": rounded(FP8_OVER_BF16 * bf16),
+            "fp4": rounded(one["fp4_compute"] * bf16),
+            "int8": rounded(FP8_OVER_BF16 * bf16),
+        },
+        hbm=rounded(one["hbm"]),
+        kv=rounded(one["kv"]),
+        experts=rounded(one["experts"]),
+        all_reduce=rounded(one["all_reduce"]),
+        all_to_all=rounded(one["all_to_all"]),
+        layer_overhead_s=rounded(one["layer_overhead_s"]),
+        sync_overhead_s=rounded(one["sync_overhead_s"]),
+        moe_overhead_s=rounded(one["moe_overhead_s"]),
+        sequence_overhead_s=rounded(one["sequence_overhead_s"]),
+        runtime_bytes=runtime_bytes,
+        provenance="measured" if measured else "assumed",
+    )
