@@ -181,13 +181,16 @@ def pass_time(
         )
         reduced = rows * operations.hidden_size * operations.activation_bytes
         sharded = tp > 1
-        reductions = np.where(sharded, count * kind.num_reductions, 0.0)
+        # one rank holds every token on every chip: its experts' outputs are summed, none is sent
+        summed = kind.num_reductions + np.where(ranks > 1, 0.0, float(kind.moe is not None))
+        reductions = np.where(sharded, count * summed, 0.0)
         result.traffic(
             "all_reduce",
             reductions * rates.reduce_latency_s,
             reductions * rates.reduce_s_per_byte * reduced,
         )
         overhead = efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)
+        overhead = overhead + kind.num_kernels * efficiency.kernel_overhead_s
         if kind.moe is not None:
             overhead = overhead + efficiency.moe_overhead_s
         result.add("overhead", count * overhead)
@@ -354,6 +357,9 @@ def _experts(
 ) -> None:
     """Routed experts: each layer lasts as long as its busiest chip; dispatch and combine beside it.
 
+    With one attention rank nothing is dispatched: every chip holds every token, and the outputs are
+    summed by an all-reduce.
+
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
     routed = (rows * ranks * moe.top_k)[..., None, None]
@@ -376,7 +382,7 @@ def _experts(
     # the busiest receiver scales the uniform exchange
     skew = np.maximum(1.0, shares.load.max(axis=-1) * chips[..., None]).sum(axis=-1)
     sourced = rows / tp * moe.expert_input_dim
-    several = chips > 1
+    several = ranks > 1
     for part, element in (
         ("dispatch", dispatch_element_bytes(moe, operations)),
         ("combine", operations.activation_bytes),

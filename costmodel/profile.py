@@ -25,7 +25,8 @@ class Efficiency(BaseModel):
 
     A matrix product runs at ``compute[dtype]`` of the dense peak, HBM streams at ``hbm`` of its
     bandwidth, a collective's bytes move at ``all_reduce`` or ``all_to_all`` of the links' rate.
-    ``layer_overhead_s`` is paid by each layer (kernel launches), ``sync_overhead_s`` by each layer
+    ``layer_overhead_s`` is paid by each layer, ``kernel_overhead_s`` by each
+    kernel of it (launch, ramp and drain), ``sync_overhead_s`` by each layer
     whose attention is tensor parallel, ``moe_overhead_s`` by each layer with routed experts (routing,
     grouped kernels), ``step_overhead_s`` by each pass (scheduler), ``sequence_overhead_s`` by each
     sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
@@ -41,6 +42,7 @@ class Efficiency(BaseModel):
     all_reduce: Fraction = 1.0
     all_to_all: Fraction = 1.0
     layer_overhead_s: Seconds = 0.0
+    kernel_overhead_s: Seconds = 0.0
     sync_overhead_s: Seconds = 0.0
     moe_overhead_s: Seconds = 0.0
     step_overhead_s: Seconds = 0.0

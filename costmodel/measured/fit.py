@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.measured.parameters import Structure, constants_at
+from costmodel.measured.parameters import Structure, constants_at, values_at
 from costmodel.measured.predict import (
     Pricing,
     decode_batches,
@@ -32,7 +32,9 @@ Array = NDArray[np.float64]
 _ROBUST_AT = 0.15
 #: weight of an addition of one unit on the logit scale, in units of a row's log error
 _RIDGE = 0.3
-_MOST_STEPS = 40
+_MOST_STEPS = 25
+#: step of the numerical derivative on the logit scale
+_STEP = 1e-4
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ class Problem:
 def start_of(runs: Sequence[Run]) -> Fitted:
     """The structure of these runs at its start."""
     structure = Structure(
-        tuple(sorted({run.chip for run in runs})), tuple(sorted({run.row.engine for run in runs}))
+        tuple(sorted({run.chip for run in runs})),
+        tuple(sorted({run.row.engine for run in runs})),
+        tuple(sorted({(run.chip, run.row.engine) for run in runs})),
     )
     return Fitted(structure, structure.start())
 
@@ -106,18 +110,35 @@ def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:
     table = problem.table
     scale = np.sqrt(problem.weights[keep])
 
-    def seconds(x: Array) -> Array:
-        return table.terms.seconds(constants_at(structure.cells(x, chips, engines), owner))
+    levels = structure.levels(chips, engines)
+    num_common = structure.size - structure.additions(start.x).size
+
+    def log_error(scales: Array) -> Array:
+        found = table.terms.seconds(constants_at(values_at(scales), owner))
+        tpot = found[table.decode] + shares * table.events * table.prefill_s(found)
+        return np.asarray(np.log(tpot / problem.measured_s))
 
     def residuals(x: Array) -> Array:
-        found = seconds(x)
-        tpot = found[table.decode] + shares * table.events * table.prefill_s(found)
-        rows = scale * np.log(tpot / problem.measured_s)[keep]
+        rows = scale * log_error(structure.scales(x, levels))[keep]
         return np.concatenate([rows, _RIDGE * structure.additions(x)])
 
+    def jacobian(x: Array) -> Array:
+        scales = structure.scales(x, levels)
+        here = log_error(scales)
+        slopes = np.zeros_like(scales)
+        for place in range(len(scales)):
+            moved = scales.copy()
+            moved[place] += _STEP
+            slopes[place] = (log_error(moved) - here) / _STEP
+        rows = scale[:, None] * structure.chain(slopes, levels)[keep]
+        held = np.hstack(
+            [np.zeros((x.size - num_common, num_common)), _RIDGE * np.eye(x.size - num_common)]
+        )
+        return np.vstack([rows, held])
+
     solution = least_squares(
-        residuals, start.x, loss="soft_l1", f_scale=_ROBUST_AT, max_nfev=_MOST_STEPS,
-        xtol=1e-6, ftol=1e-6, gtol=1e-8,
+        residuals, start.x, jac=jacobian, loss="soft_l1", f_scale=_ROBUST_AT, max_nfev=_MOST_STEPS,
+        xtol=1e-5, ftol=1e-5, gtol=1e-8,
     )  # fmt: skip
     return Fitted(structure, np.asarray(solution.x))
 

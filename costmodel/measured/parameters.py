@@ -40,18 +40,18 @@ class Parameter:
 
 #: fitted for each chip and engine
 BY_CELL = (
-    Parameter("layer_overhead_s", 30e-6, 1e-6, 3e-4),
-    Parameter("sync_overhead_s", 30e-6, 1e-7, 3e-4),
+    Parameter("kernel_overhead_s", 10e-6, 1e-6, 5e-5),
     Parameter("moe_overhead_s", 20e-6, 1e-7, 3e-4),
     Parameter("sequence_overhead_s", 1e-5, 1e-8, 1e-3),
     Parameter("hbm", 0.75, 0.5, 0.95),
     Parameter("kv", 0.65, 0.3, 0.95),
+    Parameter("experts", 0.7, 0.2, 0.95),
     Parameter("compute", 0.6, 0.2, 0.95),
     Parameter("all_reduce", 0.3, 0.03, 0.95),
 )
 #: fitted once for all
 COMMON = (
-    Parameter("experts", 0.7, 0.2, 0.95),
+    Parameter("layer_overhead_s", 10e-6, 1e-7, 3e-4),
     Parameter("all_to_all", 0.2, 0.03, 0.95),
     Parameter("fp4_compute", 0.6, 0.2, 0.95),
 )
@@ -61,15 +61,21 @@ FP8_OVER_BF16 = 0.8
 
 @dataclass(frozen=True)
 class Structure:
-    """Chips and engines that have rows, and where their additions sit in the vector of unknowns."""
+    """Chips, engines and pairs that have rows, and where they sit in the vector of unknowns.
+
+    The unknowns are the common parameters, the common level of each parameter by cell, and the
+    additions of every chip, engine and pair, parameter by parameter.
+    """
 
     chips: tuple[str, ...]
     engines: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
 
     @property
     def size(self) -> int:
         """Number of unknowns."""
-        return len(COMMON) + len(BY_CELL) * (1 + len(self.chips) + len(self.engines))
+        levels = 1 + len(self.chips) + len(self.engines) + len(self.pairs)
+        return len(COMMON) + len(BY_CELL) * levels
 
     def start(self) -> Array:
         """Unknowns at the start: common values at theirs, additions zero."""
@@ -83,21 +89,41 @@ class Structure:
         """The unknowns that are held near zero."""
         return x[len(COMMON) + len(BY_CELL) :]
 
+    def levels(self, chips: Sequence[str], engines: Sequence[str]) -> Array:
+        """``[n, levels]`` of 0 and 1: which levels add up to the value of a chip with an engine."""
+        levels = np.zeros((len(chips), 1 + len(self.chips) + len(self.engines) + len(self.pairs)))
+        levels[:, 0] = 1.0
+        for row, (chip, engine) in enumerate(zip(chips, engines, strict=True)):
+            if chip in self.chips:
+                levels[row, 1 + self.chips.index(chip)] = 1.0
+            if engine in self.engines:
+                levels[row, 1 + len(self.chips) + self.engines.index(engine)] = 1.0
+            if (chip, engine) in self.pairs:
+                place = 1 + len(self.chips) + len(self.engines) + self.pairs.index((chip, engine))
+                levels[row, place] = 1.0
+        return levels
+
+    def scales(self, x: Array, levels: Array) -> Array:
+        """``[parameters, n]`` on the unbounded scale: common ones first, then those by cell."""
+        first = len(COMMON)
+        common = np.repeat(x[:first, None], len(levels), axis=1)
+        by_cell = (levels @ x[first:].reshape(levels.shape[1], -1)).T
+        return np.vstack([common, by_cell])
+
+    def chain(self, slopes: Array, levels: Array) -> Array:
+        """Jacobian ``[n, unknowns]`` from slopes ``[parameters, n]`` on the unbounded scale."""
+        first = len(COMMON)
+        by_cell = levels[:, :, None] * slopes[first:].T[:, None, :]
+        return np.hstack([slopes[:first].T, by_cell.reshape(len(levels), -1)])
+
     def cells(self, x: Array, chips: Sequence[str], engines: Sequence[str]) -> dict[str, Array]:
         """Values ``[n]`` of every parameter for chips and engines named side by side."""
-        first, width = len(COMMON), len(BY_CELL)
-        common = x[first : first + width]
-        by_chip = x[first + width : first + width * (1 + len(self.chips))].reshape(-1, width)
-        by_engine = x[first + width * (1 + len(self.chips)) :].reshape(-1, width)
-        chip_rows = np.vstack([by_chip, np.zeros((1, width))])
-        engine_rows = np.vstack([by_engine, np.zeros((1, width))])
-        chip_at = [self.chips.index(c) if c in self.chips else -1 for c in chips]
-        engine_at = [self.engines.index(e) if e in self.engines else -1 for e in engines]
-        total = common + chip_rows[chip_at] + engine_rows[engine_at]
-        found = {p.name: p.value(total[:, i]) for i, p in enumerate(BY_CELL)}
-        for i, p in enumerate(COMMON):
-            found[p.name] = np.repeat(p.value(x[i : i + 1]), len(chips))
-        return found
+        return values_at(self.scales(x, self.levels(chips, engines)))
+
+
+def values_at(scales: Array) -> dict[str, Array]:
+    """Parameter values from the unbounded scale ``[parameters, n]``."""
+    return {p.name: p.value(scales[i]) for i, p in enumerate((*COMMON, *BY_CELL))}
 
 
 def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants:
@@ -112,7 +138,8 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
         all_reduce=at["all_reduce"],
         all_to_all=at["all_to_all"],
         layer_overhead_s=at["layer_overhead_s"],
-        sync_overhead_s=at["sync_overhead_s"],
+        kernel_overhead_s=at["kernel_overhead_s"],
+        sync_overhead_s=np.zeros_like(bf16),
         moe_overhead_s=at["moe_overhead_s"],
         step_overhead_s=np.zeros_like(bf16),
         sequence_overhead_s=at["sequence_overhead_s"],
@@ -143,7 +170,7 @@ def efficiency_at(
         all_reduce=rounded(one["all_reduce"]),
         all_to_all=rounded(one["all_to_all"]),
         layer_overhead_s=rounded(one["layer_overhead_s"]),
-        sync_overhead_s=rounded(one["sync_overhead_s"]),
+        kernel_overhead_s=rounded(one["kernel_overhead_s"]),
         moe_overhead_s=rounded(one["moe_overhead_s"]),
         sequence_overhead_s=rounded(one["sequence_overhead_s"]),
         runtime_bytes=runtime_bytes,

@@ -58,9 +58,7 @@ def owners(table: RunTable) -> NDArray[np.intp]:
 
 def stated_batches(runs: Sequence[Run]) -> Array:
     """Concurrency per decode worker, as far as HBM holds it."""
-    return np.array(
-        [max(1.0, min(r.row.concurrency / r.row.decode.workers, r.most)) for r in runs]
-    )
+    return np.array([max(1.0, min(r.row.concurrency / r.row.decode.workers, r.most)) for r in runs])
 
 
 def wave_shares(runs: Sequence[Run]) -> Array:
@@ -119,9 +117,7 @@ def _ttft_s(
     workers = np.array([float(run.row.decode.workers) for run in runs])
     steps = np.array([float(run.instance.workload.decode_steps) for run in runs])
     apart = np.array([run.row.prefill is not None for run in runs])
-    servers = np.array(
-        [float(run.row.prefill.workers) if run.row.prefill else 1.0 for run in runs]
-    )
+    servers = np.array([float(run.row.prefill.workers) if run.row.prefill else 1.0 for run in runs])
     waves = np.array([run.row.fixed_lengths for run in runs])
     one = table.prefill_s(seconds)
     each = one / table.prompts
@@ -129,7 +125,9 @@ def _ttft_s(
     # waiting behind a burst of all users, in full or what is left of the first
     others = np.maximum(users / np.where(apart, servers, workers) - table.prompts, 0.0)
     burst = np.where(waves, 1.0, BURST_SHARE) * others / 2 * each
-    load = np.minimum(batches / (tpot * steps) * np.where(apart, workers / servers, 1.0) * each, 0.95)
+    load = np.minimum(
+        batches / (tpot * steps) * np.where(apart, workers / servers, 1.0) * each, 0.95
+    )
     queue = np.where(waves, 0.0, load / (1.0 - load) * one / 2)
     # users who find no room wait until those before them are done
     held = np.maximum(users / workers - batches, 0.0) / np.maximum(batches, 1.0) * tpot * steps

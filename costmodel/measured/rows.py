@@ -122,9 +122,7 @@ def _read_text(path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InstanceError(
-            Problem(str(path), f"not UTF-8 text (byte {error.start})")
-        ) from None
+        raise InstanceError(Problem(str(path), f"not UTF-8 text (byte {error.start})")) from None
 
 
 def _number(cells: Mapping[str, str], name: str) -> float | None:

@@ -137,14 +137,30 @@ def run_table(runs: Sequence[Run], batches: Array) -> RunTable:
             assert own.prefill is not None
             prefill = collector.add(instance, row.prefill, run.prefill_rates, own.prefill)
             found.append(
-                (decode, prefill, float(own.passes), 0.0, row.prefill.attention_dp, row.decode.pp, row.prefill.pp)
+                (
+                    decode,
+                    prefill,
+                    float(own.passes),
+                    0.0,
+                    row.prefill.attention_dp,
+                    row.decode.pp,
+                    row.prefill.pp,
+                )
             )
         else:
             assert plan.prefill is not None
             prefill = collector.add(instance, row.decode, run.decode_rates, plan.prefill)
             prompts = float(plan.prompts) * row.decode.attention_dp
             found.append(
-                (decode, prefill, float(plan.passes), float(plan.events), prompts, row.decode.pp, row.decode.pp)
+                (
+                    decode,
+                    prefill,
+                    float(plan.passes),
+                    float(plan.events),
+                    prompts,
+                    row.decode.pp,
+                    row.decode.pp,
+                )
             )
     columns = np.array(found, dtype=float).reshape(-1, 7).T
     return RunTable(

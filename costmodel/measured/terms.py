@@ -40,6 +40,7 @@ class Constants:
     all_reduce: Array
     all_to_all: Array
     layer_overhead_s: Array
+    kernel_overhead_s: Array
     sync_overhead_s: Array
     moe_overhead_s: Array
     step_overhead_s: Array
@@ -60,6 +61,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
         all_reduce=column("all_reduce"),
         all_to_all=column("all_to_all"),
         layer_overhead_s=column("layer_overhead_s"),
+        kernel_overhead_s=column("kernel_overhead_s"),
         sync_overhead_s=column("sync_overhead_s"),
         moe_overhead_s=column("moe_overhead_s"),
         step_overhead_s=column("step_overhead_s"),
@@ -71,7 +73,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
 class TermTable:
     """Rooflines (``r_``) and collectives (``t_``) of passes, each with its pass, and counts per pass.
 
-    ``counts [4, passes]``: layers, tensor-parallel layers, MoE layers, sampled sequences of a rank.
+    ``counts [5, passes]``: layers, kernels, tensor-parallel layers, MoE layers, sampled sequences of a rank.
     """
 
     num_passes: int
@@ -95,10 +97,11 @@ class TermTable:
         )
         total = np.bincount(self.r_pass, np.maximum(compute, memory), self.num_passes)
         total += np.bincount(self.t_pass, self.t_latency_s + moved, self.num_passes)
-        layers, sharded, moe, sampled = self.counts
+        layers, kernels, sharded, moe, sampled = self.counts
         return np.asarray(
             total
             + layers * constants.layer_overhead_s
+            + kernels * constants.kernel_overhead_s
             + sharded * constants.sync_overhead_s
             + moe * constants.moe_overhead_s
             + sampled * constants.sequence_overhead_s
@@ -112,7 +115,7 @@ class TermCollector:
     def __init__(self) -> None:
         self._rooflines: list[tuple[int, int, int, float, float]] = []
         self._traffic: list[tuple[int, bool, float, float]] = []
-        self._counts: list[tuple[float, float, float, float]] = []
+        self._counts: list[tuple[float, float, float, float, float]] = []
 
     def add(self, instance: Instance, group: Group, rates: GroupRates, tokens: Tokens) -> int:
         """Record one pass of a worker; returns its number."""
@@ -142,9 +145,16 @@ class TermCollector:
                     (number, DTYPES.index(dtype), STREAMS.index(term.stream), compute, memory)
                 )
         layers = float(operations.num_layers)
+        kernels = float(sum(len(kind.layers) * kind.num_kernels for kind in operations.kinds))
         sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
         self._counts.append(
-            (layers, layers if group.tp > 1 else 0.0, float(len(operations.moe_layers)), sampled)
+            (
+                layers,
+                kernels,
+                layers if group.tp > 1 else 0.0,
+                float(len(operations.moe_layers)),
+                sampled,
+            )
         )
         return number
 
@@ -163,7 +173,7 @@ class TermCollector:
             t_reduce=t[1].astype(bool),
             t_latency_s=t[2],
             t_bytes_s=t[3],
-            counts=np.array(self._counts, dtype=float).reshape(-1, 4).T,
+            counts=np.array(self._counts, dtype=float).reshape(-1, 5).T,
         )
 
 
@@ -186,8 +196,4 @@ def worker_rates(instance: Instance, group: Group, first_chip: int) -> GroupRate
     width = group.tp * group.attention_dp
     chips = [placed.id for placed in instance.cluster.usable][first_chip:]
     stages = [chips[i * width : (i + 1) * width] for i in range(group.pp)]
-    return rates_of_chips(
-        instance.cluster, stages, group.tp, moe.top_k if moe else 0, _PHYSICS
-    )[0]
-
-
+    return rates_of_chips(instance.cluster, stages, group.tp, moe.top_k if moe else 0, _PHYSICS)[0]
