@@ -61,6 +61,21 @@ class Efficiency(BaseModel):
         return self.compute.get(dtype, self.compute.get("bf16", 1.0))
 
 
+class FirstToken(BaseModel):
+    """How an engine's mean TTFT follows from prefill times under load.
+
+    *Formula:* ``base_s + prefill_factor * prefill + queue_share * users * prefill_per_prompt``: what every
+    request pays (front end, scheduling, first decode), its own prefill, and a share of everybody
+    else's.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_s: Seconds = 0.0
+    prefill_factor: Annotated[float, Field(ge=1)] = 1.0
+    queue_share: Annotated[float, Field(ge=0)] = 0.0
+
+
 class EngineConstants(BaseModel):
     """Efficiencies of one engine: by chip, and for chips it was not measured on."""
 
@@ -82,6 +97,8 @@ class Profile(BaseModel):
     chips: dict[str, Efficiency] = Field(default_factory=dict)
     #: the same by engine; ``default`` and ``chips`` are the mean over engines
     engines: dict[str, EngineConstants] = Field(default_factory=dict)
+    #: TTFT under load by ``engine`` and mode: ``vllm aggregated``
+    first_token: dict[str, FirstToken] = Field(default_factory=dict)
     #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known
     interval: tuple[float, ...] = ()
     fitted_on: str = ""

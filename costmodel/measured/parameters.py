@@ -40,9 +40,9 @@ class Parameter:
 
 #: fitted for each chip and engine
 BY_CELL = (
-    Parameter("kernel_overhead_s", 10e-6, 1e-6, 5e-5),
-    Parameter("moe_overhead_s", 20e-6, 1e-7, 3e-4),
-    Parameter("sequence_overhead_s", 1e-5, 1e-8, 1e-3),
+    Parameter("kernel_overhead_s", 8e-6, 2e-6, 3e-5),
+    Parameter("moe_overhead_s", 10e-6, 1e-6, 1e-4),
+    Parameter("sequence_overhead_s", 1e-5, 1e-6, 1e-4),
     Parameter("hbm", 0.75, 0.5, 0.95),
     Parameter("kv", 0.65, 0.3, 0.95),
     Parameter("experts", 0.7, 0.2, 0.95),
@@ -51,7 +51,7 @@ BY_CELL = (
 )
 #: fitted once for all
 COMMON = (
-    Parameter("layer_overhead_s", 10e-6, 1e-7, 3e-4),
+    Parameter("layer_overhead_s", 3e-6, 1e-6, 1e-4),
     Parameter("all_to_all", 0.2, 0.03, 0.95),
     Parameter("fp4_compute", 0.6, 0.2, 0.95),
 )

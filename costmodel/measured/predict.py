@@ -6,13 +6,13 @@ pool does, keep ``X output TPOT`` of them decoding.
 
 *Waves.* Requests of one fixed length that start together stay together: they are prefilled one after
 the other and then decode side by side, so that a decoding request sees on average half of the others'
-prefill, and waits half of it for its first token. Random lengths drift apart: decoding then shares the
-worker with a steady stream of prefill (the mixed replica), and queueing is that of the utilisation.
+prefill. Random lengths drift apart: decoding then shares the worker with a steady stream of prefill
+(the mixed replica).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,15 +20,12 @@ from numpy.typing import NDArray
 
 from costmodel.measured.runs import Run, RunTable, run_table
 from costmodel.measured.terms import Constants, constants_of
-from costmodel.profile import Profile
+from costmodel.profile import FirstToken, Profile
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``
 Pricing = Callable[[NDArray[np.intp]], Constants]
 
-#: share of the users of drifting requests who still sit in the starting burst's queue (assumed: a
-#: run sends about ten requests per user, the first of which start together)
-BURST_SHARE = 0.1
 _ROUNDS = 6
 
 
@@ -93,42 +90,48 @@ def decode_batches(runs: Sequence[Run], pricing: Pricing) -> Array:
     return batches
 
 
-def predict(runs: Sequence[Run], pricing: Pricing) -> Prediction:
-    """TPOT and TTFT of runs."""
+def predict(
+    runs: Sequence[Run], pricing: Pricing, first_token: Mapping[str, FirstToken]
+) -> Prediction:
+    """TPOT and TTFT of runs; ``first_token`` by engine and mode, physics where it has none."""
     batches = decode_batches(runs, pricing)
     table = run_table(runs, batches)
     seconds = table.terms.seconds(pricing(owners(table)))
-    return predict_table(runs, table, seconds, batches)
+    load = prefill_load(runs, table, seconds)
+    constants = [first_token.get(f"{r.row.engine} {r.row.mode}", FirstToken()) for r in runs]
+    ttft = np.array([load.ttft_s(i, one) for i, one in enumerate(constants)])
+    return Prediction(tpot_s(runs, table, seconds), ttft, batches)
 
 
-def predict_table(
-    runs: Sequence[Run], table: RunTable, seconds: Array, batches: Array
-) -> Prediction:
-    """TPOT and TTFT from priced passes."""
-    shared = replace(table, events=table.events * wave_shares(runs))
-    tpot = shared.tpot_s(seconds)
-    return Prediction(tpot, _ttft_s(runs, table, seconds, tpot, batches), batches)
+def predict_under(runs: Sequence[Run], profile: Profile) -> Prediction:
+    """TPOT and TTFT of runs under a profile."""
+    return predict(runs, profile_pricing(runs, profile), profile.first_token)
 
 
-def _ttft_s(
-    runs: Sequence[Run], table: RunTable, seconds: Array, tpot: Array, batches: Array
-) -> Array:
+def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
+    """TPOT from priced passes."""
+    return replace(table, events=table.events * wave_shares(runs)).tpot_s(seconds)
+
+
+@dataclass(frozen=True)
+class PrefillLoad:
+    """What TTFT is made of, per run: one's own prefill, and everybody's who shares the worker."""
+
+    own_s: Array
+    users_s: Array
+
+    def ttft_s(self, index: int, constants: FirstToken) -> float:
+        """Mean TTFT of one run."""
+        return float(
+            constants.base_s
+            + constants.prefill_factor * self.own_s[index]
+            + constants.queue_share * self.users_s[index]
+        )
+
+
+def prefill_load(runs: Sequence[Run], table: RunTable, seconds: Array) -> PrefillLoad:
+    """Seconds of prefill from priced passes."""
+    servers = np.array([float((r.row.prefill or r.row.decode).workers) for r in runs])
     users = np.array([run.row.concurrency for run in runs])
-    workers = np.array([float(run.row.decode.workers) for run in runs])
-    steps = np.array([float(run.instance.workload.decode_steps) for run in runs])
-    apart = np.array([run.row.prefill is not None for run in runs])
-    servers = np.array([float(run.row.prefill.workers) if run.row.prefill else 1.0 for run in runs])
-    waves = np.array([run.row.fixed_lengths for run in runs])
-    one = table.prefill_s(seconds)
-    each = one / table.prompts
-    step = seconds[table.decode]
-    # waiting behind a burst of all users, in full or what is left of the first
-    others = np.maximum(users / np.where(apart, servers, workers) - table.prompts, 0.0)
-    burst = np.where(waves, 1.0, BURST_SHARE) * others / 2 * each
-    load = np.minimum(
-        batches / (tpot * steps) * np.where(apart, workers / servers, 1.0) * each, 0.95
-    )
-    queue = np.where(waves, 0.0, load / (1.0 - load) * one / 2)
-    # users who find no room wait until those before them are done
-    held = np.maximum(users / workers - batches, 0.0) / np.maximum(batches, 1.0) * tpot * steps
-    return np.asarray(one + step / 2 + burst + queue + held)
+    own = table.prefill_s(seconds)
+    return PrefillLoad(own, users / servers * own / table.prompts)

@@ -45,8 +45,7 @@ class MeasuredRow:
     """A run: who served what, on what, for how many users, and what they saw (seconds).
 
     ``decode`` is the group that decodes (and prefills too where ``prefill`` is ``None``);
-    ``concurrency`` counts requests in the system, waiting ones included. A disaggregated row that does not
-    count its workers is taken to have one of each. ``precision`` is the weights'
+    ``concurrency`` counts requests in the system, waiting ones included. ``precision`` is the weights'
     as written (empty: the checkpoint's own). ``fixed_lengths``: all requests are as long as nominal.
     """
 
@@ -181,11 +180,18 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         raise ValueError(f"concurrency: must be above 0, got {concurrency:g}")
     prefill = None
     if disaggregated:
+        for part in ("decode", "prefill"):
+            if _number(cells, f"{part}_num_workers") is None:
+                raise ValueError(f"{part}_num_workers: is missing, so batches are not known")
         decode, prefill = (_worker(cells, part) for part in ("decode", "prefill"))
     else:
         pp = _size(cells, "pp_size")
         # where sizes multiply (attention times experts), the corrected count is the truth
         chips = _size(cells, "n_gpus_corrected", _size(cells, "tp_size") * dp * pp)
+        expert_tp = _size(cells, "moe_tp_size")
+        if _size(cells, "moe_ep_size") == 1 and expert_tp > chips:
+            # experts are cut over more GPUs than attention: the rest are attention ranks
+            chips, dp = expert_tp, expert_tp * dp * pp // chips
         if dp > chips:  # exports multiply attention ranks by expert ranks
             dp = chips // pp
         if chips % (dp * pp):

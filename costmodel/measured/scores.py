@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.measured.predict import predict, profile_pricing
+from costmodel.measured.predict import predict_under
 from costmodel.measured.rows import MeasuredRow, Skipped
 from costmodel.measured.runs import Run, runs_of
 from costmodel.profile import Profile, load_profile
@@ -55,7 +55,7 @@ def possible(runs: Sequence[Run]) -> NDArray[np.bool_]:
     """Rows whose measured TPOT is not below what the hardware allows at the stated concurrency."""
     if not runs:
         return np.zeros(0, dtype=bool)
-    bound = predict(runs, profile_pricing(runs, load_profile("physics"))).tpot_s
+    bound = predict_under(runs, load_profile("physics")).tpot_s
     measured = np.array([run.row.tpot_s for run in runs])
     return np.asarray(measured >= bound * (1.0 - _SLACK))
 
@@ -163,5 +163,5 @@ def validate_rows(
             [Problem("no row can be scored", f"{len(unsupported)} rows left out")]
             + [Problem(s.id, s.reason) for s in unsupported[:20]]
         )
-    found = predict(kept, profile_pricing(kept, profile))
+    found = predict_under(kept, profile)
     return Validation(kept, unsupported, found.tpot_s, found.ttft_s)
