@@ -180,7 +180,11 @@ def _layer_kind(spec: ModelSpec, layers: tuple[int, ...], row_of: dict[int, int]
 
 
 def _num_kernels(sublayers: Sequence[Sublayer]) -> int:
-    """Matrix products that multiply, one kernel per attention or state, two for routed experts."""
+    """Matrix products that multiply, one kernel per attention or state, two for routed experts.
+
+    Norms inside attention (of queries and keys, of latents) are one more; sinks, one number per
+    query head, are part of the attention kernel.
+    """
     count = 0
     for part in sublayers:
         if isinstance(part, MoE):
@@ -189,6 +193,9 @@ def _num_kernels(sublayers: Sequence[Sublayer]) -> int:
         else:
             own = part.weights
             count += isinstance(part, (Attention, LinearState))
+        if isinstance(part, Attention):
+            vectors = sum(weights.params for weights in own if "norms" in weights.name)
+            count += vectors > part.query_heads
         count += sum(weights.active_params > 0 for weights in own)
     return count
 

@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 #: log error beyond which the loss grows linearly
 _ROBUST_AT = 0.15
 #: weight of an addition of one unit on the logit scale, in units of a row's log error
-_RIDGE = 2.0
+_RIDGE = 6.0
 _MOST_STEPS = 25
 #: step of the numerical derivative on the logit scale
 _STEP = 1e-4
@@ -107,7 +107,7 @@ class _System:
         self.owner = owners(problem.table)
         self.shares = wave_shares(problem.runs)
         self.scale = np.sqrt(problem.weights[keep])
-        self.held = structure.additions(structure.start()).size
+        self.held = structure.held_places()
 
     def log_error(self, scales: Array) -> Array:
         """Logarithm of predicted over measured TPOT of all rows."""
@@ -119,7 +119,7 @@ class _System:
     def residuals(self, x: Array) -> Array:
         """Weighted log errors, then the ridge."""
         rows = self.scale * self.log_error(self.structure.scales(x, self.levels))[self.keep]
-        return np.concatenate([rows, _RIDGE * self.structure.additions(x)])
+        return np.concatenate([rows, _RIDGE * self.structure.held(x)])
 
     def jacobian(self, x: Array) -> Array:
         """Slopes by parameter (numerical), spread over the unknowns that add up to it."""
@@ -131,8 +131,8 @@ class _System:
             moved[place] += _STEP
             slopes[place] = (self.log_error(moved) - here) / _STEP
         rows = self.scale[:, None] * self.structure.chain(slopes, self.levels)[self.keep]
-        free = np.zeros((self.held, x.size - self.held))
-        return np.vstack([rows, np.hstack([free, _RIDGE * np.eye(self.held)])])
+        ridge = _RIDGE * self.structure.stiffness()[:, None] * np.eye(x.size)[self.held]
+        return np.vstack([rows, ridge])
 
 
 def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:

@@ -21,12 +21,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Parameter:
-    """Name, start and limits (all above zero)."""
+    """Name, start and limits (all above zero).
+
+    ``stiffness`` multiplies the ridge: low where engines truly differ from chip to chip.
+    """
 
     name: str
     start: float
     low: float
     high: float
+    stiffness: float = 1.0
 
     def value(self, x: Array) -> Array:
         """From the unbounded scale to the limits."""
@@ -41,18 +45,18 @@ class Parameter:
 #: fitted for each chip and engine
 BY_CELL = (
     Parameter("kernel_overhead_s", 8e-6, 2e-6, 3e-5),
-    Parameter("moe_overhead_s", 10e-6, 1e-6, 1e-4),
+    Parameter("moe_overhead_s", 10e-6, 1e-6, 1.2e-4, 0.4),
     Parameter("sequence_overhead_s", 1e-5, 1e-6, 1e-4),
     Parameter("hbm", 0.75, 0.5, 0.95),
     Parameter("kv", 0.65, 0.3, 0.95),
     Parameter("experts", 0.7, 0.2, 0.95),
-    Parameter("compute", 0.6, 0.2, 0.95),
+    Parameter("compute", 0.6, 0.2, 0.95, 0.5),
     Parameter("all_reduce", 0.3, 0.03, 0.95),
 )
 #: fitted once for all
 COMMON = (
     Parameter("layer_overhead_s", 3e-6, 1e-6, 1e-4),
-    Parameter("all_to_all", 0.2, 0.03, 0.95),
+    Parameter("all_to_all", 0.3, 0.03, 0.95),
     Parameter("fp4_compute", 0.6, 0.2, 0.95),
 )
 #: fraction of the peak in FP8 over that in BF16: medians of large GEMMs in public kernel tables
@@ -85,9 +89,22 @@ class Structure:
         x[first : first + len(BY_CELL)] = [p.origin() for p in BY_CELL]
         return x
 
-    def additions(self, x: Array) -> Array:
-        """The unknowns that are held near zero."""
-        return x[len(COMMON) + len(BY_CELL) :]
+    def held(self, x: Array) -> Array:
+        """The unknowns that are held: common ones at their start, additions at zero."""
+        first = len(COMMON)
+        near = x[:first] - np.array([p.origin() for p in COMMON])
+        return np.concatenate([near, x[first + len(BY_CELL) :]]) * self.stiffness()
+
+    def stiffness(self) -> Array:
+        """Stiffness of each held unknown."""
+        levels = len(self.chips) + len(self.engines) + len(self.pairs)
+        by_cell = np.tile([p.stiffness for p in BY_CELL], levels)
+        return np.concatenate([[p.stiffness for p in COMMON], by_cell])
+
+    def held_places(self) -> NDArray[np.intp]:
+        """Where the held unknowns are in the vector."""
+        first = len(COMMON)
+        return np.concatenate([np.arange(first), np.arange(first + len(BY_CELL), self.size)])
 
     def levels(self, chips: Sequence[str], engines: Sequence[str]) -> Array:
         """``[n, levels]`` of 0 and 1: which levels add up to the value of a chip with an engine."""

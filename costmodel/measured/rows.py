@@ -188,10 +188,6 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         pp = _size(cells, "pp_size")
         # where sizes multiply (attention times experts), the corrected count is the truth
         chips = _size(cells, "n_gpus_corrected", _size(cells, "tp_size") * dp * pp)
-        expert_tp = _size(cells, "moe_tp_size")
-        if _size(cells, "moe_ep_size") == 1 and expert_tp > chips:
-            # experts are cut over more GPUs than attention: the rest are attention ranks
-            chips, dp = expert_tp, expert_tp * dp * pp // chips
         if dp > chips:  # exports multiply attention ranks by expert ranks
             dp = chips // pp
         if chips % (dp * pp):
