@@ -7,6 +7,7 @@ its weights are, and how tensor parallelism divides it. Layers that are alike sh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +21,7 @@ from costmodel.models.spec import (
     ModelSpec,
     MoE,
     Shard,
+    Sublayer,
     Weights,
 )
 
@@ -73,6 +75,8 @@ class LayerKind:
     num_sublayers: int
     #: branches whose output tensor parallelism must sum over its shards
     num_reductions: int
+    #: kernels a pass starts in one such layer: matrix products, attention or state, grouped experts
+    num_kernels: int
     #: rows of this kind's layers in arrays that are indexed by MoE layer
     moe_rows: tuple[int, ...]
 
@@ -170,8 +174,30 @@ def _layer_kind(spec: ModelSpec, layers: tuple[int, ...], row_of: dict[int, int]
         moe=moe,
         num_sublayers=len(layer.sublayers),
         num_reductions=reductions,
+        num_kernels=_num_kernels(layer.sublayers),
         moe_rows=tuple(row_of[index] for index in layers) if moe is not None else (),
     )
+
+
+def _num_kernels(sublayers: Sequence[Sublayer]) -> int:
+    """Matrix products that multiply, one kernel per attention or state, two for routed experts.
+
+    Norms inside attention (of queries and keys, of latents) are one more; sinks, one number per
+    query head, are part of the attention kernel.
+    """
+    count = 0
+    for part in sublayers:
+        if isinstance(part, MoE):
+            own: tuple[Weights, ...] = (*part.router, *part.shared)
+            count += 2
+        else:
+            own = part.weights
+            count += isinstance(part, (Attention, LinearState))
+        if isinstance(part, Attention):
+            vectors = sum(weights.params for weights in own if "norms" in weights.name)
+            count += vectors > part.query_heads
+        count += sum(weights.active_params > 0 for weights in own)
+    return count
 
 
 def _matmul(weights: Weights, part: Part, query_heads: int, kv_heads: int) -> Matmul:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from costmodel.communication import GroupRates
 from costmodel.models.spec import Attention, MoE
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations
-from costmodel.profile import Combination, Efficiency
+from costmodel.profile import Combination, Efficiency, Stream
 from topology import Chip
 
 Array = NDArray[np.float64]
@@ -74,28 +74,62 @@ class ExpertShares:
     touched: Array
 
 
+@dataclass(frozen=True)
+class Term:
+    """One roofline of a pass: ``max(compute_s, memory_s)`` at the efficiencies it was priced with.
+
+    ``dtype`` says at what the compute runs, ``stream`` what the bytes are; a part that is traffic has
+    its latency in ``compute_s`` and its bytes' time in ``memory_s``, which add up.
+    """
+
+    part: str
+    dtype: str
+    stream: Stream
+    compute_s: Array
+    memory_s: Array
+
+
 @dataclass
 class PassTime:
-    """Seconds of one pass on one stage by part, and the sums that the combinations need."""
+    """Seconds of one pass on one stage by part, and the sums that the combinations need.
+
+    ``terms``, where given, collects what the parts are made of.
+    """
 
     parts: dict[str, Array] = field(default_factory=dict)
     compute_s: Array = field(default_factory=lambda: np.zeros(()))
     weights_s: Array = field(default_factory=lambda: np.zeros(()))
     kv_s: Array = field(default_factory=lambda: np.zeros(()))
-    flops: Array = field(default_factory=lambda: np.zeros(()))
+    terms: list[Term] | None = None
 
     def add(self, part: str, seconds: Array) -> None:
         """Add seconds to a part."""
         self.parts[part] = self.parts.get(part, np.zeros(())) + seconds
 
-    def roofline(self, part: str, compute_s: Array, memory_s: Array, *, kv: bool = False) -> None:
+    def roofline(
+        self,
+        part: str,
+        compute_s: Array,
+        memory_s: Array,
+        *,
+        dtype: str = "bf16",
+        stream: Stream = "weights",
+    ) -> None:
         """Add one operation: its maximum to ``part``, its terms to the sums."""
         self.add(part, np.maximum(compute_s, memory_s))
         self.compute_s = self.compute_s + compute_s
-        if kv:
+        if stream == "kv":
             self.kv_s = self.kv_s + memory_s
         else:
             self.weights_s = self.weights_s + memory_s
+        if self.terms is not None:
+            self.terms.append(Term(part, dtype, stream, compute_s, memory_s))
+
+    def traffic(self, part: str, latency_s: Array, bytes_s: Array) -> None:
+        """Add one collective: latency and bytes follow each other."""
+        self.add(part, latency_s + bytes_s)
+        if self.terms is not None:
+            self.terms.append(Term(part, "", "weights", latency_s, bytes_s))
 
     def total_s(self, combination: Combination) -> Array:
         """Seconds of the pass under one combination; traffic and overhead always add."""
@@ -120,18 +154,19 @@ def pass_time(
     experts: Sequence[ExpertShares | None],
     *,
     with_head: bool = True,
+    record: bool = False,
 ) -> PassTime:
     """Time of one pass over ``layers`` (kinds and how many of each) on one group of chips.
 
-    ``experts[i]`` belongs to ``layers[i]``; ``with_head`` adds the LM head (last stage). Shapes:
-    every array argument broadcasts to one common shape ``[...]``.
+    ``experts[i]`` belongs to ``layers[i]``; ``with_head`` adds the LM head and the cost per sampled
+    sequence (last stage); ``record`` keeps the terms. Shapes: every array argument broadcasts to one common shape ``[...]``.
     """
     tp = np.asarray(tp, dtype=float)
     ranks = np.asarray(attention_dp, dtype=float)
     decode = np.asarray(tokens.decode, dtype=float)
     prefill = np.asarray(tokens.prefill, dtype=float)
     rows = decode + prefill
-    result = PassTime()
+    result = PassTime(terms=[] if record else None)
     for (kind, count), shares in zip(layers, experts, strict=True):
         _matmuls(result, kind, count, tp, rows, chip, efficiency)
         for attention in kind.attentions:
@@ -146,21 +181,19 @@ def pass_time(
         )
         reduced = rows * operations.hidden_size * operations.activation_bytes
         sharded = tp > 1
-        result.add(
+        # one rank holds every token on every chip: its experts' outputs are summed, none is sent
+        summed = kind.num_reductions + np.where(ranks > 1, 0.0, float(kind.moe is not None))
+        reductions = np.where(sharded, count * summed, 0.0)
+        result.traffic(
             "all_reduce",
-            np.where(
-                sharded,
-                count
-                * kind.num_reductions
-                * (rates.reduce_latency_s + rates.reduce_s_per_byte * reduced),
-                0.0,
-            ),
+            reductions * rates.reduce_latency_s,
+            reductions * rates.reduce_s_per_byte * reduced,
         )
-        result.add(
-            "overhead",
-            count
-            * (efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)),
-        )
+        overhead = efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)
+        overhead = overhead + kind.num_kernels * efficiency.kernel_overhead_s
+        if kind.moe is not None:
+            overhead = overhead + efficiency.moe_overhead_s
+        result.add("overhead", count * overhead)
         if kind.moe is not None and shares is not None:
             _experts(
                 result, operations, kind.moe, count / shares.load.shape[-2], tp, ranks, rows,
@@ -175,21 +208,18 @@ def pass_time(
                 compute / _peak(chip, efficiency, matmul.dtype),
                 matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency)
                 + np.zeros_like(sampled),
+                dtype=matmul.dtype,
             )
+        result.add("overhead", sampled * efficiency.sequence_overhead_s)
     return result
 
 
 def _peak(chip: Chip, efficiency: Efficiency, dtype: str) -> float:
-    return chip.peak_flops_per_s(dtype) * efficiency.compute.get(dtype, _pooled(efficiency, dtype))
+    return chip.peak_flops_per_s(dtype) * efficiency.arithmetic(dtype)
 
 
-def _pooled(efficiency: Efficiency, dtype: str) -> float:
-    """Fraction for a dtype without its own: int4 multiplies as bf16 after unpacking."""
-    return efficiency.compute.get("bf16", 1.0)
-
-
-def _bandwidth(chip: Chip, efficiency: Efficiency) -> float:
-    return chip.hbm_bytes_per_s * efficiency.hbm
+def _bandwidth(chip: Chip, efficiency: Efficiency, stream: Stream = "weights") -> float:
+    return chip.hbm_bytes_per_s * efficiency.stream(stream)
 
 
 def _matmuls(
@@ -207,6 +237,7 @@ def _matmuls(
             matmul.part,
             count * rows * matmul.flops_per_token / ways / _peak(chip, efficiency, matmul.dtype),
             count * matmul.weight_bytes / ways / _bandwidth(chip, efficiency) + np.zeros_like(rows),
+            dtype=matmul.dtype,
         )
 
 
@@ -255,7 +286,7 @@ def _context(
 ) -> None:
     """Attention over the context. Decode reads the cache once per sequence, prefill once per pass."""
     peak = _peak(chip, efficiency, operations.spec.activation_dtype)
-    bandwidth = _bandwidth(chip, efficiency)
+    bandwidth = _bandwidth(chip, efficiency, "kv")
     heads = attention.query_heads / _head_ways(attention.query_heads, tp)
     entry_bytes = attention.kv_elements * operations.kv_element_bytes / kv_ways(attention, tp)
     # index scores are taken against every cached entry, of which there is one per `compress` tokens
@@ -281,13 +312,15 @@ def _context(
         "attention_context",
         count * decode * decode_flops / peak,
         count * decode * decode_bytes / bandwidth,
-        kv=True,
+        dtype=operations.spec.activation_dtype,
+        stream="kv",
     )
     result.roofline(
         "attention_context",
         count * prefill * prefill_flops / peak,
         count * prefill_bytes / bandwidth,
-        kv=True,
+        dtype=operations.spec.activation_dtype,
+        stream="kv",
     )
 
 
@@ -306,8 +339,8 @@ def _states(
         result.roofline(
             "attention_context",
             count * rows * state.state_flops_per_token / ways / _peak(chip, efficiency, "bf16"),
-            count * decode * 2.0 * state.state_bytes / ways / _bandwidth(chip, efficiency),
-            kv=True,
+            count * decode * 2.0 * state.state_bytes / ways / _bandwidth(chip, efficiency, "kv"),
+            stream="kv",
         )
 
 
@@ -326,31 +359,42 @@ def _experts(
 ) -> None:
     """Routed experts: each layer lasts as long as its busiest chip; dispatch and combine beside it.
 
+    With one attention rank nothing is dispatched: every chip holds every token, and the outputs are
+    summed by an all-reduce.
+
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
     routed = (rows * ranks * moe.top_k)[..., None, None]
     flops_s = (
         routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
     )
-    bytes_s = shares.touched * moe.expert_bytes / _bandwidth(chip, efficiency)
+    bytes_s = shares.touched * moe.expert_bytes / _bandwidth(chip, efficiency, "experts")
     busiest = np.maximum(flops_s, bytes_s).max(axis=-1).sum(axis=-1)
     result.add("routed_experts", fraction * busiest)
-    result.compute_s = result.compute_s + fraction * flops_s.max(axis=-1).sum(axis=-1)
-    result.weights_s = result.weights_s + fraction * bytes_s.max(axis=-1).sum(axis=-1)
+    compute_s = fraction * flops_s.max(axis=-1).sum(axis=-1)
+    memory_s = fraction * bytes_s.max(axis=-1).sum(axis=-1)
+    result.compute_s = result.compute_s + compute_s
+    result.weights_s = result.weights_s + memory_s
+    if result.terms is not None:
+        result.terms.append(
+            Term("routed_experts", moe.expert_dtype, "experts", compute_s, memory_s)
+        )
     chips = tp * ranks
     layers = shares.load.shape[-2]
     # the busiest receiver scales the uniform exchange
     skew = np.maximum(1.0, shares.load.max(axis=-1) * chips[..., None]).sum(axis=-1)
     sourced = rows / tp * moe.expert_input_dim
-    several = chips > 1
+    several = ranks > 1
     for part, element in (
         ("dispatch", dispatch_element_bytes(moe, operations)),
         ("combine", operations.activation_bytes),
     ):
-        seconds = (
-            layers * rates.dispatch_latency_s + skew * rates.dispatch_s_per_byte * sourced * element
+        many = np.where(several, fraction, 0.0)
+        result.traffic(
+            part,
+            many * layers * rates.dispatch_latency_s,
+            many * skew * rates.dispatch_s_per_byte * sourced * element,
         )
-        result.add(part, np.where(several, fraction * seconds, 0.0))
 
 
 def dispatch_element_bytes(moe: MoE, operations: Operations) -> float:

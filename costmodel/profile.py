@@ -11,10 +11,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from topology.catalogue import parse_model, read_data, resolve
+from topology.errors import InstanceError, Problem
 from topology.quantity import Bytes, Seconds
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Combination = Literal["per_op", "lecture", "book"]
+#: what a read of HBM is for
+Stream = Literal["weights", "kv", "experts"]
 
 
 class Efficiency(BaseModel):
@@ -22,22 +25,64 @@ class Efficiency(BaseModel):
 
     A matrix product runs at ``compute[dtype]`` of the dense peak, HBM streams at ``hbm`` of its
     bandwidth, a collective's bytes move at ``all_reduce`` or ``all_to_all`` of the links' rate.
-    ``layer_overhead_s`` is paid by each layer (kernel launches), ``sync_overhead_s`` by each layer
-    whose attention is tensor parallel, ``step_overhead_s`` by each pass (scheduler, sampling).
+    ``layer_overhead_s`` is paid by each layer, ``kernel_overhead_s`` by each
+    kernel of it (launch, ramp and drain), ``sync_overhead_s`` by each layer
+    whose attention is tensor parallel, ``moe_overhead_s`` by each layer with routed experts (routing,
+    grouped kernels), ``step_overhead_s`` by each pass (scheduler), ``sequence_overhead_s`` by each
+    sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
+    ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     compute: dict[str, Fraction] = Field(default_factory=dict)
     hbm: Fraction = 1.0
+    kv: Fraction | None = None
+    experts: Fraction | None = None
     all_reduce: Fraction = 1.0
     all_to_all: Fraction = 1.0
     layer_overhead_s: Seconds = 0.0
+    kernel_overhead_s: Seconds = 0.0
     sync_overhead_s: Seconds = 0.0
+    moe_overhead_s: Seconds = 0.0
     step_overhead_s: Seconds = 0.0
+    sequence_overhead_s: Seconds = 0.0
     #: HBM that the engine, graphs and communication buffers take on each chip
     runtime_bytes: Bytes = 0.0
     provenance: Literal["measured", "derived", "assumed"] = "derived"
+
+    def stream(self, kind: Stream) -> float:
+        """Fraction of HBM bandwidth at which weights, the context or routed experts are read."""
+        found = {"kv": self.kv, "experts": self.experts}.get(kind)
+        return self.hbm if found is None else found
+
+    def arithmetic(self, dtype: str) -> float:
+        """Fraction of the peak for a dtype; one without its own (int4) multiplies as bf16."""
+        return self.compute.get(dtype, self.compute.get("bf16", 1.0))
+
+
+class FirstToken(BaseModel):
+    """How an engine's mean TTFT follows from prefill times under load.
+
+    *Formula:* ``base_s + prefill_factor * prefill + queue_share * users * prefill_per_prompt``: what every
+    request pays (front end, scheduling, first decode), its own prefill, and a share of everybody
+    else's.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_s: Seconds = 0.0
+    prefill_factor: Annotated[float, Field(ge=1)] = 1.0
+    queue_share: Annotated[float, Field(ge=0)] = 0.0
+
+
+class EngineConstants(BaseModel):
+    """Efficiencies of one engine: by chip, and for chips it was not measured on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    default: Efficiency
+    chips: dict[str, Efficiency] = Field(default_factory=dict)
 
 
 class Profile(BaseModel):
@@ -50,6 +95,12 @@ class Profile(BaseModel):
     combination: Combination = "per_op"
     default: Efficiency
     chips: dict[str, Efficiency] = Field(default_factory=dict)
+    #: the same by engine; ``default`` and ``chips`` are the mean over engines
+    engines: dict[str, EngineConstants] = Field(default_factory=dict)
+    #: TTFT under load by ``engine`` and mode: ``vllm aggregated``
+    first_token: dict[str, FirstToken] = Field(default_factory=dict)
+    #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known
+    interval: tuple[float, ...] = ()
     fitted_on: str = ""
     error: str = ""
     sources: tuple[str, ...] = ()
@@ -58,8 +109,31 @@ class Profile(BaseModel):
         """Efficiency of a chip, or the pooled values where it has none of its own."""
         return self.chips.get(chip, self.default)
 
+    def of_engine(self, engine: str) -> Profile:
+        """The profile of one engine; itself where the engine has none of its own."""
+        found = self.engines.get(engine)
+        if found is None:
+            return self
+        return self.model_copy(
+            update={
+                "name": f"{self.name}:{engine}",
+                "default": found.default,
+                "chips": found.chips,
+                "engines": {},
+            }
+        )
+
 
 def load_profile(name_or_path: str) -> Profile:
-    """Read a shipped profile or a file. Raises ``InstanceError``."""
-    path = resolve(name_or_path, "profiles", (".json", ".yaml"))
-    return parse_model(Profile, read_data(path), str(path.name))
+    """Read a shipped profile or a file; ``NAME:ENGINE`` is one engine's. Raises ``InstanceError``."""
+    name, colon, engine = name_or_path.rpartition(":")
+    if not colon or "/" in engine or "\\" in engine:
+        name, engine = name_or_path, ""
+    path = resolve(name, "profiles", (".json", ".yaml"))
+    profile = parse_model(Profile, read_data(path), str(path.name))
+    if not engine:
+        return profile
+    if engine not in profile.engines:
+        known = ", ".join(sorted(profile.engines)) or "none"
+        raise InstanceError(Problem("profile", f"{name} has no engine {engine!r}; known: {known}"))
+    return profile.of_engine(engine)

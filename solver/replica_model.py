@@ -154,7 +154,7 @@ class ReplicaModel:
         return up(sum(nothing.values()) - skew_s, TIME_UNIT_S) + busiest + skewed
 
     def _latency_s(self) -> float:
-        if self.draft.shape.chips_per_stage == 1:
+        if self.draft.shape.attention_dp == 1:
             return 0.0
         return 2.0 * float(self.rates.dispatch_latency_s)
 

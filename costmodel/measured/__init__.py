@@ -1,0 +1,1 @@
+"""Measured serving runs: read, turned into instances and layouts, predicted, scored, fitted."""

@@ -1,0 +1,100 @@
+"""docs/accuracy.md: errors in sample and left out, parameters with intervals, and what is not modelled."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from costmodel.measured.calibration import Calibration
+from costmodel.measured.parameters import BY_CELL, COMMON
+from costmodel.measured.scores import Score
+
+PEERS = """
+## Beside other tools
+
+Figures of others are as they or an independent check published them, on other rows.
+
+| tool | TPOT or inter-token latency error |
+|---|---|
+| bare roofline (BLIS-roofline, independent) | 44 % median |
+| LLM-Optimizer roofline (independent) | 61 % median |
+| AIConfigurator, 18 points (independent) | 13.2 % |
+| LLMServingSim 2 (independent) | 21.8 % median |
+| BLIS, physics trained on 36 held-out points | 7.1 % median |
+| five constants for all, 2,340 runs, each model left out | 21.5 % mean, 18.3 % median |
+
+## Noise floor
+
+The same configuration measured three months apart differs by 1.2 % in the median, 11 % at the 90th
+percentile (882 pairs); a software update alone moved throughput by 17 to 100 %. Nothing can honestly
+be better than about 2 to 5 % per point, and about 10 % across engine versions.
+
+## What is not modelled
+
+- Expert imbalance in these runs (random prompts are taken to load experts evenly) and tensor-parallel
+  cuts of single experts (priced as whole experts spread over the same chips).
+- Engine versions: rows of one engine from several months share their parameters.
+- The synchronisation of requests beyond "equal lengths move in waves, random ones drift".
+- Speculative decoding in these rows (flagged rows are left out), power capping, KV offloading.
+"""
+
+
+def accuracy_document(found: Calibration) -> str:
+    """The document as Markdown."""
+    lines = [
+        "# How well the calibrated profile predicts measured systems",
+        "",
+        "Written by `python -m costmodel.measured` from `instances/measured/silicon.csv.gz`.",
+        "Errors are of TPOT, predicted over measured less one: mean and median of the absolute value, 90th",
+        "percentile, mean with sign.",
+        "",
+        "| | mean | median | p90 | bias | rows |",
+        "|---|---|---|---|---|---|",
+    ]
+    tpot, ttft = found.validation.tpot(), found.validation.ttft()
+    lines.append(_row("in sample", tpot))
+    for one in found.left_out:
+        lines.append(_row(f"each {one.key} left out", one.score(found.problem)))
+    lines.append(_row("TTFT, in sample", ttft))
+    low, middle, high = found.profile.interval
+    lines += [
+        "",
+        f"A predicted TPOT carries the interval from {1 + low:.2f} to {1 + high:.2f} times its value "
+        f"(90 % of the left-out rows; median {1 + middle:.2f}).",
+        "",
+        "## Left out, fold by fold",
+        "",
+        "| left out | mean | median | p90 | bias | rows |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in found.left_out:
+        for name, fold in one.by_fold(found.problem).items():
+            lines.append(_row(f"{one.key} {name}", fold))
+    for key in ("model", "system", "engine", "mode", "concurrency"):
+        lines += ["", f"## In sample by {key}", ""]
+        lines += ["| | mean | median | p90 | bias | rows |", "|---|---|---|---|---|---|"]
+        lines += [_row(name, fold) for name, fold in found.validation.by(key).items()]
+    lines += ["", "## Rows not scored", "", "| rows | reason | first |", "|---|---|---|"]
+    reasons = Counter(one.reason for one in found.validation.unsupported)
+    for reason, count in reasons.most_common():
+        first = next(s.id for s in found.validation.unsupported if s.reason == reason)
+        lines.append(f"| {count} | {reason} | `{first}` |")
+    lines += ["", "## Parameters", "", "Value and 90 % interval, microseconds for costs.", ""]
+    names = [p.name for p in (*BY_CELL, *COMMON)]
+    lines.append("| chip, engine | " + " | ".join(names) + " |")
+    lines.append("|---" * (len(names) + 1) + "|")
+    for (chip, engine), values in found.intervals.items():
+        cells = [_interval(name, values[name]) for name in names]
+        lines.append(f"| {chip}, {engine} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n" + PEERS
+
+
+def _row(name: str, one: Score | None) -> str:
+    if one is None:
+        return f"| {name} | | | | | 0 |"
+    return f"| {name} | {one.mape:.1%} | {one.median_ape:.1%} | {one.p90:.1%} | {one.bias:+.1%} | {one.n} |"
+
+
+def _interval(name: str, values: tuple[float, float, float]) -> str:
+    scale = 1e6 if name.endswith("_s") else 1.0
+    low, value, high = (scale * one for one in values)
+    return f"{value:.2g} ({low:.2g}-{high:.2g})"

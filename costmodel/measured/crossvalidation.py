@@ -1,0 +1,75 @@
+"""Errors on what was left out: every model, every system and every engine in turn.
+
+The profile that predicts a row never saw another row of the same model (system, engine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.measured.fit import Fitted, Problem, fit, predicted_tpot_s
+from costmodel.measured.runs import Run
+from costmodel.measured.scores import Score, score
+
+Array = NDArray[np.float64]
+FOLDS = ("model", "system", "engine")
+
+
+def fold_of(run: Run, key: str) -> str:
+    """What is left out together: all precisions and names of an architecture are one model."""
+    if key == "model":
+        spec = run.instance.model
+        return f"{spec.family} {len(spec.layers)} layers of {spec.hidden_size}"
+    return run.chip if key == "system" else run.row.engine
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Predictions ``[rows]`` of a problem's rows, each by a fit without its fold."""
+
+    key: str
+    folds: tuple[str, ...]
+    tpot_s: Array
+    fold_of_row: tuple[str, ...]
+
+    def score(self, problem: Problem) -> Score:
+        """Over all rows."""
+        found = score(self.tpot_s, problem.measured_s)
+        assert found is not None
+        return found
+
+    def by_fold(self, problem: Problem) -> dict[str, Score]:
+        """Fold by fold."""
+        labels = np.array(self.fold_of_row)
+        result = {}
+        for name in self.folds:
+            one = score(self.tpot_s[labels == name], problem.measured_s[labels == name])
+            assert one is not None
+            result[name] = one
+        return result
+
+
+def leave_out(problem: Problem, key: str) -> LeftOut:
+    """Fit without each fold of ``key`` (``model``, ``system`` or ``engine``) and predict it."""
+    labels = np.array([fold_of(run, key) for run in problem.runs])
+    names = tuple(sorted(set(labels.tolist())))
+    tpot = np.zeros(len(labels))
+    for name in names:
+        out = labels == name
+        if out.all():
+            fitted: Fitted = fit(problem)
+        else:
+            fitted = fit(problem, ~out)
+        tpot[out] = predicted_tpot_s(problem, fitted)[out]
+    return LeftOut(key, names, tpot, tuple(labels.tolist()))
+
+
+def error_quantiles(found: Sequence[LeftOut], problem: Problem) -> tuple[float, float, float]:
+    """Quantiles 0.05, 0.5 and 0.95 of measured over predicted less one, over the left-out rows."""
+    ratios = np.concatenate([problem.measured_s / one.tpot_s for one in found]) - 1.0
+    low, middle, high = np.quantile(ratios, [0.05, 0.5, 0.95])
+    return float(low), float(middle), float(high)

@@ -1,0 +1,197 @@
+"""The fit: robust least squares on the logarithm of predicted over measured TPOT.
+
+Every row counts alike within its model, chip and engine, and such groups by the root of their size,
+so that a long sweep of one model does not drown the rest. The loss is linear for large residuals
+(mislabelled rows). Needs scipy (``pip install rackfit[calibrate]``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.measured.parameters import Structure, constants_at, rounded, values_at
+from costmodel.measured.predict import (
+    Pricing,
+    decode_batches,
+    owners,
+    prefill_load,
+    tpot_s,
+    wave_shares,
+)
+from costmodel.measured.runs import Run, RunTable, run_table
+from costmodel.measured.terms import Constants
+from costmodel.profile import FirstToken
+from topology.errors import InstanceError
+
+Array = NDArray[np.float64]
+
+#: log error beyond which the loss grows linearly
+_ROBUST_AT = 0.15
+#: weight of an addition of one unit on the logit scale, in units of a row's log error
+_RIDGE = 6.0
+_MOST_STEPS = 25
+#: step of the numerical derivative on the logit scale
+_STEP = 1e-4
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Unknowns at the optimum, and the structure they belong to."""
+
+    structure: Structure
+    x: Array
+
+    def values(self, runs: Sequence[Run]) -> dict[str, Array]:
+        """Parameter values of runs."""
+        return self.structure.cells(
+            self.x, [run.chip for run in runs], [run.row.engine for run in runs]
+        )
+
+    def pricing(self, runs: Sequence[Run]) -> Pricing:
+        """Pricing of runs, also on chips and engines that were not fitted."""
+        values = self.values(runs)
+        return lambda owner: constants_at(values, owner)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows to fit with their passes at given batches."""
+
+    runs: Sequence[Run]
+    table: RunTable
+    batches: Array
+    measured_s: Array
+    weights: Array
+
+
+def start_of(runs: Sequence[Run]) -> Fitted:
+    """The structure of these runs at its start."""
+    structure = Structure(
+        tuple(sorted({run.chip for run in runs})),
+        tuple(sorted({run.row.engine for run in runs})),
+        tuple(sorted({(run.chip, run.row.engine) for run in runs})),
+    )
+    return Fitted(structure, structure.start())
+
+
+def problem_of(runs: Sequence[Run], pricing: Pricing) -> Problem:
+    """A problem whose batches follow from some pricing."""
+    batches = decode_batches(runs, pricing)
+    keys = [(run.instance.model.name, run.chip, run.row.engine) for run in runs]
+    sizes = Counter(keys)
+    weights = np.array([sizes[key] ** -0.5 for key in keys])
+    return Problem(
+        runs=runs,
+        table=run_table(runs, batches),
+        batches=batches,
+        measured_s=np.array([run.row.tpot_s for run in runs]),
+        weights=weights / weights.mean(),
+    )
+
+
+class _System:
+    """Residuals and Jacobian of a problem's chosen rows, the ridge's rows last."""
+
+    def __init__(self, problem: Problem, structure: Structure, keep: NDArray[np.bool_]):
+        self.problem = problem
+        self.structure = structure
+        self.keep = keep
+        self.levels = structure.levels(
+            [run.chip for run in problem.runs], [run.row.engine for run in problem.runs]
+        )
+        self.owner = owners(problem.table)
+        self.shares = wave_shares(problem.runs)
+        self.scale = np.sqrt(problem.weights[keep])
+        self.held = structure.held_places()
+
+    def log_error(self, scales: Array) -> Array:
+        """Logarithm of predicted over measured TPOT of all rows."""
+        table = self.problem.table
+        found = table.terms.seconds(constants_at(values_at(scales), self.owner))
+        tpot = found[table.decode] + self.shares * table.events * table.prefill_s(found)
+        return np.asarray(np.log(tpot / self.problem.measured_s))
+
+    def residuals(self, x: Array) -> Array:
+        """Weighted log errors, then the ridge."""
+        rows = self.scale * self.log_error(self.structure.scales(x, self.levels))[self.keep]
+        return np.concatenate([rows, _RIDGE * self.structure.held(x)])
+
+    def jacobian(self, x: Array) -> Array:
+        """Slopes by parameter (numerical), spread over the unknowns that add up to it."""
+        scales = self.structure.scales(x, self.levels)
+        here = self.log_error(scales)
+        slopes = np.zeros_like(scales)
+        for place in range(len(scales)):
+            moved = scales.copy()
+            moved[place] += _STEP
+            slopes[place] = (self.log_error(moved) - here) / _STEP
+        rows = self.scale[:, None] * self.structure.chain(slopes, self.levels)[self.keep]
+        ridge = _RIDGE * self.structure.stiffness()[:, None] * np.eye(x.size)[self.held]
+        return np.vstack([rows, ridge])
+
+
+def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:
+    """Fit the chosen rows (all by default)."""
+    try:
+        from scipy.optimize import least_squares
+    except ImportError:
+        raise InstanceError("calibration needs scipy: pip install 'rackfit[calibrate]'") from None
+
+    keep = np.ones(len(problem.runs), dtype=bool) if chosen is None else chosen
+    start = start_of([run for run, good in zip(problem.runs, keep, strict=True) if good])
+    system = _System(problem, start.structure, keep)
+    solution = least_squares(
+        system.residuals, start.x, jac=system.jacobian, loss="soft_l1", f_scale=_ROBUST_AT,
+        max_nfev=_MOST_STEPS, xtol=1e-5, ftol=1e-5, gtol=1e-8,
+    )  # fmt: skip
+    return Fitted(start.structure, np.asarray(solution.x))
+
+
+def linearised(problem: Problem, fitted: Fitted) -> tuple[Array, Array]:
+    """Residuals and Jacobian of all rows at a fit, the ridge's rows last."""
+    system = _System(problem, fitted.structure, np.ones(len(problem.runs), dtype=bool))
+    return system.residuals(fitted.x), system.jacobian(fitted.x)
+
+
+def predicted_tpot_s(problem: Problem, fitted: Fitted) -> Array:
+    """TPOT of all the problem's rows under a fit, at the problem's batches."""
+    constants: Constants = fitted.pricing(problem.runs)(owners(problem.table))
+    found = problem.table.terms.seconds(constants)
+    return tpot_s(problem.runs, problem.table, found)
+
+
+def fit_first_token(problem: Problem, fitted: Fitted) -> dict[str, FirstToken]:
+    """TTFT constants by engine and mode: robust least squares on the log of predicted over measured."""
+    from scipy.optimize import least_squares
+
+    seconds = problem.table.terms.seconds(fitted.pricing(problem.runs)(owners(problem.table)))
+    load = prefill_load(problem.runs, problem.table, seconds)
+    measured = np.array([np.nan if r.row.ttft_s is None else r.row.ttft_s for r in problem.runs])
+    labels = np.array([f"{run.row.engine} {run.row.mode}" for run in problem.runs])
+    found = {}
+    for label in sorted(set(labels.tolist())):
+        here = (labels == label) & np.isfinite(measured)
+        if here.sum() < 3:
+            continue
+        own, users, seen = load.own_s[here], load.users_s[here], measured[here]
+
+        def residuals(
+            x: Array, own: Array = own, users: Array = users, seen: Array = seen
+        ) -> Array:
+            base, more, share = np.exp(x)
+            return np.asarray(np.log((base + (1.0 + more) * own + share * users) / seen))
+
+        solution = least_squares(
+            residuals, np.log([0.05, 0.5, 0.1]), bounds=(np.log(1e-4), np.log(20.0)),
+            loss="soft_l1", f_scale=_ROBUST_AT,
+        )  # fmt: skip
+        base, more, share = (rounded(float(value)) for value in np.exp(solution.x))
+        found[label] = FirstToken(
+            base_s=base, prefill_factor=rounded(1.0 + more), queue_share=share
+        )
+    return found

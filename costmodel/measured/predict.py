@@ -1,0 +1,137 @@
+"""What a profile says of measured runs: the batch that decodes, TPOT and TTFT.
+
+*Batch.* An aggregated worker decodes its whole concurrency (as far as HBM holds it). With a prefill
+pool, closed-loop users are split by Little's law: ``X`` requests per second, at most what the prefill
+pool does, keep ``X output TPOT`` of them decoding.
+
+*Waves.* Requests of one fixed length that start together stay together: they are prefilled one after
+the other and then decode side by side, so that a decoding request sees on average half of the others'
+prefill. Random lengths drift apart: decoding then shares the worker with a steady stream of prefill
+(the mixed replica).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.measured.runs import Run, RunTable, run_table
+from costmodel.measured.terms import Constants, constants_of
+from costmodel.profile import FirstToken, Profile
+
+Array = NDArray[np.float64]
+#: constants of each pass from the number of its run ``[passes]``
+Pricing = Callable[[NDArray[np.intp]], Constants]
+
+_ROUNDS = 6
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds per run ``[runs]``, and the sequences that decode per worker."""
+
+    tpot_s: Array
+    ttft_s: Array
+    batch: Array
+
+
+def profile_pricing(runs: Sequence[Run], profile: Profile) -> Pricing:
+    """Pricing under a profile: each run by its chip and engine."""
+    engines = {run.row.engine: profile.of_engine(run.row.engine) for run in runs}
+    found = [engines[run.row.engine].for_chip(run.chip) for run in runs]
+    return lambda owner: constants_of([found[i] for i in owner])
+
+
+def owners(table: RunTable) -> NDArray[np.intp]:
+    """The run of every pass."""
+    owner = np.zeros(table.terms.num_passes, dtype=np.intp)
+    owner[table.decode] = np.arange(len(table.decode))
+    owner[table.prefill] = np.arange(len(table.decode))
+    return owner
+
+
+def stated_batches(runs: Sequence[Run]) -> Array:
+    """Concurrency per decode worker, as far as HBM holds it."""
+    return np.array([max(1.0, min(r.row.concurrency / r.row.decode.workers, r.most)) for r in runs])
+
+
+def wave_shares(runs: Sequence[Run]) -> Array:
+    """Share of the others' prefill that decoding sees: a half in waves of equal requests, else all."""
+    return np.array([0.5 if run.row.fixed_lengths else 1.0 for run in runs])
+
+
+def decode_batches(runs: Sequence[Run], pricing: Pricing) -> Array:
+    """Sequences that decode in each decode worker."""
+    batches = stated_batches(runs)
+    apart = [i for i, run in enumerate(runs) if run.row.prefill is not None]
+    if not apart:
+        return batches
+    some = [runs[i] for i in apart]
+    users = np.array([run.row.concurrency for run in some])
+    workers = np.array([float(run.row.decode.workers) for run in some])
+    servers = np.array([float(run.row.prefill.workers) for run in some if run.row.prefill])
+    steps = np.array([float(run.instance.workload.decode_steps) for run in some])
+    most = np.array([run.most for run in some])
+    batch = batches[apart]
+    for _ in range(_ROUNDS):
+        table = run_table(some, batch)
+        owner = owners(table)
+        index = np.asarray(apart, dtype=np.intp)
+        seconds = table.terms.seconds(pricing(index[owner]))
+        decode_s = steps * table.tpot_s(seconds)
+        prefill_s = table.prefill_s(seconds)
+        rate = np.minimum(users / (decode_s + prefill_s), servers * table.prompts / prefill_s)
+        wanted = np.clip(rate * decode_s / workers, 1.0, np.minimum(most, users / workers))
+        batch = np.sqrt(batch * np.maximum(wanted, 1e-9))
+    batches[apart] = batch
+    return batches
+
+
+def predict(
+    runs: Sequence[Run], pricing: Pricing, first_token: Mapping[str, FirstToken]
+) -> Prediction:
+    """TPOT and TTFT of runs; ``first_token`` by engine and mode, physics where it has none."""
+    batches = decode_batches(runs, pricing)
+    table = run_table(runs, batches)
+    seconds = table.terms.seconds(pricing(owners(table)))
+    load = prefill_load(runs, table, seconds)
+    constants = [first_token.get(f"{r.row.engine} {r.row.mode}", FirstToken()) for r in runs]
+    ttft = np.array([load.ttft_s(i, one) for i, one in enumerate(constants)])
+    return Prediction(tpot_s(runs, table, seconds), ttft, batches)
+
+
+def predict_under(runs: Sequence[Run], profile: Profile) -> Prediction:
+    """TPOT and TTFT of runs under a profile."""
+    return predict(runs, profile_pricing(runs, profile), profile.first_token)
+
+
+def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
+    """TPOT from priced passes."""
+    return replace(table, events=table.events * wave_shares(runs)).tpot_s(seconds)
+
+
+@dataclass(frozen=True)
+class PrefillLoad:
+    """What TTFT is made of, per run: one's own prefill, and everybody's who shares the worker."""
+
+    own_s: Array
+    users_s: Array
+
+    def ttft_s(self, index: int, constants: FirstToken) -> float:
+        """Mean TTFT of one run."""
+        return float(
+            constants.base_s
+            + constants.prefill_factor * self.own_s[index]
+            + constants.queue_share * self.users_s[index]
+        )
+
+
+def prefill_load(runs: Sequence[Run], table: RunTable, seconds: Array) -> PrefillLoad:
+    """Seconds of prefill from priced passes."""
+    servers = np.array([float((r.row.prefill or r.row.decode).workers) for r in runs])
+    users = np.array([run.row.concurrency for run in runs])
+    own = table.prefill_s(seconds)
+    return PrefillLoad(own, users / servers * own / table.prompts)

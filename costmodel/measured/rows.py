@@ -1,0 +1,219 @@
+"""One measured run as a row of numbers, and the reader that names every row it cannot use.
+
+Columns: ``id backend model_path system mode isl osl concurrency silicon_ttft_ms silicon_tpot_ms`` and
+the sizes of the parallel groups. Where present, ``mean_isl`` and ``mean_osl`` replace the nominal
+lengths (random lengths between 0.8 and 1 of nominal average 0.9), ``n_gpus_corrected`` the product of
+the group sizes, and ``suspect_unlabelled_mtp`` leaves a row out.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from topology.errors import InstanceError, Problem
+
+#: A measured file larger than this (unpacked) is refused.
+MAX_BYTES = 256 * 2**20
+
+REQUIRED = ("backend", "model_path", "system", "isl", "osl", "silicon_tpot_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One engine instance (worker): its sizes, and how many such workers there are."""
+
+    tp: int
+    attention_dp: int
+    pp: int
+    workers: int
+
+    @property
+    def chips(self) -> int:
+        """Chips of one worker."""
+        return self.tp * self.attention_dp * self.pp
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """A run: who served what, on what, for how many users, and what they saw (seconds).
+
+    ``decode`` is the group that decodes (and prefills too where ``prefill`` is ``None``);
+    ``concurrency`` counts requests in the system, waiting ones included. ``precision`` is the weights'
+    as written (empty: the checkpoint's own). ``fixed_lengths``: all requests are as long as nominal.
+    """
+
+    id: str
+    engine: str
+    model: str
+    system: str
+    precision: str
+    input_tokens: float
+    output_tokens: float
+    concurrency: float
+    decode: Group
+    prefill: Group | None
+    tpot_s: float
+    ttft_s: float | None
+    fixed_lengths: bool
+
+    @property
+    def mode(self) -> Literal["aggregated", "disaggregated"]:
+        """Whether one pool does both phases."""
+        return "aggregated" if self.prefill is None else "disaggregated"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that is not scored, and why."""
+
+    id: str
+    reason: str
+
+
+def read_measured(path: str | Path) -> tuple[list[MeasuredRow], list[Skipped]]:
+    """Rows of a CSV file (or ``.csv.gz``). Raises ``InstanceError`` for a file that is no such table."""
+    text = _read_text(Path(path))
+    table = csv.DictReader(io.StringIO(text))
+    names = [name.strip() for name in table.fieldnames or []]
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        found = ", ".join(names[:40]) or "none"
+        raise InstanceError(
+            Problem(str(path), f"columns missing: {', '.join(missing)}; found: {found}")
+        )
+    rows: list[MeasuredRow] = []
+    skipped: list[Skipped] = []
+    seen: set[str] = set()
+    try:
+        for number, raw in enumerate(table, start=2):
+            cells = {str(k).strip(): v.strip() for k, v in raw.items() if k and isinstance(v, str)}
+            name = cells.get("id") or f"line {number}"
+            if name in seen:
+                name = f"{name} (line {number})"
+            seen.add(name)
+            try:
+                rows.append(_row(name, cells))
+            except ValueError as error:
+                skipped.append(Skipped(name, str(error)))
+    except csv.Error as error:
+        raise InstanceError(Problem(f"{path}:{table.line_num}", f"not CSV: {error}")) from None
+    return rows, skipped
+
+
+def _read_text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            with gzip.open(io.BytesIO(data)) as stream:
+                data = stream.read(MAX_BYTES + 1)
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or "cannot be read"
+        raise InstanceError(Problem(str(path), reason)) from None
+    if len(data) > MAX_BYTES:
+        raise InstanceError(Problem(str(path), f"more than {MAX_BYTES} bytes"))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError(Problem(str(path), f"not UTF-8 text (byte {error.start})")) from None
+
+
+def _number(cells: Mapping[str, str], name: str) -> float | None:
+    text = cells.get(name, "")
+    if text == "" or text.lower() in ("none", "nan", "null"):
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name}: {text[:40]!r} is not a number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{name}: {text[:40]!r} is not finite")
+    return value
+
+
+def _positive(cells: Mapping[str, str], *names: str) -> float:
+    """The first of these columns that is filled; it must be above zero."""
+    for name in names:
+        value = _number(cells, name)
+        if value is not None:
+            if not 0 < value < 1e12:
+                raise ValueError(f"{name}: must be above 0, got {value:g}")
+            return value
+    raise ValueError(f"{names[-1]}: is missing")
+
+
+def _size(cells: Mapping[str, str], name: str, default: int = 1) -> int:
+    """A group size; 0 and empty stand for the default in the exports."""
+    value = _number(cells, name)
+    if value is None or value == 0:
+        return default
+    if value < 0 or value != int(value) or value > 1e6:
+        raise ValueError(f"{name}: must be a whole number above 0, got {value:g}")
+    return int(value)
+
+
+def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
+    if cells.get("suspect_unlabelled_mtp", "").lower() in ("true", "1", "yes"):
+        raise ValueError("flagged: seems to mix runs with and without speculative decoding")
+    engine, model, system = (cells.get(key, "") for key in ("backend", "model_path", "system"))
+    for key, value in (("backend", engine), ("model_path", model), ("system", system)):
+        if not value:
+            raise ValueError(f"{key}: is missing")
+    disaggregated = cells.get("mode", "agg").lower().startswith("disagg")
+    ttft = _number(cells, "silicon_ttft_ms")
+    if ttft is not None and ttft <= 0:
+        raise ValueError(f"silicon_ttft_ms: must be above 0, got {ttft:g}")
+    dp = _size(cells, "attention_dp_size")
+    concurrency = _number(cells, "concurrency")
+    if concurrency is None:
+        batch = _number(cells, "batch_size")
+        if batch is None:
+            raise ValueError("concurrency: is missing")
+        concurrency = batch * dp
+    if concurrency <= 0:
+        raise ValueError(f"concurrency: must be above 0, got {concurrency:g}")
+    prefill = None
+    if disaggregated:
+        for part in ("decode", "prefill"):
+            if _number(cells, f"{part}_num_workers") is None:
+                raise ValueError(f"{part}_num_workers: is missing, so batches are not known")
+        decode, prefill = (_worker(cells, part) for part in ("decode", "prefill"))
+    else:
+        pp = _size(cells, "pp_size")
+        # where sizes multiply (attention times experts), the corrected count is the truth
+        chips = _size(cells, "n_gpus_corrected", _size(cells, "tp_size") * dp * pp)
+        if dp > chips:  # exports multiply attention ranks by expert ranks
+            dp = chips // pp
+        if chips % (dp * pp):
+            raise ValueError(f"{chips} GPUs do not divide into {dp} ranks and {pp} stages")
+        decode = Group(chips // (dp * pp), dp, pp, 1)
+    return MeasuredRow(
+        id=name,
+        engine=engine.lower(),
+        model=model,
+        system=system.lower(),
+        precision=(cells.get("precision") or cells.get("gemm_quant_mode") or "").lower(),
+        input_tokens=_positive(cells, "mean_isl", "isl"),
+        output_tokens=_positive(cells, "mean_osl", "osl"),
+        concurrency=concurrency,
+        decode=decode,
+        prefill=prefill,
+        tpot_s=_positive(cells, "silicon_tpot_ms") / 1e3,
+        ttft_s=None if ttft is None else ttft / 1e3,
+        fixed_lengths=_positive(cells, "mean_isl", "isl") == _positive(cells, "isl"),
+    )
+
+
+def _worker(cells: Mapping[str, str], part: str) -> Group:
+    return Group(
+        _size(cells, f"{part}_tp_size"),
+        _size(cells, f"{part}_attention_dp_size"),
+        _size(cells, f"{part}_pp_size"),
+        _size(cells, f"{part}_num_workers"),
+    )

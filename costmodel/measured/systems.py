@@ -1,0 +1,198 @@
+"""From a measured row's names to catalogue entries: model, precision, KV dtype, cluster.
+
+What a row does not say is assumed here and nowhere else: routed experts are drawn evenly (random
+prompts), quantised TensorRT-LLM runs and FP4 checkpoints keep their KV in FP8, others in the checkpoint's
+KV dtype.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from costmodel.instance import Dtype, Instance, Scenario, resolve_instance
+from costmodel.layout import Layout, Replica
+from costmodel.measured.rows import Group, MeasuredRow
+from costmodel.models import load_model
+from costmodel.plain_layout import plain_layout
+from costmodel.workload import Workload
+from topology import load_cluster
+from topology.catalogue import catalogue_names
+from topology.errors import InstanceError, Problem
+
+#: endings of checkpoint names that are no part of the architecture
+_ENDINGS = ("instruct", "it", "hf", "chat", "base", "fp8", "fp4", "nvfp4", "mxfp4", "int4", "bf16",
+            "dynamic", "kv", "w8a8", "0528", "0324", "0711", "0905", "2507", "preview", "v2")  # fmt: skip
+#: released under several names with one architecture
+_SAME = {
+    "deepseek-v3-0324": "deepseek-v3",
+    "deepseek-v3.1": "deepseek-v3",
+    "llama-3.3-70b": "llama-3.1-70b",
+    "meta-llama-3.1-70b": "llama-3.1-70b",
+    "meta-llama-3.1-8b": "llama-3.1-8b",
+}
+#: checkpoints whose FP4 release quantises only part of the matrices
+_FP4_RELEASE = {"deepseek-v3": "deepseek-r1-nvfp4", "deepseek-r1": "deepseek-r1-nvfp4"}
+#: domains that a chip is sold in, where the name of the cluster is not that of the chip
+_CLUSTERS = {
+    "gb200": "gb200-nvl72", "gb300": "gb300-nvl72", "gh200": "gh200-nvl32", "rubin": "vr-nvl72",
+    "ascend-910c": "cloudmatrix384", "trn2": "trn2", "trn3": "trn3-ultraserver",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Catalogue names and dtypes of what a row served, and the chip it ran on."""
+
+    model: str
+    weight_dtype: Dtype | None
+    kv_dtype: Dtype | None
+    cluster: str
+    chip: str
+
+
+def served(row: MeasuredRow) -> Served:
+    """What a row served. Raises ``InstanceError`` for a model or system the catalogue lacks."""
+    return _served(row.model, row.precision, row.engine, row.system)
+
+
+@lru_cache(maxsize=4096)
+def _served(model: str, precision: str, engine: str, system: str) -> Served:
+    name = model_name(model)
+    lowered = model.lower()
+    asked = "fp4" if "fp4" in precision or (not precision and "fp4" in lowered) else precision
+    if not asked and "fp8" in lowered:
+        asked = "fp8"
+    native = load_model(name).native_dtype.lower()
+    weight: Dtype | None = None
+    if asked.startswith("fp4") and name in _FP4_RELEASE:
+        name = _FP4_RELEASE[name]
+    elif asked.startswith("fp4") and "fp4" not in native:
+        weight = "fp4"
+    elif asked.startswith("fp8") and "fp8" not in native and "fp4" not in native:
+        weight = "fp8"
+    elif asked.startswith("bf16") and native != "bf16":
+        weight = "bf16"
+    elif asked.startswith("int4") and "int4" not in native and "4" not in native:
+        weight = "int4"
+    small = asked.startswith("fp4") or (engine == "trtllm" and asked.startswith("fp8"))
+    kv: Dtype | None = "fp8" if small else None
+    chip, cluster = system_names(system)
+    return Served(name, weight, kv, cluster, chip)
+
+
+def model_name(path: str) -> str:
+    """Catalogue name of a checkpoint such as ``nvidia/DeepSeek-R1-NVFP4``. Raises ``InstanceError``."""
+    known = catalogue_names("models", (".json",))
+    name = path.rstrip("/").rsplit("/", 1)[-1].lower().replace("_", "-")
+    tried = name
+    while True:
+        candidate = _SAME.get(tried, tried)
+        if candidate in known:
+            return candidate
+        head, _, tail = tried.rpartition("-")
+        if not head or (tail not in _ENDINGS and not re.fullmatch(r"v\d+(\.\d+)?|\d{4}", tail)):
+            break
+        tried = head
+    raise InstanceError(Problem("model_path", f"model {path[:80]!r} is not in the catalogue"))
+
+
+def system_names(system: str) -> tuple[str, str]:
+    """Chip and cluster of a system such as ``h200_sxm``. Raises ``InstanceError``."""
+    chip = re.sub(r"[_-](sxm|nvl72|hgx|oam|pcie)$", "", system.lower()).replace("_", "-")
+    clusters = catalogue_names("clusters", (".yaml",))
+    for cluster in (_CLUSTERS.get(chip, ""), f"hgx-{chip}", chip):
+        if cluster in clusters:
+            names = {placed.chip.name for placed in load_cluster(cluster).chips}
+            if chip in names:
+                return chip, cluster
+    raise InstanceError(Problem("system", f"system {system[:80]!r} is not in the catalogue"))
+
+
+@lru_cache(maxsize=256)
+def _base(what: Served, count: int, profile: str) -> Instance:
+    name = what.cluster if count == 1 else f"{what.cluster}@{count}"
+    return resolve_instance(
+        Scenario(
+            model=what.model,
+            cluster=name,
+            weight_dtype=what.weight_dtype,
+            kv_dtype=what.kv_dtype,
+            workload=Workload(input_tokens=1, output_tokens=1, expert_load="uniform"),
+            profile=profile,
+        )
+    )
+
+
+def workload_of(row: MeasuredRow) -> Workload:
+    """Mean lengths of a row's requests, in whole tokens."""
+    return Workload(
+        input_tokens=max(1, round(row.input_tokens)),
+        output_tokens=max(1, round(row.output_tokens)),
+        expert_load="uniform",
+    )
+
+
+def instance_of(row: MeasuredRow, profile: str) -> Instance:
+    """The instance of a row, on as many domains as its largest worker needs."""
+    what = served(row)
+    workers = [group for group in (row.decode, row.prefill) if group is not None]
+    domain = len(load_cluster(what.cluster).domains[0].chips)
+    # one domain for each worker that is priced, more where it spans several
+    count = sum(-(-group.chips // domain) for group in workers)
+    base = _base(what, count, profile)
+    scenario = base.scenario.model_copy(update={"workload": workload_of(row)})
+    return resolve_instance_like(base, scenario)
+
+
+def resolve_instance_like(base: Instance, scenario: Scenario) -> Instance:
+    """``base`` under another workload, without reading its files again."""
+    workload = scenario.workload
+    assert isinstance(workload, Workload)
+    limit = base.model.max_context
+    if limit is not None and workload.final_context > limit:
+        raise InstanceError(
+            Problem("isl", f"{workload.final_context} tokens; {base.model.name} supports {limit}")
+        )
+    return Instance(
+        scenario, base.model, base.cluster, workload, base.profile, base.expert_loads,
+        base.expert_loads_provenance,
+    )  # fmt: skip
+
+
+def layout_of(row: MeasuredRow, instance: Instance, decode_batch: int) -> Layout:
+    """One decode (or mixed) worker at a batch, and one prefill worker where there is such a pool."""
+    if row.prefill is None:
+        return _worker(instance, row.decode, "mixed", decode_batch, 0)
+    decode = _worker(instance, row.decode, "decode", decode_batch, 0)
+    prefill = _worker(instance, row.prefill, "prefill", row.prefill.attention_dp, row.decode.chips)
+    replicas: tuple[Replica, ...] = (*prefill.replicas, *decode.replicas)
+    maps = {f"prefill {name}": found for name, found in prefill.expert_maps.items()}
+    renamed = tuple(
+        replica.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(update={"expert_map": f"prefill {stage.expert_map}"})
+                    if stage.expert_map
+                    else stage
+                    for stage in replica.stages
+                )
+            }
+        )
+        for replica in prefill.replicas
+    )
+    replicas = (*renamed, *decode.replicas)
+    return Layout(replicas=replicas, expert_maps={**maps, **decode.expert_maps})
+
+
+def _worker(instance: Instance, group: Group, role: str, batch: int, after: int) -> Layout:
+    return plain_layout(
+        instance,
+        role,  # type: ignore[arg-type]
+        tp=group.tp,
+        attention_dp=group.attention_dp,
+        pp=group.pp,
+        batch=batch,
+        first_chip=after,
+    )

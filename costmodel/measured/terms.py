@@ -1,0 +1,199 @@
+"""Every pass of many rows as one flat table of rooflines, so that a profile prices them all at once.
+
+The terms are those that :func:`costmodel.pass_time.pass_time` records at full efficiency; a profile
+divides and adds them up the same way. Used to fit and to score; single layouts go through
+:func:`costmodel.evaluate.evaluate`, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.communication import GroupRates, rates_of_chips
+from costmodel.instance import Instance
+from costmodel.measured.rows import Group
+from costmodel.moe_load import expert_shares
+from costmodel.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.profile import Efficiency
+
+Array = NDArray[np.float64]
+
+DTYPES = ("bf16", "fp8", "fp4", "int8", "int4")
+STREAMS = ("weights", "kv", "experts")
+_TRAFFIC = ("all_reduce", "dispatch", "combine")
+_PHYSICS = Efficiency()
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Efficiencies of each pass (arrays ``[passes]``), named as in :class:`Efficiency`.
+
+    ``compute [dtypes, passes]`` in the order of ``DTYPES``, ``streams [3, passes]`` of ``STREAMS``.
+    """
+
+    compute: Array
+    streams: Array
+    all_reduce: Array
+    all_to_all: Array
+    layer_overhead_s: Array
+    kernel_overhead_s: Array
+    sync_overhead_s: Array
+    moe_overhead_s: Array
+    step_overhead_s: Array
+    sequence_overhead_s: Array
+
+
+def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
+    """The constants of passes that run at these efficiencies."""
+
+    def column(name: str) -> Array:
+        return np.array([getattr(e, name) for e in efficiencies], dtype=float)
+
+    return Constants(
+        compute=np.array([[e.arithmetic(d) for e in efficiencies] for d in DTYPES]),
+        streams=np.array(
+            [[e.stream(s) for e in efficiencies] for s in ("weights", "kv", "experts")]
+        ),
+        all_reduce=column("all_reduce"),
+        all_to_all=column("all_to_all"),
+        layer_overhead_s=column("layer_overhead_s"),
+        kernel_overhead_s=column("kernel_overhead_s"),
+        sync_overhead_s=column("sync_overhead_s"),
+        moe_overhead_s=column("moe_overhead_s"),
+        step_overhead_s=column("step_overhead_s"),
+        sequence_overhead_s=column("sequence_overhead_s"),
+    )
+
+
+@dataclass(frozen=True)
+class TermTable:
+    """Rooflines (``r_``) and collectives (``t_``) of passes, each with its pass, and counts per pass.
+
+    ``counts [5, passes]``: layers, kernels, tensor-parallel layers, MoE layers, sampled sequences of a rank.
+    """
+
+    num_passes: int
+    r_pass: NDArray[np.intp]
+    r_dtype: NDArray[np.intp]
+    r_stream: NDArray[np.intp]
+    r_compute_s: Array
+    r_memory_s: Array
+    t_pass: NDArray[np.intp]
+    t_reduce: NDArray[np.bool_]
+    t_latency_s: Array
+    t_bytes_s: Array
+    counts: Array
+
+    def seconds(self, constants: Constants) -> Array:
+        """Time of every pass, ``per_op`` combination."""
+        compute = self.r_compute_s / constants.compute[self.r_dtype, self.r_pass]
+        memory = self.r_memory_s / constants.streams[self.r_stream, self.r_pass]
+        moved = self.t_bytes_s / np.where(
+            self.t_reduce, constants.all_reduce[self.t_pass], constants.all_to_all[self.t_pass]
+        )
+        total = np.bincount(self.r_pass, np.maximum(compute, memory), self.num_passes)
+        total += np.bincount(self.t_pass, self.t_latency_s + moved, self.num_passes)
+        layers, kernels, sharded, moe, sampled = self.counts
+        return np.asarray(
+            total
+            + layers * constants.layer_overhead_s
+            + kernels * constants.kernel_overhead_s
+            + sharded * constants.sync_overhead_s
+            + moe * constants.moe_overhead_s
+            + sampled * constants.sequence_overhead_s
+            + constants.step_overhead_s
+        )
+
+
+class TermCollector:
+    """Adds passes one by one; :meth:`table` gives them all."""
+
+    def __init__(self) -> None:
+        self._rooflines: list[tuple[int, int, int, float, float]] = []
+        self._traffic: list[tuple[int, bool, float, float]] = []
+        self._counts: list[tuple[float, float, float, float, float]] = []
+
+    def add(self, instance: Instance, group: Group, rates: GroupRates, tokens: Tokens) -> int:
+        """Record one pass of a worker; returns its number."""
+        number = len(self._counts)
+        operations = instance.operations
+        kinds = [(kind, float(len(kind.layers))) for kind in operations.kinds]
+        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        width = group.tp * group.attention_dp
+        shares = [
+            None if kind.moe is None else even_shares(
+                kind.moe.num_experts, kind.moe.top_k, width, len(kind.layers), rows * group.attention_dp
+            )
+            for kind in operations.kinds
+        ]  # fmt: skip
+        chip = instance.cluster.usable[0].chip
+        timed = pass_time(
+            operations, kinds, group.tp, group.attention_dp, tokens, chip, _PHYSICS, rates, shares,
+            record=True,
+        )  # fmt: skip
+        for term in timed.terms or []:
+            compute, memory = float(term.compute_s), float(term.memory_s)
+            if term.part in _TRAFFIC:
+                self._traffic.append((number, term.part == "all_reduce", compute, memory))
+            else:
+                dtype = term.dtype if term.dtype in DTYPES else "bf16"
+                self._rooflines.append(
+                    (number, DTYPES.index(dtype), STREAMS.index(term.stream), compute, memory)
+                )
+        layers = float(operations.num_layers)
+        kernels = float(sum(len(kind.layers) * kind.num_kernels for kind in operations.kinds))
+        sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
+        self._counts.append(
+            (
+                layers,
+                kernels,
+                layers if group.tp > 1 else 0.0,
+                float(len(operations.moe_layers)),
+                sampled,
+            )
+        )
+        return number
+
+    def table(self) -> TermTable:
+        """The table of all passes added."""
+        r = np.array(self._rooflines, dtype=float).reshape(-1, 5).T
+        t = np.array(self._traffic, dtype=float).reshape(-1, 4).T
+        return TermTable(
+            num_passes=len(self._counts),
+            r_pass=r[0].astype(np.intp),
+            r_dtype=r[1].astype(np.intp),
+            r_stream=r[2].astype(np.intp),
+            r_compute_s=r[3],
+            r_memory_s=r[4],
+            t_pass=t[0].astype(np.intp),
+            t_reduce=t[1].astype(bool),
+            t_latency_s=t[2],
+            t_bytes_s=t[3],
+            counts=np.array(self._counts, dtype=float).reshape(-1, 5).T,
+        )
+
+
+def even_shares(
+    num_experts: int, top_k: float, chips: int, layers: int, tokens: float
+) -> ExpertShares:
+    """Shares of a plain layout under even load, all layers alike, the busiest chip alone."""
+    slots = -(-num_experts // chips)
+    row = np.arange(slots * chips)[None, :] % num_experts
+    found = expert_shares(
+        np.full((1, num_experts), 1.0 / num_experts), row, (slots,) * chips, top_k, tokens
+    )
+    load, touched = found.load.max(axis=1, keepdims=True), found.touched.max(axis=1, keepdims=True)
+    return ExpertShares(np.repeat(load, layers, axis=0), np.repeat(touched, layers, axis=0))
+
+
+def worker_rates(instance: Instance, group: Group, first_chip: int) -> GroupRates:
+    """Rates of a worker on the chips a plain layout gives it, at the links' full speed."""
+    moe = instance.operations.moe
+    width = group.tp * group.attention_dp
+    chips = [placed.id for placed in instance.cluster.usable][first_chip:]
+    stages = [chips[i * width : (i + 1) * width] for i in range(group.pp)]
+    return rates_of_chips(instance.cluster, stages, group.tp, moe.top_k if moe else 0, _PHYSICS)[0]

@@ -1,0 +1,69 @@
+"""``rackfit calibrate``: fit a profile to one's own measured runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from costmodel.measured.calibration import Calibration, calibrate, profile_json
+from costmodel.measured.rows import read_measured
+from costmodel.measured.systems import system_names
+from topology.errors import InstanceError, Problem
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``calibrate`` to the application."""
+    app.command("calibrate", no_args_is_help=True)(run)
+
+
+def run(
+    measured: Annotated[Path, typer.Argument(help="CSV of measured runs (or .csv.gz).")],
+    chip: Annotated[str | None, typer.Option(help="Use the rows of this chip only.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Use the rows of this engine only.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the profile here (JSON).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
+) -> None:
+    """Fit eight physical parameters per chip and engine to measured runs.
+
+    Use the file with --profile. Needs scipy: pip install 'rackfit[calibrate]'.
+    """
+    rows, skipped = read_measured(measured)
+    if engine is not None:
+        rows = [row for row in rows if row.engine == engine.lower()]
+    if chip is not None:
+        rows = [row for row in rows if _chip(row.system) == chip]
+    found = calibrate(rows, skipped, out.stem if out is not None else "own")
+    text = profile_json(found.profile)
+    if out is not None:
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None
+    typer.echo(text.rstrip() if as_json else _text(found, out))
+
+
+def _chip(system: str) -> str:
+    try:
+        return system_names(system)[0]
+    except InstanceError:
+        return ""
+
+
+def _text(found: Calibration, out: Path | None) -> str:
+    tpot = found.validation.tpot()
+    assert tpot is not None
+    lines = [
+        f"{tpot.n} rows fitted, {len(found.validation.unsupported)} left out",
+        f"TPOT in sample: mean error {tpot.mape:.1%}, median {tpot.median_ape:.1%}, bias {tpot.bias:+.1%}",
+    ]
+    lines += [part for part in found.profile.error.split("; ") if part]
+    for (chip, engine), values in found.intervals.items():
+        lines.append(f"{chip}, {engine}: value (90 % interval)")
+        for name, (low, value, high) in values.items():
+            lines.append(f"  {name:<22} {json.dumps(value)[:9]:>10} ({low:.3g} to {high:.3g})")
+    if out is not None:
+        lines.append(f"written: {out}")
+    return "\n".join(lines)

@@ -1,0 +1,73 @@
+"""``rackfit validate``: predict each row of a file of measured runs and print the errors."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from costmodel.measured.rows import read_measured
+from costmodel.measured.scores import Score, Validation, validate_rows
+from costmodel.profile import load_profile
+from rackfit.scatter_plot import scatter_svg
+from topology.errors import InstanceError, Problem
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``validate`` to the application."""
+    app.command("validate", no_args_is_help=True)(validate)
+
+
+def validate(
+    measured: Annotated[Path, typer.Argument(help="CSV of measured runs (or .csv.gz).")],
+    profile: Annotated[
+        str, typer.Option(help="physics, calibrated, calibrated:ENGINE, or a profile file.")
+    ] = "calibrated",
+    plot: Annotated[Path | None, typer.Option(help="Write a scatter plot of TPOT (SVG).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> None:
+    """Predict each measured run and print the error, by model, system and engine.
+
+    Rows that cannot be used are named with the reason. The columns are those of the shipped
+    measurements; see docs/accuracy.md.
+    """
+    rows, skipped = read_measured(measured)
+    found = validate_rows(rows, skipped, load_profile(profile))
+    if plot is not None:
+        text = scatter_svg(
+            (1e3 * found.measured_tpot_s).tolist(),
+            (1e3 * found.tpot_s).tolist(),
+            [run.row.model for run in found.runs],
+            "ms per output token",
+        )
+        try:
+            plot.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InstanceError(Problem(str(plot), error.strerror or "cannot be written")) from None
+    typer.echo(json.dumps(found.as_dict() | {"profile": profile}) if as_json else _text(found))
+
+
+def _text(found: Validation) -> str:
+    lines = [_line("TPOT", found.tpot()), _line("TTFT", found.ttft())]
+    for key in ("model", "system", "engine"):
+        lines += ["", f"TPOT by {key}"]
+        lines += [_line(f"  {name}", one) for name, one in found.by(key).items()]
+    if found.unsupported:
+        lines += ["", f"not scored: {len(found.unsupported)} rows"]
+        reasons = Counter(skipped.reason for skipped in found.unsupported)
+        for reason, count in reasons.most_common():
+            first = next(s.id for s in found.unsupported if s.reason == reason)
+            lines.append(f"  {count:5d}  {reason} (first: {first})")
+    return "\n".join(lines)
+
+
+def _line(name: str, one: Score | None) -> str:
+    if one is None:
+        return f"{name:<44} not measured"
+    return (
+        f"{name:<44} mean {one.mape:6.1%}  median {one.median_ape:6.1%}  p90 {one.p90:6.1%}  "
+        f"bias {one.bias:+6.1%}  {one.n:5d} rows"
+    )

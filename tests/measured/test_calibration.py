@@ -1,0 +1,88 @@
+"""The fit: what is known comes back, what is shipped is plausible, intervals hold their value."""
+
+import json
+
+import numpy as np
+import pytest
+
+from costmodel.measured.calibration import LEAST_ROWS, calibrate
+from costmodel.measured.fit import fit, predicted_tpot_s, problem_of, start_of
+from costmodel.measured.intervals import parameter_intervals
+from costmodel.measured.parameters import BY_CELL
+from costmodel.measured.runs import runs_of
+from costmodel.measured.scores import score
+from costmodel.profile import load_profile
+from topology.catalogue import data_dir
+from topology.errors import InstanceError
+
+pytest.importorskip("scipy")
+
+
+@pytest.fixture(scope="module")
+def problem(rows):
+    some = [row for row in rows if row.system in ("h100_sxm", "b200_sxm") and row.prefill is None]
+    runs = runs_of(some[::12])[0]
+    return problem_of(runs, start_of(runs).pricing(runs))
+
+
+def test_a_fit_finds_back_what_made_the_times(problem):
+    """Times made by known parameters are predicted within 3 % by the fit that only saw them."""
+    truth = start_of(problem.runs)
+    rng = np.random.default_rng(5)
+    x = truth.x.copy()
+    x[: len(BY_CELL) + 3] += rng.normal(0, 0.3, len(BY_CELL) + 3)
+    made = predicted_tpot_s(problem, type(truth)(truth.structure, x))
+    again = type(problem)(problem.runs, problem.table, problem.batches, made, problem.weights)
+    found = predicted_tpot_s(again, fit(again))
+    assert np.median(np.abs(found / made - 1)) < 0.03
+
+
+def test_the_fit_is_the_same_every_time(problem):
+    assert np.array_equal(fit(problem).x, fit(problem).x)
+
+
+def test_intervals_hold_their_value(problem):
+    found = parameter_intervals(problem, fit(problem))
+    assert set(found) == {(run.chip, run.row.engine) for run in problem.runs}
+    for values in found.values():
+        for low, value, high in values.values():
+            assert low <= value <= high
+
+
+def test_a_measured_error_of_nothing_is_nothing():
+    assert score(np.array([]), np.array([])) is None
+    found = score(np.array([1.2, 0.9]), np.array([1.0, 1.0]))
+    assert found is not None
+    assert found.mape == pytest.approx(0.15)
+    assert found.bias == pytest.approx(0.05)
+
+
+def test_too_few_rows_are_refused(rows):
+    with pytest.raises(InstanceError, match=f"at least {LEAST_ROWS}"):
+        calibrate(rows[:3], [], "few")
+
+
+def test_shipped_profile_is_plausible_and_small():
+    assert len(BY_CELL) <= 8
+    profile = load_profile("calibrated")
+    cells = [one for engine in profile.engines.values() for one in engine.chips.values()]
+    assert len(cells) == 12
+    for one in cells:
+        assert 0 < one.hbm <= 1
+        assert 0 < (one.kv or 0) <= 1
+        assert 0 < (one.experts or 0) <= 1
+        assert all(0 < share <= 1 for share in one.compute.values())
+        assert one.kernel_overhead_s > 0
+        assert one.sequence_overhead_s >= 0
+    assert profile.default.provenance == "assumed"
+    assert load_profile("calibrated:vllm").for_chip("h200") == profile.engines["vllm"].chips["h200"]
+    with pytest.raises(InstanceError, match="no engine 'acme'"):
+        load_profile("calibrated:acme")
+
+
+def test_shipped_profile_says_what_it_is_worth():
+    raw = json.loads((data_dir("profiles") / "calibrated.json").read_text())
+    assert raw["error"].count("left out") == 3
+    low, middle, high = raw["interval"]
+    assert low < 0 < high
+    assert abs(middle) < 0.1

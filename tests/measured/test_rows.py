@@ -1,0 +1,124 @@
+"""Reading measured files: good rows, bad rows, bad files."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from costmodel.measured.calibration import shipped_rows
+from costmodel.measured.rows import read_measured
+from costmodel.measured.runs import runs_of
+from costmodel.measured.systems import model_name, served, system_names
+from topology.errors import InstanceError
+
+GOOD = {
+    "id": "good",
+    "backend": "vllm",
+    "model_path": "meta-llama/Llama-3.1-8B-Instruct",
+    "system": "h100_sxm",
+    "precision": "bf16",
+    "mode": "agg",
+    "isl": "1024",
+    "osl": "128",
+    "tp_size": "2",
+    "concurrency": "8",
+    "silicon_ttft_ms": "60",
+    "silicon_tpot_ms": "6.5",
+}
+BAD = {
+    "zero": {"silicon_tpot_ms": "0"},
+    "text": {"isl": "a thousand"},
+    "endless": {"silicon_tpot_ms": "inf"},
+    "negative": {"concurrency": "-4"},
+    "unnamed": {"model_path": ""},
+    "unknown model": {"model_path": "acme/thinker-9000"},
+    "unknown system": {"system": "abacus"},
+    "flagged": {"suspect_unlabelled_mtp": "True"},
+    "too big": {"model_path": "deepseek-ai/DeepSeek-V3", "tp_size": "1"},
+    "half a GPU": {"tp_size": "1.5"},
+}
+
+
+def write(path, rows):
+    names = sorted({name for row in rows for name in row})
+    with path.open("w", newline="") as stream:
+        table = csv.DictWriter(stream, names)
+        table.writeheader()
+        table.writerows(rows)
+    return path
+
+
+def test_shipped_rows_are_read_and_almost_all_can_be_predicted():
+    rows, skipped = shipped_rows()
+    assert len(rows) + len(skipped) == 2388
+    flagged = [one for one in skipped if one.reason.startswith("flagged")]
+    assert len(flagged) == 618
+    assert len(rows) / (2388 - len(flagged)) >= 0.97
+    assert {served(row).chip for row in rows} == {"h100", "h200", "b200", "gb200"}
+
+
+def test_bad_rows_are_named_and_the_rest_is_kept(tmp_path):
+    made = [GOOD, *({**GOOD, **wrong, "id": name} for name, wrong in BAD.items())]
+    rows, skipped = read_measured(write(tmp_path / "mixed.csv", made))
+    runs, unpriced = runs_of(rows)
+    assert [run.row.id for run in runs] == ["good"]
+    reasons = {one.id: one.reason for one in (*skipped, *unpriced)}
+    assert set(reasons) == set(BAD)
+    assert "not a number" in reasons["text"]
+    assert "acme/thinker-9000" in reasons["unknown model"]
+    assert "HBM" in reasons["too big"]
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "id;isl\n"])
+def test_files_that_are_no_such_table_are_refused(tmp_path, text):
+    path = tmp_path / "wrong.csv"
+    path.write_text(text)
+    with pytest.raises(InstanceError, match="columns missing: backend"):
+        read_measured(path)
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "torn.csv.gz").write_bytes(b"\x1f\x8b\x08\x00")
+    for name in ("binary.csv", "torn.csv.gz", "absent.csv"):
+        with pytest.raises(InstanceError):
+            read_measured(tmp_path / name)
+
+
+def validate(path, *options):
+    return subprocess.run(
+        [sys.executable, "-m", "rackfit", "validate", str(path), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_validate_scores_what_is_left_and_names_the_rest(tmp_path):
+    made = [GOOD, *({**GOOD, **wrong, "id": name} for name, wrong in BAD.items())]
+    plot = tmp_path / "plot.svg"
+    done = validate(write(tmp_path / "mixed.csv", made), "--json", "--plot", str(plot))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [row["id"] for row in found["rows"]] == ["good"]
+    assert found["rows"][0]["predicted_tpot_ms"] > 0
+    assert found["tpot"]["n"] == found["ttft"]["n"] == 1
+    assert {one["id"] for one in found["unsupported"]} == set(BAD)
+    assert plot.read_text().startswith("<svg")
+
+
+def test_validate_exits_2_where_nothing_is_left(tmp_path):
+    path = write(tmp_path / "none.csv", [{**GOOD, **BAD["zero"]}])
+    done = validate(path)
+    assert done.returncode == 2
+    assert "silicon_tpot_ms: must be above 0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_names_of_checkpoints_and_systems():
+    assert model_name("nvidia/DeepSeek-R1-0528-FP4-v2") == "deepseek-r1"
+    assert model_name("meta-llama/Llama-3.3-70B-Instruct") == "llama-3.1-70b"
+    assert system_names("gb200_nvl72") == ("gb200", "gb200-nvl72")
+    assert system_names("mi355x") == ("mi355x", "mi355x")

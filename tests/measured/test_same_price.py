@@ -1,0 +1,68 @@
+"""The table of terms prices a row as ``evaluate`` prices its instance and layout, and never below physics."""
+
+import numpy as np
+import pytest
+
+from costmodel.evaluate import evaluate
+from costmodel.instance import Instance
+from costmodel.measured.predict import decode_batches, owners, predict_under, profile_pricing
+from costmodel.measured.runs import run_table
+from costmodel.measured.systems import layout_of
+from costmodel.profile import load_profile
+
+
+def under(instance, profile):
+    return Instance(
+        instance.scenario, instance.model, instance.cluster, instance.workload, profile,
+        instance.expert_loads, instance.expert_loads_provenance,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["physics", "calibrated"])
+def test_terms_equal_evaluate(sample, name):
+    """At whole batches that divide over the ranks; every chip type, engine and mode of the sample."""
+    profile = load_profile(name)
+    batches = np.array(
+        [r.row.decode.attention_dp * max(1, round(r.row.concurrency / r.row.decode.workers / r.row.decode.attention_dp)) for r in sample],
+        dtype=float,
+    )  # fmt: skip
+    table = run_table(sample, batches)
+    seconds = table.terms.seconds(profile_pricing(sample, profile)(owners(table)))
+    tpot = table.tpot_s(seconds)
+    for i, run in enumerate(sample):
+        instance = under(run.instance, profile.of_engine(run.row.engine))
+        found = evaluate(instance, layout_of(run.row, instance, int(batches[i])))
+        assert found.tpot_s == pytest.approx(tpot[i], rel=1e-6), run.row.id
+    assert {run.row.mode for run in sample} == {"aggregated", "disaggregated"}
+
+
+def test_no_prediction_is_below_the_physics_bound(sample):
+    """At the same batch; every efficiency is at most 1 and every cost at least 0."""
+    batches = decode_batches(sample, profile_pricing(sample, load_profile("calibrated")))
+    table = run_table(sample, batches)
+    times = {}
+    for name in ("physics", "calibrated"):
+        pricing = profile_pricing(sample, load_profile(name))
+        times[name] = table.tpot_s(table.terms.seconds(pricing(owners(table))))
+    assert np.all(times["calibrated"] >= times["physics"])
+
+
+def test_time_grows_with_batch_and_time_per_sequence_falls(sample):
+    profile = load_profile("calibrated")
+    aggregated = [run for run in sample if run.row.prefill is None]
+    pricing = profile_pricing(aggregated, profile)
+    previous = None
+    for batch in (1.0, 4.0, 16.0, 64.0):
+        batches = np.array([batch * run.row.decode.attention_dp for run in aggregated])
+        table = run_table(aggregated, batches)
+        decode = table.terms.seconds(pricing(owners(table)))[table.decode]
+        if previous is not None:
+            assert np.all(decode >= previous * (1 - 1e-12))
+            assert np.all(decode <= 4 * previous * (1 + 1e-12))
+        previous = decode
+
+
+def test_shipped_profile_predicts_the_sample(sample):
+    found = predict_under(sample, load_profile("calibrated"))
+    measured = np.array([run.row.tpot_s for run in sample])
+    assert np.median(np.abs(found.tpot_s / measured - 1)) < 0.15
