@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from costmodel.attended import kv_ways
 from costmodel.models.spec import MoE
 from costmodel.operations import LayerKind, Operations
-from costmodel.pass_time import dispatch_element_bytes, kv_ways
+from costmodel.pass_time import dispatch_element_bytes
 
 Array = NDArray[np.float64]
 

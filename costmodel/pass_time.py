@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from costmodel.attended import head_ways, kv_ways, mean_attended
 from costmodel.communication import GroupRates
 from costmodel.models.spec import Attention, MoE
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations
@@ -59,6 +60,8 @@ class Tokens:
     prefill_start: float = 0.0
     prefill_end: float = 0.0
     prompts: ArrayLike = 0.0
+    #: tokens of the average rank over those of the busiest, which the other figures describe
+    fill: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,7 @@ def pass_time(
         if kind.moe is not None and shares is not None:
             _experts(
                 result, operations, kind.moe, count / shares.load.shape[-2], tp, ranks, rows,
-                chip, efficiency, rates, shares,
+                tokens.fill, chip, efficiency, rates, shares,
             )  # fmt: skip
     if with_head:
         sampled = decode + np.asarray(tokens.prompts, dtype=float)
@@ -241,37 +244,6 @@ def _matmuls(
         )
 
 
-def kv_ways(attention: Attention, tp: Array) -> Array:
-    """By how much TP shrinks a chip's KV: by KV heads, at least one head per chip (MLA: not at all)."""
-    return np.asarray(attention.kv_heads / np.ceil(attention.kv_heads / tp))
-
-
-def _head_ways(heads: int, tp: Array) -> Array:
-    return np.asarray(heads / np.ceil(heads / tp))
-
-
-def mean_attended(attention: Attention, start: float, end: float) -> float:
-    """Average number of cached entries that prompt tokens at positions ``start..end`` attend to.
-
-    The mean of ``min(position / compress, window, top_k) + min(position, local_window)``.
-    """
-    if end <= start:
-        return 0.0
-    caps = [float(c) for c in (attention.window, attention.read_top_k) if c is not None]
-    far = _mean_capped(
-        start / attention.compress, end / attention.compress, min(caps, default=float("inf"))
-    )
-    return far + _mean_capped(start, end, float(attention.local_window))
-
-
-def _mean_capped(low: float, high: float, cap: float) -> float:
-    """Mean of ``min(x, cap)`` for ``x`` between ``low`` and ``high``."""
-    if cap >= high:
-        return (low + high) / 2
-    rising = max(0.0, (cap**2 - low**2) / 2) if low < cap else 0.0
-    return (rising + cap * (high - max(low, cap))) / (high - low)
-
-
 def _context(
     result: PassTime,
     operations: Operations,
@@ -287,7 +259,7 @@ def _context(
     """Attention over the context. Decode reads the cache once per sequence, prefill once per pass."""
     peak = _peak(chip, efficiency, operations.spec.activation_dtype)
     bandwidth = _bandwidth(chip, efficiency, "kv")
-    heads = attention.query_heads / _head_ways(attention.query_heads, tp)
+    heads = attention.query_heads / head_ways(attention.query_heads, tp)
     entry_bytes = attention.kv_elements * operations.kv_element_bytes / kv_ways(attention, tp)
     # index scores are taken against every cached entry, of which there is one per `compress` tokens
     index_flops = 2.0 * attention.index_heads * attention.index_dim / attention.compress
@@ -335,7 +307,7 @@ def _states(
     efficiency: Efficiency,
 ) -> None:
     for state in kind.states:
-        ways = _head_ways(state.heads, tp)
+        ways = head_ways(state.heads, tp)
         result.roofline(
             "attention_context",
             count * rows * state.state_flops_per_token / ways / _peak(chip, efficiency, "bf16"),
@@ -352,6 +324,7 @@ def _experts(
     tp: Array,
     ranks: Array,
     rows: Array,
+    fill: float,
     chip: Chip,
     efficiency: Efficiency,
     rates: GroupRates,
@@ -364,7 +337,7 @@ def _experts(
 
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
-    routed = (rows * ranks * moe.top_k)[..., None, None]
+    routed = (fill * rows * ranks * moe.top_k)[..., None, None]
     flops_s = (
         routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
     )
@@ -381,8 +354,8 @@ def _experts(
         )
     chips = tp * ranks
     layers = shares.load.shape[-2]
-    # the busiest receiver scales the uniform exchange
-    skew = np.maximum(1.0, shares.load.max(axis=-1) * chips[..., None]).sum(axis=-1)
+    # the busiest sender sets the uniform exchange, the busiest receiver may stretch it
+    skew = np.maximum(1.0, fill * shares.load.max(axis=-1) * chips[..., None]).sum(axis=-1)
     sourced = rows / tp * moe.expert_input_dim
     several = ranks > 1
     for part, element in (

@@ -50,8 +50,11 @@ class ReplicaPrice:
 
 def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
     """Passes of a replica; its busiest attention rank decides."""
-    per_rank = ceil(max(replica.rank_sequences(), default=0) / replica.shape.pp)
-    return schedule(replica.role, instance.workload, instance.limits, float(per_rank))
+    sequences = replica.rank_sequences()
+    per_rank = ceil(max(sequences, default=0) / replica.shape.pp)
+    plan = schedule(replica.role, instance.workload, instance.limits, float(per_rank))
+    most = per_rank * replica.shape.pp * len(sequences)
+    return plan.filled(sum(sequences) / most if most else 1.0)
 
 
 def price_replica(instance: Instance, layout: Layout, replica: Replica) -> ReplicaPrice:
@@ -161,7 +164,7 @@ def _stage_time(
             slots,
             stage.slots(),
             kind.moe.top_k,
-            rows * shape.attention_dp,
+            rows * shape.attention_dp * tokens.fill,
         )
         experts.append(shares)
         imbalances += list(shares.load.max(axis=1) * len(stage.chips))

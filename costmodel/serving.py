@@ -12,7 +12,7 @@ missed a pass waits one: the worst case; on average half.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,14 @@ class Schedule:
     prompts: Array
     passes: Array
     events: Array
+
+    def filled(self, fill: float) -> Schedule:
+        """The same schedule where the average rank has ``fill`` of the busiest rank's tokens."""
+        return replace(
+            self,
+            decode=self.decode and replace(self.decode, fill=fill),
+            prefill=self.prefill and replace(self.prefill, fill=fill),
+        )
 
     def rows(self) -> Array:
         """Tokens of the largest pass, for activations."""

@@ -48,6 +48,7 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
                 shape.slots,
                 stage_chips(shape.shape, slices),
                 names if shape.maps else None,
+                shape.extra,
             )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

@@ -52,7 +52,7 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
             "topology picks for their number of chips, not on every set of chips"
         )
     text += (
-        f"; every batch with equally many sequences on each attention rank, up to {limits.max_sequences_per_rank:,} "
+        f"; every batch with equally many sequences on each attention rank (or one fewer on some), up to {limits.max_sequences_per_rank:,} "
         "each; every cut of layers into "
         "stages; every mix of these replicas on the usable chips. Not covered: chips of different "
         "types in one replica, prefill passes other than whole prompts or chunks of "

@@ -33,17 +33,21 @@ Array = NDArray[np.float64]
 #: first and last layer of each stage
 Stages = Sequence[tuple[int, int]]
 
+#: a replica, its price, and its expert map by layer
+Found = tuple[Replica, ReplicaPrice, ExpertMap]
+
 
 @dataclass(frozen=True)
 class Realised:
     """A shape with its placement: what it achieves and what no placement of it can exceed.
 
     ``stages``: first and last layer of each; ``maps``: expert map by layer (the same for all
-    replicas of the shape); ``proven``: the rate is the best of the shape, not only a good one.
+    replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``.
     """
 
     shape: dict[str, int]
     per_rank: int
+    extra: int
     requests_per_s: float
     upper_requests_per_s: float
     stages: tuple[tuple[int, int], ...]
@@ -78,12 +82,14 @@ class Realiser:
         found, per_rank = attempt.largest(most_per_rank)
         upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
         if found is None:
-            return Realised(shape, 0, 0.0, 0.0 if attempt.proven else upper, (), slots, {})
+            return Realised(shape, 0, 0, 0.0, 0.0 if attempt.proven else upper, (), slots, {})
+        found, extra = attempt.fill_up(found, per_rank, most_per_rank)
         replica, price, maps = found
         rate = float(price.service.requests_per_s)
         return Realised(
             shape=shape,
             per_rank=per_rank,
+            extra=extra,
             requests_per_s=rate,
             upper_requests_per_s=rate if attempt.proven else max(rate, upper),
             stages=tuple(stage.layers for stage in replica.stages),
@@ -130,10 +136,12 @@ def build_replica(
     slots: tuple[int, ...],
     chips: Sequence[Sequence[str]],
     expert_maps: Sequence[str] | None,
+    extra: int = 0,
 ) -> Replica:
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
 
-    ``expert_maps[s]``: name of the stage's expert map.
+    ``expert_maps[s]``: name of the stage's expert map. The first ``extra`` ranks hold one sequence
+    more.
     """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
     role: Role = ROLES[shape["role"]]
@@ -151,7 +159,9 @@ def build_replica(
         instance.workload.input_tokens if role == "prefill" else instance.workload.final_context
     )
     shares = []
-    homes = spread(per_rank * pp, tp * pp)  # homes of one rank's sequences over its chips
+    sequences = [per_rank * pp + (rank < extra) for rank in range(ranks)]
+    # homes of each rank's sequences over its chips
+    homes = [spread(count, tp * pp) for count in sequences]
     for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):
         inside = [
             (kind, float(sum(layers[0] <= layer <= layers[1] for layer in kind.layers)))
@@ -162,8 +172,8 @@ def build_replica(
             shares.append(
                 KvShare(
                     chip=chip,
-                    sequences=homes[number * tp + place % tp],
-                    bytes=one * per_rank * pp,
+                    sequences=homes[place // tp][number * tp + place % tp],
+                    bytes=one * sequences[place // tp],
                 )
             )
     return Replica(
@@ -173,7 +183,7 @@ def build_replica(
             ep=tp * ranks if slots else 1,
             pp=pp,
             attention_dp=ranks,
-            batch=per_rank * ranks * pp,
+            batch=sum(sequences),
         ),
         stages=built,
         kv=tuple(shares),
@@ -238,9 +248,30 @@ class _Attempt:
         moved = transfer_bytes_per_chip(self.instance, self.shape["tp"], self.shape["pp"])
         return float(cluster.rate("send", (source, target)).time(moved))
 
-    def largest(self, most: int) -> tuple[tuple[Replica, ReplicaPrice, ExpertMap] | None, int]:
+    def fill_up(self, found: Found, per_rank: int, most: int) -> tuple[Found, int]:
+        """One sequence more on as many ranks as the targets allow, and on how many.
+
+        A step in whole sequences per rank is coarse where each rank holds few. Only below the
+        bound on ``per_rank``, which then bounds the rate of these batches too. Small replicas, whose
+        optimum is compared with equal ranks, are left as they are.
+        """
+        ranks = self.shape["attention_dp"]
+        decodes = ROLES[self.shape["role"]] != "prefill"
+        low, high = 0, ranks - 1
+        if self.exact or not decodes or self.shape["pp"] > 1 or per_rank >= most:
+            return found, 0
+        while low < high and not self.realiser.clock.over:
+            probe = (low + high + 1) // 2
+            better = self.try_batch(per_rank, probe)
+            if better is not None:
+                found, low = better, probe
+            else:
+                high = probe - 1
+        return found, low
+
+    def largest(self, most: int) -> tuple[Found | None, int]:
         """Largest feasible batch per rank by bisection (times and bytes grow with the batch)."""
-        best: tuple[Replica, ReplicaPrice, ExpertMap] | None = None
+        best: Found | None = None
         low, high, probe, step = 0, most, most, 1
         while low < high:
             found = self.try_batch(probe)
@@ -257,10 +288,10 @@ class _Attempt:
                 break
         return best, low
 
-    def try_batch(self, per_rank: int) -> tuple[Replica, ReplicaPrice, ExpertMap] | None:
+    def try_batch(self, per_rank: int, extra: int = 0) -> Found | None:
         """The replica at this batch, its price and expert maps, if every rule holds."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
-        draft = self._replica(per_rank, tuple(stages) * self.shape["pp"])
+        draft = self._replica(per_rank, tuple(stages) * self.shape["pp"], extra)
         maps = self.maps
         whole = self._whole(draft) if self.exact else None
         if whole is not None:
@@ -275,7 +306,7 @@ class _Attempt:
             if cut is None:
                 return None
             stages = tuple(cut)
-        replica = self._replica(per_rank, stages)
+        replica = self._replica(per_rank, stages, extra)
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
         price = price_replica(self.instance, layout, replica)
         return (replica, price, maps) if self._good(price) else None
@@ -331,10 +362,10 @@ class _Attempt:
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
         return self._good(price_replica(self.instance, layout, replica))
 
-    def _replica(self, per_rank: int, stages: Stages) -> Replica:
+    def _replica(self, per_rank: int, stages: Stages, extra: int = 0) -> Replica:
         return build_replica(
             self.instance, self.shape, per_rank, stages, self.slots, self.chips,
-            ["map"] * self.shape["pp"] if self.maps else None,
+            ["map"] * self.shape["pp"] if self.maps else None, extra,
         )  # fmt: skip
 
     def _good(self, price: ReplicaPrice) -> bool:

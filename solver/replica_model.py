@@ -141,7 +141,7 @@ class ReplicaModel:
                 for r in range(1, chips + 1):
                     here = self.u[layer, e, g, r]
                     share = float(loads[e]) / r
-                    tokens_in_pass = rows * shape.attention_dp
+                    tokens_in_pass = rows * shape.attention_dp * tokens.fill
                     touch = float(
                         touch_probability(loads[e : e + 1], moe.top_k, tokens_in_pass, float(r))[0]
                     )

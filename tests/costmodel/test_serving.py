@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from costmodel.attended import mean_attended
 from costmodel.models.spec import Attention
-from costmodel.pass_time import mean_attended
 from costmodel.serving import PipelineTime, schedule, serve
 from costmodel.workload import Limits, Workload
 
