@@ -39,7 +39,8 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     if instance.operations.moe is not None:
         text += (
             f"; experts on all chips of a stage, over 1 to {spans} domains with the same number of "
-            "chips in each; every placement and replication of experts with equal slots per chip "
+            "chips in each; every placement of experts with equal slots per chip, spare slots "
+            "holding copies of the busiest experts, as many experts as there are spare slots at most "
             "(none spare, the next three full rows, about 32 and 64 spare; the same in every layer)"
         )
     if not all(

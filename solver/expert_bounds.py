@@ -6,8 +6,9 @@ r"""Proven lower bounds on the busiest chip of a MoE layer, for every placement 
 ``f_e(r) = r g_e(r)`` (increasing and concave in ``r``), the busiest chip is at least
 
 - the average, ``sum_e f_e(r_e) / n``. As ``f`` is concave, ``R`` spare replicas add least when they
-  pile on the coldest expert: at least ``f(1 + R) - f(1)`` for ``R < n``, else ``R`` times the mean
-  increment of a fully spread coldest expert;
+  pile on the coldest expert that may be copied: at least ``f(1 + R) - f(1)`` for ``R < n``, else ``R``
+  times the mean increment of that expert fully spread. With ``hot_copies`` only the ``R`` busiest
+  experts of a layer may be copied (what engines do, and what the certificate then covers);
 - the pigeonhole: at least ``E - R`` experts have one replica, so some chip holds ``ceil((E-R)/n)`` of
   them and touches no less than the sum of that many smallest ``g_e(1)``;
 - without spare slots, ``q`` chips hold ``ceil(E/n)`` experts each: together no less than the ``q ceil(E/n)``
@@ -41,8 +42,9 @@ def _fullest(experts: int, chips: int) -> tuple[int, int]:
 class ExpertBounds:
     """Bounds for one model's expert loads ``[layers, experts]`` (rows sum to 1)."""
 
-    def __init__(self, loads: Array, top_k: float):
+    def __init__(self, loads: Array, top_k: float, *, hot_copies: bool):
         self.loads = loads
+        self.hot_copies = hot_copies
         self.top_k = top_k
         self.num_experts = loads.shape[1]
         self._load: dict[tuple[int, int], Array] = {}
@@ -58,10 +60,10 @@ class ExpertBounds:
         both = np.stack([sums.mean(axis=1), sums.min(axis=1)])
         return np.concatenate([np.zeros((2, len(_GRID), 1)), both], axis=2)
 
-    @cached_property
-    def _coldest(self) -> Array:
-        """``[layers]``: load share of each layer's coldest expert."""
-        return np.asarray(self.loads.min(axis=1))
+    def _coldest_copied(self, spare: int) -> Array:
+        """``[layers]``: load share of the coldest expert that one of ``spare`` slots may copy."""
+        place = self.num_experts - min(spare, self.num_experts) if self.hot_copies else 0
+        return np.asarray(np.sort(self.loads, axis=1)[:, place])
 
     def layer_loads(self, chips: int, slots: int) -> Array:
         """``[layers]``: bound on the busiest chip's share in each layer."""
@@ -98,7 +100,7 @@ class ExpertBounds:
         spare = slots - self.num_experts
         extra: Array | float = 0.0
         if spare > 0 and chips > 1:
-            cold = self._coldest
+            cold = self._coldest_copied(spare)
             pile = min(spare + 1, chips)
             spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
             alone = touch_probability(cold, self.top_k, tokens, 1.0)
@@ -119,7 +121,7 @@ class ExpertBounds:
 
     def _extra(self, spare: int, chips: int) -> Array:
         """``[2, grid]``: what ``spare`` replicas add at least to the sum of touched slots."""
-        cold, tokens = self._coldest[None, :], _GRID[:, None]
+        cold, tokens = self._coldest_copied(spare)[None, :], _GRID[:, None]
         pile = min(spare + 1, chips)
         spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
         alone = touch_probability(cold, self.top_k, tokens, 1.0)

@@ -317,7 +317,9 @@ class FleetModel:
             fleet = self._read(solver)
             if fleet is None or proven is None:
                 return best, bound
-            ratio = fleet.usd_per_hour / fleet.requests_per_s if fleet.requests_per_s else price
+            if fleet.requests_per_s <= 0:
+                return best, bound
+            ratio = fleet.usd_per_hour / fleet.requests_per_s
             if best is not None:
                 # every fleet: price * R - cost <= slack, and R is at least the smallest rate
                 slack = proven * self.usd_unit * 2.0**-20

@@ -22,6 +22,7 @@ from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
 from costmodel.serving import PipelineTime, Service, schedule, serve
 from solver.expert_bounds import ExpertBounds
 from solver.pools import PoolClass
+from solver.replica_model import small_enough
 from solver.shapes import ROLES, ShapeTable
 from solver.stages import shortest_longest_stage
 from topology import Cluster, Rate
@@ -64,7 +65,13 @@ class Pricer:
             (kind, float(len(kind.layers))) for kind in operations.kinds
         ]
         moe = operations.moe
-        self.experts = ExpertBounds(instance.expert_loads, moe.top_k) if moe else None
+        # a model so small that every placement is tried needs a bound for every placement
+        self.hot_copies = not small_enough(instance, 1)
+        self.experts = (
+            ExpertBounds(instance.expert_loads, moe.top_k, hot_copies=self.hot_copies)
+            if moe
+            else None
+        )
         self._rates: dict[tuple[int, int, int, int, int, int], GroupRates] = {}
 
     def bounds(self, shapes: ShapeTable) -> Bounds:

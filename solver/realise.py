@@ -113,8 +113,28 @@ class Realiser:
                 time_limit_s=None if limit == float("inf") else max(limit / 4, 0.2),
                 seed=self.seed,
             )
-            self._placements[key] = (placed.physical_to_logical, placed.bound)
+            experts = placed.physical_to_logical
+            if self.pricer.hot_copies:
+                cold = ~copies_are_hot(self.instance.expert_loads, experts)
+                if cold.any():  # outside what the bound covers: keep to copies of busy experts
+                    experts = experts.copy()
+                    experts[cold] = place_layers(
+                        self.instance.expert_loads[cold], slots_per_chip, effort="fast"
+                    ).physical_to_logical
+            self._placements[key] = (experts, placed.bound)
         return self._placements[key]
+
+
+def copies_are_hot(loads: Array, experts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """``[layers]``: whether only the busiest experts are copied, as many as there are spare slots."""
+    layers, num_experts = loads.shape
+    spare = experts.shape[1] - num_experts
+    replicas = np.zeros((layers, num_experts), dtype=np.int64)
+    np.add.at(replicas, (np.arange(layers)[:, None], experts), 1)
+    if spare <= 0 or spare >= num_experts:
+        return np.ones(layers, dtype=bool)
+    least = np.sort(loads, axis=1)[:, num_experts - spare]
+    return np.asarray(((replicas == 1) | (loads >= least[:, None])).all(axis=1))
 
 
 def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:

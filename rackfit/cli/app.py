@@ -45,7 +45,8 @@ def main() -> None:
     try:
         sys.exit(run())
     except KeyboardInterrupt:
-        sys.exit(130)
+        # a solve that is stopped before it began has no layout, like one that ran out of time
+        sys.exit(EXIT_TIME_LIMIT if sys.argv[1:2] == ["solve"] else 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
