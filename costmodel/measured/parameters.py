@@ -34,7 +34,9 @@ class Parameter:
 
     def value(self, x: Array) -> Array:
         """From the unbounded scale to the limits."""
-        return np.asarray(self.low * (self.high / self.low) ** (1.0 / (1.0 + np.exp(-x))))
+        return np.asarray(
+            self.low * (self.high / self.low) ** (1.0 / (1.0 + np.exp(-np.clip(x, -60.0, 60.0))))
+        )
 
     def origin(self) -> float:
         """The start on the unbounded scale."""

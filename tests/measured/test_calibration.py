@@ -32,7 +32,7 @@ def test_a_fit_finds_back_what_made_the_times(problem):
     x = truth.x.copy()
     x[: len(BY_CELL) + 3] += rng.normal(0, 0.3, len(BY_CELL) + 3)
     made = predicted_tpot_s(problem, type(truth)(truth.structure, x))
-    again = type(problem)(problem.runs, problem.table, problem.batches, made, problem.weights)
+    again = type(problem)(problem.runs, problem.table, problem.batches, made)
     found = predicted_tpot_s(again, fit(again))
     assert np.median(np.abs(found / made - 1)) < 0.03
 
