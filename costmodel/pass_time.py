@@ -46,7 +46,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Tokens:
-    """What one attention rank processes in one pass.
+    """One attention rank's work in one pass.
 
     ``decode`` sequences produce one token each at ``context`` tokens of context; ``prefill`` prompt
     tokens start after ``prefill_start`` earlier ones and end at ``prefill_end``; ``prompts`` of them
@@ -262,13 +262,8 @@ def mean_attended(attention: Attention, start: float, end: float) -> float:
     cap = min(caps, default=float("inf"))
     below_high = min(high, cap)
     below_low = min(low, cap)
-    area = (below_high**2 - below_low**2) / 2 + cap_area(cap, low, high)
-    return area / (high - low)
-
-
-def cap_area(cap: float, low: float, high: float) -> float:
-    """Area of the flat part of ``min(x, cap)`` between ``low`` and ``high``."""
-    return 0.0 if cap >= high else cap * (high - max(low, cap))
+    flat = 0.0 if cap >= high else cap * (high - max(low, cap))
+    return ((below_high**2 - below_low**2) / 2 + flat) / (high - low)
 
 
 def _context(

@@ -1,6 +1,8 @@
 """The fit: what is known comes back, what is shipped is plausible, intervals hold their value."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -86,3 +88,14 @@ def test_shipped_profile_says_what_it_is_worth():
     low, middle, high = raw["interval"]
     assert low < 0 < high
     assert abs(middle) < 0.1
+
+
+@pytest.mark.slow
+def test_shipped_profile_and_report_are_reproduced_bit_for_bit():
+    done = subprocess.run(
+        [sys.executable, "-m", "costmodel.measured", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
