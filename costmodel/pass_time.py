@@ -47,7 +47,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Tokens:
-    """What one attention rank processes in one pass.
+    """One attention rank's work in one pass.
 
     ``decode`` sequences produce one token each at ``context`` tokens of context; ``prefill`` prompt
     tokens start after ``prefill_start`` earlier ones and end at ``prefill_end``; ``prompts`` of them

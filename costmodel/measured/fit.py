@@ -1,13 +1,11 @@
 """The fit: robust least squares on the logarithm of predicted over measured TPOT.
 
-Every row counts alike within its model, chip and engine, and such groups by the root of their size,
-so that a long sweep of one model does not drown the rest. The loss is linear for large residuals
-(mislabelled rows). Needs scipy (``pip install rackfit[calibrate]``).
+Every row counts alike. The loss is linear for large residuals (mislabelled rows), and a ridge holds
+what chips and engines add near zero: its weight was chosen by the errors of left-out models. Needs scipy (``pip install rackfit[calibrate]``).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +31,7 @@ Array = NDArray[np.float64]
 #: log error beyond which the loss grows linearly
 _ROBUST_AT = 0.15
 #: weight of an addition of one unit on the logit scale, in units of a row's log error
-_RIDGE = 6.0
+_RIDGE = 10.0
 _MOST_STEPS = 25
 #: step of the numerical derivative on the logit scale
 _STEP = 1e-4
@@ -66,7 +64,6 @@ class Problem:
     table: RunTable
     batches: Array
     measured_s: Array
-    weights: Array
 
 
 def start_of(runs: Sequence[Run]) -> Fitted:
@@ -82,15 +79,11 @@ def start_of(runs: Sequence[Run]) -> Fitted:
 def problem_of(runs: Sequence[Run], pricing: Pricing) -> Problem:
     """A problem whose batches follow from some pricing."""
     batches = decode_batches(runs, pricing)
-    keys = [(run.instance.model.name, run.chip, run.row.engine) for run in runs]
-    sizes = Counter(keys)
-    weights = np.array([sizes[key] ** -0.5 for key in keys])
     return Problem(
         runs=runs,
         table=run_table(runs, batches),
         batches=batches,
         measured_s=np.array([run.row.tpot_s for run in runs]),
-        weights=weights / weights.mean(),
     )
 
 
@@ -106,7 +99,6 @@ class _System:
         )
         self.owner = owners(problem.table)
         self.shares = wave_shares(problem.runs)
-        self.scale = np.sqrt(problem.weights[keep])
         self.held = structure.held_places()
 
     def log_error(self, scales: Array) -> Array:
@@ -117,8 +109,8 @@ class _System:
         return np.asarray(np.log(tpot / self.problem.measured_s))
 
     def residuals(self, x: Array) -> Array:
-        """Weighted log errors, then the ridge."""
-        rows = self.scale * self.log_error(self.structure.scales(x, self.levels))[self.keep]
+        """Log errors, then the ridge."""
+        rows = self.log_error(self.structure.scales(x, self.levels))[self.keep]
         return np.concatenate([rows, _RIDGE * self.structure.held(x)])
 
     def jacobian(self, x: Array) -> Array:
@@ -130,7 +122,7 @@ class _System:
             moved = scales.copy()
             moved[place] += _STEP
             slopes[place] = (self.log_error(moved) - here) / _STEP
-        rows = self.scale[:, None] * self.structure.chain(slopes, self.levels)[self.keep]
+        rows = self.structure.chain(slopes, self.levels)[self.keep]
         ridge = _RIDGE * self.structure.stiffness()[:, None] * np.eye(x.size)[self.held]
         return np.vstack([rows, ridge])
 

@@ -1,6 +1,8 @@
 """The fit: what is known comes back, what is shipped is plausible, intervals hold their value."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ def test_a_fit_finds_back_what_made_the_times(problem):
     x = truth.x.copy()
     x[: len(BY_CELL) + 3] += rng.normal(0, 0.3, len(BY_CELL) + 3)
     made = predicted_tpot_s(problem, type(truth)(truth.structure, x))
-    again = type(problem)(problem.runs, problem.table, problem.batches, made, problem.weights)
+    again = type(problem)(problem.runs, problem.table, problem.batches, made)
     found = predicted_tpot_s(again, fit(again))
     assert np.median(np.abs(found / made - 1)) < 0.03
 
@@ -86,3 +88,14 @@ def test_shipped_profile_says_what_it_is_worth():
     low, middle, high = raw["interval"]
     assert low < 0 < high
     assert abs(middle) < 0.1
+
+
+@pytest.mark.slow
+def test_shipped_profile_and_report_are_reproduced_bit_for_bit():
+    done = subprocess.run(
+        [sys.executable, "-m", "costmodel.measured", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
