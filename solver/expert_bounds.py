@@ -39,6 +39,18 @@ def _fullest(experts: int, chips: int) -> tuple[int, int]:
     return full, experts - (full - 1) * chips
 
 
+def copies_are_hot(loads: Array, experts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """``[layers]``: whether only the busiest experts are copied, as many as there are spare slots."""
+    layers, num_experts = loads.shape
+    spare = experts.shape[1] - num_experts
+    replicas = np.zeros((layers, num_experts), dtype=np.int64)
+    np.add.at(replicas, (np.arange(layers)[:, None], experts), 1)
+    if spare <= 0 or spare >= num_experts:
+        return np.ones(layers, dtype=bool)
+    least = np.sort(loads, axis=1)[:, num_experts - spare]
+    return np.asarray(((replicas == 1) | (loads >= least[:, None])).all(axis=1))
+
+
 class ExpertBounds:
     """Bounds for one model's expert loads ``[layers, experts]`` (rows sum to 1)."""
 

@@ -21,6 +21,7 @@ from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, S
 from costmodel.replica import ReplicaPrice, price_replica
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
+from solver.expert_bounds import copies_are_hot
 from solver.experts import place_layers
 from solver.pools import Pool, PoolClass, pick_chips
 from solver.pricing import Pricer, group_rates
@@ -123,18 +124,6 @@ class Realiser:
                     ).physical_to_logical
             self._placements[key] = (experts, placed.bound)
         return self._placements[key]
-
-
-def copies_are_hot(loads: Array, experts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """``[layers]``: whether only the busiest experts are copied, as many as there are spare slots."""
-    layers, num_experts = loads.shape
-    spare = experts.shape[1] - num_experts
-    replicas = np.zeros((layers, num_experts), dtype=np.int64)
-    np.add.at(replicas, (np.arange(layers)[:, None], experts), 1)
-    if spare <= 0 or spare >= num_experts:
-        return np.ones(layers, dtype=bool)
-    least = np.sort(loads, axis=1)[:, num_experts - spare]
-    return np.asarray(((replicas == 1) | (loads >= least[:, None])).all(axis=1))
 
 
 def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
