@@ -36,7 +36,17 @@ clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build
 
 # Long checks, each in minutes
-.PHONY: smoke-catalogue models-mutations models-fuzz bench-topology bench-place
+.PHONY: smoke-catalogue models-mutations models-fuzz bench-topology bench-place calibrate published schemas
+
+# Generated files: the calibrated profile and its report, the table of published claims, JSON Schemas
+calibrate: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m costmodel.measured
+
+published: $(INSTALLED)
+	$(BIN)/python tests/published/table.py
+
+schemas: $(INSTALLED)
+	$(BIN)/python -m rackfit.schema
 
 smoke-catalogue: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow tests/rackfit/test_catalogue_solves.py
