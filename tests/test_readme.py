@@ -59,9 +59,21 @@ def commands() -> list[str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def layout_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The layout that the README's first commands write."""
+    out = tmp_path_factory.mktemp("solved") / "layout.json"
+    args = ["solve", "deepseek-v3-gb200-nvl72", "--out", str(out)]
+    assert CliRunner().invoke(build_app(), args).exit_code == 0
+    return out
+
+
 @pytest.mark.parametrize("line", commands())
-def test_command_examples_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_examples_run(
+    line: str, layout_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copy(layout_file, tmp_path)
     np.savez(tmp_path / "counts.npz", counts=np.random.default_rng(0).integers(1, 999, (2, 256)))
     config = data_dir("models") / "qwen3-30b-a3b.json"
     line = line.split("#")[0].replace("path/to/config.json", str(config))
