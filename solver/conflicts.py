@@ -131,7 +131,9 @@ class _Conflict:
         conflicts: list[frozenset[str]] = []
         active = every
         while not self.meets(active):
-            if not self.meets(frozenset()):
+            # most often one limit alone is to blame, and the dearest question need not be asked
+            alone = any(self.meets(active - {limit.key}) for limit in self.limits)
+            if not alone and not self.meets(frozenset()):
                 return Explanation(reason, proven, (), (), self.solves)
             conflicts.append(self.smallest(active))
             active -= conflicts[-1]

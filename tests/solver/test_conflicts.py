@@ -46,6 +46,9 @@ PLANTED: dict[str, tuple[str, dict[str, Any], list[set[str]]]] = {
     ),
 }  # fmt: skip
 
+#: causes of a kind that a quicker one stands for: they run with the long checks
+LASTING = {"batch", "hbm and tpot", "tpot of a larger model", "context", "ttft"}
+
 
 def asked(model: str, given: dict[str, Any]) -> Instance:
     """The instance of one planted cause: on one HGX H100 node unless it says otherwise."""
@@ -74,7 +77,10 @@ def changed(instance: Instance, why: Explanation, repair: int, last: str) -> Ins
     return final.limit.with_value(instance, getattr(final, last))
 
 
-@pytest.mark.parametrize("cause", PLANTED)
+@pytest.mark.parametrize(
+    "cause",
+    [pytest.param(cause, marks=[pytest.mark.slow] * (cause in LASTING)) for cause in PLANTED],
+)
 def test_planted_cause_is_named_and_its_nearest_change_solves(cause: str) -> None:
     model, given, expected = PLANTED[cause]
     instance = asked(model, given)
