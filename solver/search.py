@@ -240,7 +240,8 @@ class _Search:
                 raise NoLayoutInTime("the time limit came before the first verified layout")
             raise NoFeasibleLayout(
                 "no layout was found: every shape that its bound allows misses a target or HBM "
-                "once its experts and layers are placed"
+                "once its experts and layers are placed",
+                proven=False,
             )
         cost = self.best_cost
         if self.bound > cost * (1 + _ROUNDING):

@@ -48,7 +48,14 @@ class InstanceError(RackfitError):
 
 
 class NoFeasibleLayout(RackfitError):
-    """No layout satisfies the instance (exit code 1). The message names the limit and a way out."""
+    """No layout satisfies the instance (exit code 1). The message names the limit and a way out.
+
+    ``proven``: a bound shows that none exists; else none was found where the bound allows one.
+    """
+
+    def __init__(self, message: str, *, proven: bool = True):
+        self.proven = proven
+        super().__init__(message)
 
 
 class NoLayoutInTime(RackfitError):

@@ -1,0 +1,118 @@
+"""``rackfit explain``: why nothing fits and what would, or which limits bind."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rackfit.cli.commands.solve import Pay, build_scenario
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``explain`` to the command line."""
+    app.command("explain")(explain_command)
+
+
+def explain_command(
+    scenario: Annotated[
+        str | None, typer.Argument(help="Scenario: a shipped name or a YAML or JSON file.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model: name or config.json.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Cluster: name, name@N for N domains, or file.")
+    ] = None,
+    workload: Annotated[str | None, typer.Option(help="Workload: name or file.")] = None,
+    input_tokens: Annotated[int | None, typer.Option(help="Prompt tokens of a request.")] = None,
+    output_tokens: Annotated[int | None, typer.Option(help="Answer tokens of a request.")] = None,
+    cached_tokens: Annotated[
+        int | None, typer.Option(help="Prompt tokens whose KV is already there.")
+    ] = None,
+    expert_load: Annotated[
+        str | None, typer.Option(help="skewed, uniform, or a file of recorded counts.")
+    ] = None,
+    ttft: Annotated[str | None, typer.Option(help="Target: time to first token, s.")] = None,
+    tpot: Annotated[str | None, typer.Option(help="Target: time per output token, s.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests/s to serve at least cost.")] = None,
+    pay: Annotated[
+        Pay | None, typer.Option(help="Pay for the whole cluster or for used chips.")
+    ] = None,
+    weight_dtype: Annotated[str | None, typer.Option(help="Weights in this precision.")] = None,
+    kv_dtype: Annotated[str | None, typer.Option(help="KV cache in this precision.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="physics, calibrated, or a profile file.")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same answer.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Name the limits that conflict and the nearest change in each that solves.
+
+    Exit code 0 for both answers: something fits (with the limits that bind), or nothing does.
+    """
+    import json as json_module
+
+    from rackfit.api import make_instance
+    from rackfit.output import write_whole
+    from rackfit.result import SCHEMA_VERSION
+    from solver.clock import Clock
+    from solver.conflicts import explain_conflict
+    from topology.errors import InstanceError, NoLayoutInTime, Problem
+
+    if time_limit is not None and not 0 < time_limit < 1e9:
+        raise InstanceError(Problem("time limit", f"must be positive seconds, got {time_limit:g}"))
+    changes = {
+        "model": model, "cluster": cluster, "rate": rate, "pay": pay,
+        "weight_dtype": weight_dtype, "kv_dtype": kv_dtype, "profile": profile,
+    }  # fmt: skip
+    lengths = {
+        "input_tokens": input_tokens, "output_tokens": output_tokens,
+        "cached_tokens": cached_tokens, "expert_load": expert_load,
+    }  # fmt: skip
+    try:
+        instance = make_instance(
+            build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
+        )
+        clock = Clock(time_limit)
+        why = explain_conflict(instance, clock=clock, seed=seed)
+        answer: dict[str, Any] = {"fits": why is None}
+        if why is None:
+            fitting, lines = _what_binds(instance, clock, seed)
+            answer |= fitting
+        else:
+            answer |= why.as_dict()
+            lines = why.words()
+    except KeyboardInterrupt:
+        raise NoLayoutInTime("stopped before the answer was complete") from None
+    if json:
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "instance": instance.describe(),
+            "explanation": answer,
+        }
+        write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
+    else:
+        write_whole("\n".join(lines) + "\n", None)
+
+
+def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], list[str]]:
+    """The cheapest layout and how much of each limit it uses, as data and as lines."""
+    from solver.binding import uses_of
+    from solver.search import search
+
+    found = search(instance, clock=clock, seed=seed)
+    uses = uses_of(instance, found)
+    cost = found.evaluation.usd_per_m_output_tokens
+    lines = [
+        f"a layout fits: {cost:.4g} $ per million output tokens, within "
+        f"{found.certificate.gap:.2%} of the least possible; {found.evaluation.bottleneck}"
+    ]
+    for use in uses:
+        word = "binds" if use.binds else "has room"
+        lines.append(f"{use.title}: {use.share:.1%} used, {word}")
+    return {
+        "usd_per_m_output_tokens": cost,
+        "gap": found.certificate.gap,
+        "bottleneck": found.evaluation.bottleneck,
+        "limits": [use.as_dict() for use in uses],
+    }, lines
