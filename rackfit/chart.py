@@ -129,7 +129,9 @@ class Chart:
         )
 
     def _keys(self) -> str:
-        drawn = []
+        drawn: list[str] = []
+        if len(self.series) == 1 and self.kind == "bar":
+            return ""  # one colour needs no key
         for index, series in enumerate(self.series):
             x, y = _LEFT + (index % 3) * 225, _HEIGHT + 6 + 20 * (index // 3)
             drawn.append(

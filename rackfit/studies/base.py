@@ -38,6 +38,16 @@ def solved(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if not row["error"]]
 
 
+#: an answer whose gap is wider than this settles nothing
+OPEN_GAP = 0.05
+
+
+def settled(rows: Sequence[Row]) -> list[Row]:
+    """Solved rows proven close to optimal; every solved row where none is."""
+    found = solved(rows)
+    return [row for row in found if row["gap"] <= OPEN_GAP] or found
+
+
 def cheapest(rows: Sequence[Row]) -> Row:
     """The solved row with the least dollars per million output tokens."""
     return min(solved(rows), key=lambda row: float(row["usd_per_m_output_tokens"]))

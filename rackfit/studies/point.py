@@ -43,7 +43,7 @@ class Options:
     """How each point is searched: relative gap, seconds at most (``None``: until proven), seed."""
 
     gap: float = 0.02
-    time_limit_s: float | None = 60.0
+    time_limit_s: float | None = 120.0
     seed: int = 0
 
 

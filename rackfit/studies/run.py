@@ -16,7 +16,7 @@ import joblib
 
 from costmodel.instance import load_scenario
 from rackfit.output import write_whole
-from rackfit.studies.base import Axes, Row, Study, solved
+from rackfit.studies.base import OPEN_GAP, Axes, Row, Study, solved
 from rackfit.studies.grid import Point, make_points
 from rackfit.studies.page import study_page
 from rackfit.studies.point import Options, solve_point
@@ -48,8 +48,17 @@ class StudyResult:
         if not solved(self.rows):
             return ["No point has an answer."]
         said = self.study.conclude(self.rows)
+        said += [
+            f"Not settled in the time given: {self._place(row)}, between "
+            f"${row['bound_usd_per_m_output_tokens']:.4f} and ${row['usd_per_m_output_tokens']:.4f}."
+            for row in solved(self.rows)
+            if row["gap"] > OPEN_GAP
+        ]
         lost = len(self.failed)
         return [*said, f"{lost} of {len(self.rows)} points have no answer."] if lost else said
+
+    def _place(self, row: Row) -> str:
+        return ", ".join(f"{key} {row[key]}" for key in self.axes) or str(row["cluster_name"])
 
     def as_dict(self) -> dict[str, Any]:
         """The published document as plain data."""

@@ -31,7 +31,7 @@ def study_command(
         Path | None, typer.Option(help="Write table, figure and page into this folder.")
     ] = None,
     gap: Annotated[float, typer.Option(help="Proven gap at which each point stops.")] = 0.02,
-    time_limit: Annotated[float, typer.Option(help="Seconds of each point at most.")] = 60.0,
+    time_limit: Annotated[float, typer.Option(help="Seconds of each point at most.")] = 120.0,
     seed: Annotated[int, typer.Option(help="Same seed, same answers.")] = 0,
     cache: Annotated[
         Path | None, typer.Option(help="Folder of finished points, to resume from.")
