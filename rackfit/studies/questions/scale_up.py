@@ -48,16 +48,24 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         row for row in found
         if row["usd_per_m_output_tokens"] <= (1 + _CLOSE) * best["usd_per_m_output_tokens"]
     )  # fmt: skip
+    alike = [
+        row
+        for row in found
+        if row is not best
+        and row["bound_usd_per_m_output_tokens"] <= best["usd_per_m_output_tokens"]
+    ]
+    unproven = ", ".join(str(row["domain_size"]) for row in alike)
     widths = ", ".join(
         f"{row['domain_size']}: EP {row['ep']}"
         + (f" over {row['domains_per_stage']} domains" if row["domains_per_stage"] > 1 else "")
         for row in found
     )
     return [
-        f"Domains of {best['domain_size']} are the cheapest, ${best['usd_per_m_output_tokens']:.4f} "
+        f"Domains of {best['domain_size']} are the cheapest found, ${best['usd_per_m_output_tokens']:.4f} "
         f"per million output tokens; domains of {small['domain_size']} cost {ratio:.2f} times that.",
         f"Domains of {enough['domain_size']} are within {_CLOSE:.0%} of the cheapest: more than that "
-        "buys little here.",
+        "buys little here."
+        + (f" Not proven dearer than the cheapest: domains of {unproven}." if alike else ""),
         f"Expert parallelism of the best layout at each size: {widths}.",
         f"Network: waiting for links is {network_share(small):.0%} of a pass in domains of "
         f"{small['domain_size']}, {network_share(best):.0%} in domains of {best['domain_size']}.",
