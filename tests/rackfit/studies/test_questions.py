@@ -97,3 +97,10 @@ def test_compare_names_what_is_not_proven_dearer() -> None:
     said = find_study("compare").conclude([{**r, "output_tokens_per_s_per_gpu": 1.0} for r in rows])
     assert said[0].startswith("nvl-72 is the cheapest of 3: $1.0000")
     assert said[-1] == "Not proven dearer than the cheapest: nvl-8."
+
+
+def test_a_longer_context_never_costs_less() -> None:
+    result = ask("context", {"model": ["llama-3.1-8b"], "workload.input_tokens": [1000, 16000]})
+    short, long = (row["usd_per_m_output_tokens"] for row in result.rows)
+    assert long >= result.rows[0]["bound_usd_per_m_output_tokens"]
+    assert f"prompt included, {long / short:.1f} times as dear" in result.conclusion[0]

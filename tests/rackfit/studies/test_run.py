@@ -126,3 +126,14 @@ def test_command_line(tmp_path: Path) -> None:
     ]  # fmt: skip
     none = CliRunner().invoke(build_app(), [*command[:4], "--over", "cluster=no-such"])
     assert none.exit_code == 1
+
+
+def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    def stop(done: int, total: int, row: object, reused: bool) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    options = Options(gap=0.05)
+    with pytest.raises(KeyboardInterrupt):
+        study("grid", BASE, over=OVER, cache=tmp_path, options=options, on_point=stop)
+    assert ask(tmp_path).reused == 2
