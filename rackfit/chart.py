@@ -191,6 +191,6 @@ def chart_style() -> str:
 
 
 def _short(value: float) -> str:
-    if value == int(value) and abs(value) < 1e5:
-        return str(int(value))
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
     return f"{value:.3g}"
