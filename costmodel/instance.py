@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from costmodel.expert_load import read_loads, skewed_load
 from costmodel.models import load_model
@@ -41,6 +41,8 @@ class Scenario(BaseModel):
 
     ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
     written in place. ``rate`` asks for the least cost that serves so many requests per second.
+    ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
+    :mod:`topology.failures`), in text joined by ``+``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,6 +63,14 @@ class Scenario(BaseModel):
     profile: str = "calibrated"
     prices: Prices = Prices()
     limits: Limits = Limits()
+    failed: tuple[str, ...] = ()
+
+    @field_validator("failed", mode="before")
+    @classmethod
+    def _failed_in_text(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part for part in value.split("+") if part not in ("", "none"))
+        return value
 
 
 @dataclass(frozen=True)
@@ -147,7 +157,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
         "model": lambda: load_model(
             scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
         ),
-        "cluster": lambda: load_cluster(scenario.cluster),
+        "cluster": lambda: load_cluster(scenario.cluster, failed=scenario.failed),
         "workload": lambda: (
             scenario.workload
             if isinstance(scenario.workload, Workload)

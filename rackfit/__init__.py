@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rackfit.api import evaluate, solve
     from rackfit.placement import place
     from rackfit.result import Result
+    from rackfit.studies.run import study
     from solver.certificate import Certificate
     from topology import load_cluster
     from topology.errors import (
@@ -51,6 +52,7 @@ _HOME = {
     "place": "rackfit.placement",
     "resolve_instance": "costmodel.instance",
     "solve": "rackfit.api",
+    "study": "rackfit.studies.run",
 }
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "place",
     "resolve_instance",
     "solve",
+    "study",
 ]
 
 

@@ -122,18 +122,19 @@ def _print_figures(
 def _print_tables(
     console: Console, instance: Instance, layout: Layout, evaluation: Evaluation
 ) -> None:
-    groups = _groups(layout, evaluation)
+    groups = replica_groups(layout, evaluation)
     _print_deployment(console, instance, groups)
     _print_memory(console, instance, groups)
     _print_time(console, groups)
 
 
-_Group = tuple[Replica, ReplicaPrice, list[Replica]]
+#: a replica, its price, and every replica that equals it but for its chips
+ReplicaGroup = tuple[Replica, ReplicaPrice, list[Replica]]
 
 
-def _groups(layout: Layout, evaluation: Evaluation) -> list[_Group]:
+def replica_groups(layout: Layout, evaluation: Evaluation) -> list[ReplicaGroup]:
     """Replicas of one shape and stages together, prefill first."""
-    found: dict[object, _Group] = {}
+    found: dict[object, ReplicaGroup] = {}
     order = {"prefill": 0, "decode": 1, "mixed": 2}
     for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
         stages = tuple((s.layers, s.slots_per_chip, s.expert_map) for s in replica.stages)
@@ -142,7 +143,7 @@ def _groups(layout: Layout, evaluation: Evaluation) -> list[_Group]:
     return sorted(found.values(), key=lambda group: order[group[0].role])
 
 
-def _print_deployment(console: Console, instance: Instance, groups: list[_Group]) -> None:
+def _print_deployment(console: Console, instance: Instance, groups: list[ReplicaGroup]) -> None:
     table = Table(title="What to deploy", title_justify="left", title_style="bold", box=None)
     for column in (
         "count", "role", "chips", "tp", "dp", "ep", "pp", "batch", "slots", "skew", "req/s",
@@ -199,7 +200,7 @@ def _split(chip: str) -> tuple[str, int]:
     return (chip[:-digits], int(chip[-digits:])) if digits else (chip, -1)
 
 
-def _print_memory(console: Console, instance: Instance, groups: list[_Group]) -> None:
+def _print_memory(console: Console, instance: Instance, groups: list[ReplicaGroup]) -> None:
     table = Table(
         title="HBM of the fullest chip, GB", title_justify="left", title_style="bold", box=None
     )
@@ -220,7 +221,7 @@ def _print_memory(console: Console, instance: Instance, groups: list[_Group]) ->
     console.print(table, highlight=False)
 
 
-def _print_time(console: Console, groups: list[_Group]) -> None:
+def _print_time(console: Console, groups: list[ReplicaGroup]) -> None:
     parts: Counter[str] = Counter()
     per_group = []
     for _, price, _ in groups:

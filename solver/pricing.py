@@ -114,6 +114,7 @@ class Pricer:
             else 0.0,
         )
         block.most = most_per_rank
+        block.exact_stages = True
         return float(block.bounds().requests_per_s[0])
 
     def balanced(self, shapes: ShapeTable, row: int, most_per_rank: int) -> float:
@@ -197,6 +198,8 @@ class _Block:
         self.stage_chips = shapes.stage_chips
         self.by_layer: Array | None = None
         self.most: int | None = None
+        #: whether targets are checked with the best cut of whole layers (dear for many shapes)
+        self.exact_stages = False
         if pricer.experts is not None:
             pairs = list(zip(shapes.stage_chips.tolist(), shapes.slots.tolist(), strict=True))
             loads = np.array([pricer.experts.load(*pair) for pair in pairs])
@@ -242,7 +245,7 @@ class _Block:
 
     def _feasible(self, per_rank: Array) -> NDArray[np.bool_]:
         """HBM, TPOT and TTFT: all of them grow with the batch."""
-        _, meets = self.service(per_rank)
+        _, meets = self.service(per_rank, exact_stages=self.exact_stages)
         return np.asarray((self.bytes_needed(per_rank) <= self.chip.hbm_bytes) & meets)
 
     def _within_ttft(self, service: Service) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,15 @@ from topology.spec import ChipCount, ClusterSpec
 MAX_CHIPS = 200_000
 
 
-def load_cluster(name_or_path: str | Path, *, count: int | None = None) -> Cluster:
+def load_cluster(
+    name_or_path: str | Path, *, count: int | None = None, failed: Sequence[str] = ()
+) -> Cluster:
     """The cluster of a name or a YAML file.
 
     ``"gb200-nvl72"`` is one rack, ``"gb200-nvl72@4"`` (or ``count=4``) four joined by its
     scale-out, ``"nvl-36"`` and ``"tpu-v5p-4x4x8"`` members of a family, anything with ``/`` or
-    ``.yaml`` a file. Raises ``InstanceError`` with every problem found, or with what exists.
+    ``.yaml`` a file. ``failed`` breaks more of it, in the names of :mod:`topology.failures`.
+    Raises ``InstanceError`` with every problem found, or with what exists.
     """
     text, times = str(name_or_path), count
     if "@" in text:
@@ -40,6 +44,8 @@ def load_cluster(name_or_path: str | Path, *, count: int | None = None) -> Clust
     if times is not None and not 0 < times <= 10_000:
         raise InstanceError(Problem("count", f"must be 1 to 10000, got {times}"))
     spec, place = _read(text)
+    if failed:
+        spec = spec.model_copy(update={"failed": (*spec.failed, *failed)})
     label = text if times is None else f"{text}@{times}"
     if "/" in text or text.endswith(".yaml"):
         label = spec.name if times is None else f"{spec.name}@{times}"

@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 Kind = Literal[
-    "models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads", "exporters"
+    "models",
+    "chips",
+    "clusters",
+    "workloads",
+    "scenarios",
+    "profiles",
+    "loads",
+    "exporters",
+    "studies",
 ]
 
 
@@ -25,7 +33,7 @@ def catalogue_command(
     out: Annotated[Path | None, typer.Option(help="Write the picture here, not to stdout.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List shipped models, chips, clusters, workloads, scenarios, profiles, expert loads or exporters.
+    """List shipped models, chips, clusters, workloads, scenarios, profiles, loads, exporters or studies.
 
     ``catalogue clusters --picture gb200-nvl72 --out rack.html`` draws a cluster instead, its links
     coloured by bandwidth.
@@ -78,6 +86,10 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
         return _scenarios()
     if kind == "models":
         return _models()
+    if kind == "studies":
+        from rackfit.studies.registry import studies
+
+        return [{"name": name, "question": study.question} for name, study in studies().items()]
     suffixes = (".npz", ".csv", ".json") if kind == "loads" else (".json", ".yaml")
     return [{"name": name} for name in catalogue_names(kind, suffixes)]
 

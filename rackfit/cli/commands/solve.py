@@ -49,6 +49,7 @@ def solve_command(
     workers: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same answer.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the layout as JSON here.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Find the cheapest layout and prove how far from optimal it can be."""
@@ -58,6 +59,7 @@ def solve_command(
     from topology.errors import NoLayoutInTime
 
     check_writable(out)
+    check_writable(report)
     changes = {
         "model": model,
         "cluster": cluster,
@@ -90,6 +92,11 @@ def solve_command(
         raise NoLayoutInTime("stopped before the first verified layout") from None
     if out is not None:
         result.write(out)
+    if report is not None:
+        from rackfit.report import report_page
+
+        page = report_page(result.instance, result.layout, result.evaluation, result.as_dict())
+        write_whole(page, report)
     if json:
         write_whole(result.text(), None)
         return

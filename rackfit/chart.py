@@ -1,0 +1,196 @@
+"""Line and bar charts as SVG text, in light and dark, without script or outside file.
+
+Reads numbers and labels only; every label is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+_WIDTH, _HEIGHT = 760, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 24, 44, 64
+#: colours told apart by the colour-blind (Okabe and Ito), as CSS classes c0 to c6, and markers
+_LIGHT = ("#0072b2", "#d55e00", "#009e73", "#a6468a", "#b8860b", "#3d9fd6", "#555555")
+_DARK = ("#56b4e9", "#ff8c42", "#2fd0a0", "#e59cc9", "#f0e442", "#9ad0f5", "#bbbbbb")
+_DASHES = ("", "7 4", "2 3", "10 3 2 3", "4 4", "1 4", "12 4")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line, or one colour of bars: ``(x, y)`` pairs; x is a number, or a label for bars."""
+
+    name: str
+    points: Sequence[tuple[float | str, float]]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of some series. ``log_x`` and ``log_y`` need positive numbers."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    kind: Literal["line", "bar"] = "line"
+    log_x: bool = False
+    log_y: bool = False
+
+    def svg(self, standalone: bool = False) -> str:
+        """The chart as SVG; ``standalone`` carries its own style, else the page's applies."""
+        style = f"<style>{chart_style()}</style>" if standalone else ""
+        drawn = self._bars() if self.kind == "bar" else self._lines()
+        height = _HEIGHT + 20 * math.ceil(len(self.series) / 3)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {_WIDTH} {height}" '
+            f'role="img" aria-label="{escape(self.title)}">{style}'
+            f'<rect class="back" width="{_WIDTH}" height="{height}"/>'
+            f'<text class="head" x="{_LEFT}" y="24">{escape(self.title)}</text>'
+            f"{drawn}{self._labels()}{self._keys()}</svg>"
+        )
+
+    def _lines(self) -> str:
+        xs = [float(x) for s in self.series for x, _ in s.points]
+        ys = [y for s in self.series for _, y in s.points]
+        across = _Axis(xs, self.log_x, _LEFT + 10, _WIDTH - _RIGHT - 10, zero=False)
+        up = _Axis(ys, self.log_y, _HEIGHT - _BOTTOM, _TOP, zero=not self.log_y)
+        ticks = sorted(set(xs)) if len(set(xs)) <= 10 else across.ticks()
+        drawn = [self._y_grid(up), self._x_ticks([(across.place(x), _short(x)) for x in ticks])]
+        for index, series in enumerate(self.series):
+            places = sorted((float(x), y) for x, y in series.points)
+            path = " ".join(f"{across.place(x):.1f},{up.place(y):.1f}" for x, y in places)
+            look = f'class="line c{index % 7}" stroke-dasharray="{_DASHES[index % 7]}"'
+            drawn.append(f'<polyline {look} points="{path}"/>')
+            for x, y in places:
+                about = escape(f"{series.name}: {_short(x)}, {y:.4g}")
+                drawn.append(
+                    f'<circle class="dot c{index % 7}" cx="{across.place(x):.1f}" '
+                    f'cy="{up.place(y):.1f}" r="4"><title>{about}</title></circle>'
+                )
+        return "".join(drawn)
+
+    def _bars(self) -> str:
+        labels = list(dict.fromkeys(str(x) for s in self.series for x, _ in s.points))
+        up = _Axis(
+            [y for s in self.series for _, y in s.points], self.log_y, _HEIGHT - _BOTTOM, _TOP,
+            zero=not self.log_y,
+        )  # fmt: skip
+        step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(labels))
+        wide = min(60.0, 0.8 * step / max(1, len(self.series)))
+        ticks = [(_LEFT + (i + 0.5) * step, label) for i, label in enumerate(labels)]
+        drawn = [self._y_grid(up), self._x_ticks(ticks, step)]
+        for index, series in enumerate(self.series):
+            for label, y in series.points:
+                middle = _LEFT + (labels.index(str(label)) + 0.5) * step
+                x = middle + (index - len(self.series) / 2) * wide
+                top = up.place(y)
+                about = escape(f"{series.name} {label}: {y:.4g}")
+                drawn.append(
+                    f'<rect class="bar c{index % 7}" x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" '
+                    f'height="{max(0.0, _HEIGHT - _BOTTOM - top):.1f}"><title>{about}</title></rect>'
+                    f'<text class="tick" text-anchor="middle" x="{x + wide / 2:.1f}" '
+                    f'y="{top - 4:.1f}">{y:.3g}</text>'
+                )
+        return "".join(drawn)
+
+    def _y_grid(self, up: _Axis) -> str:
+        return "".join(
+            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{up.place(y):.1f}" '
+            f'y2="{up.place(y):.1f}"/><text class="tick" text-anchor="end" x="{_LEFT - 8}" '
+            f'y="{up.place(y) + 4:.1f}">{_short(y)}</text>'
+            for y in up.ticks()
+        )
+
+    def _x_ticks(self, ticks: Sequence[tuple[float, str]], step: float = 60.0) -> str:
+        drawn = []
+        letters = max(4, int(step / 6.5))
+        for x, label in ticks:
+            y = _HEIGHT - _BOTTOM + 18
+            lines = [
+                label[i : i + letters] for i in range(0, min(len(label), 2 * letters), letters)
+            ]
+            for row, text in enumerate(lines):
+                drawn.append(
+                    f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{y + 13 * row}">'
+                    f"{escape(text)}</text>"
+                )
+        return "".join(drawn)
+
+    def _labels(self) -> str:
+        middle = (_TOP + _HEIGHT - _BOTTOM) / 2
+        return (
+            f'<text class="name" text-anchor="middle" x="{(_LEFT + _WIDTH - _RIGHT) / 2}" '
+            f'y="{_HEIGHT - 14}">{escape(self.x_label)}</text>'
+            f'<text class="name" text-anchor="middle" transform="translate(18 {middle}) rotate(-90)">'
+            f"{escape(self.y_label)}</text>"
+        )
+
+    def _keys(self) -> str:
+        drawn: list[str] = []
+        if len(self.series) == 1 and self.kind == "bar":
+            return ""  # one colour needs no key
+        for index, series in enumerate(self.series):
+            x, y = _LEFT + (index % 3) * 225, _HEIGHT + 6 + 20 * (index // 3)
+            drawn.append(
+                f'<line class="line c{index % 7}" stroke-dasharray="{_DASHES[index % 7]}" '
+                f'x1="{x}" x2="{x + 26}" y1="{y - 4}" y2="{y - 4}"/>'
+                f'<text class="tick" x="{x + 32}" y="{y}">{escape(series.name[:32])}</text>'
+            )
+        return "".join(drawn)
+
+
+class _Axis:
+    """Numbers to places on one axis, linear or logarithmic."""
+
+    def __init__(self, values: Sequence[float], log: bool, start: float, end: float, zero: bool):
+        self.log, self.start, self.end = log, start, end
+        low, high = min(values, default=0.0), max(values, default=1.0)
+        if log and low <= 0:
+            raise ValueError("a logarithmic axis needs positive numbers")
+        if zero:
+            low, high = min(0.0, low), high * 1.08
+        self.low, self.high = low, high if high > low else low + (abs(low) or 1.0)
+
+    def place(self, value: float) -> float:
+        """Where a number stands, in SVG units."""
+        if self.log:
+            part = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
+        return self.start + part * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round numbers inside the axis."""
+        if self.log:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            every = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+            return [tick for tick in every if self.low <= tick <= self.high]
+        rough = (self.high - self.low) / 5
+        unit = 10.0 ** math.floor(math.log10(rough))
+        step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough)
+        first = math.ceil(self.low / step)
+        return [k * step for k in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def chart_style() -> str:
+    """CSS of every chart; a page includes it once."""
+    rules = (
+        "svg.chart{font:12px system-ui,sans-serif;max-width:100%;height:auto}"
+        ".chart .back{fill:#fff}.chart text{fill:#222}.chart .head{font-size:15px;font-weight:600}"
+        ".chart .grid{stroke:#ddd}.chart .line{fill:none;stroke-width:2.2}"
+    )
+    for index, colour in enumerate(_LIGHT):
+        rules += f".line.c{index}{{stroke:{colour}}}.dot.c{index},.bar.c{index}{{fill:{colour}}}"
+    dark = ".chart .back{fill:#16181c}.chart text{fill:#e6e6e6}.chart .grid{stroke:#3a3d44}"
+    for index, colour in enumerate(_DARK):
+        dark += f".line.c{index}{{stroke:{colour}}}.dot.c{index},.bar.c{index}{{fill:{colour}}}"
+    return f"{rules}@media (prefers-color-scheme:dark){{{dark}}}"
+
+
+def _short(value: float) -> str:
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    return f"{value:.3g}"

@@ -1,0 +1,135 @@
+"""``rackfit study``: a family of questions, its table, figure and conclusion."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+Backend = Literal["loky", "dask", "ray"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``study`` to the command line."""
+    app.command("study")(study_command)
+
+
+def study_command(
+    name: Annotated[str, typer.Argument(help="Study: compare, frontier, grid, ...")],
+    scenario: Annotated[
+        str | None, typer.Argument(help="Scenario: a shipped name or a file; else the study's own.")
+    ] = None,
+    over: Annotated[
+        list[str] | None, typer.Option(help="Axis KEY=VALUE,VALUE,...; may be repeated.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = 1,
+    backend: Annotated[Backend, typer.Option(help="Where points run.")] = "loky",
+    out: Annotated[
+        Path | None, typer.Option(help="Write table, figure and page into this folder.")
+    ] = None,
+    gap: Annotated[float, typer.Option(help="Proven gap at which each point stops.")] = 0.02,
+    time_limit: Annotated[float, typer.Option(help="Seconds of each point at most.")] = 120.0,
+    seed: Annotated[int, typer.Option(help="Same seed, same answers.")] = 0,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of finished points, to resume from.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Neither read nor keep points.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Ask a family of questions and say what changes the answer.
+
+    Finished points are kept, so that a study that was interrupted or extended goes on where it
+    stopped. Exit code 0 if any point has an answer, 1 if none has.
+    """
+    from rackfit.output import write_whole
+    from rackfit.studies.grid import parse_over
+    from rackfit.studies.point import Options
+    from rackfit.studies.run import default_cache, study
+    from topology.errors import InstanceError, Problem
+
+    problems = []
+    if not 0 <= gap < 1:
+        problems.append(Problem("--gap", f"must be at least 0 and below 1, got {gap:g}"))
+    if not 0 < time_limit < 1e9:
+        problems.append(Problem("--time-limit", f"must be positive seconds, got {time_limit:g}"))
+    if problems:
+        raise InstanceError(problems)
+    result = study(
+        name,
+        scenario,
+        over=parse_over(over or []),
+        jobs=jobs,
+        backend=backend,
+        options=Options(gap=gap, time_limit_s=time_limit, seed=seed),
+        cache=None if fresh else (cache or default_cache()),
+        on_point=_Progress(),
+    )
+    for row in result.failed:
+        place = ", ".join(f"{key}={row[key]}" for key in result.axes)
+        print(f"rackfit: {place}: {row['error']}", file=sys.stderr)
+    written = result.write(out) if out is not None else []
+    if json:
+        write_whole(result.text(), None)
+    else:
+        _print(result)
+    for path in written:
+        print(f"written: {path}", file=sys.stderr)
+    if len(result.failed) == len(result.rows):
+        raise typer.Exit(1)
+
+
+class _Progress:
+    """Rewrites one line on a terminal: points done, reused, failed, and time to go."""
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+        self.reused = self.failed = 0
+
+    def __call__(self, done: int, total: int, row: dict[str, Any], reused: bool) -> None:
+        self.reused += reused
+        self.failed += bool(row["error"])
+        if not sys.stderr.isatty():
+            return
+        solved = done - self.reused
+        each = (time.monotonic() - self.start) / solved if solved else 0.0
+        full = round(24 * done / total)
+        sys.stderr.write(
+            f"\r[{'#' * full}{'.' * (24 - full)}] {done}/{total} points, {self.reused} reused, "
+            f"{self.failed} failed, {each * (total - done):.0f} s to go   "
+        )
+        if done == total:
+            sys.stderr.write("\n")
+        sys.stderr.flush()
+
+
+def _print(result: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from rackfit.render import make_console
+
+    console = make_console()
+    console.print(result.study.question, style="bold", markup=False, highlight=False)
+    shown = {
+        **{key: key for key in result.axes},
+        "status": "status",
+        "usd_per_m_output_tokens": "$/M output",
+        "output_tokens_per_s_per_gpu": "tok/s/chip",
+        "tpot_s": "TPOT s",
+        "ep": "ep",
+        "tp": "tp",
+        "pp": "pp",
+        "batch": "batch",
+    }
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in shown.values():
+        table.add_column(title)
+    for row in result.rows:
+        values = (row.get(key, "") for key in shown)
+        table.add_row(*(Text(f"{v:.4g}" if isinstance(v, float) else str(v)) for v in values))
+    console.print(table, highlight=False)
+    for sentence in result.conclusion:
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,113 @@
+"""Points of a study: a scenario for every combination of axis values."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from costmodel.instance import Scenario, load_workload
+from rackfit.studies.base import Axes
+from topology.catalogue import parse_model
+from topology.errors import InstanceError, Problem
+
+#: More points than this is taken for a typing mistake.
+MAX_POINTS = 100_000
+_FAMILY = re.compile(r"nvl-(\d{1,6})(?:@(\d{1,5}))?")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One question: its axis values and the scenario they make."""
+
+    axes: dict[str, Any]
+    scenario: Scenario
+
+
+def parse_over(texts: Sequence[str]) -> Axes:
+    """Axes from ``key=value,value`` texts; values are read as YAML (``none`` removes the key).
+
+    Raises ``InstanceError`` for every text that is not one.
+    """
+    axes: Axes = {}
+    problems = []
+    for text in texts:
+        key, equals, values = text.partition("=")
+        parts = [part.strip() for part in values.split(",")]
+        if not equals or not key or "" in parts:
+            problems.append(Problem(f"--over {text[:80]}", "expected KEY=VALUE,VALUE,..."))
+        elif key in axes:
+            problems.append(Problem(f"--over {text[:80]}", f"{key} is given twice"))
+        else:
+            axes[key] = [_value(part) for part in parts]
+    if problems:
+        raise InstanceError(problems)
+    return axes
+
+
+def _value(text: str) -> Any:
+    if text == "none":
+        return None
+    try:
+        read = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return read if isinstance(read, int | float | bool) else text
+
+
+def make_points(base: Mapping[str, Any], axes: Axes) -> list[Point]:
+    """Every combination of axis values, the last axis fastest.
+
+    ``cluster.domain_size`` cuts an ``nvl-N@M`` cluster into domains of that size, same total.
+    Raises ``InstanceError`` for keys and values that no scenario accepts.
+    """
+    count = math.prod(len(values) for values in axes.values())
+    if not 0 < count <= MAX_POINTS:
+        raise InstanceError(Problem("study", f"{count} points; 1 to {MAX_POINTS} are run"))
+    points = []
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        data = dict(deepcopy(dict(base)))
+        for key, value in chosen.items():
+            _put(data, key, value)
+        said = ", ".join(f"{key}={value}" for key, value in chosen.items())
+        points.append(Point(chosen, parse_model(Scenario, data, said or "study")))
+    return points
+
+
+def _put(data: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key; a workload named in the scenario is written out before a part is changed."""
+    if key == "cluster.domain_size":
+        data["cluster"] = resized(str(data.get("cluster")), value)
+        return
+    *folders, last = key.split(".")
+    if folders[:1] == ["workload"] and isinstance(data.get("workload"), str):
+        data["workload"] = load_workload(data["workload"]).model_dump(mode="json")
+    inside = data
+    for folder in folders:
+        inside = inside.setdefault(folder, {})
+        if not isinstance(inside, dict):
+            raise InstanceError(Problem(key, f"{folder} has no parts to vary"))
+    if value is None:
+        inside.pop(last, None)
+    else:
+        inside[last] = value
+
+
+def resized(cluster: str, size: Any) -> str:
+    """``nvl-N@M`` in domains of ``size`` chips, with as many chips in all."""
+    family = _FAMILY.fullmatch(cluster)
+    if family is None:
+        message = f"needs a cluster nvl-N or nvl-N@M, not {cluster[:80]!r}"
+        raise InstanceError(Problem("cluster.domain_size", message))
+    total = int(family[1]) * int(family[2] or 1)
+    if not isinstance(size, int) or size < 1 or total % size:
+        message = f"{size!r} does not divide the {total} chips of {cluster}"
+        raise InstanceError(Problem("cluster.domain_size", message))
+    return f"nvl-{size}@{total // size}"

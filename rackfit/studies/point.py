@@ -1,0 +1,152 @@
+"""One point of a study: resolved, looked up in the cache, solved, and put into one table row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import costmodel
+import solver
+import topology
+from costmodel.instance import Instance, resolve_instance
+from costmodel.layout import Replica
+from costmodel.replica import ReplicaPrice
+from rackfit.output import write_whole
+from rackfit.result import versions
+from rackfit.studies.base import Row
+from rackfit.studies.grid import Point
+from solver.clock import Clock
+from solver.search import SearchResult, search
+from topology.errors import (
+    InstanceError,
+    NoFeasibleLayout,
+    NoLayoutInTime,
+    RackfitError,
+    VerificationError,
+)
+
+#: what a failed point is called in the table
+FAILURES: dict[type[RackfitError], str] = {
+    NoFeasibleLayout: "infeasible",
+    NoLayoutInTime: "time_limit",
+    InstanceError: "bad_input",
+    VerificationError: "internal",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How each point is searched: relative gap, seconds at most (``None``: until proven), seed."""
+
+    gap: float = 0.02
+    time_limit_s: float | None = 120.0
+    seed: int = 0
+
+
+def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row, bool]:
+    """The row of a point, and whether it came from the cache. A failure is a row with ``error``.
+
+    Answers and proofs that nothing fits are kept in ``cache``, under a name made from everything
+    they depend on; a point that ran out of time is asked again.
+    """
+    try:
+        instance = resolve_instance(point.scenario)
+    except Exception as error:  # one point must not take the others with it
+        return {**point.axes, **_failed(error)}, False
+    kept = cache / f"{_key(instance, options)}.json" if cache is not None else None
+    if kept is not None and (row := _read(kept)) is not None:
+        return {**point.axes, **row}, True
+    try:
+        found = search(
+            instance, clock=Clock(options.time_limit_s), gap=options.gap, seed=options.seed
+        )
+        row = _described(instance) | _found(instance, found)
+    except Exception as error:  # as above
+        row = _described(instance) | _failed(error)
+    if kept is not None and row["status"] in ("optimal", "feasible", "infeasible"):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(json.dumps(row, allow_nan=False) + "\n", kept)
+    return {**point.axes, **row}, False
+
+
+def _key(instance: Instance, options: Options) -> str:
+    text = json.dumps([instance.digest, asdict(options), versions(), _code()], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """Digest of the code that makes an answer, so that a changed model is asked again."""
+    whole = hashlib.sha256(Path(__file__).read_bytes())
+    for package in (topology, costmodel, solver):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            whole.update(path.read_bytes())
+    return whole.hexdigest()
+
+
+def _read(path: Path) -> Row | None:
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return row if isinstance(row, dict) and "error" in row else None
+
+
+def _failed(error: Exception) -> Row:
+    status = next((text for kind, text in FAILURES.items() if isinstance(error, kind)), "internal")
+    words = str(error) if isinstance(error, RackfitError) else f"{type(error).__name__}: {error}"
+    return {"status": status, "error": words or type(error).__name__}
+
+
+def _described(instance: Instance) -> Row:
+    cluster = instance.cluster
+    return {
+        "model_name": instance.model.name,
+        "cluster_name": cluster.name,
+        "domain_size": max(len(domain.chips) for domain in cluster.domains),
+        "num_domains": len(cluster.domains),
+        "chips_healthy": len(cluster.usable),
+        "digest": instance.digest,
+    }
+
+
+def _found(instance: Instance, found: SearchResult) -> Row:
+    evaluation = found.evaluation.as_dict()
+    keys = (
+        "usd_per_m_output_tokens", "usd_per_m_tokens", "usd_per_hour", "output_tokens_per_s",
+        "output_tokens_per_s_per_gpu", "requests_per_s", "ttft_s", "tpot_s", "chips_used",
+        "chips_total", "joules_per_output_token", "bottleneck",
+    )  # fmt: skip
+    row: Row = {"status": found.status, "error": ""}
+    row |= {key: evaluation[key] for key in keys}
+    row["bound_usd_per_m_output_tokens"] = found.certificate.bound_usd_per_m_output_tokens
+    row["gap"] = found.certificate.gap
+    pairs = list(zip(found.layout.replicas, found.evaluation.priced.replicas, strict=True))
+    row["prefill_chips"] = sum(len(r.chips) for r, _ in pairs if r.role == "prefill")
+    generating = [pair for pair in pairs if pair[0].role != "prefill"]
+    return row | _main_replica(instance, *max(generating, key=lambda pair: len(pair[0].chips)))
+
+
+def _main_replica(instance: Instance, replica: Replica, price: ReplicaPrice) -> Row:
+    """The largest replica that generates tokens: its shape, and seconds of a pass by part."""
+    shape = replica.shape
+    parts: dict[str, float] = {}
+    for stage in price.stages:
+        for part, seconds in stage.parts.items():
+            parts[part] = parts.get(part, 0.0) + float(seconds)
+    widest = max(
+        len({instance.cluster.chip(chip).domain for chip in stage.chips})
+        for stage in replica.stages
+    )
+    row: dict[str, Any] = {
+        "role": replica.role,
+        "replica_chips": len(replica.chips),
+        "domains_per_stage": widest,
+        **shape.model_dump(),
+        "sequences_per_chip": shape.batch / len(replica.chips),
+    }
+    return row | {f"time_{part}_s": seconds for part, seconds in parts.items()}

@@ -1,0 +1,1 @@
+"""One study per file; each has a ``STUDY`` named like its file (``scale_up.py``: ``scale-up``)."""

@@ -1,0 +1,75 @@
+"""``frontier``: dollars per million tokens against the time per output token, by cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rackfit.chart import Chart, Series
+from rackfit.studies.base import Axes, Row, Study, solved
+
+
+def _axes(base: Mapping[str, Any]) -> Axes:
+    """The scenario's own cluster beside two others; targets from interactive to leisurely."""
+    clusters = dict.fromkeys([str(base["cluster"]), "hgx-b200", "vr-nvl72"])
+    return {"cluster": list(clusters), "slo.tpot": [0.01, 0.015, 0.02, 0.03, 0.05, 0.1]}
+
+
+def _by_cluster(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in sorted(solved(rows), key=lambda row: _target_ms(row)):
+        found.setdefault(row["cluster_name"], []).append(row)
+    return found
+
+
+def _target_ms(row: Row) -> float:
+    """The TPOT that was asked for; the one reached where there was no target."""
+    asked = row.get("slo.tpot")
+    return 1e3 * float(asked if isinstance(asked, int | float) else row["tpot_s"])
+
+
+def _chart(rows: Sequence[Row]) -> Chart:
+    series = [
+        Series(name, [(_target_ms(row), row["usd_per_m_output_tokens"]) for row in line])
+        for name, line in _by_cluster(rows).items()
+    ]
+    return Chart(
+        "Cost against speed", "target: ms per output token", "$ per million output tokens",
+        series, log_x=True, log_y=True,
+    )  # fmt: skip
+
+
+def _conclude(rows: Sequence[Row]) -> list[str]:
+    said = []
+    for name, line in _by_cluster(rows).items():
+        fast, slow = line[0], line[-1]
+        split = [row for row in line if row["prefill_chips"]]
+        if fast is slow:
+            said.append(f"{name}: one target is met, {_target_ms(fast):g} ms.")
+            continue
+        ratio = fast["usd_per_m_output_tokens"] / slow["usd_per_m_output_tokens"]
+        said.append(
+            f"{name}: {_target_ms(fast):g} ms instead of {_target_ms(slow):g} ms per token costs "
+            f"{ratio:.2f} times as much (${fast['usd_per_m_output_tokens']:.4f} and "
+            f"${slow['usd_per_m_output_tokens']:.4f}); prefill and decode are apart at "
+            f"{len(split)} of {len(line)} targets."
+        )
+    targets = sorted({_target_ms(row) for row in solved(rows)})
+    winners = []
+    for target in targets:
+        there = [row for row in solved(rows) if _target_ms(row) == target]
+        best = min(there, key=lambda row: float(row["usd_per_m_output_tokens"]))
+        winners.append(f"{target:g} ms: {best['cluster_name']}")
+    said.append(f"Cheapest cluster by target: {', '.join(winners)}.")
+    return said
+
+
+STUDY = Study(
+    name="frontier",
+    question="What does speed cost, and on which cluster?",
+    default={"model": "deepseek-v3", "cluster": "gb200-nvl72", "workload": "chat",
+             "slo": {"ttft": 2.0}},
+    axes=_axes,
+    chart=_chart,
+    conclude=_conclude,
+)  # fmt: skip

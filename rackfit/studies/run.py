@@ -1,0 +1,222 @@
+"""Runs a study: points through joblib, in any order, each kept as soon as it is done."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import joblib
+
+from costmodel.instance import load_scenario
+from rackfit.output import write_whole
+from rackfit.studies.base import OPEN_GAP, Axes, Row, Study, solved
+from rackfit.studies.grid import Point, make_points
+from rackfit.studies.page import study_page
+from rackfit.studies.point import Options, solve_point
+from rackfit.studies.registry import find_study
+from topology.errors import InstanceError, Problem
+
+Backend = Literal["loky", "dask", "ray"]
+SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A finished study: its table, in the order of its axes, and how many rows were reused."""
+
+    study: Study
+    base: Mapping[str, Any]
+    axes: Axes
+    rows: tuple[Row, ...]
+    reused: int
+
+    @property
+    def failed(self) -> list[Row]:
+        """Rows without an answer."""
+        return [row for row in self.rows if row["error"]]
+
+    @property
+    def conclusion(self) -> list[str]:
+        """Sentences computed from the table."""
+        if not solved(self.rows):
+            return ["No point has an answer."]
+        said = self.study.conclude(self.rows)
+        said += [
+            f"Not settled in the time given: {self._place(row)}, between "
+            f"${row['bound_usd_per_m_output_tokens']:.4f} and ${row['usd_per_m_output_tokens']:.4f}."
+            for row in solved(self.rows)
+            if row["gap"] > OPEN_GAP
+        ]
+        lost = len(self.failed)
+        return [*said, f"{lost} of {len(self.rows)} points have no answer."] if lost else said
+
+    def _place(self, row: Row) -> str:
+        return ", ".join(f"{key} {row[key]}" for key in self.axes) or str(row["cluster_name"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The published document as plain data."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "study": self.study.name,
+            "question": self.study.question,
+            "scenario": dict(self.base),
+            "axes": self.axes,
+            "conclusion": self.conclusion,
+            "rows": list(self.rows),
+        }
+
+    def text(self) -> str:
+        """The document as JSON text."""
+        return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
+
+    def columns(self) -> list[str]:
+        """Every column of the table, axes first, in order of first use."""
+        return list(dict.fromkeys(key for row in self.rows for key in row))
+
+    def csv_text(self) -> str:
+        """The table as CSV; what a row does not have is empty."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.columns(), restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        return text.getvalue()
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write table (CSV, JSON), figure (SVG) and page (HTML) into ``folder``; the paths."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InstanceError(Problem(str(folder), error.strerror or "no folder")) from None
+        texts = {"json": self.text(), "csv": self.csv_text()}
+        if solved(self.rows):
+            chart = self.study.chart(self.rows)
+            texts["svg"] = chart.svg(standalone=True)
+            texts["html"] = study_page(
+                self.study, chart, self.conclusion, self.rows, self.columns()
+            )
+        paths = [folder / f"{self.study.name}.{suffix}" for suffix in texts]
+        for path, text in zip(paths, texts.values(), strict=True):
+            write_whole(text, path)
+        return paths
+
+
+def default_cache() -> Path:
+    """Where finished points are kept: ``$XDG_CACHE_HOME/rackfit/studies``."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "rackfit" / "studies"
+
+
+def study(
+    name: str,
+    scenario: str | Mapping[str, Any] | None = None,
+    *,
+    over: Axes | None = None,
+    jobs: int = 1,
+    backend: Backend = "loky",
+    options: Options | None = None,
+    cache: Path | None = None,
+    on_point: Callable[[int, int, Row, bool], None] | None = None,
+) -> StudyResult:
+    """Ask a family of questions on the solver.
+
+    Parameters
+    ----------
+    name
+        A study of ``rackfit catalogue studies``; ``grid`` has no axes but those of ``over``.
+    scenario
+        Name or path of a scenario, or one as plain data (``None``: the study's own).
+    over
+        Axes that replace the study's or are crossed with them: ``{"slo.tpot": [0.02, 0.05]}``.
+    jobs
+        Processes; -1 is one per core.
+    backend
+        ``loky`` on this machine, ``dask`` or ``ray`` on a cluster that they already know.
+    options
+        Gap, time limit and seed of each point.
+    cache
+        Folder of finished points (``None``: keep none); an interrupted study resumes from it.
+    on_point
+        Called with points done, points in all, the row, and whether it was reused.
+
+    Returns
+    -------
+    StudyResult
+        Every point's row, the failed ones with their reason in ``error``.
+
+    Raises
+    ------
+    InstanceError
+        Unknown study, axis or backend; a point that no scenario accepts.
+    """
+    if jobs == 0 or jobs < -1:
+        raise InstanceError(Problem("jobs", f"must be positive, or -1 for every core, got {jobs}"))
+    chosen = find_study(name)
+    base = _base(chosen, scenario)
+    axes = {**chosen.axes(base), **(over or {})}
+    points = make_points(base, axes)
+    rows: dict[int, Row] = {}
+    reused = 0
+    for index, row, known in _run(points, options or Options(), cache, jobs, backend):
+        rows[index] = row
+        reused += known
+        if on_point is not None:
+            on_point(len(rows), len(points), row, known)
+    return StudyResult(chosen, base, axes, tuple(rows[i] for i in range(len(points))), reused)
+
+
+def _base(chosen: Study, scenario: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    data: Mapping[str, Any] = chosen.default
+    if isinstance(scenario, str):
+        data = load_scenario(scenario).model_dump(mode="json", exclude_none=True)
+    elif scenario is not None:
+        data = scenario
+    return {**data, **chosen.fixed}
+
+
+def _run(
+    points: list[Point], options: Options, cache: Path | None, jobs: int, backend: Backend
+) -> Iterator[tuple[int, Row, bool]]:
+    if jobs == 1 and backend == "loky":
+        for index, point in enumerate(points):
+            yield _numbered(index, point, options, cache)
+        return
+    _register(backend)
+    work = (
+        joblib.delayed(_numbered)(index, point, options, cache)
+        for index, point in enumerate(points)
+    )
+    if backend == "loky":
+        with joblib.parallel_config(backend="loky"):
+            yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work)
+        return
+    with joblib.parallel_config(backend=backend):
+        yield from joblib.Parallel(n_jobs=jobs)(work)
+
+
+def _numbered(
+    index: int, point: Point, options: Options, cache: Path | None
+) -> tuple[int, Row, bool]:
+    return (index, *solve_point(point, options, cache))
+
+
+def _register(backend: Backend) -> None:
+    """Make a backend known to joblib. Raises ``InstanceError`` where its package is missing."""
+    try:
+        if backend == "dask":
+            distributed = importlib.import_module("distributed")
+            try:
+                distributed.get_client()
+            except ValueError:  # none yet: the scheduler in Dask's configuration, or a local one
+                distributed.Client()
+        elif backend == "ray":
+            importlib.import_module("ray.util.joblib").register_ray()
+    except ImportError:
+        message = f"needs the extra: pip install 'rackfit[{backend}]'"
+        raise InstanceError(Problem(f"--backend {backend}", message)) from None

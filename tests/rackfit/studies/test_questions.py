@@ -1,0 +1,106 @@
+"""Each study's axes, and words that agree with its table."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from rackfit.studies.base import Row
+from rackfit.studies.grid import make_points
+from rackfit.studies.point import Options
+from rackfit.studies.questions.scale_up import network_share
+from rackfit.studies.registry import find_study, studies
+from rackfit.studies.run import StudyResult, study
+
+SMALL = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
+
+
+@pytest.mark.parametrize("name", sorted(studies()))
+def test_default_points_are_valid_scenarios(name: str) -> None:
+    found = find_study(name)
+    base = {**found.default, **found.fixed}
+    axes = found.axes(base)
+    points = make_points(base, axes)
+    assert len({str(point.axes) for point in points}) == len(points)
+
+
+def test_scale_up_keeps_576_chips() -> None:
+    found = find_study("scale-up")
+    base = {**found.default, **found.fixed}
+    clusters = [point.scenario.cluster for point in make_points(base, found.axes(base))]
+    assert clusters == ["nvl-8@72", "nvl-16@36", "nvl-36@16", "nvl-72@8", "nvl-144@4", "nvl-576@1"]
+
+
+def ask(name: str, over: dict[str, list[object]], **more: object) -> StudyResult:
+    return study(name, {**SMALL, **more}, over=over, options=Options(gap=0.05))
+
+
+def test_batch_costs_less_and_takes_longer(tmp_path: Path) -> None:
+    result = ask("batch", {"limits.max_sequences_per_rank": [1, 16, 128]})
+    costs = [row["usd_per_m_output_tokens"] for row in result.rows]
+    assert costs == sorted(costs, reverse=True)
+    result.write(tmp_path)
+    with (tmp_path / "batch.csv").open() as file:
+        table = list(csv.DictReader(file))
+    first, last = (float(table[i]["usd_per_m_output_tokens"]) for i in (0, -1))
+    assert f"{first / last:.1f} times the least" in result.conclusion[0]
+
+
+def test_frontier_falls_with_patience() -> None:
+    result = ask("frontier", {"cluster": ["hgx-h100"], "slo.tpot": [0.005, 0.02, None]})
+    costs = [row["usd_per_m_output_tokens"] for row in result.rows]
+    bounds = [row["bound_usd_per_m_output_tokens"] for row in result.rows]
+    assert all(bounds[i + 1] <= costs[i] for i in range(2))
+    (factor,) = re.findall(r"costs ([\d.]+) times", result.conclusion[0])
+    assert float(factor) == pytest.approx(costs[0] / costs[-1], abs=0.006)
+
+
+def test_failures_keep_less_than_everything() -> None:
+    result = ask("failures", {}, slo={"tpot": 0.02})
+    healthy = [row["chips_healthy"] for row in result.rows]
+    assert healthy == [8, 7, 6, 4]
+    rates = [row["output_tokens_per_s"] for row in result.rows]
+    assert f"{rates[1] / rates[0]:.1%} of the throughput" in result.conclusion[0]
+    # the intact node may always be run as a smaller one, to the gap that was proven
+    assert all(rate <= rates[0] * 1.05 for rate in rates)
+
+
+def row(size: int, cost: float, gap: float = 0.01) -> Row:
+    return {
+        "cluster.domain_size": size, "model_name": "m", "cluster_name": f"nvl-{size}",
+        "domain_size": size, "status": "optimal", "error": "", "gap": gap,
+        "usd_per_m_output_tokens": cost, "bound_usd_per_m_output_tokens": cost / (1 + gap),
+        "ep": size, "domains_per_stage": 1, "sequences_per_chip": 10.0,
+        "time_dispatch_s": 0.002, "time_combine_s": 0.001, "time_routed_experts_s": 0.005,
+        "time_overhead_s": 0.002,
+    }  # fmt: skip
+
+
+def test_scale_up_says_where_more_buys_little() -> None:
+    found = find_study("scale-up")
+    rows = (row(8, 2.0), row(36, 1.01), row(72, 1.5, gap=0.5), row(576, 1.0))
+    said = StudyResult(found, {}, {"cluster.domain_size": []}, rows, 0).conclusion
+    assert "domains of 8 cost 2.00 times that" in said[0]
+    assert said[1].startswith("Domains of 36 are within 2%")
+    assert "72" not in said[2]
+    assert said[-1] == (
+        "Not settled in the time given: cluster.domain_size 72, between $1.0000 and $1.5000."
+    )
+    assert network_share(rows[0]) == pytest.approx(0.3)
+
+
+def test_compare_names_what_is_not_proven_dearer() -> None:
+    rows = (row(8, 1.2, gap=0.5), row(72, 1.0), row(144, 3.0))
+    said = find_study("compare").conclude([{**r, "output_tokens_per_s_per_gpu": 1.0} for r in rows])
+    assert said[0].startswith("nvl-72 is the cheapest of 3: $1.0000")
+    assert said[-1] == "Not proven dearer than the cheapest: nvl-8."
+
+
+def test_a_longer_context_never_costs_less() -> None:
+    result = ask("context", {"model": ["llama-3.1-8b"], "workload.input_tokens": [1000, 16000]})
+    short, long = (row["usd_per_m_output_tokens"] for row in result.rows)
+    assert long >= result.rows[0]["bound_usd_per_m_output_tokens"]
+    assert f"prompt included, {long / short:.1f} times as dear" in result.conclusion[0]

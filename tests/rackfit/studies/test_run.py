@@ -1,0 +1,140 @@
+"""Running a study: failed points are kept apart, finished ones are never asked twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rackfit.cli.app import build_app
+from rackfit.studies import point as point_module
+from rackfit.studies.base import solved
+from rackfit.studies.point import Options
+from rackfit.studies.run import StudyResult, study
+from topology.errors import InstanceError
+
+BASE = {
+    "model": "llama-3.1-8b",
+    "cluster": "hgx-h100",
+    "workload": "chat",
+    "slo": {"tpot": 0.03},
+}
+OVER = {"cluster": ["hgx-h100", "no-such"], "slo.tpot": [0.0005, 0.02, 0.05]}
+
+
+def ask(cache: Path | None = None, jobs: int = 1) -> StudyResult:
+    return study("grid", BASE, over=OVER, jobs=jobs, cache=cache, options=Options(gap=0.05))
+
+
+@pytest.fixture(scope="module")
+def result() -> StudyResult:
+    return ask()
+
+
+def test_failed_points_are_reported_and_the_rest_kept(result: StudyResult) -> None:
+    statuses = [row["status"] for row in result.rows]
+    assert statuses[0] == "infeasible"
+    assert set(statuses[1:3]) <= {"optimal", "feasible"}
+    assert statuses[3:] == ["bad_input"] * 3
+    assert "0.5 ms" in result.rows[0]["error"]
+    assert "no-such" in result.rows[3]["error"]
+    assert result.conclusion[-1] == "4 of 6 points have no answer."
+
+
+def test_a_tighter_target_never_costs_less(result: StudyResult) -> None:
+    fast, slow = solved(result.rows)
+    assert fast["tpot_s"] <= 0.02
+    assert fast["usd_per_m_output_tokens"] >= slow["bound_usd_per_m_output_tokens"]
+
+
+def test_conclusion_figure_and_table_agree(result: StudyResult, tmp_path: Path) -> None:
+    result.write(tmp_path)
+    document = json.loads((tmp_path / "grid.json").read_text())
+    with (tmp_path / "grid.csv").open() as file:
+        table = list(csv.DictReader(file))
+    costs = [row["usd_per_m_output_tokens"] for row in document["rows"] if not row["error"]]
+    assert [float(row["usd_per_m_output_tokens"]) for row in table if not row["error"]] == costs
+    assert f"${min(costs):.4f}" in document["conclusion"][0]
+    figure = (tmp_path / "grid.svg").read_text()
+    assert all(f"{cost:.4g}" in figure for cost in costs)
+    assert figure.count('class="bar') == len(costs)
+
+
+def test_finished_points_are_reused_and_only_those(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ask(tmp_path)
+    assert first.reused == 0
+    assert len(list(tmp_path.glob("*.json"))) == 3
+    next(iter(tmp_path.glob("*.json"))).write_text("{ broken")
+    asked = []
+    real = point_module.search
+    monkeypatch.setattr(point_module, "search", lambda *a, **k: (asked.append(1), real(*a, **k))[1])
+    second = ask(tmp_path)
+    assert len(asked) == 1
+    assert second.reused == 2
+    assert second.rows == first.rows
+    study("grid", BASE, over=OVER, cache=tmp_path, options=Options(gap=0.06))
+    assert len(asked) == 4
+
+
+def test_a_bug_in_one_point_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(point_module, "search", broken)
+    got = ask(tmp_path)
+    assert got.rows[1]["error"] == "ZeroDivisionError: by zero"
+    assert got.conclusion == ["No point has an answer."]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_give_the_same_table(result: StudyResult) -> None:
+    assert ask(jobs=2).rows == result.rows
+
+
+def test_wrong_jobs_are_refused() -> None:
+    with pytest.raises(InstanceError, match="jobs"):
+        ask(jobs=0)
+
+
+def test_hostile_names_are_escaped(result: StudyResult, tmp_path: Path) -> None:
+    bad = "<script>alert(1)</script>"
+    rows = tuple({**row, "cluster": bad, "bottleneck": bad} for row in result.rows)
+    StudyResult(result.study, result.base, result.axes, rows, 0).write(tmp_path)
+    for suffix in ("html", "svg"):
+        text = (tmp_path / f"grid.{suffix}").read_text()
+        assert "<script" not in text
+    page = (tmp_path / "grid.html").read_text()
+    assert "&lt;script&gt;" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_command_line(tmp_path: Path) -> None:
+    command = [
+        "study", "grid", "--over", "model=llama-3.1-8b", "--over", "cluster=hgx-h100,no-such",
+        "--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out"), "--json",
+    ]  # fmt: skip
+    done = CliRunner().invoke(build_app(), command)
+    assert done.exit_code == 0, done.stderr
+    assert len(json.loads(done.stdout)["rows"]) == 2
+    assert "cluster=no-such" in done.stderr
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [
+        ".csv", ".html", ".json", ".svg",
+    ]  # fmt: skip
+    none = CliRunner().invoke(build_app(), [*command[:4], "--over", "cluster=no-such"])
+    assert none.exit_code == 1
+
+
+def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    def stop(done: int, total: int, row: object, reused: bool) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    options = Options(gap=0.05)
+    with pytest.raises(KeyboardInterrupt):
+        study("grid", BASE, over=OVER, cache=tmp_path, options=options, on_point=stop)
+    assert ask(tmp_path).reused == 2

@@ -1,0 +1,56 @@
+"""Charts: marks stand where their numbers say, labels are escaped."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from rackfit.chart import Chart, Series
+
+BAD = "<b>\"'&"
+
+
+def dots(chart: Chart) -> list[tuple[float, float]]:
+    found = re.findall(r'<circle[^>]*cx="([\d.]+)" cy="([\d.]+)"', chart.svg())
+    return [(float(x), float(y)) for x, y in found]
+
+
+def test_equal_ratios_are_equal_distances_on_a_log_axis() -> None:
+    series = [Series("a", [(1, 1.0), (10, 10.0), (100, 100.0)])]
+    places = dots(Chart("t", "x", "y", series, log_x=True, log_y=True))
+    for axis in (0, 1):
+        first, second, third = (place[axis] for place in places)
+        assert third - second == pytest.approx(second - first, abs=0.2)
+
+
+def test_lines_start_at_zero_and_larger_is_higher() -> None:
+    low, high = dots(Chart("t", "x", "y", [Series("a", [(0, 0.0), (1, 5.0)])]))
+    assert low[1] == 336.0
+    assert high[1] < low[1]
+
+
+def test_log_axes_refuse_what_has_no_logarithm() -> None:
+    with pytest.raises(ValueError, match="needs positive numbers"):
+        Chart("t", "x", "y", [Series("a", [(0, 1.0)])], log_x=True).svg()
+
+
+def test_bars_are_as_high_as_their_numbers() -> None:
+    text = Chart("t", "x", "y", [Series("a", [("p", 2.0), ("q", 4.0)])], kind="bar").svg()
+    small, large = (float(h) for h in re.findall(r'class="bar c0"[^>]*height="([\d.]+)"', text))
+    assert large == pytest.approx(2 * small, abs=0.2)
+
+
+@pytest.mark.parametrize("kind", ["line", "bar"])
+def test_hostile_labels_stay_text(kind: str) -> None:
+    points = [(BAD if kind == "bar" else 1.0, 1.0)]
+    chart = Chart(BAD, BAD, BAD, [Series(BAD, points), Series("b", points)], kind=kind)  # type: ignore[arg-type]
+    text = chart.svg(standalone=True)
+    assert "<b>" not in text
+    root = ElementTree.fromstring(text)
+    assert root.attrib["aria-label"] == BAD
+
+
+def test_one_value_alone_can_be_drawn() -> None:
+    assert len(dots(Chart("t", "x", "y", [Series("a", [(5, 3.0)])], log_x=True, log_y=True))) == 1

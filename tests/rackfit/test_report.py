@@ -1,0 +1,162 @@
+"""The report: what it says is what the evaluator says, and nothing in it is trusted."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rackfit import rack_map
+from rackfit.api import solve
+from rackfit.cli.app import build_app
+from rackfit.report import report_page
+from rackfit.result import Result
+from topology.catalogue import data_dir
+from topology.errors import InstanceError
+
+VOID = {"meta", "link", "br"}
+
+
+class Checker(HTMLParser):
+    """Collects attributes, and refuses tags that do not close in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check(text: str) -> Checker:
+    checker = Checker()
+    checker.feed(text)
+    checker.close()
+    assert checker.open == []
+    return checker
+
+
+def render(result: Result, document: dict[str, Any] | None = None) -> str:
+    return report_page(
+        result.instance, result.layout, result.evaluation, document or result.as_dict()
+    )
+
+
+def scenario(folder: Path, **more: object) -> str:
+    path = folder / "scenario.yaml"
+    base = {"model": "llama-3.1-8b", "cluster": "hgx-h100@2", "workload": "chat"}
+    path.write_text(yaml.safe_dump(base | {"slo": {"ttft": 2.0, "tpot": 0.03}} | more))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return solve(scenario(tmp_path_factory.mktemp("report"), failed="r1g3"))
+
+
+def test_one_file_that_asks_for_nothing(result: Result) -> None:
+    text = render(result)
+    assert len(text) < 6_000_000
+    for tag, attributes in check(text).seen:
+        assert tag not in ("script", "img", "iframe", "object")
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "data:").startswith("data:")
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_headline_is_the_evaluators_and_the_proof_the_searchs(result: Result) -> None:
+    text = render(result)
+    assert f"${result.evaluation.usd_per_m_output_tokens:,.4f} per million" in text
+    assert f"${result.certificate.bound_usd_per_m_output_tokens:,.4f}; this one" in text
+    assert f"at most {result.certificate.gap:.2%} above" in text
+
+
+def test_every_chip_is_on_the_map_with_its_memory(result: Result) -> None:
+    said = re.findall(r"<title>(r\d+g\d+): ([^<]*)</title>", render(result))
+    assert [chip for chip, _ in said] == [chip.id for chip in result.instance.cluster.chips]
+    by_chip = dict(said)
+    assert by_chip["r1g3"] == "h100, failed"
+    memory = result.as_dict()["memory"]
+    assert "r1g3" not in memory
+    for chip, kinds in memory.items():
+        used = sum(size for kind, size in kinds.items() if kind != "capacity")
+        assert f"; {used / 1e9:.1f} of {kinds['capacity'] / 1e9:.1f} GB used" in by_chip[chip]
+
+
+def test_large_clusters_say_what_is_not_drawn(
+    result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rack_map, "MAX_CHIPS", 8)
+    text = render(result)
+    assert "8 more chips are not drawn" in text
+    assert "<title>r1g0" not in text
+
+
+def test_a_certificate_of_another_instance_is_not_shown(result: Result) -> None:
+    document = result.as_dict()
+    document["instance"]["digest"] = "0" * 64
+    text = render(result, document)
+    assert "No certificate: the instance has changed" in text
+    assert "Proven" not in text
+    assert "No certificate came" in render(result, {"instance": {"digest": result.instance.digest}})
+
+
+def test_a_broken_certificate_is_bad_input(result: Result) -> None:
+    document = result.as_dict()
+    document["certificate"]["gap"] = "<b>none</b>"
+    with pytest.raises(InstanceError, match=r"certificate\.gap"):
+        render(result, document)
+
+
+def test_hostile_names_are_escaped(tmp_path: Path) -> None:
+    bad = "<script>alert('x')</script>\"'&"
+    cluster = yaml.safe_load((data_dir("clusters") / "hgx-h100.yaml").read_text())
+    cluster |= {"name": bad, "notes": [bad], "sources": [bad]}
+    cluster["domains"][0]["rack"] = bad
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(cluster))
+    text = render(solve(scenario(tmp_path, cluster=str(path))))
+    check(text)
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_command_line_lists_broken_rules(result: Result, tmp_path: Path) -> None:
+    layout, out = tmp_path / "layout.json", tmp_path / "report.html"
+    result.write(layout)
+    run = CliRunner().invoke(build_app(), ["report", str(layout), "--out", str(out)])
+    assert run.exit_code == 0, run.stderr
+    check(out.read_text())
+    assert "rules broken" not in out.read_text()
+    document = json.loads(layout.read_text())
+    document["layout"]["replicas"][0]["stages"][0]["layers"][1] -= 1
+    layout.write_text(json.dumps(document))
+    run = CliRunner().invoke(build_app(), ["report", str(layout), "--out", str(out)])
+    assert run.exit_code == 1
+    assert "rules broken" in out.read_text()
+
+
+def test_solve_writes_the_same_report(tmp_path: Path) -> None:
+    layout, one, two = (tmp_path / name for name in ("layout.json", "one.html", "two.html"))
+    command = ["solve", scenario(tmp_path), "--out", str(layout), "--report", str(one)]
+    assert CliRunner().invoke(build_app(), command).exit_code == 0
+    again = ["report", str(layout), "--out", str(two)]
+    assert CliRunner().invoke(build_app(), again).exit_code == 0
+    assert one.read_text() == two.read_text()
