@@ -60,6 +60,17 @@ models-fuzz: $(INSTALLED)
 bench-topology: $(INSTALLED)
 	$(BIN)/python -m benchmarks.topology
 
+bench-baselines: $(INSTALLED)
+	$(BIN)/python -m benchmarks.baselines_solve
+
+STUDIES := compare scale-up frontier batch context failures
+.PHONY: bench-baselines studies $(STUDIES:%=study-%)
+
+$(STUDIES:%=study-%): study-%: $(INSTALLED)
+	$(BIN)/rackfit study $* --out build/studies/$*
+
+studies: $(STUDIES:%=study-%)
+
 # LOADS: recorded expert counts, see instances/loads/README.md
 bench-place: $(INSTALLED)
 	$(BIN)/python -m benchmarks.place $(LOADS)
