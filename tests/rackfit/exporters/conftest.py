@@ -20,6 +20,9 @@ from rackfit.result import Result
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+#: One fixed profile, so that the layouts under test do not change with every calibration.
+PROFILE = Path(__file__).parent / "pooled.json"
+
 #: Model and cluster; the last three are solved by the slow tests alone.
 DEPLOYMENTS = (
     ("deepseek-v3", "gb200-nvl72"),
@@ -42,6 +45,7 @@ def solved(model: str, cluster: str) -> Result:
         cluster=cluster,
         workload=Workload(input_tokens=4000, output_tokens=1000),
         slo=Slo(ttft=2.0, tpot=0.03),
+        profile=str(PROFILE),
     )
     return solve(scenario, workers=1)
 
