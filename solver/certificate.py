@@ -56,7 +56,7 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     text += (
         f"; every batch with equally many sequences on each attention rank (or one fewer on some), up to {limits.max_sequences_per_rank:,} "
         "each; every cut of layers into "
-        "stages; every mix of these replicas on the usable chips. Not covered: chips of different "
+        "stages; every mix of these replicas on the usable chips. Not covered: mixed replicas in pipeline stages, chips of different "
         f"types in one replica, {unlike if len(classes) > 1 else ''}prefill passes other than whole prompts or chunks of "
         f"{limits.prefill_chunk_tokens} tokens, speculative decoding, KV outside HBM. The bound holds "
         f"under the cost model's {instance.profile.name} profile, not for measured time"

@@ -79,6 +79,8 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
                     continue  # ranks of a dense model share nothing: they are replicas
                 for slots in slot_counts(instance, stage_chips):
                     for role in range(len(ROLES)):
+                        if pp > 1 and ROLES[role] == "mixed":
+                            continue  # two kinds of pass want two cuts of the layers
                         rows.append(
                             (
                                 role, pool_class.index, tp, ranks, pp, slices, slice_chips,

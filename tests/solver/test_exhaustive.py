@@ -77,6 +77,8 @@ def replicas(instance: Instance, chips: int) -> Iterator[tuple[Replica, list[int
             for role, total in product(
                 ("prefill", "decode", "mixed"), slot_counts(instance, stage_chips)
             ):
+                if role == "mixed" and pp > 1:
+                    continue  # outside the search space, and the certificate says so
                 limit = most // pp
                 if role == "prefill":
                     limit = max(
