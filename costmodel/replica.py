@@ -35,6 +35,11 @@ class StagePrice:
     memory: dict[str, NDArray[np.float64]]
     imbalance: float
 
+    @property
+    def used_bytes(self) -> NDArray[np.float64]:
+        """Bytes of each chip's HBM in use, all kinds together ``[chips]``."""
+        return np.asarray(np.sum(list(self.memory.values()), axis=0))
+
 
 @dataclass(frozen=True)
 class ReplicaPrice:

@@ -384,7 +384,4 @@ class _Attempt:
         if slo.ttft is not None and exceeds(float(service.ttft_s) + self.transfer_s, slo.ttft):
             return False
         hbm = self.pool_class.chip.hbm_bytes
-        return not any(
-            exceeds(float(sum(stage.memory.values()).max()), hbm)  # type: ignore[union-attr]
-            for stage in price.stages
-        )
+        return not any(exceeds(float(stage.used_bytes.max()), hbm) for stage in price.stages)

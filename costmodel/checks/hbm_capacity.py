@@ -21,7 +21,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         for number, (stage, stage_price) in enumerate(
             zip(replica.stages, price.stages, strict=True)
         ):
-            used = sum(stage_price.memory.values(), start=np.zeros(len(stage.chips)))
+            used = stage_price.used_bytes
             held = np.array([instance.cluster.chip(chip).chip.hbm_bytes for chip in stage.chips])
             over = used - held
             worst = int(np.argmax(over))

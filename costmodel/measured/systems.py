@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from costmodel.instance import Dtype, Instance, Scenario, resolve_instance
-from costmodel.layout import Layout, Replica
+from costmodel.layout import Layout, Replica, Role
 from costmodel.measured.rows import Group, MeasuredRow
 from costmodel.models import load_model
 from costmodel.plain_layout import plain_layout
@@ -186,10 +186,10 @@ def layout_of(row: MeasuredRow, instance: Instance, decode_batch: int) -> Layout
     return Layout(replicas=replicas, expert_maps={**maps, **decode.expert_maps})
 
 
-def _worker(instance: Instance, group: Group, role: str, batch: int, after: int) -> Layout:
+def _worker(instance: Instance, group: Group, role: Role, batch: int, after: int) -> Layout:
     return plain_layout(
         instance,
-        role,  # type: ignore[arg-type]
+        role,
         tp=group.tp,
         attention_dp=group.attention_dp,
         pp=group.pp,

@@ -220,9 +220,8 @@ class _Builder:
         if slo.ttft is not None and exceeds(float(service.ttft_s), slo.ttft):
             return False
         for stage, stage_price in zip(replica.stages, price.stages, strict=True):
-            total = sum(stage_price.memory.values())
             for place, chip in enumerate(stage.chips):
                 room = self.instance.cluster.chip(chip).chip.hbm_bytes
-                if exceeds(float(total[place]), room):  # type: ignore[index]
+                if exceeds(float(stage_price.used_bytes[place]), room):
                     return False
         return True

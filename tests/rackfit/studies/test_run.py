@@ -35,10 +35,9 @@ def result() -> StudyResult:
 
 
 def test_failed_points_are_reported_and_the_rest_kept(result: StudyResult) -> None:
-    statuses = [row["status"] for row in result.rows]
-    assert statuses[0] == "infeasible"
-    assert set(statuses[1:3]) <= {"optimal", "feasible"}
-    assert statuses[3:] == ["bad_input"] * 3
+    assert [row["status"] for row in result.rows] == [
+        "infeasible", "optimal", "optimal", "bad_input", "bad_input", "bad_input",
+    ]  # fmt: skip
     assert "0.5 ms" in result.rows[0]["error"]
     assert "no-such" in result.rows[3]["error"]
     assert result.conclusion[-1] == "4 of 6 points have no answer."
