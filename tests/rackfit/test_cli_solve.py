@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ import yaml
 from typer.testing import CliRunner
 
 from rackfit.cli.app import build_app, exit_code
+from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
 from topology.catalogue import data_dir
-from topology.errors import RackfitError
+from topology.errors import NoLayoutInTime, RackfitError
 
 RUN = [sys.executable, "-m", "rackfit"]
 
@@ -222,22 +222,36 @@ def test_a_time_limit_leaves_a_verified_layout_or_exit_3(limit: str) -> None:
         assert json.loads(stdout)["evaluation"]["violations"] == []
 
 
-def test_ctrl_c_leaves_a_verified_layout_or_exit_3(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after_s", [0.05, 0.4, 1.0, 2.0, 5.0])
+def test_ctrl_c_leaves_a_verified_layout_or_exit_3(tmp_path: Path, after_s: float) -> None:
+    # wherever the moment falls: libraries being loaded, search, proof, writing
     out = tmp_path / "layout.json"
-    process = subprocess.Popen(
-        [*RUN, "solve", "--model", "deepseek-v3", "--cluster", "hgx-h200@8", "--tpot", "30 ms",
-         "--ttft", "2 s", "--gap", "0", "--out", str(out)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    driver = (
+        "import os, signal, sys\n"
+        "from rackfit.cli.app import main\n"
+        "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))\n"
+        f"signal.setitimer(signal.ITIMER_REAL, {after_s})\n"
+        "main()\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", driver, "solve", "--model", "deepseek-v3", "--cluster", "hgx-h200@8",
+         "--tpot", "30 ms", "--ttft", "2 s", "--gap", "0", "--out", str(out)],
+        capture_output=True, text=True, timeout=240,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )  # fmt: skip
-    time.sleep(5)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)
+    stderr = process.stderr
     assert "Traceback" not in stderr
     assert process.returncode in (0, 3)
     assert out.exists() == (process.returncode == 0)
     if process.returncode == 0:
         assert json.loads(out.read_text())["evaluation"]["violations"] == []
+
+
+def test_ctrl_c_while_an_answer_is_written_does_not_stop_the_writing() -> None:
+    with uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(NoLayoutInTime, match="before the answer"), answer_or_exit_3("the answer"):
+        signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("kind", ["models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"])  # fmt: skip

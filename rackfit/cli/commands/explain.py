@@ -52,24 +52,28 @@ def explain_command(
     """
     import json as json_module
 
-    from rackfit.api import make_instance
-    from rackfit.output import write_whole
-    from rackfit.result import SCHEMA_VERSION
-    from solver.clock import Clock
-    from solver.conflicts import explain_conflict
-    from topology.errors import InstanceError, NoLayoutInTime, Problem
+    from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
 
-    if time_limit is not None and not 0 < time_limit < 1e9:
-        raise InstanceError(Problem("time limit", f"must be positive seconds, got {time_limit:g}"))
-    changes = {
-        "model": model, "cluster": cluster, "rate": rate, "pay": pay,
-        "weight_dtype": weight_dtype, "kv_dtype": kv_dtype, "profile": profile,
-    }  # fmt: skip
-    lengths = {
-        "input_tokens": input_tokens, "output_tokens": output_tokens,
-        "cached_tokens": cached_tokens, "expert_load": expert_load,
-    }  # fmt: skip
-    try:
+    with answer_or_exit_3("the answer was complete"):
+        from rackfit.api import make_instance
+        from rackfit.output import write_whole
+        from rackfit.result import SCHEMA_VERSION
+        from solver.clock import Clock
+        from solver.conflicts import explain_conflict
+        from topology.errors import InstanceError, Problem
+
+        if time_limit is not None and not 0 < time_limit < 1e9:
+            raise InstanceError(
+                Problem("time limit", f"must be positive seconds, got {time_limit:g}")
+            )
+        changes = {
+            "model": model, "cluster": cluster, "rate": rate, "pay": pay,
+            "weight_dtype": weight_dtype, "kv_dtype": kv_dtype, "profile": profile,
+        }  # fmt: skip
+        lengths = {
+            "input_tokens": input_tokens, "output_tokens": output_tokens,
+            "cached_tokens": cached_tokens, "expert_load": expert_load,
+        }  # fmt: skip
         instance = make_instance(
             build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
         )
@@ -82,17 +86,15 @@ def explain_command(
         else:
             answer |= why.as_dict()
             lines = why.words()
-    except KeyboardInterrupt:
-        raise NoLayoutInTime("stopped before the answer was complete") from None
-    if json:
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "instance": instance.describe(),
-            "explanation": answer,
-        }
-        write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
-    else:
-        write_whole("\n".join(lines) + "\n", None)
+        if json:
+            document = {
+                "schema_version": SCHEMA_VERSION,
+                "instance": instance.describe(),
+                "explanation": answer,
+            }
+            lines = [json_module.dumps(document, indent=1, allow_nan=False)]
+        with uninterrupted():
+            write_whole("\n".join(lines) + "\n", None)
 
 
 def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], list[str]]:

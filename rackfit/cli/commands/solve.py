@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from rackfit.result import Result
 
 Pay = Literal["whole", "used"]
 
@@ -53,29 +56,30 @@ def solve_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Find the cheapest layout and prove how far from optimal it can be."""
-    from rackfit.api import make_instance, solve
-    from rackfit.output import check_writable, write_whole
-    from rackfit.progress import ProgressPrinter
-    from topology.errors import NoLayoutInTime
+    from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
 
-    check_writable(out)
-    check_writable(report)
-    changes = {
-        "model": model,
-        "cluster": cluster,
-        "rate": rate,
-        "pay": pay,
-        "weight_dtype": weight_dtype,
-        "kv_dtype": kv_dtype,
-        "profile": profile,
-    }
-    lengths = {
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "cached_tokens": cached_tokens,
-        "expert_load": expert_load,
-    }
-    try:
+    with answer_or_exit_3("the first verified layout"):
+        from rackfit.api import make_instance, solve
+        from rackfit.output import check_writable
+        from rackfit.progress import ProgressPrinter
+
+        check_writable(out)
+        check_writable(report)
+        changes = {
+            "model": model,
+            "cluster": cluster,
+            "rate": rate,
+            "pay": pay,
+            "weight_dtype": weight_dtype,
+            "kv_dtype": kv_dtype,
+            "profile": profile,
+        }
+        lengths = {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cached_tokens": cached_tokens,
+            "expert_load": expert_load,
+        }
         instance = make_instance(
             build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
         )
@@ -88,8 +92,14 @@ def solve_command(
                 seed=seed,
                 on_progress=progress,
             )
-    except KeyboardInterrupt:
-        raise NoLayoutInTime("stopped before the first verified layout") from None
+        with uninterrupted():
+            _write(result, out, report, as_json=json)
+
+
+def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bool) -> None:
+    """Write what was asked for, and print the answer."""
+    from rackfit.output import write_whole
+
     if out is not None:
         result.write(out)
     if report is not None:
@@ -97,7 +107,7 @@ def solve_command(
 
         page = report_page(result.instance, result.layout, result.evaluation, result.as_dict())
         write_whole(page, report)
-    if json:
+    if as_json:
         write_whole(result.text(), None)
         return
     from rackfit.render import print_result
