@@ -160,8 +160,8 @@ def _equivalence(instance: Instance, replica: Replica) -> object:
             placed = cluster.chip(chip)
             domain = cluster.domains[placed.domain]
             number = numbers.setdefault(placed.domain, len(numbers))
-            place = (number, domain.signature) if domain.interchangeable_chips else chip
-            places.append(place)
+            alike = (number, cluster.first_alike(placed.domain))
+            places.append(alike if domain.interchangeable_chips else chip)
     kv = tuple(replica.rank_sequences())
     stages = tuple((s.layers, s.slots(), s.expert_map) for s in replica.stages)
     return (replica.role, replica.shape, stages, tuple(places), kv)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from functools import cached_property
+from itertools import chain
+from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 Role = Literal["prefill", "decode", "mixed"]
@@ -106,6 +111,13 @@ class Replica(BaseModel):
 ExpertMap = dict[int, tuple[int, ...]]
 
 
+class SlotTable(NamedTuple):
+    """An expert map as an array: ``experts [layers, slots]`` and the row of each layer."""
+
+    row_of: dict[int, int]
+    experts: NDArray[np.int64]
+
+
 class Layout(BaseModel):
     """All replicas and the expert maps they use."""
 
@@ -119,6 +131,28 @@ class Layout(BaseModel):
         if stage.expert_map is None:
             return {}
         return self.expert_maps.get(stage.expert_map, {})
+
+    @cached_property
+    def slot_tables(self) -> dict[str, SlotTable]:
+        """Every expert map whose layers have equally many slots, as an array; others are left out."""
+        tables = {}
+        for name, by_layer in self.expert_maps.items():
+            widths = {len(row) for row in by_layer.values()}
+            if len(widths) != 1:
+                continue
+            try:  # array() reads Python integers several times faster than numpy does
+                flat = array("q", chain.from_iterable(by_layer.values()))
+            except OverflowError:  # no expert has such a number
+                continue
+            experts = np.frombuffer(flat, np.int64).reshape(len(by_layer), widths.pop())
+            tables[name] = SlotTable({layer: row for row, layer in enumerate(by_layer)}, experts)
+        return tables
+
+    def __copy__(self) -> Layout:
+        """A copy that reads its expert maps anew, as ``model_copy(update=...)`` may change them."""
+        copied = super().__copy__()
+        copied.__dict__.pop("slot_tables", None)
+        return copied
 
 
 def spread(total: int, parts: int) -> Sequence[int]:

@@ -1,6 +1,6 @@
 """HBM of a chip by kind: weights, experts, KV, activations, runtime.
 
-All functions broadcast over arrays of shapes. KV is counted at a sequence's final length, so that a
+All functions broadcast over arrays of shapes and of layer counts. KV is counted at a sequence's final length, so that a
 layout that fits never has to evict a sequence.
 """
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costmodel.attended import kv_ways
-from costmodel.models.spec import MoE
 from costmodel.operations import LayerKind, Operations
 from costmodel.pass_time import dispatch_element_bytes
 
@@ -23,11 +22,12 @@ Array = NDArray[np.float64]
 HIDDEN_VECTORS = 8.0
 
 
-def dense_weight_bytes(layers: Sequence[tuple[LayerKind, float]], tp: ArrayLike) -> Array:
+def dense_weight_bytes(layers: Sequence[tuple[LayerKind, ArrayLike]], tp: ArrayLike) -> Array:
     """Bytes per chip of everything but routed experts, embedding and head in these layers."""
     tp = np.asarray(tp, dtype=float)
     total = np.zeros_like(tp)
-    for kind, count in layers:
+    for kind, layer_count in layers:
+        count = np.asarray(layer_count, dtype=float)
         for matmul in kind.matmuls:
             total = total + count * matmul.weight_bytes / matmul.ways(tp)
     return total
@@ -48,7 +48,7 @@ def edge_weight_bytes(operations: Operations, tp: ArrayLike, *, first: bool, las
 
 def kv_bytes_per_sequence(
     operations: Operations,
-    layers: Sequence[tuple[LayerKind, float]],
+    layers: Sequence[tuple[LayerKind, ArrayLike]],
     tp: ArrayLike,
     context: float,
 ) -> Array:
@@ -59,7 +59,8 @@ def kv_bytes_per_sequence(
     """
     tp = np.asarray(tp, dtype=float)
     total = np.zeros_like(tp)
-    for kind, count in layers:
+    for kind, layer_count in layers:
+        count = np.asarray(layer_count, dtype=float)
         for attention in kind.attentions:
             if attention.owns_cache:
                 stored = attention.stored_tokens(context) * attention.kv_elements
@@ -108,7 +109,10 @@ def activation_bytes(
     return np.asarray(rows * per_token + logits)
 
 
-def expert_slot_bytes(layers: Sequence[tuple[LayerKind, float]]) -> float:
+def expert_slot_bytes(layers: Sequence[tuple[LayerKind, ArrayLike]]) -> Array:
     """Bytes per chip of one expert slot in each MoE layer of these layers."""
-    moes: list[tuple[MoE, float]] = [(k.moe, count) for k, count in layers if k.moe is not None]
-    return sum(moe.expert_bytes * count for moe, count in moes)
+    total = np.zeros(())
+    for kind, count in layers:
+        if kind.moe is not None:
+            total = total + kind.moe.expert_bytes * np.asarray(count, dtype=float)
+    return np.asarray(total)

@@ -38,12 +38,12 @@ def expert_shares(
     each slot chip by chip, ``tokens`` in the pass over all ranks.
     """
     num_layers, num_experts = loads.shape
-    replicas = np.zeros((num_layers, num_experts))
-    rows = np.arange(num_layers)[:, None]
-    np.add.at(replicas, (rows, expert_rows), 1.0)
-    replicas = np.maximum(replicas, 1.0)
-    slot_load = (loads / replicas)[rows, expert_rows]
-    slot_touch = touch_probability(loads, top_k, tokens, replicas)[rows, expert_rows]
+    # flat places [layers, slots] of each slot's expert in an array [layers, experts]
+    at = np.arange(num_layers)[:, None] * num_experts + expert_rows
+    counts = np.bincount(at.ravel(), minlength=loads.size).reshape(loads.shape)
+    replicas = np.maximum(counts, 1).astype(float)
+    slot_load = np.take(loads / replicas, at)
+    slot_touch = np.take(touch_probability(loads, top_k, tokens, replicas), at)
     chips = len(slots_per_chip)
     load = np.zeros((num_layers, chips))
     touched = np.zeros((num_layers, chips))

@@ -71,10 +71,28 @@ class ExpertShares:
     ``load [..., layers, chips]``: share of the layer's routed tokens on each chip (even split over
     replicas); ``touched [..., layers, chips]``: expected number of resident experts that at least
     one token reaches. A last axis of length 1 is the busiest chip alone (used for bounds).
+    ``stage_layers [stages]``: how many of the layers belong to each of the stages that are priced
+    at once, in order; ``None`` for one stage.
     """
 
     load: Array
     touched: Array
+    stage_layers: NDArray[np.int64] | None = None
+
+    @property
+    def num_layers(self) -> ArrayLike:
+        """Layers of each stage."""
+        return self.load.shape[-2] if self.stage_layers is None else self.stage_layers
+
+    def over_layers(self, values: Array) -> Array:
+        """Sum of ``values [..., layers]`` over the layers of each stage."""
+        if self.stage_layers is None:
+            return np.asarray(values.sum(axis=-1))
+        sums = np.zeros(len(self.stage_layers))
+        filled = self.stage_layers > 0
+        starts = (np.cumsum(self.stage_layers) - self.stage_layers)[filled]
+        sums[filled] = np.add.reduceat(values, starts)
+        return sums
 
 
 @dataclass(frozen=True)
@@ -147,7 +165,7 @@ class PassTime:
 
 def pass_time(
     operations: Operations,
-    layers: Sequence[tuple[LayerKind, float]],
+    layers: Sequence[tuple[LayerKind, ArrayLike]],
     tp: ArrayLike,
     attention_dp: ArrayLike,
     tokens: Tokens,
@@ -156,13 +174,14 @@ def pass_time(
     rates: GroupRates,
     experts: Sequence[ExpertShares | None],
     *,
-    with_head: bool = True,
+    with_head: ArrayLike = True,
     record: bool = False,
 ) -> PassTime:
     """Time of one pass over ``layers`` (kinds and how many of each) on one group of chips.
 
     ``experts[i]`` belongs to ``layers[i]``; ``with_head`` adds the LM head and the cost per sampled
-    sequence (last stage); ``record`` keeps the terms. Shapes: every array argument broadcasts to one common shape ``[...]``.
+    sequence (last stage); ``record`` keeps the terms. Shapes: every array argument, counts of layers
+    included, broadcasts to one common shape ``[...]``.
     """
     tp = np.asarray(tp, dtype=float)
     ranks = np.asarray(attention_dp, dtype=float)
@@ -170,7 +189,8 @@ def pass_time(
     prefill = np.asarray(tokens.prefill, dtype=float)
     rows = decode + prefill
     result = PassTime(terms=[] if record else None)
-    for (kind, count), shares in zip(layers, experts, strict=True):
+    for (kind, layer_count), shares in zip(layers, experts, strict=True):
+        count = np.asarray(layer_count, dtype=float)
         _matmuls(result, kind, count, tp, rows, chip, efficiency)
         for attention in kind.attentions:
             _context(
@@ -199,21 +219,22 @@ def pass_time(
         result.add("overhead", count * overhead)
         if kind.moe is not None and shares is not None:
             _experts(
-                result, operations, kind.moe, count / shares.load.shape[-2], tp, ranks, rows,
+                result, operations, kind.moe, count / np.maximum(shares.num_layers, 1), tp, ranks, rows,
                 tokens.fill, chip, efficiency, rates, shares,
             )  # fmt: skip
-    if with_head:
+    last = np.asarray(with_head, dtype=float)
+    if last.any():
         sampled = decode + np.asarray(tokens.prompts, dtype=float)
         for matmul in operations.head:
             compute = sampled * matmul.flops_per_token / matmul.ways(tp)
             result.roofline(
                 "head",
-                compute / _peak(chip, efficiency, matmul.dtype),
-                matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency)
+                last * compute / _peak(chip, efficiency, matmul.dtype),
+                last * matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency)
                 + np.zeros_like(sampled),
                 dtype=matmul.dtype,
             )
-        result.add("overhead", sampled * efficiency.sequence_overhead_s)
+        result.add("overhead", last * sampled * efficiency.sequence_overhead_s)
     return result
 
 
@@ -228,7 +249,7 @@ def _bandwidth(chip: Chip, efficiency: Efficiency, stream: Stream = "weights") -
 def _matmuls(
     result: PassTime,
     kind: LayerKind,
-    count: float,
+    count: Array,
     tp: Array,
     rows: Array,
     chip: Chip,
@@ -248,7 +269,7 @@ def _context(
     result: PassTime,
     operations: Operations,
     attention: Attention,
-    count: float,
+    count: Array,
     tp: Array,
     decode: Array,
     prefill: Array,
@@ -299,7 +320,7 @@ def _context(
 def _states(
     result: PassTime,
     kind: LayerKind,
-    count: float,
+    count: Array,
     tp: Array,
     rows: Array,
     decode: Array,
@@ -320,7 +341,7 @@ def _experts(
     result: PassTime,
     operations: Operations,
     moe: MoE,
-    fraction: float,
+    fraction: Array,
     tp: Array,
     ranks: Array,
     rows: Array,
@@ -342,10 +363,10 @@ def _experts(
         routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
     )
     bytes_s = shares.touched * moe.expert_bytes / _bandwidth(chip, efficiency, "experts")
-    busiest = np.maximum(flops_s, bytes_s).max(axis=-1).sum(axis=-1)
+    busiest = shares.over_layers(np.maximum(flops_s, bytes_s).max(axis=-1))
     result.add("routed_experts", fraction * busiest)
-    compute_s = fraction * flops_s.max(axis=-1).sum(axis=-1)
-    memory_s = fraction * bytes_s.max(axis=-1).sum(axis=-1)
+    compute_s = fraction * shares.over_layers(flops_s.max(axis=-1))
+    memory_s = fraction * shares.over_layers(bytes_s.max(axis=-1))
     result.compute_s = result.compute_s + compute_s
     result.weights_s = result.weights_s + memory_s
     if result.terms is not None:
@@ -353,9 +374,10 @@ def _experts(
             Term("routed_experts", moe.expert_dtype, "experts", compute_s, memory_s)
         )
     chips = tp * ranks
-    layers = shares.load.shape[-2]
+    layers = np.asarray(shares.num_layers)
     # the busiest sender sets the uniform exchange, the busiest receiver may stretch it
-    skew = np.maximum(1.0, fill * shares.load.max(axis=-1) * chips[..., None]).sum(axis=-1)
+    busiest_share = fill * shares.load.max(axis=-1)
+    skew = shares.over_layers(np.maximum(1.0, busiest_share * chips[..., None]))
     sourced = rows / tp * moe.expert_input_dim
     several = ranks > 1
     for part, element in (

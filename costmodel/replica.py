@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel import memory
-from costmodel.communication import GroupRates, rates_of_chips
+from costmodel.communication import GroupRates, rates_of_chips, stack_rates
 from costmodel.instance import Instance
-from costmodel.layout import Layout, Replica, Stage
-from costmodel.moe_load import expert_shares
-from costmodel.operations import LayerKind
-from costmodel.pass_time import ExpertShares, Tokens, dispatch_element_bytes, pass_time
+from costmodel.layout import Layout, Replica
+from costmodel.pass_time import dispatch_element_bytes
 from costmodel.profile import Efficiency
 from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
+from costmodel.stage_times import stage_layers, stage_times
+
+Array = NDArray[np.float64]
 
 #: kinds of bytes in a chip's HBM
 MEMORY_KINDS = ("weights", "experts", "kv", "activations", "runtime")
@@ -32,11 +33,11 @@ class StagePrice:
     """
 
     parts: dict[str, float]
-    memory: dict[str, NDArray[np.float64]]
+    memory: dict[str, Array]
     imbalance: float
 
     @property
-    def used_bytes(self) -> NDArray[np.float64]:
+    def used_bytes(self) -> Array:
         """Bytes of each chip's HBM in use, all kinds together ``[chips]``."""
         return np.asarray(np.sum(list(self.memory.values()), axis=0))
 
@@ -74,9 +75,10 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
         moe.top_k if moe else 0,
         instance.profile.for_chip(first_chip.chip.name),
     )
+    stacked = stack_rates(rates)
     times: dict[str, PipelineTime] = {}
-    stage_parts: list[dict[str, float]] = [{} for _ in replica.stages]
-    imbalances = [1.0] * len(replica.stages)
+    parts: dict[str, Array] = {}
+    imbalance = np.ones(len(replica.stages))
     sent_bytes = 0.0
     for name, tokens, weight in (
         ("decode", plan.decode, 1.0),
@@ -84,19 +86,14 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
     ):
         if tokens is None:
             continue
-        totals = []
-        for index, stage in enumerate(replica.stages):
-            total, parts, imbalances[index] = _stage_time(
-                instance, layout, replica, index, stage, tokens, rates[index]
-            )
-            totals.append(total)
-            for part, seconds in parts.items():
-                stage_parts[index][part] = stage_parts[index].get(part, 0.0) + weight * seconds
+        timed = stage_times(instance, layout, replica, tokens, stacked)
+        imbalance = timed.imbalance
+        for part, seconds in timed.parts.items():
+            parts[part] = parts.get(part, np.zeros(len(replica.stages))) + weight * seconds
         rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
         hop_s = _hand_off_s(instance, replica, rates, rows)
-        sums = np.array(totals)
         times[name] = PipelineTime(
-            np.asarray(sums.sum()), np.asarray(sums.max()), np.asarray(hop_s)
+            np.asarray(timed.total_s.sum()), np.asarray(timed.total_s.max()), np.asarray(hop_s)
         )
         sent_bytes += weight * rows
     pp = replica.shape.pp
@@ -105,13 +102,14 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
         instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill")
     )
     round_s = float(service.tpot_s) / pp if plan.decode else float(times["prefill"].max_s)
+    held = _memory(instance, replica, plan)
     stages = tuple(
         StagePrice(
-            stage_parts[index],
-            _memory(instance, replica, index, stage, plan),
-            imbalances[index],
+            {part: float(seconds[index]) for part, seconds in parts.items()},
+            held[index],
+            float(imbalance[index]),
         )
-        for index, stage in enumerate(replica.stages)
+        for index in range(len(replica.stages))
     )
     return ReplicaPrice(stages, service, _egress(instance, replica, sent_bytes, round_s))
 
@@ -127,101 +125,35 @@ def _hand_off_s(
     return sum(float(rate.send_latency_s + rate.send_s_per_byte * sent) for rate in rates)
 
 
-def stage_layers(instance: Instance, stage: Stage) -> list[tuple[LayerKind, float, list[int]]]:
-    """Kinds in a stage, how many layers of each, and their rows in arrays by MoE layer."""
-    first, last = stage.layers
-    result = []
-    for kind in instance.operations.kinds:
-        inside = [first <= layer <= last for layer in kind.layers]
-        if any(inside):
-            rows = [row for row, keep in zip(kind.moe_rows, inside, strict=False) if keep]
-            result.append((kind, float(sum(inside)), rows))
-    return result
-
-
-def _stage_time(
-    instance: Instance,
-    layout: Layout,
-    replica: Replica,
-    index: int,
-    stage: Stage,
-    tokens: Tokens,
-    rates: GroupRates,
-) -> tuple[float, dict[str, float], float]:
-    """Seconds of one pass on a stage, by part, and the imbalance of its experts.
-
-    With chips of several types the slowest type decides.
-    """
-    shape, operations = replica.shape, instance.operations
-    rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
-    experts: list[ExpertShares | None] = []
-    kinds: list[tuple[LayerKind, float]] = []
-    imbalances: list[float] = []
-    maps = layout.experts_of(stage)
-    for kind, count, moe_rows in stage_layers(instance, stage):
-        kinds.append((kind, count))
-        if kind.moe is None:
-            experts.append(None)
-            continue
-        slots = np.array([maps[operations.moe_layers[row]] for row in moe_rows], dtype=np.int64)
-        shares = expert_shares(
-            instance.expert_loads[moe_rows],
-            slots,
-            stage.slots(),
-            kind.moe.top_k,
-            rows * shape.attention_dp * tokens.fill,
-        )
-        experts.append(shares)
-        imbalances += list(shares.load.max(axis=1) * len(stage.chips))
-    types = {}
-    for chip_id in stage.chips:
-        chip = instance.cluster.chip(chip_id).chip
-        types[chip.name] = chip
-    found: list[tuple[float, dict[str, float]]] = []
-    for name, chip in types.items():
-        efficiency = instance.profile.for_chip(name)
-        timed = pass_time(
-            operations, kinds, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
-            experts, with_head=index == len(replica.stages) - 1,
-        )  # fmt: skip
-        parts = {part: float(seconds) for part, seconds in timed.parts.items()}
-        step = efficiency.step_overhead_s / shape.pp
-        parts["overhead"] += step
-        found.append((float(timed.total_s(instance.profile.combination)) + step, parts))
-    total, parts = max(found, key=lambda pair: pair[0])
-    return total, parts, float(np.mean(imbalances)) if imbalances else 1.0
-
-
-def _memory(
-    instance: Instance,
-    replica: Replica,
-    index: int,
-    stage: Stage,
-    plan: Schedule,
-) -> dict[str, NDArray[np.float64]]:
-    """Bytes on each chip of a stage by kind."""
-    layers = [(kind, count) for kind, count, _ in stage_layers(instance, stage)]
+def _memory(instance: Instance, replica: Replica, plan: Schedule) -> list[dict[str, Array]]:
+    """Bytes on each chip by kind, stage by stage."""
+    layers = [(kind, counts) for kind, _, counts in stage_layers(instance, replica)]
     shape, operations, workload = replica.shape, instance.operations, instance.workload
-    first, last = index == 0, index == len(replica.stages) - 1
-    ones = np.ones(len(stage.chips))
-    dense = float(memory.dense_weight_bytes(layers, shape.tp)) + float(
-        memory.edge_weight_bytes(operations, shape.tp, first=first, last=last)
-    )
+    tp, last = shape.tp, len(replica.stages) - 1
+    none = np.zeros(len(replica.stages))
+    dense = none + memory.dense_weight_bytes(layers, tp)
     context = workload.input_tokens if replica.role == "prefill" else workload.final_context
-    per_sequence = float(memory.kv_bytes_per_sequence(operations, layers, shape.tp, context))
-    sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), shape.tp)
-    rows, sampled = float(plan.rows()), float(plan.sampled()) if last else 0.0
-    activations = float(memory.activation_bytes(operations, shape.tp, rows, sampled))
-    runtime = np.array(
-        [_efficiency(instance, chip).runtime_bytes for chip in stage.chips], dtype=float
-    )
-    return {
-        "weights": dense * ones,
-        "experts": memory.expert_slot_bytes(layers) * np.array(stage.slots(), dtype=float),
-        "kv": per_sequence * sequences,
-        "activations": activations * ones,
-        "runtime": runtime,
-    }
+    per_sequence = none + memory.kv_bytes_per_sequence(operations, layers, tp, context)
+    sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), tp)
+    slot = none + memory.expert_slot_bytes(layers)
+    rows, sampled = float(plan.rows()), float(plan.sampled())
+    ones = np.ones(shape.chips_per_stage)
+    held = []
+    for index, stage in enumerate(replica.stages):
+        edge = memory.edge_weight_bytes(operations, tp, first=index == 0, last=index == last)
+        scores = sampled if index == last else 0.0
+        activations = float(memory.activation_bytes(operations, tp, rows, scores))
+        runtime = [_efficiency(instance, chip).runtime_bytes for chip in stage.chips]
+        held.append(
+            {
+                "weights": (dense[index] + float(edge)) * ones,
+                "experts": slot[index] * np.array(stage.slots(), dtype=float),
+                "kv": per_sequence[index] * sequences,
+                "activations": activations * ones,
+                "runtime": np.array(runtime, dtype=float),
+            }
+        )
+    return held
 
 
 def _efficiency(instance: Instance, chip_id: str) -> Efficiency:
@@ -233,13 +165,15 @@ def _egress(instance: Instance, replica: Replica, rows: float, period_s: float) 
     cluster, operations, shape = instance.cluster, instance.operations, replica.shape
     egress: dict[int, float] = {}
     moe = operations.moe
+    moe_layers = np.zeros(len(replica.stages))
+    for kind, _, counts in stage_layers(instance, replica):
+        moe_layers += counts if kind.moe is not None else 0
     for index, stage in enumerate(replica.stages):
         homes = [cluster.chip(chip).domain for chip in stage.chips]
         if moe is not None and len(set(homes)) > 1:
             rate = cluster.rate("dispatch", stage.chips, top_k=round(moe.top_k))
-            layers = sum(count for kind, count, _ in stage_layers(instance, stage) if kind.moe)
             element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
-            sourced = rows / shape.tp * moe.expert_input_dim * element * layers
+            sourced = rows / shape.tp * moe.expert_input_dim * element * moe_layers[index]
             for home in set(homes):
                 egress[home] = egress.get(home, 0.0) + (
                     rate.out_bytes_per_byte * sourced / period_s

@@ -228,7 +228,7 @@ class ReplicaModel:
                 for layer in self.layers:
                     one = [(self.kind_of[layer], 1.0)]
                     held = float(memory.dense_weight_bytes(one, shape.tp))
-                    held += memory.expert_slot_bytes(one) * max(slots)
+                    held += float(memory.expert_slot_bytes(one)) * max(slots)
                     kv = float(memory.kv_bytes_per_sequence(operations, one, shape.tp, context))
                     part = self.model.new_int_var(0, _LONGEST, f"bytes[{layer},{p},{rank}]")
                     self.model.add(

@@ -185,7 +185,7 @@ def cut_replica(
     for kind in operations.kinds:
         one = [(kind, 1.0)]
         held = float(memory.dense_weight_bytes(one, shape.tp))
-        held += memory.expert_slot_bytes(one) * max(slots, default=0)
+        held += float(memory.expert_slot_bytes(one)) * max(slots, default=0)
         kv = float(memory.kv_bytes_per_sequence(operations, one, shape.tp, context))
         layer_bytes[list(kind.layers)] = held + kv * sequences
     edge_s = [0.0] * shape.pp

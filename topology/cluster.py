@@ -71,6 +71,7 @@ class Cluster:
         self._alike: dict[Hashable, list[int]] = {}
         for domain in self.domains:
             self._alike.setdefault(domain.signature, []).append(domain.index)
+        self._first_alike = {index: alike[0] for alike in self._alike.values() for index in alike}
 
     def __repr__(self) -> str:
         return f"Cluster({self.name!r}: {len(self.domains)} domains, {len(self.chips)} chips)"
@@ -92,6 +93,10 @@ class Cluster:
     def alike(self, domain_index: int) -> tuple[int, ...]:
         """Indices of the domains interchangeable with this one, itself included."""
         return tuple(self._alike[self.domains[domain_index].signature])
+
+    def first_alike(self, domain_index: int) -> int:
+        """The first domain interchangeable with this one: equal numbers, interchangeable domains."""
+        return self._first_alike[domain_index]
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:

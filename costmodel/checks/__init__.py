@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Protocol
 
 from costmodel.fleet import PricedLayout
@@ -47,10 +50,11 @@ STRUCTURE = (
 )
 
 
-def rules(*, structure: bool) -> dict[str, Check]:
+@cache
+def rules(*, structure: bool) -> Mapping[str, Check]:
     """Every rule of one kind by name, in alphabetical order."""
     found: dict[str, Check] = {}
     for module in sorted(pkgutil.iter_modules(__path__), key=lambda entry: entry.name):
         if (module.name in STRUCTURE) == structure:
             found[module.name] = importlib.import_module(f"{__name__}.{module.name}").check
-    return found
+    return MappingProxyType(found)

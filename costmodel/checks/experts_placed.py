@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
@@ -32,12 +34,13 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
 def _stage(
     instance: Instance, layout: Layout, stage: Stage, place: str, num_experts: int
 ) -> list[Violation]:
+    first, last = stage.layers
+    layers = [layer for layer in instance.operations.moe_layers if first <= layer <= last]
+    if _sound(layout, stage, layers, num_experts):
+        return []
     found = []
     maps, slots = layout.experts_of(stage), stage.slots()
-    first, last = stage.layers
-    for layer in instance.operations.moe_layers:
-        if not first <= layer <= last:
-            continue
+    for layer in layers:
         where = f"{place} layer {layer}"
         placed = maps.get(layer)
         if placed is None:
@@ -65,3 +68,25 @@ def _stage(
                 )
                 break
     return found
+
+
+def _sound(layout: Layout, stage: Stage, layers: list[int], num_experts: int) -> bool:
+    """Whether every layer of the stage keeps the rule, all layers at once; no finding of its own."""
+    table = layout.slot_tables.get(stage.expert_map or "")
+    if table is None or any(layer not in table.row_of for layer in layers):
+        return not layers
+    slots = stage.slots()
+    placed = table.experts[[table.row_of[layer] for layer in layers]]
+    if placed.shape[1] != sum(slots) or not placed.size:
+        return not layers
+    if placed.min() < 0 or placed.max() >= num_experts:
+        return False
+    present = np.zeros((len(layers), num_experts), dtype=bool)
+    present[np.arange(len(layers))[:, None], placed] = True
+    if not present.all():
+        return False
+    if placed.shape[1] == num_experts:  # every expert once
+        return True
+    chip_of_slot = np.repeat(np.arange(len(slots)), slots)
+    pairs = np.sort(chip_of_slot * num_experts + placed, axis=1)
+    return not bool((pairs[:, 1:] == pairs[:, :-1]).any())

@@ -23,8 +23,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         ):
             used = stage_price.used_bytes
             held = np.array([instance.cluster.chip(chip).chip.hbm_bytes for chip in stage.chips])
-            over = used - held
-            worst = int(np.argmax(over))
+            worst = int(np.argmax(used - held))
             if exceeds(float(used[worst]), float(held[worst])):
                 violations.append(
                     Violation(

@@ -12,6 +12,7 @@ from costmodel.models.spec import Attention
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Stage counts, chips per stage, expert width and head divisibility that do not fit."""
     violations = []
+    known = {placed.id for placed in instance.cluster.chips}
     heads = {
         part.query_heads
         for layer in instance.model.layers
@@ -46,7 +47,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
                 rank_home := frozenset(
                     instance.cluster.chip(chip).domain
                     for chip in stage.chips[start : start + shape.tp]
-                    if chip in {placed.id for placed in instance.cluster.chips}
+                    if chip in known
                 )
             )
             > 1

@@ -86,7 +86,7 @@ def sequences_that_fit(instance: Instance, group: Group) -> float:
     held += float(memory.edge_weight_bytes(operations, group.tp, first=True, last=True))
     if operations.moe is not None:
         slots = -(-operations.moe.num_experts // width)
-        held += memory.expert_slot_bytes(layers) * slots / group.pp
+        held += float(memory.expert_slot_bytes(layers)) * slots / group.pp
     context = instance.workload.decode_context
     per_sequence = float(memory.kv_bytes_per_sequence(operations, layers, group.tp, context))
     room = _USABLE_HBM * chip.hbm_bytes - held
