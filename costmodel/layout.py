@@ -148,6 +148,12 @@ class Layout(BaseModel):
             tables[name] = SlotTable({layer: row for row, layer in enumerate(by_layer)}, experts)
         return tables
 
+    def __eq__(self, other: object) -> bool:
+        """Equal decisions; whether the maps were read as arrays is no part of it."""
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return self.replicas == other.replicas and self.expert_maps == other.expert_maps
+
     def __copy__(self) -> Layout:
         """A copy that reads its expert maps anew, as ``model_copy(update=...)`` may change them."""
         copied = super().__copy__()

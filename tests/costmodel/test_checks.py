@@ -129,3 +129,21 @@ def test_rate_that_is_not_served(good: tuple[Instance, dict[str, Any]]) -> None:
     instance, data = good
     scenario = instance.scenario.model_copy(update={"rate": 1e8})
     assert "rate_served" in broken_rules(replace(instance, scenario=scenario), data)
+
+
+def test_reading_maps_as_arrays_changes_no_layout(good: tuple[Instance, dict[str, Any]]) -> None:
+    _, data = good
+    layout, read = Layout.model_validate(data), Layout.model_validate(data)
+    name, table = next(iter(read.slot_tables.items()))
+    for layer, row in table.row_of.items():
+        assert tuple(table.experts[row].tolist()) == layout.expert_maps[name][layer]
+    assert read == layout
+    assert read != "a layout"
+    swapped = {name: {layer: (*row[1:], row[0]) for layer, row in layout.expert_maps[name].items()}}
+    changed = read.model_copy(update={"expert_maps": swapped})
+    assert changed != layout
+    again = changed.slot_tables[name]
+    assert all(
+        tuple(again.experts[row].tolist()) == swapped[name][layer]
+        for layer, row in again.row_of.items()
+    )
