@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 
 import numpy as np
@@ -36,10 +37,10 @@ class StagePrice:
     memory: dict[str, Array]
     imbalance: float
 
-    @property
+    @cached_property
     def used_bytes(self) -> Array:
         """Bytes of each chip's HBM in use, all kinds together ``[chips]``."""
-        return np.asarray(np.sum(list(self.memory.values()), axis=0))
+        return sum(self.memory.values(), start=np.zeros(()))
 
 
 @dataclass(frozen=True)
@@ -138,18 +139,19 @@ def _memory(instance: Instance, replica: Replica, plan: Schedule) -> list[dict[s
     slot = none + memory.expert_slot_bytes(layers)
     rows, sampled = float(plan.rows()), float(plan.sampled())
     ones = np.ones(shape.chips_per_stage)
+    # only the last stage scores a vocabulary
+    inner = ones * float(memory.activation_bytes(operations, tp, rows, 0.0))
+    outer = ones * float(memory.activation_bytes(operations, tp, rows, sampled))
     held = []
     for index, stage in enumerate(replica.stages):
         edge = memory.edge_weight_bytes(operations, tp, first=index == 0, last=index == last)
-        scores = sampled if index == last else 0.0
-        activations = float(memory.activation_bytes(operations, tp, rows, scores))
         runtime = [_efficiency(instance, chip).runtime_bytes for chip in stage.chips]
         held.append(
             {
                 "weights": (dense[index] + float(edge)) * ones,
                 "experts": slot[index] * np.array(stage.slots(), dtype=float),
                 "kv": per_sequence[index] * sequences,
-                "activations": activations * ones,
+                "activations": outer if index == last else inner,
                 "runtime": np.array(runtime, dtype=float),
             }
         )

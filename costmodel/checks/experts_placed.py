@@ -81,9 +81,8 @@ def _sound(layout: Layout, stage: Stage, layers: list[int], num_experts: int) ->
         return not layers
     if placed.min() < 0 or placed.max() >= num_experts:
         return False
-    present = np.zeros((len(layers), num_experts), dtype=bool)
-    present[np.arange(len(layers))[:, None], placed] = True
-    if not present.all():
+    at = np.arange(len(layers))[:, None] * num_experts + placed
+    if not np.bincount(at.ravel(), minlength=len(layers) * num_experts).all():
         return False
     if placed.shape[1] == num_experts:  # every expert once
         return True
