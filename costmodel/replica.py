@@ -17,6 +17,7 @@ from costmodel.operations import LayerKind
 from costmodel.pass_time import ExpertShares, Tokens, dispatch_element_bytes, pass_time
 from costmodel.profile import Efficiency
 from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
+from costmodel.speculation import draft_runs
 
 #: kinds of bytes in a chip's HBM
 MEMORY_KINDS = ("weights", "experts", "kv", "activations", "runtime")
@@ -57,7 +58,9 @@ def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
     """Passes of a replica; its busiest attention rank decides."""
     sequences = replica.rank_sequences()
     per_rank = ceil(max(sequences, default=0) / replica.shape.pp)
-    plan = schedule(replica.role, instance.workload, instance.limits, float(per_rank))
+    plan = schedule(
+        replica.role, instance.workload, instance.limits, float(per_rank), instance.speculative
+    )
     most = per_rank * replica.shape.pp * len(sequences)
     return plan.filled(sum(sequences) / most if most else 1.0)
 
@@ -77,7 +80,7 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
     times: dict[str, PipelineTime] = {}
     stage_parts: list[dict[str, float]] = [{} for _ in replica.stages]
     imbalances = [1.0] * len(replica.stages)
-    sent_bytes = 0.0
+    sent_rows = draft_rows = 0.0
     for name, tokens, weight in (
         ("decode", plan.decode, 1.0),
         ("prefill", plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0),
@@ -92,19 +95,24 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
             totals.append(total)
             for part, seconds in parts.items():
                 stage_parts[index][part] = stage_parts[index].get(part, 0.0) + weight * seconds
-        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        rows = float(tokens.rows)
         hop_s = _hand_off_s(instance, replica, rates, rows)
         sums = np.array(totals)
         times[name] = PipelineTime(
             np.asarray(sums.sum()), np.asarray(sums.max()), np.asarray(hop_s)
         )
-        sent_bytes += weight * rows
+        sent_rows += weight * rows
+        if instance.operations.draft is not None:
+            runs = draft_runs(instance.operations.draft, tokens)
+            draft_rows += weight * sum(float(times * run.rows) for times, run in runs)
     pp = replica.shape.pp
     in_flight = replica.shape.batch / pp if replica.role == "prefill" else replica.shape.batch
     service = serve(
         instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill")
     )
-    round_s = float(service.tpot_s) / pp if plan.decode else float(times["prefill"].max_s)
+    round_s = (
+        float(service.tpot_s) * plan.emitted / pp if plan.decode else float(times["prefill"].max_s)
+    )
     stages = tuple(
         StagePrice(
             stage_parts[index],
@@ -113,7 +121,7 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
         )
         for index, stage in enumerate(replica.stages)
     )
-    return ReplicaPrice(stages, service, _egress(instance, replica, sent_bytes, round_s))
+    return ReplicaPrice(stages, service, _egress(instance, replica, sent_rows, draft_rows, round_s))
 
 
 def _hand_off_s(
@@ -153,7 +161,7 @@ def _stage_time(
     With chips of several types the slowest type decides.
     """
     shape, operations = replica.shape, instance.operations
-    rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+    rows = float(tokens.rows)
     experts: list[ExpertShares | None] = []
     kinds: list[tuple[LayerKind, float]] = []
     imbalances: list[float] = []
@@ -207,8 +215,11 @@ def _memory(
     dense = float(memory.dense_weight_bytes(layers, shape.tp)) + float(
         memory.edge_weight_bytes(operations, shape.tp, first=first, last=last)
     )
-    context = workload.input_tokens if replica.role == "prefill" else workload.final_context
+    context = workload.input_tokens if replica.role == "prefill" else instance.final_context
     per_sequence = float(memory.kv_bytes_per_sequence(operations, layers, shape.tp, context))
+    if last:
+        dense += float(memory.draft_weight_bytes(operations, shape.tp, len(stage.chips)))
+        per_sequence += float(memory.draft_kv_bytes(operations, shape.tp, context))
     sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), shape.tp)
     rows, sampled = float(plan.rows()), float(plan.sampled()) if last else 0.0
     activations = float(memory.activation_bytes(operations, shape.tp, rows, sampled))
@@ -228,8 +239,13 @@ def _efficiency(instance: Instance, chip_id: str) -> Efficiency:
     return instance.profile.for_chip(instance.cluster.chip(chip_id).chip.name)
 
 
-def _egress(instance: Instance, replica: Replica, rows: float, period_s: float) -> dict[int, float]:
-    """Bytes per second leaving each domain: dispatched and combined copies, stage hand-offs."""
+def _egress(
+    instance: Instance, replica: Replica, rows: float, draft_rows: float, period_s: float
+) -> dict[int, float]:
+    """Bytes per second leaving each domain: dispatched and combined copies, stage hand-offs.
+
+    ``rows`` tokens per rank pass every layer in a period, ``draft_rows`` the MTP module's.
+    """
     cluster, operations, shape = instance.cluster, instance.operations, replica.shape
     egress: dict[int, float] = {}
     moe = operations.moe
@@ -239,7 +255,10 @@ def _egress(instance: Instance, replica: Replica, rows: float, period_s: float) 
             rate = cluster.rate("dispatch", stage.chips, top_k=round(moe.top_k))
             layers = sum(count for kind, count, _ in stage_layers(instance, stage) if kind.moe)
             element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
-            sourced = rows / shape.tp * moe.expert_input_dim * element * layers
+            routed = rows * layers
+            if operations.draft is not None and index == shape.pp - 1:
+                routed += draft_rows * sum(n for kind, n in operations.draft.layers if kind.moe)
+            sourced = routed / shape.tp * moe.expert_input_dim * element
             for home in set(homes):
                 egress[home] = egress.get(home, 0.0) + (
                     rate.out_bytes_per_byte * sourced / period_s
