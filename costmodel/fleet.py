@@ -72,11 +72,11 @@ def price_fleet(
 
 def request_kv_bytes(instance: Instance) -> float:
     """Bytes of KV that one prefilled prompt hands over."""
-    layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
+    operations, context = instance.operations, instance.workload.input_tokens
+    layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
     return float(
-        memory.kv_bytes_per_sequence(
-            instance.operations, layers, 1.0, instance.workload.input_tokens
-        )
+        memory.kv_bytes_per_sequence(operations, layers, 1.0, context)
+        + memory.draft_kv_bytes(operations, 1.0, context)
     )
 
 

@@ -23,6 +23,7 @@ from costmodel.models import load_model
 from costmodel.models.spec import ModelSpec
 from costmodel.operations import ELEMENT_BYTES, Operations, operations_of
 from costmodel.profile import Profile, load_profile
+from costmodel.speculation import Speculative
 from costmodel.workload import Limits, Prices, Slo, Workload
 from topology import Cluster, load_cluster
 from topology.catalogue import parse_model, read_data, resolve
@@ -41,7 +42,7 @@ class Scenario(BaseModel):
 
     ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
     written in place. ``rate`` asks for the least cost that serves so many requests per second.
-    ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
+    ``speculative`` lets the model's MTP modules draft tokens. ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
     :mod:`topology.failures`), in text joined by ``+``.
     """
 
@@ -63,6 +64,7 @@ class Scenario(BaseModel):
     profile: str = "calibrated"
     prices: Prices = Prices()
     limits: Limits = Limits()
+    speculative: Speculative | None = None
     failed: tuple[str, ...] = ()
 
     @field_validator("failed", mode="before")
@@ -95,10 +97,22 @@ class Instance:
         """Engine and search limits."""
         return self.scenario.limits
 
+    @property
+    def speculative(self) -> Speculative | None:
+        """Drafted tokens and their acceptance, where decoding is speculative."""
+        return self.scenario.speculative
+
+    @property
+    def final_context(self) -> int:
+        """Tokens of KV kept for a decoding sequence, its drafts included."""
+        drafts = self.speculative.draft_tokens if self.speculative is not None else 0
+        return self.workload.final_context + drafts
+
     @cached_property
     def operations(self) -> Operations:
         """The model compiled into operations."""
-        return operations_of(self.model)
+        drafts = self.speculative.draft_tokens if self.speculative is not None else 0
+        return operations_of(self.model, drafts)
 
     @cached_property
     def digest(self) -> str:
@@ -120,10 +134,13 @@ class Instance:
         return {"scenario": self._resolved_scenario(), "digest": self.digest}
 
     def _resolved_scenario(self) -> dict[str, Any]:
-        """The scenario with its workload written in place."""
-        return self.scenario.model_dump(mode="json") | {
+        """The scenario with its workload written in place; without drafts, they are not mentioned."""
+        data = self.scenario.model_dump(mode="json") | {
             "workload": self.workload.model_dump(mode="json")
         }
+        if self.speculative is None:
+            del data["speculative"]
+        return data
 
 
 def load_scenario(name_or_path: str) -> Scenario:
@@ -181,6 +198,10 @@ def resolve_instance(scenario: Scenario) -> Instance:
                 f"{workload.input_tokens} input + {workload.output_tokens} output tokens exceed the "
                 f"{model.max_context} positions that {model.name} supports",
             )
+        )
+    if scenario.speculative is not None and model.mtp is None:
+        problems.append(
+            Problem("speculative", f"{model.name} has no MTP module to draft tokens; leave it out")
         )
     unknown = {model.kv_dtype, model.activation_dtype} - set(ELEMENT_BYTES)
     if unknown:

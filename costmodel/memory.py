@@ -46,6 +46,31 @@ def edge_weight_bytes(operations: Operations, tp: ArrayLike, *, first: bool, las
     return np.asarray(total / tp)
 
 
+def draft_weight_bytes(operations: Operations, tp: ArrayLike, chips: ArrayLike) -> Array:
+    """Bytes per chip of the MTP modules on a last stage of ``chips``: experts one copy each, evenly.
+
+    Embedding and head are the main model's.
+    """
+    tp = np.asarray(tp, dtype=float)
+    draft = operations.draft
+    if draft is None:
+        return np.zeros_like(tp)
+    total = dense_weight_bytes(draft.layers, tp)
+    for kind, count in draft.layers:
+        if kind.moe is not None:
+            resident = np.ceil(kind.moe.num_experts / np.asarray(chips, dtype=float))
+            total = total + count * resident * kind.moe.expert_bytes
+    return np.asarray(draft.modules * total)
+
+
+def draft_kv_bytes(operations: Operations, tp: ArrayLike, context: float) -> Array:
+    """Bytes on one chip of a last stage of one sequence's cache in the MTP modules."""
+    draft = operations.draft
+    if draft is None:
+        return np.zeros_like(np.asarray(tp, dtype=float))
+    return draft.modules * kv_bytes_per_sequence(operations, draft.layers, tp, context)
+
+
 def kv_bytes_per_sequence(
     operations: Operations,
     layers: Sequence[tuple[LayerKind, ArrayLike]],

@@ -8,7 +8,7 @@ its weights are, and how tensor parallelism divides it. Layers that are alike sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from costmodel.models.spec import (
     Attention,
     DenseFFN,
+    Layer,
     LinearState,
     ModelSpec,
     MoE,
@@ -82,8 +83,21 @@ class LayerKind:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """MTP modules at work: ``tokens`` runs per decode pass of ``layers`` (kinds and how many).
+
+    Where a model ships several modules they take turns, and one run is their average; ``modules`` of
+    them are held in HBM.
+    """
+
+    tokens: int
+    modules: int
+    layers: tuple[tuple[LayerKind, float], ...]
+
+
+@dataclass(frozen=True)
 class Operations:
-    """All operations of a model."""
+    """All operations of a model; ``draft`` where its MTP modules draft tokens."""
 
     spec: ModelSpec
     kinds: tuple[LayerKind, ...]
@@ -94,6 +108,7 @@ class Operations:
     activation_bytes: float
     hidden_size: int
     moe_layers: tuple[int, ...]
+    draft: Draft | None = None
 
     @property
     def num_layers(self) -> int:
@@ -114,8 +129,8 @@ class Operations:
         return index
 
 
-def operations_of(spec: ModelSpec) -> Operations:
-    """Compile a model spec into operations."""
+def operations_of(spec: ModelSpec, draft_tokens: int = 0) -> Operations:
+    """Compile a model spec into operations; its MTP modules draft so many tokens per pass."""
     moe_layers = tuple(
         index
         for index, layer in enumerate(spec.layers)
@@ -125,7 +140,9 @@ def operations_of(spec: ModelSpec) -> Operations:
     alike: dict[object, list[int]] = {}
     for index, layer in enumerate(spec.layers):
         alike.setdefault((layer.sublayers, layer.extra), []).append(index)
-    kinds = tuple(_layer_kind(spec, tuple(indices), row_of) for indices in alike.values())
+    kinds = tuple(
+        _layer_kind(spec.layers[indices[0]], tuple(indices), row_of) for indices in alike.values()
+    )
     head = tuple(_matmul(weights, "head", 0, 0) for weights in spec.head if weights.num_bytes)
     return Operations(
         spec=spec,
@@ -137,11 +154,22 @@ def operations_of(spec: ModelSpec) -> Operations:
         activation_bytes=ELEMENT_BYTES[spec.activation_dtype],
         hidden_size=spec.hidden_size,
         moe_layers=moe_layers,
+        draft=_draft(spec, draft_tokens) if draft_tokens and spec.mtp is not None else None,
     )
 
 
-def _layer_kind(spec: ModelSpec, layers: tuple[int, ...], row_of: dict[int, int]) -> LayerKind:
-    layer = spec.layers[layers[0]]
+def _draft(spec: ModelSpec, tokens: int) -> Draft:
+    """The modules' layers, their projections with the first; see :class:`Draft`."""
+    mtp = spec.mtp
+    assert mtp is not None
+    kinds = []
+    for index, layer in enumerate(mtp.layers):
+        own = layer if index else replace(layer, extra=(*layer.extra, *mtp.extra))
+        kinds.append((_layer_kind(own, (index,), {index: index}), 1.0 / mtp.num_modules))
+    return Draft(tokens, min(tokens, mtp.num_modules), tuple(kinds))
+
+
+def _layer_kind(layer: Layer, layers: tuple[int, ...], row_of: dict[int, int]) -> LayerKind:
     matmuls: list[Matmul] = [_matmul(w, "attention_projections", 0, 0) for w in layer.extra]
     attentions: list[Attention] = []
     states: list[LinearState] = []

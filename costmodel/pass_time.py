@@ -14,153 +14,29 @@ the solver.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from costmodel.attended import head_ways, kv_ways, mean_attended
 from costmodel.communication import GroupRates
 from costmodel.models.spec import Attention, MoE
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations
-from costmodel.profile import Combination, Efficiency, Stream
+from costmodel.pass_sums import PARTS, PassTime, Term
+from costmodel.profile import Efficiency, Stream
+from costmodel.speculation import draft_runs, draft_shares
+from costmodel.tokens import Array, ExpertShares, Tokens
 from topology import Chip
 
-Array = NDArray[np.float64]
-
-#: where the time of a pass goes; every key of :attr:`PassTime.parts`
-PARTS = (
-    "attention_projections",
-    "attention_context",
-    "dense_ffn",
-    "router",
-    "shared_experts",
-    "routed_experts",
-    "head",
-    "norms",
-    "all_reduce",
-    "dispatch",
-    "combine",
-    "overhead",
+__all__ = (
+    "PARTS",
+    "ExpertShares",
+    "PassTime",
+    "Term",
+    "Tokens",
+    "dispatch_element_bytes",
+    "pass_time",
 )
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """One attention rank's work in one pass.
-
-    ``decode`` sequences produce one token each at ``context`` tokens of context; ``prefill`` prompt
-    tokens start after ``prefill_start`` earlier ones and end at ``prefill_end``; ``prompts`` of them
-    reach the LM head.
-    """
-
-    decode: ArrayLike = 0.0
-    context: float = 0.0
-    prefill: ArrayLike = 0.0
-    prefill_start: float = 0.0
-    prefill_end: float = 0.0
-    prompts: ArrayLike = 0.0
-    #: tokens of the average rank over those of the busiest, which the other figures describe
-    fill: float = 1.0
-
-
-@dataclass(frozen=True)
-class ExpertShares:
-    """How the routed experts' work falls on chips, per MoE layer.
-
-    ``load [..., layers, chips]``: share of the layer's routed tokens on each chip (even split over
-    replicas); ``touched [..., layers, chips]``: expected number of resident experts that at least
-    one token reaches. A last axis of length 1 is the busiest chip alone (used for bounds).
-    ``stage_layers [stages]``: how many of the layers belong to each of the stages that are priced
-    at once, in order; ``None`` for one stage.
-    """
-
-    load: Array
-    touched: Array
-    stage_layers: NDArray[np.int64] | None = None
-
-    @property
-    def num_layers(self) -> ArrayLike:
-        """Layers of each stage."""
-        return self.load.shape[-2] if self.stage_layers is None else self.stage_layers
-
-    def over_layers(self, values: Array) -> Array:
-        """Sum of ``values [..., layers]`` over the layers of each stage."""
-        if self.stage_layers is None:
-            return np.asarray(values.sum(axis=-1))
-        sums = np.zeros(len(self.stage_layers))
-        filled = self.stage_layers > 0
-        starts = (np.cumsum(self.stage_layers) - self.stage_layers)[filled]
-        sums[filled] = np.add.reduceat(values, starts)
-        return sums
-
-
-@dataclass(frozen=True)
-class Term:
-    """One roofline of a pass: ``max(compute_s, memory_s)`` at the efficiencies it was priced with.
-
-    ``dtype`` says at what the compute runs, ``stream`` what the bytes are; a part that is traffic has
-    its latency in ``compute_s`` and its bytes' time in ``memory_s``, which add up.
-    """
-
-    part: str
-    dtype: str
-    stream: Stream
-    compute_s: Array
-    memory_s: Array
-
-
-@dataclass
-class PassTime:
-    """Seconds of one pass on one stage by part, and the sums that the combinations need.
-
-    ``terms``, where given, collects what the parts are made of.
-    """
-
-    parts: dict[str, Array] = field(default_factory=dict)
-    compute_s: Array = field(default_factory=lambda: np.zeros(()))
-    weights_s: Array = field(default_factory=lambda: np.zeros(()))
-    kv_s: Array = field(default_factory=lambda: np.zeros(()))
-    terms: list[Term] | None = None
-
-    def add(self, part: str, seconds: Array) -> None:
-        """Add seconds to a part."""
-        self.parts[part] = self.parts.get(part, np.zeros(())) + seconds
-
-    def roofline(
-        self,
-        part: str,
-        compute_s: Array,
-        memory_s: Array,
-        *,
-        dtype: str = "bf16",
-        stream: Stream = "weights",
-    ) -> None:
-        """Add one operation: its maximum to ``part``, its terms to the sums."""
-        self.add(part, np.maximum(compute_s, memory_s))
-        self.compute_s = self.compute_s + compute_s
-        if stream == "kv":
-            self.kv_s = self.kv_s + memory_s
-        else:
-            self.weights_s = self.weights_s + memory_s
-        if self.terms is not None:
-            self.terms.append(Term(part, dtype, stream, compute_s, memory_s))
-
-    def traffic(self, part: str, latency_s: Array, bytes_s: Array) -> None:
-        """Add one collective: latency and bytes follow each other."""
-        self.add(part, latency_s + bytes_s)
-        if self.terms is not None:
-            self.terms.append(Term(part, "", "weights", latency_s, bytes_s))
-
-    def total_s(self, combination: Combination) -> Array:
-        """Seconds of the pass under one combination; traffic and overhead always add."""
-        waiting = ("all_reduce", "dispatch", "combine", "overhead")
-        extra = sum((self.parts[p] for p in waiting if p in self.parts), start=np.zeros(()))
-        if combination == "per_op":
-            return np.asarray(sum(self.parts.values(), start=np.zeros(())))
-        if combination == "lecture":
-            return np.asarray(np.maximum(self.compute_s, self.weights_s + self.kv_s) + extra)
-        return np.asarray(self.kv_s + np.maximum(self.compute_s, self.weights_s) + extra)
 
 
 def pass_time(
@@ -185,57 +61,113 @@ def pass_time(
     """
     tp = np.asarray(tp, dtype=float)
     ranks = np.asarray(attention_dp, dtype=float)
-    decode = np.asarray(tokens.decode, dtype=float)
-    prefill = np.asarray(tokens.prefill, dtype=float)
-    rows = decode + prefill
     result = PassTime(terms=[] if record else None)
     for (kind, layer_count), shares in zip(layers, experts, strict=True):
         count = np.asarray(layer_count, dtype=float)
-        _matmuls(result, kind, count, tp, rows, chip, efficiency)
-        for attention in kind.attentions:
-            _context(
-                result, operations, attention, count, tp, decode, prefill, tokens, chip, efficiency
-            )
-        _states(result, kind, count, tp, rows, decode, chip, efficiency)
-        # a residual branch reads and writes the hidden vector twice (norm and residual sum)
-        norm_bytes = 4.0 * kind.num_sublayers * operations.hidden_size * operations.activation_bytes
-        result.roofline(
-            "norms", np.zeros(()), count * rows * norm_bytes / _bandwidth(chip, efficiency)
-        )
-        reduced = rows * operations.hidden_size * operations.activation_bytes
-        sharded = tp > 1
-        # one rank holds every token on every chip: its experts' outputs are summed, none is sent
-        summed = kind.num_reductions + np.where(ranks > 1, 0.0, float(kind.moe is not None))
-        reductions = np.where(sharded, count * summed, 0.0)
-        result.traffic(
-            "all_reduce",
-            reductions * rates.reduce_latency_s,
-            reductions * rates.reduce_s_per_byte * reduced,
-        )
-        overhead = efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)
-        overhead = overhead + kind.num_kernels * efficiency.kernel_overhead_s
-        if kind.moe is not None:
-            overhead = overhead + efficiency.moe_overhead_s
-        result.add("overhead", count * overhead)
-        if kind.moe is not None and shares is not None:
-            _experts(
-                result, operations, kind.moe, count / np.maximum(shares.num_layers, 1), tp, ranks, rows,
-                tokens.fill, chip, efficiency, rates, shares,
-            )  # fmt: skip
+        _layers(result, operations, kind, count, tp, ranks, tokens, chip, efficiency, rates, shares)
     last = np.asarray(with_head, dtype=float)
     if last.any():
-        sampled = decode + np.asarray(tokens.prompts, dtype=float)
-        for matmul in operations.head:
-            compute = sampled * matmul.flops_per_token / matmul.ways(tp)
-            result.roofline(
-                "head",
-                last * compute / _peak(chip, efficiency, matmul.dtype),
-                last * matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency)
-                + np.zeros_like(sampled),
-                dtype=matmul.dtype,
-            )
-        result.add("overhead", last * sampled * efficiency.sequence_overhead_s)
+        _head(result, operations, last, tp, tokens.sampled, chip, efficiency)
+        sequences = np.asarray(tokens.decode, dtype=float) + np.asarray(tokens.prompts, dtype=float)
+        result.add("overhead", last * sequences * efficiency.sequence_overhead_s)
+        if operations.draft is not None:
+            _draft(result, operations, last, tp, ranks, tokens, chip, efficiency, rates)
     return result
+
+
+def _layers(
+    result: PassTime,
+    operations: Operations,
+    kind: LayerKind,
+    count: Array,
+    tp: Array,
+    ranks: Array,
+    tokens: Tokens,
+    chip: Chip,
+    efficiency: Efficiency,
+    rates: GroupRates,
+    shares: ExpertShares | None,
+) -> None:
+    """Add ``count`` layers of one kind."""
+    rows = tokens.rows
+    _matmuls(result, kind, count, tp, rows, chip, efficiency)
+    for attention in kind.attentions:
+        _context(result, operations, attention, count, tp, tokens, chip, efficiency)
+    _states(result, kind, count, tp, tokens, chip, efficiency)
+    # a residual branch reads and writes the hidden vector twice (norm and residual sum)
+    norm_bytes = 4.0 * kind.num_sublayers * operations.hidden_size * operations.activation_bytes
+    result.roofline("norms", np.zeros(()), count * rows * norm_bytes / _bandwidth(chip, efficiency))
+    reduced = rows * operations.hidden_size * operations.activation_bytes
+    sharded = tp > 1
+    # one rank holds every token on every chip: its experts' outputs are summed, none is sent
+    summed = kind.num_reductions + np.where(ranks > 1, 0.0, float(kind.moe is not None))
+    reductions = np.where(sharded, count * summed, 0.0)
+    result.traffic(
+        "all_reduce",
+        reductions * rates.reduce_latency_s,
+        reductions * rates.reduce_s_per_byte * reduced,
+    )
+    overhead = efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)
+    overhead = overhead + kind.num_kernels * efficiency.kernel_overhead_s
+    if kind.moe is not None:
+        overhead = overhead + efficiency.moe_overhead_s
+    result.add("overhead", count * overhead)
+    if kind.moe is not None and shares is not None:
+        _experts(
+            result, operations, kind.moe, count / np.maximum(shares.num_layers, 1), tp, ranks,
+            rows, tokens.fill, chip, efficiency, rates, shares,
+        )  # fmt: skip
+
+
+def _head(
+    result: PassTime,
+    operations: Operations,
+    count: Array,
+    tp: Array,
+    sampled: Array,
+    chip: Chip,
+    efficiency: Efficiency,
+) -> None:
+    """Add ``count`` runs of the LM head over ``sampled`` tokens."""
+    for matmul in operations.head:
+        compute = sampled * matmul.flops_per_token / matmul.ways(tp)
+        result.roofline(
+            "head",
+            count * compute / _peak(chip, efficiency, matmul.dtype),
+            count * matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency)
+            + np.zeros_like(sampled),
+            dtype=matmul.dtype,
+        )
+
+
+def _draft(
+    result: PassTime,
+    operations: Operations,
+    last: Array,
+    tp: Array,
+    ranks: Array,
+    tokens: Tokens,
+    chip: Chip,
+    efficiency: Efficiency,
+    rates: GroupRates,
+) -> None:
+    """Add the runs of the MTP module beside a pass, each with the LM head for its drafts.
+
+    ``last``: 1 for a last stage, which runs them, and 0 for another.
+    """
+    draft = operations.draft
+    assert draft is not None
+    for times, run in draft_runs(draft, tokens):
+        for kind, count in draft.layers:
+            shares = None
+            if kind.moe is not None:
+                shares = draft_shares(kind.moe, tp * ranks, run.fill * run.rows * ranks)
+            _layers(
+                result, operations, kind, last * times * count, tp, ranks, run, chip, efficiency,
+                rates, shares,
+            )  # fmt: skip
+        drafted = np.asarray(run.decode, dtype=float) + np.asarray(run.prompts, dtype=float)
+        _head(result, operations, last * times, tp, drafted, chip, efficiency)
 
 
 def _peak(chip: Chip, efficiency: Efficiency, dtype: str) -> float:
@@ -271,13 +203,13 @@ def _context(
     attention: Attention,
     count: Array,
     tp: Array,
-    decode: Array,
-    prefill: Array,
     tokens: Tokens,
     chip: Chip,
     efficiency: Efficiency,
 ) -> None:
     """Attention over the context. Decode reads the cache once per sequence, prefill once per pass."""
+    decode = np.asarray(tokens.decode, dtype=float)
+    prefill = np.asarray(tokens.prefill, dtype=float)
     peak = _peak(chip, efficiency, operations.spec.activation_dtype)
     bandwidth = _bandwidth(chip, efficiency, "kv")
     heads = attention.query_heads / head_ways(attention.query_heads, tp)
@@ -303,7 +235,7 @@ def _context(
     )
     result.roofline(
         "attention_context",
-        count * decode * decode_flops / peak,
+        count * (decode * tokens.verified) * decode_flops / peak,
         count * decode * decode_bytes / bandwidth,
         dtype=operations.spec.activation_dtype,
         stream="kv",
@@ -322,17 +254,19 @@ def _states(
     kind: LayerKind,
     count: Array,
     tp: Array,
-    rows: Array,
-    decode: Array,
+    tokens: Tokens,
     chip: Chip,
     efficiency: Efficiency,
 ) -> None:
+    """Constant states: read once per sequence, and written after every token that may be the last."""
+    rows, decode = tokens.rows, np.asarray(tokens.decode, dtype=float)
+    moved = 1.0 + tokens.verified
     for state in kind.states:
         ways = head_ways(state.heads, tp)
         result.roofline(
             "attention_context",
             count * rows * state.state_flops_per_token / ways / _peak(chip, efficiency, "bf16"),
-            count * decode * 2.0 * state.state_bytes / ways / _bandwidth(chip, efficiency, "kv"),
+            count * decode * moved * state.state_bytes / ways / _bandwidth(chip, efficiency, "kv"),
             stream="kv",
         )
 

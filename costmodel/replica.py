@@ -16,6 +16,7 @@ from costmodel.layout import Layout, Replica
 from costmodel.pass_time import dispatch_element_bytes
 from costmodel.profile import Efficiency
 from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
+from costmodel.speculation import draft_runs
 from costmodel.stage_times import stage_layers, stage_times
 
 Array = NDArray[np.float64]
@@ -59,7 +60,9 @@ def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
     """Passes of a replica; its busiest attention rank decides."""
     sequences = replica.rank_sequences()
     per_rank = ceil(max(sequences, default=0) / replica.shape.pp)
-    plan = schedule(replica.role, instance.workload, instance.limits, float(per_rank))
+    plan = schedule(
+        replica.role, instance.workload, instance.limits, float(per_rank), instance.speculative
+    )
     most = per_rank * replica.shape.pp * len(sequences)
     return plan.filled(sum(sequences) / most if most else 1.0)
 
@@ -80,7 +83,7 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
     times: dict[str, PipelineTime] = {}
     parts: dict[str, Array] = {}
     imbalance = np.ones(len(replica.stages))
-    sent_bytes = 0.0
+    sent_rows = draft_rows = 0.0
     for name, tokens, weight in (
         ("decode", plan.decode, 1.0),
         ("prefill", plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0),
@@ -91,18 +94,23 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
         imbalance = timed.imbalance
         for part, seconds in timed.parts.items():
             parts[part] = parts.get(part, np.zeros(len(replica.stages))) + weight * seconds
-        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        rows = float(tokens.rows)
         hop_s = _hand_off_s(instance, replica, rates, rows)
         times[name] = PipelineTime(
             np.asarray(timed.total_s.sum()), np.asarray(timed.total_s.max()), np.asarray(hop_s)
         )
-        sent_bytes += weight * rows
+        sent_rows += weight * rows
+        if instance.operations.draft is not None:
+            runs = draft_runs(instance.operations.draft, tokens)
+            draft_rows += weight * sum(float(times * run.rows) for times, run in runs)
     pp = replica.shape.pp
     in_flight = replica.shape.batch / pp if replica.role == "prefill" else replica.shape.batch
     service = serve(
         instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill")
     )
-    round_s = float(service.tpot_s) / pp if plan.decode else float(times["prefill"].max_s)
+    round_s = (
+        float(service.tpot_s) * plan.emitted / pp if plan.decode else float(times["prefill"].max_s)
+    )
     held = _memory(instance, replica, plan)
     stages = tuple(
         StagePrice(
@@ -112,7 +120,7 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
         )
         for index in range(len(replica.stages))
     )
-    return ReplicaPrice(stages, service, _egress(instance, replica, sent_bytes, round_s))
+    return ReplicaPrice(stages, service, _egress(instance, replica, sent_rows, draft_rows, round_s))
 
 
 def _hand_off_s(
@@ -133,7 +141,7 @@ def _memory(instance: Instance, replica: Replica, plan: Schedule) -> list[dict[s
     tp, last = shape.tp, len(replica.stages) - 1
     none = np.zeros(len(replica.stages))
     dense = none + memory.dense_weight_bytes(layers, tp)
-    context = workload.input_tokens if replica.role == "prefill" else workload.final_context
+    context = workload.input_tokens if replica.role == "prefill" else instance.final_context
     per_sequence = none + memory.kv_bytes_per_sequence(operations, layers, tp, context)
     sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), tp)
     slot = none + memory.expert_slot_bytes(layers)
@@ -145,12 +153,16 @@ def _memory(instance: Instance, replica: Replica, plan: Schedule) -> list[dict[s
     held = []
     for index, stage in enumerate(replica.stages):
         edge = memory.edge_weight_bytes(operations, tp, first=index == 0, last=index == last)
+        weights, cached = dense[index] + float(edge), per_sequence[index]
+        if index == last:
+            weights += float(memory.draft_weight_bytes(operations, tp, len(stage.chips)))
+            cached += float(memory.draft_kv_bytes(operations, tp, context))
         runtime = [_efficiency(instance, chip).runtime_bytes for chip in stage.chips]
         held.append(
             {
-                "weights": (dense[index] + float(edge)) * ones,
+                "weights": weights * ones,
                 "experts": slot[index] * np.array(stage.slots(), dtype=float),
-                "kv": per_sequence[index] * sequences,
+                "kv": cached * sequences,
                 "activations": outer if index == last else inner,
                 "runtime": np.array(runtime, dtype=float),
             }
@@ -162,8 +174,13 @@ def _efficiency(instance: Instance, chip_id: str) -> Efficiency:
     return instance.profile.for_chip(instance.cluster.chip(chip_id).chip.name)
 
 
-def _egress(instance: Instance, replica: Replica, rows: float, period_s: float) -> dict[int, float]:
-    """Bytes per second leaving each domain: dispatched and combined copies, stage hand-offs."""
+def _egress(
+    instance: Instance, replica: Replica, rows: float, draft_rows: float, period_s: float
+) -> dict[int, float]:
+    """Bytes per second leaving each domain: dispatched and combined copies, stage hand-offs.
+
+    ``rows`` tokens per rank pass every layer in a period, ``draft_rows`` the MTP module's.
+    """
     cluster, operations, shape = instance.cluster, instance.operations, replica.shape
     egress: dict[int, float] = {}
     moe = operations.moe
@@ -175,7 +192,10 @@ def _egress(instance: Instance, replica: Replica, rows: float, period_s: float) 
         if moe is not None and len(set(homes)) > 1:
             rate = cluster.rate("dispatch", stage.chips, top_k=round(moe.top_k))
             element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
-            sourced = rows / shape.tp * moe.expert_input_dim * element * moe_layers[index]
+            routed = rows * moe_layers[index]
+            if operations.draft is not None and index == shape.pp - 1:
+                routed += draft_rows * sum(n for kind, n in operations.draft.layers if kind.moe)
+            sourced = routed / shape.tp * moe.expert_input_dim * element
             for home in set(homes):
                 egress[home] = egress.get(home, 0.0) + (
                     rate.out_bytes_per_byte * sourced / period_s

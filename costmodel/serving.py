@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodel.pass_time import Tokens
+from costmodel.speculation import Speculative
+from costmodel.tokens import Tokens
 from costmodel.workload import Limits, Workload
 
 Array = NDArray[np.float64]
@@ -29,6 +30,7 @@ class Schedule:
 
     ``decode`` is run once per token, ``prefill`` ``passes`` times per batch of ``prompts`` prompts;
     ``events``: such batches per decode pass (0 for a pure role). ``None`` where a role has no such pass.
+    ``emitted``: tokens a sequence gains per decode pass, above 1 where decoding is speculative.
     """
 
     decode: Tokens | None
@@ -36,6 +38,7 @@ class Schedule:
     prompts: Array
     passes: Array
     events: Array
+    emitted: float = 1.0
 
     def filled(self, fill: float) -> Schedule:
         """The same schedule where the average rank has ``fill`` of the busiest rank's tokens."""
@@ -47,36 +50,38 @@ class Schedule:
 
     def rows(self) -> Array:
         """Tokens of the largest pass, for activations."""
-        found = [
-            np.asarray(tokens.decode) + np.asarray(tokens.prefill)
-            for tokens in (self.decode, self.prefill)
-            if tokens is not None
-        ]
+        found = [tokens.rows for tokens in (self.decode, self.prefill) if tokens is not None]
         return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
 
     def sampled(self) -> Array:
         """Tokens that reach the LM head in the pass with most of them."""
-        found = [
-            np.asarray(tokens.decode) + np.asarray(tokens.prompts)
-            for tokens in (self.decode, self.prefill)
-            if tokens is not None
-        ]
+        found = [tokens.sampled for tokens in (self.decode, self.prefill) if tokens is not None]
         return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
 
 
-def schedule(role: str, workload: Workload, limits: Limits, per_rank: ArrayLike) -> Schedule:
+def schedule(
+    role: str,
+    workload: Workload,
+    limits: Limits,
+    per_rank: ArrayLike,
+    speculative: Speculative | None = None,
+) -> Schedule:
     """Passes of a replica with ``per_rank`` sequences (or prompts) per rank and microbatch.
 
-    A mixed rank finishes ``per_rank / decode_steps`` requests per decode pass and prefills as many:
-    one prompt at a time, or several at once where more than one finishes per pass. Passes hold at
+    A mixed rank finishes ``emitted per_rank / decode_steps`` requests per decode pass and prefills as
+    many: one prompt at a time, or several at once where more than one finishes per pass. Passes hold at
     most ``limits.prefill_chunk_tokens`` tokens.
     """
     count = np.asarray(per_rank, dtype=float)
     ones = np.ones_like(count)
     decode = Tokens(decode=count, context=workload.decode_context)
+    emitted = 1.0
+    if speculative is not None:
+        emitted = speculative.emitted
+        decode = replace(decode, verified=1.0 + speculative.draft_tokens)
     if role == "decode":
-        return Schedule(decode, None, 0.0 * ones, ones, 0.0 * ones)
-    finished = count / workload.decode_steps
+        return Schedule(decode, None, 0.0 * ones, ones, 0.0 * ones, emitted)
+    finished = emitted * count / workload.decode_steps
     prompts = count if role == "prefill" else np.maximum(1.0, finished)
     new = prompts * workload.new_tokens
     budget = float(limits.prefill_chunk_tokens)
@@ -92,7 +97,7 @@ def schedule(role: str, workload: Workload, limits: Limits, per_rank: ArrayLike)
     )
     if role == "prefill":
         return Schedule(None, prefill, prompts, passes, 0.0 * ones)
-    return Schedule(decode, prefill, prompts, passes, finished / prompts)
+    return Schedule(decode, prefill, prompts, passes, finished / prompts, emitted)
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,11 @@ def serve(
     period = decode.period_s(stages)
     if prefill is None:
         nothing = np.zeros_like(period)
-        return Service(sequences / (period * workload.decode_steps), period, nothing, nothing)
+        tpot = period / plan.emitted
+        return Service(sequences / (tpot * workload.decode_steps), tpot, nothing, nothing)
     busy = plan.passes * prefill.max_s
     span = busy - prefill.max_s + prefill.sum_s + prefill.hop_s
-    tpot = period + np.asarray(stages, dtype=float) * plan.events * busy
+    tpot = (period + np.asarray(stages, dtype=float) * plan.events * busy) / plan.emitted
     return Service(
         sequences / (tpot * workload.decode_steps),
         tpot,

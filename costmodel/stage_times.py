@@ -15,7 +15,8 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica, Stage
 from costmodel.moe_load import expert_shares
 from costmodel.operations import LayerKind
-from costmodel.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.pass_time import pass_time
+from costmodel.tokens import ExpertShares, Tokens
 
 Array = NDArray[np.float64]
 
@@ -55,7 +56,7 @@ def stage_times(
     ``rates`` has one element per stage.
     """
     shape, operations = replica.shape, instance.operations
-    rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+    rows = float(tokens.rows)
     pp = len(replica.stages)
     kinds: list[tuple[LayerKind, Array]] = []
     experts: list[ExpertShares | None] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel import memory
 from costmodel.instance import Instance
 from solver.fleets import Question
 from solver.pools import PoolClass
@@ -76,6 +77,7 @@ def _hbm(
         if kind.moe is not None
     )
     weights += instance.operations.embedding_bytes + instance.operations.head_bytes
+    weights += float(memory.draft_weight_bytes(instance.operations, 1.0, 1.0))
     short = float(bounds.short_bytes[best])
     have = sum(len(c.pools) * c.size * c.chip.hbm_bytes for c in classes)
     reserved = instance.profile.for_chip(chip.name).runtime_bytes

@@ -262,7 +262,9 @@ class _Block:
         Stages are bounded by their average, or (``exact_stages``) by the best cut of whole layers.
         """
         instance, slo = self.instance, self.instance.slo
-        plan = schedule(ROLES[self.role], instance.workload, instance.limits, per_rank)
+        plan = schedule(
+            ROLES[self.role], instance.workload, instance.limits, per_rank, instance.speculative
+        )
         decode = None if plan.decode is None else self._pipeline(plan.decode, exact_stages)
         prefill = None if plan.prefill is None else self._pipeline(plan.prefill, exact_stages)
         sequences = per_rank * self.ranks * (1.0 if self.role == PREFILL else self.pp)
@@ -278,7 +280,7 @@ class _Block:
     def _pipeline(self, tokens: Tokens, exact_stages: bool) -> PipelineTime:
         """Times of one pass."""
         operations = self.instance.operations
-        rows = np.asarray(tokens.decode) + np.asarray(tokens.prefill)
+        rows = tokens.rows
         shares = self._shares(rows * self.ranks)
         timed = self._timed(self.layers, tokens, shares, with_head=True)
         step = self.efficiency.step_overhead_s
@@ -356,17 +358,19 @@ class _Block:
         """Least HBM that some chip needs: the average over stages, slots as even as they can be."""
         instance, operations = self.instance, self.instance.operations
         workload = instance.workload
-        context = workload.input_tokens if self.role == PREFILL else workload.final_context
-        plan = schedule(ROLES[self.role], workload, instance.limits, per_rank)
+        context = workload.input_tokens if self.role == PREFILL else instance.final_context
+        plan = schedule(ROLES[self.role], workload, instance.limits, per_rank, instance.speculative)
         weights = memory.dense_weight_bytes(self.layers, self.tp) + memory.edge_weight_bytes(
             operations, self.tp, first=True, last=True
         )
+        weights = weights + memory.draft_weight_bytes(operations, self.tp, self.stage_chips)
         sampled = np.where(self.pp > 1, 0.0, plan.sampled())
         slots = np.ceil(self.slots / self.stage_chips)
         one_pool = memory.expert_slot_bytes(self.layers) * np.where(
             self.pp > 1, self.slots / self.stage_chips, slots
         )
         kv = memory.kv_bytes_per_sequence(operations, self.layers, self.tp, context)
+        kv = kv + memory.draft_kv_bytes(operations, self.tp, context)
         return np.asarray(
             (weights + one_pool) / self.pp
             + kv * per_rank  # all microbatches of a rank, each stage holding its share of layers

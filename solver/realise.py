@@ -164,9 +164,7 @@ def build_replica(
         )
         for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
     )
-    context = (
-        instance.workload.input_tokens if role == "prefill" else instance.workload.final_context
-    )
+    context = instance.workload.input_tokens if role == "prefill" else instance.final_context
     shares = []
     sequences = [per_rank * pp + (rank < extra) for rank in range(ranks)]
     # homes of each rank's sequences over its chips
@@ -177,6 +175,8 @@ def build_replica(
             for kind in instance.operations.kinds
         ]
         one = float(memory.kv_bytes_per_sequence(instance.operations, inside, tp, context))
+        if number == pp - 1:
+            one += float(memory.draft_kv_bytes(instance.operations, tp, context))
         for place, chip in enumerate(here):
             shares.append(
                 KvShare(

@@ -124,7 +124,7 @@ class ReplicaModel:
             return up(sum(self._parts(kind, tokens, None).values()), TIME_UNIT_S)
         moe, model, chips = kind.moe, self.model, shape.chips_per_stage
         loads = self.instance.expert_loads[kind.moe_rows[kind.layers.index(layer)]]
-        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        rows = float(tokens.rows)
         # one chip's worth of load and of touched experts, and the exchange per unit of skew
         nothing = self._parts(kind, tokens, ExpertShares(np.zeros((1, 1)), np.zeros((1, 1))))
         full = ExpertShares(np.ones((1, 1)), np.zeros((1, 1)))
@@ -212,19 +212,27 @@ class ReplicaModel:
         instance, operations, shape = self.instance, self.instance.operations, self.draft.shape
         prefill = self.draft.role == "prefill"
         workload = instance.workload
-        context = workload.input_tokens if prefill else workload.final_context
+        context = workload.input_tokens if prefill else instance.final_context
         rows, sampled = float(self.plan.rows()), float(self.plan.sampled())
         for p in range(self.pp):
             first, last = p == 0, p == self.pp - 1
             edge = float(
                 memory.edge_weight_bytes(operations, shape.tp, first=first, last=last)
             ) + float(memory.activation_bytes(operations, shape.tp, rows, sampled if last else 0.0))
+            draft_kv = 0
+            if last:
+                edge += float(
+                    memory.draft_weight_bytes(operations, shape.tp, shape.chips_per_stage)
+                )
+                draft_kv = up(
+                    float(memory.draft_kv_bytes(operations, shape.tp, context)), MEMORY_UNIT_BYTES
+                )
             room = down(
                 self.chip.hbm_bytes - self.efficiency.runtime_bytes - edge, MEMORY_UNIT_BYTES
             )
             for rank in range(shape.attention_dp):
                 slots = self.slots[rank * shape.tp : (rank + 1) * shape.tp] or (0,)
-                used = []
+                used: list[Any] = [draft_kv * self.sequences[rank]] if draft_kv else []
                 for layer in self.layers:
                     one = [(self.kind_of[layer], 1.0)]
                     held = float(memory.dense_weight_bytes(one, shape.tp))
@@ -272,14 +280,15 @@ class ReplicaModel:
                     repeats * longest[1] + _FRACTION * (totals[1] + period) <= _FRACTION * ttft
                 )
         if slo.tpot is not None:
-            model.add(tpot <= down(slo.tpot, TIME_UNIT_S))
+            # the target is per token, the period per pass
+            model.add(tpot <= down(slo.tpot * self.plan.emitted, TIME_UNIT_S))
         self.objective = tpot
 
     def _hop_s(self, tokens: Tokens) -> float:
         if self.pp == 1:
             return 0.0
         operations, tp = self.instance.operations, self.draft.shape.tp
-        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        rows = float(tokens.rows)
         sent = rows / tp * operations.hidden_size * operations.activation_bytes
         return self.pp * float(self.rates.send_latency_s + self.rates.send_s_per_byte * sent)
 

@@ -158,7 +158,7 @@ def cut_replica(
     layer_s = np.zeros(operations.num_layers)
     layer_bytes = np.zeros(operations.num_layers)
     workload = instance.workload
-    context = workload.input_tokens if draft.role == "prefill" else workload.final_context
+    context = workload.input_tokens if draft.role == "prefill" else instance.final_context
     sequences = max(draft.rank_sequences())
     head_s = 0.0
 
@@ -170,7 +170,7 @@ def cut_replica(
         return found.total_s(instance.profile.combination)
 
     for tokens, weight in passes:
-        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        rows = float(tokens.rows)
         for kind in operations.kinds:
             shares = None
             if kind.moe is not None:
@@ -193,6 +193,10 @@ def cut_replica(
     edge_bytes = [0.0] * shape.pp
     edge_bytes[0] = float(memory.edge_weight_bytes(operations, shape.tp, first=True, last=False))
     edge_bytes[-1] += float(memory.edge_weight_bytes(operations, shape.tp, first=False, last=True))
+    edge_bytes[-1] += float(
+        memory.draft_weight_bytes(operations, shape.tp, shape.chips_per_stage)
+        + memory.draft_kv_bytes(operations, shape.tp, context) * sequences
+    )
     rows, sampled = float(plan.rows()), float(plan.sampled())
     plain = float(memory.activation_bytes(operations, shape.tp, rows, 0.0))
     edge_bytes[-1] += float(memory.activation_bytes(operations, shape.tp, rows, sampled)) - plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 import yaml
 
 from costmodel.instance import Instance, Scenario
-from costmodel.models.spec import Attention, DenseFFN, Layer, ModelSpec, MoE, Weights
+from costmodel.models.spec import MTP, Attention, DenseFFN, Layer, ModelSpec, MoE, Weights
 from costmodel.profile import Efficiency, Profile
+from costmodel.speculation import Speculative
 from costmodel.workload import Limits, Slo, Workload
 from topology import load_cluster
 
@@ -136,6 +138,18 @@ def make_tiny(folder: Path, seed: int, chips: int, num_layers: int, num_experts:
     return Instance(scenario, model, load_cluster(path), workload, profile, loads, "assumed")
 
 
+def with_drafts(instance: Instance, draft_tokens: int, acceptance: float) -> Instance:
+    """The same instance, its model with an MTP module like its last layer that drafts tokens."""
+    projection = _weights("eh_proj", 2 * HIDDEN * HIDDEN, "replicated")
+    module = MTP(1, (instance.model.layers[-1],), (projection,))
+    speculative = Speculative(draft_tokens=draft_tokens, acceptance=acceptance)
+    return replace(
+        instance,
+        model=replace(instance.model, mtp=module),
+        scenario=instance.scenario.model_copy(update={"speculative": speculative}),
+    )
+
+
 def _own(part: object) -> tuple[Weights, ...]:
     if isinstance(part, MoE):
         return part.router + part.shared
@@ -148,5 +162,19 @@ def tiny(tmp_path: Path) -> Callable[[int, int, int, int], Instance]:
 
     def make(seed: int, chips: int, num_layers: int, num_experts: int) -> Instance:
         return make_tiny(tmp_path, seed, chips, num_layers, num_experts)
+
+    return make
+
+
+@pytest.fixture
+def drafting(
+    tiny: Callable[[int, int, int, int], Instance],
+) -> Callable[[int, int, int, int], Instance]:
+    """Like ``tiny``, with speculative decoding of one to three drafts."""
+
+    def make(seed: int, chips: int, num_layers: int, num_experts: int) -> Instance:
+        rng = np.random.default_rng(seed)
+        drafts, acceptance = int(rng.integers(1, 4)), float(rng.uniform(0.2, 0.95))
+        return with_drafts(tiny(seed, chips, num_layers, num_experts), drafts, acceptance)
 
     return make

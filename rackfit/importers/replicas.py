@@ -25,7 +25,7 @@ def make_replica(
     """
     pp, width = len(stages), len(stages[0][1])
     workload = instance.workload
-    context = workload.input_tokens if role == "prefill" else workload.final_context
+    context = workload.input_tokens if role == "prefill" else instance.final_context
     homes = spread(per_rank * pp, tp * pp)
     shares = []
     for number, (layers, chips) in enumerate(stages):
@@ -34,6 +34,8 @@ def make_replica(
             for kind in instance.operations.kinds
         ]
         one = float(memory.kv_bytes_per_sequence(instance.operations, inside, tp, context))
+        if number == pp - 1:
+            one += float(memory.draft_kv_bytes(instance.operations, tp, context))
         shares += [
             KvShare(
                 chip=chip,

@@ -10,6 +10,7 @@ import pytest
 from costmodel.instance import Instance, Scenario, resolve_instance
 from costmodel.layout import ExpertMap, Layout, spread
 from costmodel.replica import price_replica
+from costmodel.speculation import Speculative
 from costmodel.workload import Slo, Workload
 from solver.pools import pool_classes
 from solver.pricing import Pricer
@@ -19,13 +20,16 @@ from solver.stages import shortest_longest_stage
 
 
 @lru_cache
-def setting(model: str, cluster: str, tokens: int, profile: str) -> tuple[Instance, Pricer]:
+def setting(
+    model: str, cluster: str, tokens: int, profile: str, drafts: int
+) -> tuple[Instance, Pricer]:
     scenario = Scenario(
         model=model,
         cluster=cluster,
         workload=Workload(input_tokens=tokens, output_tokens=300),
         slo=Slo(ttft=3.0, tpot=0.04),
         profile=profile,
+        speculative=Speculative(draft_tokens=drafts, acceptance=0.7) if drafts else None,
     )
     instance = resolve_instance(scenario)
     return instance, Pricer(instance, pool_classes(instance.cluster))
@@ -50,19 +54,20 @@ def random_maps(rng: np.random.Generator, instance: Instance, slots: tuple[int, 
 
 
 @pytest.mark.parametrize(
-    ("model", "cluster", "tokens", "profile"),
+    ("model", "cluster", "tokens", "profile", "drafts"),
     [
-        ("qwen3-30b-a3b", "hgx-h200@2", 2000, "calibrated"),
-        ("gpt-oss-120b", "hgx-h100@2", 500, "physics"),
-        ("deepseek-v3", "gb200-nvl72", 3000, "calibrated"),
-        ("llama-3.1-70b", "hgx-h200", 1000, "physics"),
+        ("qwen3-30b-a3b", "hgx-h200@2", 2000, "calibrated", 0),
+        ("gpt-oss-120b", "hgx-h100@2", 500, "physics", 0),
+        ("deepseek-v3", "gb200-nvl72", 3000, "calibrated", 0),
+        ("glm-4.5-air", "hgx-h200", 3000, "calibrated", 2),
+        ("llama-3.1-70b", "hgx-h200", 1000, "physics", 0),
     ],
 )
 def test_random_replicas_stay_below_their_bound(
-    model: str, cluster: str, tokens: int, profile: str
+    model: str, cluster: str, tokens: int, profile: str, drafts: int
 ) -> None:
     rng = np.random.default_rng(20261121)
-    instance, pricer = setting(model, cluster, tokens, profile)
+    instance, pricer = setting(model, cluster, tokens, profile, drafts)
     shapes = enumerate_shapes(instance, pricer.classes)
     bounds = pricer.bounds(shapes)
     held = 0

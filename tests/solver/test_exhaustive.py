@@ -231,3 +231,11 @@ def test_optimum_equals_enumeration(tiny: Tiny, chips: int, layers: int, experts
     seeds = SEEDS if experts == 0 else SEEDS[:9]
     answers = [check(tiny(1000 + seed, chips, layers, experts)) for seed in seeds]
     assert "feasible" in answers
+
+
+@pytest.mark.parametrize(("chips", "layers", "experts"), [(2, 3, 0), (3, 2, 2), (2, 2, 4)])
+def test_optimum_equals_enumeration_with_drafted_tokens(
+    drafting: Tiny, chips: int, layers: int, experts: int
+) -> None:
+    answers = [check(drafting(1000 + seed, chips, layers, experts)) for seed in range(8)]
+    assert "feasible" in answers

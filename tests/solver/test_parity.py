@@ -100,11 +100,21 @@ def model_says(instance: Instance, replica: Replica, maps: dict[int, tuple[int, 
 
 @pytest.mark.parametrize(("layers", "experts"), [(3, 0), (2, 2), (3, 3), (2, 4), (4, 2)])
 def test_model_and_evaluator_agree(tiny: Tiny, layers: int, experts: int) -> None:
+    agree(tiny, layers, experts, seeds=30)
+
+
+@pytest.mark.parametrize(("layers", "experts"), [(3, 0), (2, 3)])
+def test_they_agree_with_drafted_tokens(drafting: Tiny, layers: int, experts: int) -> None:
+    agree(drafting, layers, experts, seeds=20)
+
+
+def agree(make: Tiny, layers: int, experts: int, *, seeds: int) -> None:
+    """Random layouts of random instances: one verdict of the model and of the evaluator."""
     rng = np.random.default_rng(layers * 10 + experts)
     verdicts: Counter[bool] = Counter()
-    for seed in range(30):
+    for seed in range(seeds):
         chips = int(rng.integers(2, 5))
-        instance = tiny(5000 + seed, chips, layers, experts)
+        instance = make(5000 + seed, chips, layers, experts)
         heads = {p.query_heads for layer in instance.model.layers for p in layer.sublayers[:1]}  # type: ignore[union-attr]
         for _ in range(4):
             replica, maps = random_replica(rng, instance, chips)

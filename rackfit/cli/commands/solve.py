@@ -44,6 +44,12 @@ def solve_command(
     ] = None,
     weight_dtype: Annotated[str | None, typer.Option(help="Weights in this precision.")] = None,
     kv_dtype: Annotated[str | None, typer.Option(help="KV cache in this precision.")] = None,
+    draft_tokens: Annotated[
+        int | None, typer.Option(help="Tokens the model's MTP module drafts per pass.")
+    ] = None,
+    acceptance: Annotated[
+        float | None, typer.Option(help="Probability that a drafted token is right.")
+    ] = None,
     profile: Annotated[
         str | None, typer.Option(help="physics, calibrated, or a profile file.")
     ] = None,
@@ -65,7 +71,7 @@ def solve_command(
 
         check_writable(out)
         check_writable(report)
-        changes = {
+        changes: dict[str, Any] = {
             "model": model,
             "cluster": cluster,
             "rate": rate,
@@ -80,6 +86,9 @@ def solve_command(
             "cached_tokens": cached_tokens,
             "expert_load": expert_load,
         }
+        drafts = {"draft_tokens": draft_tokens, "acceptance": acceptance}
+        if any(value is not None for value in drafts.values()):
+            changes["speculative"] = {k: v for k, v in drafts.items() if v is not None}
         instance = make_instance(
             build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
         )
@@ -132,7 +141,10 @@ def build_scenario(
     data: dict[str, Any] = {}
     if name is not None:
         data = load_scenario(name).model_dump(mode="json", exclude_none=True)
-    data |= {key: value for key, value in changes.items() if value is not None}
+    given = {key: value for key, value in changes.items() if value is not None}
+    if "speculative" in given:
+        given["speculative"] = {**data.get("speculative", {}), **given["speculative"]}
+    data |= given
     if workload is not None:
         data["workload"] = workload
     given = {key: value for key, value in lengths.items() if value is not None}

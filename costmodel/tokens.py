@@ -1,0 +1,77 @@
+"""What one pass works on: tokens of an attention rank, and how routed tokens fall on chips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One attention rank's work in one pass.
+
+    ``decode`` sequences are at ``context`` tokens of context and have ``verified`` tokens each (one,
+    and drafts where decoding is speculative); ``prefill`` prompt tokens start after ``prefill_start``
+    earlier ones and end at ``prefill_end``; ``prompts`` of them reach the LM head.
+    """
+
+    decode: ArrayLike = 0.0
+    context: float = 0.0
+    prefill: ArrayLike = 0.0
+    prefill_start: float = 0.0
+    prefill_end: float = 0.0
+    prompts: ArrayLike = 0.0
+    #: tokens of the average rank over those of the busiest, which the other figures describe
+    fill: float = 1.0
+    verified: float = 1.0
+
+    @property
+    def rows(self) -> Array:
+        """Tokens that the pass computes."""
+        return np.asarray(
+            np.asarray(self.decode, dtype=float) * self.verified
+            + np.asarray(self.prefill, dtype=float)
+        )
+
+    @property
+    def sampled(self) -> Array:
+        """Tokens that reach the LM head."""
+        return np.asarray(
+            np.asarray(self.decode, dtype=float) * self.verified
+            + np.asarray(self.prompts, dtype=float)
+        )
+
+
+@dataclass(frozen=True)
+class ExpertShares:
+    """How the routed experts' work falls on chips, per MoE layer.
+
+    ``load [..., layers, chips]``: share of the layer's routed tokens on each chip (even split over
+    replicas); ``touched [..., layers, chips]``: expected number of resident experts that at least
+    one token reaches. A last axis of length 1 is the busiest chip alone (used for bounds).
+    ``stage_layers [stages]``: how many of the layers belong to each of the stages that are priced
+    at once, in order; ``None`` for one stage.
+    """
+
+    load: Array
+    touched: Array
+    stage_layers: NDArray[np.int64] | None = None
+
+    @property
+    def num_layers(self) -> ArrayLike:
+        """Layers of each stage."""
+        return self.load.shape[-2] if self.stage_layers is None else self.stage_layers
+
+    def over_layers(self, values: Array) -> Array:
+        """Sum of ``values [..., layers]`` over the layers of each stage."""
+        if self.stage_layers is None:
+            return np.asarray(values.sum(axis=-1))
+        sums = np.zeros(len(self.stage_layers))
+        filled = self.stage_layers > 0
+        starts = (np.cumsum(self.stage_layers) - self.stage_layers)[filled]
+        sums[filled] = np.add.reduceat(values, starts)
+        return sums
