@@ -100,3 +100,10 @@ def test_import_errors_name_file_and_line(call, tmp_path: Path) -> None:  # type
         else:
             assert code == 2
             assert message in err
+
+
+def test_options_that_would_be_ignored_are_refused(call, document: Path) -> None:  # type: ignore[no-untyped-def]
+    code, _, err = call("evaluate", document, "--tpot", "10 ms", "--compare")
+    assert code == 2
+    assert "--tpot: is for --from" in err
+    assert "--compare: is for --from" in err
