@@ -67,13 +67,10 @@ def test_wheel_installs_is_typed_and_solves(version: str, tmp_path: Path) -> Non
     answer = json.loads(run(tmp_path / "env" / "bin" / "rackfit", *solve, cwd=tmp_path))
     assert answer["status"] == "optimal"
     assert answer["solve"]["versions"]["python"].startswith(f"{version}.")
-    said = run(python, "-W", "error", CONSUMER.name, cwd=tmp_path)
-    assert "pip install pandas" in said
-    assert said.endswith("done\n")
-
-    run(python, "-m", "pip", "install", "--quiet", f"{wheel}[frames]", "mypy")
-    run(python, "-m", "mypy", "--strict", CONSUMER.name, cwd=tmp_path)
     assert run(python, "-W", "error", CONSUMER.name, cwd=tmp_path).endswith("\ndone\n")
+
+    run(python, "-m", "pip", "install", "--quiet", "mypy")
+    run(python, "-m", "mypy", "--strict", CONSUMER.name, cwd=tmp_path)
 
 
 def test_consumer_touches_every_public_name() -> None:
