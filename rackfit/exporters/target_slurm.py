@@ -18,7 +18,10 @@ COLUMNS = ("task", "host", "gpu", "chip", "rack", "server", "role", "stage", "ra
 
 def notes(deployment: Deployment) -> list[str]:
     """How the files are used."""
-    return ["sbatch job.sbatch COMMAND runs COMMAND once per chip with RACKFIT_* variables set"]
+    return [
+        *deployment.host_notes,
+        "sbatch job.sbatch COMMAND runs COMMAND once per chip with RACKFIT_* variables set",
+    ]
 
 
 def rows(deployment: Deployment) -> list[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -91,4 +92,8 @@ def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bo
 
     print_result(result)
     if out is not None:
-        print(f"layout written to {out}", file=sys.stderr)
+        next_step = f"rackfit export {shlex.quote(str(out))} --to sglang --out launch"
+        print(
+            f"layout written to {out}; next: {next_step} (or vllm, trtllm, dynamo, slurm)",
+            file=sys.stderr,
+        )
