@@ -1,10 +1,11 @@
 """Rackfit: which layout serves this model on this cluster for the least money per token?
 
-The public API, loaded on first use so that ``import rackfit`` is cheap::
+The public API, loaded on first use so that ``import rackfit`` is cheap:
 
-    import rackfit
-    result = rackfit.solve("deepseek-v3-gb200-nvl72")
-    print(result.evaluation.usd_per_m_output_tokens, result.certificate.gap)
+>>> import rackfit
+>>> result = rackfit.solve(rackfit.Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat"))
+>>> result.status, result.evaluation.feasible, result.certificate.gap <= 0.01
+('optimal', True, True)
 """
 
 from __future__ import annotations
@@ -14,68 +15,117 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from costmodel.evaluate import Evaluation
+    from costmodel.expert_load import ExpertLoads
     from costmodel.instance import Instance, Scenario, load_scenario, resolve_instance
     from costmodel.layout import Layout
     from costmodel.models import load_model
+    from costmodel.models.spec import ModelSpec
+    from costmodel.workload import Limits, Prices, Slo, Workload
     from rackfit.api import evaluate, solve
-    from rackfit.placement import place
+    from rackfit.exporters.export import Exported, export_layout
+    from rackfit.frames import chips_frame, replicas_frame, study_frame, trajectory_frame
+    from rackfit.importers.running import Running, evaluate_running
+    from rackfit.placement import Placed, PlaceOptions, place
     from rackfit.result import Result
-    from rackfit.studies.run import study
+    from rackfit.studies.run import StudyResult, study
     from solver.certificate import Certificate
+    from solver.search import Progress
     from topology import load_cluster
+    from topology.cluster import Cluster
     from topology.errors import (
         ExportError,
         InstanceError,
         NoFeasibleLayout,
         NoLayoutInTime,
+        Problem,
         RackfitError,
         VerificationError,
     )
 
 _HOME = {
     "Certificate": "solver.certificate",
+    "Cluster": "topology.cluster",
     "Evaluation": "costmodel.evaluate",
+    "ExpertLoads": "costmodel.expert_load",
     "ExportError": "topology.errors",
+    "Exported": "rackfit.exporters.export",
     "Instance": "costmodel.instance",
     "InstanceError": "topology.errors",
     "Layout": "costmodel.layout",
+    "Limits": "costmodel.workload",
+    "ModelSpec": "costmodel.models.spec",
     "NoFeasibleLayout": "topology.errors",
     "NoLayoutInTime": "topology.errors",
+    "PlaceOptions": "rackfit.placement",
+    "Placed": "rackfit.placement",
+    "Prices": "costmodel.workload",
+    "Problem": "topology.errors",
+    "Progress": "solver.search",
     "RackfitError": "topology.errors",
     "Result": "rackfit.result",
+    "Running": "rackfit.importers.running",
     "Scenario": "costmodel.instance",
+    "Slo": "costmodel.workload",
+    "StudyResult": "rackfit.studies.run",
     "VerificationError": "topology.errors",
+    "Workload": "costmodel.workload",
+    "chips_frame": "rackfit.frames",
     "evaluate": "rackfit.api",
+    "evaluate_running": "rackfit.importers.running",
+    "export_layout": "rackfit.exporters.export",
     "load_cluster": "topology",
     "load_model": "costmodel.models",
     "load_scenario": "costmodel.instance",
     "place": "rackfit.placement",
+    "replicas_frame": "rackfit.frames",
     "resolve_instance": "costmodel.instance",
     "solve": "rackfit.api",
     "study": "rackfit.studies.run",
+    "study_frame": "rackfit.frames",
+    "trajectory_frame": "rackfit.frames",
 }
 
 __all__ = [
     "Certificate",
+    "Cluster",
     "Evaluation",
+    "ExpertLoads",
     "ExportError",
+    "Exported",
     "Instance",
     "InstanceError",
     "Layout",
+    "Limits",
+    "ModelSpec",
     "NoFeasibleLayout",
     "NoLayoutInTime",
+    "PlaceOptions",
+    "Placed",
+    "Prices",
+    "Problem",
+    "Progress",
     "RackfitError",
     "Result",
+    "Running",
     "Scenario",
+    "Slo",
+    "StudyResult",
     "VerificationError",
+    "Workload",
+    "chips_frame",
     "evaluate",
+    "evaluate_running",
+    "export_layout",
     "load_cluster",
     "load_model",
     "load_scenario",
     "place",
+    "replicas_frame",
     "resolve_instance",
     "solve",
     "study",
+    "study_frame",
+    "trajectory_frame",
 ]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rackfit.result import Result, memory_by_chip
 from topology.errors import RackfitError
+
+if TYPE_CHECKING:
+    from rackfit.studies.run import StudyResult
 
 
 def replicas_frame(result: Result) -> Any:
@@ -59,6 +62,11 @@ def trajectory_frame(result: Result) -> Any:
         for p in result.search.trajectory
     ]
     return _pandas().DataFrame(rows, columns=["elapsed_s", "incumbent", "bound", "gap"])
+
+
+def study_frame(result: StudyResult) -> Any:
+    """One row per point of a study: its axes, then figures, then ``error`` where it has no answer."""
+    return _pandas().DataFrame(list(result.rows), columns=result.columns()).rename_axis("point")
 
 
 def _pandas() -> Any:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.dispatch import Dispatch, chip_loads, imbalance, replica_counts
-from costmodel.expert_load import ExpertLoads
+from costmodel.expert_load import ExpertLoads, read_loads
 from costmodel.fanout import remote_copies
 from rackfit.exporters.placement_table import PlacementTable
+from rackfit.placement_files import loads_path
 from rackfit.placement_search import Found, search
 from solver.experts.place import Effort
 from topology.errors import InstanceError, Problem
@@ -124,13 +126,25 @@ class Placed:
 
 
 def place(
-    loads: ExpertLoads, options: PlaceOptions, current: NDArray[np.int64] | None = None
+    loads: ExpertLoads | str | Path,
+    options: PlaceOptions,
+    current: NDArray[np.int64] | None = None,
 ) -> Placed:
     """Place recorded loads, from scratch or with few moves from ``current [layers, slots]``.
 
+    ``loads`` may be a file of recorded counts or a shipped name (``rackfit catalogue loads``).
     Raises ``InstanceError`` for impossible requests.
+
+    >>> import rackfit
+    >>> placed = rackfit.place("olmoe-1b-7b", rackfit.PlaceOptions(gpus=8, slots=72))
+    >>> placed.table.physical_to_logical.shape
+    (3, 72)
+    >>> bool((placed.imbalance >= placed.bound).all())
+    True
     """
     start = time.perf_counter()
+    if not isinstance(loads, ExpertLoads):
+        loads = read_loads(loads_path(str(loads)))
     options.experts_per_token(loads.num_experts)
     found = search(loads, options, current)
     slots = options.slots_per_chip()

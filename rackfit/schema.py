@@ -11,6 +11,13 @@ from typing import Any
 
 from costmodel.instance import Scenario
 from costmodel.layout import Layout
+from rackfit.data_schemas import (
+    chip_schema,
+    cluster_schema,
+    model_schema,
+    profile_schema,
+    workload_schema,
+)
 from rackfit.result import SCHEMA_VERSION
 
 FOLDER = Path(__file__).resolve().parent / "schemas"
@@ -22,13 +29,8 @@ _SHARE = {"type": "number", "minimum": 0}
 
 
 def scenario_schema() -> dict[str, Any]:
-    """Schema of a scenario file. Seconds may be numbers or strings with a unit (``30 ms``)."""
-    schema = Scenario.model_json_schema()
-    for target in schema["$defs"]["Slo"]["properties"].values():
-        target["anyOf"].insert(
-            1, {"type": "string", "pattern": r"^\s*[0-9.eE+-]+\s*(s|ms|us|min|h)?\s*$"}
-        )
-    return {"$schema": DIALECT, "$id": "rackfit-scenario.schema.json", **schema}
+    """Schema of a scenario file."""
+    return Scenario.model_json_schema()
 
 
 def result_schema() -> dict[str, Any]:
@@ -80,8 +82,6 @@ def result_schema() -> dict[str, Any]:
         }
     )
     return {
-        "$schema": DIALECT,
-        "$id": "rackfit-result.schema.json",
         "title": "Result",
         "type": "object",
         "properties": {
@@ -114,7 +114,23 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 def published() -> dict[str, dict[str, Any]]:
     """Every generated schema by file name."""
-    return {"scenario.schema.json": scenario_schema(), "result.schema.json": result_schema()}
+    found = {
+        "chip": chip_schema(),
+        "cluster": cluster_schema(),
+        "model": model_schema(),
+        "profile": profile_schema(),
+        "result": result_schema(),
+        "scenario": scenario_schema(),
+        "workload": workload_schema(),
+    }
+    return {
+        f"{kind}.schema.json": {
+            "$schema": DIALECT,
+            "$id": f"rackfit-{kind}.schema.json",
+            **schema,
+        }
+        for kind, schema in found.items()
+    }
 
 
 def schema_text(schema: dict[str, Any]) -> str:

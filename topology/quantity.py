@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 from quantiphy import InvalidNumber
 from quantiphy import Quantity as _Parsed
 
@@ -101,10 +101,44 @@ def _positive(unit: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-Bytes = Annotated[float, _non_negative("B")]
-BytesPerSecond = Annotated[float, _positive("B/s")]
-FlopsPerSecond = Annotated[float, _positive("FLOP/s")]
-Seconds = Annotated[float, _non_negative("s")]
-PositiveSeconds = Annotated[float, _positive("s")]
-Watts = Annotated[float, _non_negative("W")]
-UsdPerHour = Annotated[float, _non_negative("USD/h")]
+_DECIMAL = ("k", "M", "G", "T", "P")
+_BINARY = ("Ki", "Mi", "Gi", "Ti")
+#: What a text may end with, by unit, in the schemas that editors check files with: the usual
+#: spellings. The reader takes a few more (``1_000 B``).
+SPELLINGS = {
+    "B": tuple(f"{prefix}B" for prefix in ("", *_DECIMAL, *_BINARY)),
+    "B/s": tuple(f"{prefix}B/s" for prefix in ("", *_DECIMAL, *_BINARY)),
+    "FLOP/s": tuple(f"{prefix}FLOP/s" for prefix in ("", *_DECIMAL, "E")),
+    "s": ("s", "ms", "us", "ns", " min", " h", " hour", " hours", " day", " days"),
+    "W": ("W", "mW", "kW", "MW"),
+    "USD/h": ("USD/h", "USD/hour"),
+}
+_NUMBER = r"\s*[0-9]+(\.[0-9]+)?"
+
+
+def _pattern(unit: str) -> str:
+    """A number with any of the spellings of its unit, or none; with an exponent only the unit itself."""
+    endings = "|".join(
+        rf"\s+{text[1:]}" if text[0] == " " else rf"\s*{text}" for text in SPELLINGS[unit]
+    )
+    return rf"^({_NUMBER}({endings})?|{_NUMBER}[eE][+-]?[0-9]+(\s+{unit})?)\s*$"
+
+
+def _schema(unit: str, *, positive: bool) -> WithJsonSchema:
+    """A number in the base unit, or text with a unit."""
+    least = "exclusiveMinimum" if positive else "minimum"
+    text = {
+        "type": "string",
+        "pattern": _pattern(unit),
+        "examples": [_EXAMPLES[unit]],
+    }
+    return WithJsonSchema({"anyOf": [{"type": "number", least: 0}, text]})
+
+
+Bytes = Annotated[float, _non_negative("B"), _schema("B", positive=False)]
+BytesPerSecond = Annotated[float, _positive("B/s"), _schema("B/s", positive=True)]
+FlopsPerSecond = Annotated[float, _positive("FLOP/s"), _schema("FLOP/s", positive=True)]
+Seconds = Annotated[float, _non_negative("s"), _schema("s", positive=False)]
+PositiveSeconds = Annotated[float, _positive("s"), _schema("s", positive=True)]
+Watts = Annotated[float, _non_negative("W"), _schema("W", positive=False)]
+UsdPerHour = Annotated[float, _non_negative("USD/h"), _schema("USD/h", positive=False)]

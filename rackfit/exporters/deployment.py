@@ -169,6 +169,28 @@ class Deployment:
             f"KV is {model.kv_dtype}"
         )
 
+    def context_note(self, option: str) -> str:
+        """The longest request that the servers take."""
+        return (
+            f"a request may have {self.instance.workload.final_context:,} tokens, input and output "
+            f"together ({option}): KV is sized for that"
+        )
+
+    @property
+    def used_hosts(self) -> tuple[str, ...]:
+        """Hosts with a server on them, in the cluster's order."""
+        used = {place.host for server in self.servers for place in server.places}
+        return tuple(host for host in self.hosts.names if host in used)
+
+    @property
+    def host_notes(self) -> list[str]:
+        """That host names are made up, where they are."""
+        if not self.hosts.made_up:
+            return []
+        hosts = self.hosts.names
+        shown = hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"
+        return [f"hosts are called {shown}; --hosts FILE (one name per line) writes yours"]
+
     def prompts_per_pass_tokens(self, server: Server) -> int:
         """Prompt tokens of one pass of one attention rank, rounded up to 256, at most the limit."""
         workload, limit = self.instance.workload, self.instance.limits.prefill_chunk_tokens

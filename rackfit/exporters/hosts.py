@@ -53,6 +53,8 @@ class Hosts:
                     order.append(host)
                 self.places[chip.id] = Place(chip.id, host, gpu, domain.rack)
         self.names = tuple(order)
+        #: whether the names are ours: no host of the user's is called so
+        self.made_up = names is None
         if names is not None:
             self._rename(tuple(names))
 

@@ -72,5 +72,16 @@ def host_scripts(commands: Sequence[Command]) -> dict[str, str]:
     return files
 
 
+def start_notes(deployment: Deployment, option: str, then: str) -> list[str]:
+    """What the files serve and how they are started; ``then``: what follows the host scripts."""
+    count = len(deployment.used_hosts)
+    where = "on its host" if count == 1 else f"on each of {count} hosts"
+    return [
+        deployment.context_note(option),
+        *deployment.host_notes,
+        f"start: hosts/HOST.sh {where}{then}",
+    ]
+
+
 def _file_name(host: str) -> str:
     return host.replace("/", "_").replace(":", "_")

@@ -5,26 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from costmodel.instance import Instance
-from costmodel.layout import Layout
 from rackfit.exporters.annotated_graph import annotated_graph
 from rackfit.exporters.deployment import Deployment
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.unlimited import approximate, limits
+
+__all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]
 
 NAME = "dot"
 SUMMARY = "cluster graph with the layout on it, Graphviz"
 #: Hues of the pools; replicas of a pool differ in lightness.
 _HUES = {"prefill": 0.08, "decode": 0.58, "mixed": 0.33}
-
-
-def limits(deployment: Deployment) -> list[Limit]:
-    """None."""
-    return []
-
-
-def approximate(instance: Instance, layout: Layout) -> Layout:
-    """The layout itself."""
-    return layout
 
 
 def notes(deployment: Deployment) -> list[str]:

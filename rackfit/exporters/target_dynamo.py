@@ -56,7 +56,8 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
 
 def notes(deployment: Deployment) -> list[str]:
     """What a cluster administrator has to provide."""
-    found = target_sglang.notes(deployment)
+    found = target_sglang.engine_notes(deployment)
+    found.append(deployment.context_note("--context-length"))
     if any(len(server.launchers) > 1 for server in deployment.servers):
         found.append(
             f"workers of several pods need the ClusterTopology {deployment.options.topology_profile!r}"

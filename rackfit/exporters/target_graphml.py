@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import networkx as nx
 
-from costmodel.instance import Instance
-from costmodel.layout import Layout
 from rackfit.exporters.annotated_graph import annotated_graph
 from rackfit.exporters.deployment import Deployment
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.unlimited import approximate, limits, notes
+
+__all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]
 
 NAME = "graphml"
 SUMMARY = "cluster graph with the layout on it, GraphML"
-
-
-def limits(deployment: Deployment) -> list[Limit]:
-    """None."""
-    return []
-
-
-def approximate(instance: Instance, layout: Layout) -> Layout:
-    """The layout itself."""
-    return layout
-
-
-def notes(deployment: Deployment) -> list[str]:
-    """None."""
-    return []
 
 
 def render(deployment: Deployment) -> dict[str, str]:

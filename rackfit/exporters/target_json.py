@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import json
 
-from costmodel.instance import Instance
-from costmodel.layout import Layout
 from rackfit.exporters.deployment import Deployment
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.unlimited import approximate, limits, notes
 from rackfit.result import SCHEMA_VERSION, layout_dict, link_loads, memory_by_chip
+
+__all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]
 
 NAME = "json"
 SUMMARY = "layout, evaluation, memory and link loads as one versioned document"
-
-
-def limits(deployment: Deployment) -> list[Limit]:
-    """None: the format is the layout's own."""
-    return []
-
-
-def approximate(instance: Instance, layout: Layout) -> Layout:
-    """The layout itself."""
-    return layout
-
-
-def notes(deployment: Deployment) -> list[str]:
-    """None."""
-    return []
 
 
 def render(deployment: Deployment) -> dict[str, str]:

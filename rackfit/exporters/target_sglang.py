@@ -24,7 +24,7 @@ from rackfit.exporters.expert_maps import (
 )
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
-from rackfit.exporters.shell import Command, command_file, host_scripts
+from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 
 NAME = "sglang"
 SUMMARY = "SGLang launch commands per replica and host, expert locations, router"
@@ -47,7 +47,13 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
 
 
 def notes(deployment: Deployment) -> list[str]:
-    """What the commands rely on beside the layout."""
+    """What the commands rely on beside the layout, and how they are started."""
+    start = start_notes(deployment, "--context-length", ", then router.sh on any of them")
+    return [*engine_notes(deployment), *start]
+
+
+def engine_notes(deployment: Deployment) -> list[str]:
+    """What SGLang's options rely on beside the layout."""
     found = [deployment.checkpoint_note]
     found += exchange_notes(deployment, "--moe-a2a-backend none")
     if any(

@@ -6,29 +6,22 @@ import csv
 import io
 import shlex
 
-from costmodel.instance import Instance
-from costmodel.layout import Layout
 from rackfit.exporters.deployment import Deployment
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.unlimited import approximate, limits
+
+__all__ = ["COLUMNS", "NAME", "SUMMARY", "approximate", "limits", "notes", "render", "rows"]
 
 NAME = "slurm"
 SUMMARY = "Slurm host list, task map and job script, one task per chip"
 COLUMNS = ("task", "host", "gpu", "chip", "rack", "server", "role", "stage", "rank", "ranks")
 
 
-def limits(deployment: Deployment) -> list[Limit]:
-    """None: every chip is one task."""
-    return []
-
-
-def approximate(instance: Instance, layout: Layout) -> Layout:
-    """The layout itself."""
-    return layout
-
-
 def notes(deployment: Deployment) -> list[str]:
     """How the files are used."""
-    return ["sbatch job.sbatch COMMAND runs COMMAND once per chip with RACKFIT_* variables set"]
+    return [
+        *deployment.host_notes,
+        "sbatch job.sbatch COMMAND runs COMMAND once per chip with RACKFIT_* variables set",
+    ]
 
 
 def rows(deployment: Deployment) -> list[tuple[str, ...]]:

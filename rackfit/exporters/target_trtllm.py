@@ -79,7 +79,13 @@ def notes(deployment: Deployment) -> list[str]:
         found.append("servers of several hosts are started by mpirun from their first host")
     if any(_wants_placement(deployment, server) for server in deployment.servers):
         found.append("expert placements use the WIDEEP backend")
-    return found
+    front = ", then trtllm-serve disaggregated -c disaggregated.yaml"
+    return [
+        *found,
+        deployment.context_note("max_seq_len"),
+        *deployment.host_notes,
+        "start: each line of commands.sh on its host" + (front if deployment.disaggregated else ""),
+    ]
 
 
 def render(deployment: Deployment) -> dict[str, str]:

@@ -24,7 +24,7 @@ from rackfit.exporters.expert_maps import (
 )
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
-from rackfit.exporters.shell import Command, command_file, host_scripts
+from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.vllm_ranks import Share, shares
 
 NAME = "vllm"
@@ -92,7 +92,14 @@ def notes(deployment: Deployment) -> list[str]:
         )
     if any(spare_slots(deployment, server) for server in deployment.servers):
         found.append("the balancer replaces the starting placement after its first interval")
-    return found
+    if deployment.disaggregated:
+        found.append(
+            f"prefill and decode servers need a router before them that knows {connector(deployment)}; "
+            "vLLM's server has none and none is written"
+        )
+    elif len(deployment.servers) > 1:
+        found.append("a load balancer before the servers is yours to choose; none is written")
+    return found + start_notes(deployment, "--max-model-len", "")
 
 
 def render(deployment: Deployment) -> dict[str, str]:

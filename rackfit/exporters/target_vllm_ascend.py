@@ -11,7 +11,7 @@ from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.expert_maps import map_name, placement_table, with_even_slots
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
-from rackfit.exporters.shell import Command, command_file, host_scripts
+from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.target_vllm import engine_limits, engine_words, rank_words
 from rackfit.exporters.vllm_ranks import shares
 
@@ -38,7 +38,7 @@ def notes(deployment: Deployment) -> list[str]:
     )
     if others:
         found.append(f"vLLM-Ascend runs on Ascend NPUs; this cluster has {', '.join(others)}")
-    return found
+    return found + start_notes(deployment, "--max-model-len", "")
 
 
 def render(deployment: Deployment) -> dict[str, str]:

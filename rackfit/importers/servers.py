@@ -11,6 +11,10 @@ from topology.errors import InstanceError, Problem
 #: Expert of each slot by layer of the model; ``None``: as the engine starts.
 Rows = dict[int, tuple[int, ...]]
 Split = Literal["larger first", "larger last but one"]
+#: Keys of a remark. An export writes all but ``count``; ``chips`` are there those of one process.
+REMARKS = (
+    "count", "role", "chips", "replica_chips", "server", "rank", "host", "gpus", "batch",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,13 @@ def role_of(text: str | None, place: str) -> Role:
 
 
 def from_remarks(remarks: dict[str, str], place: str) -> tuple[tuple[str, ...] | None, int]:
-    """Chips and copies that a remark names."""
-    chips = tuple(remarks["replica_chips"].split(",")) if "replica_chips" in remarks else None
+    """Chips of the server and how many alike a remark names. Raises ``InstanceError``."""
+    unknown = [key for key in remarks if key not in REMARKS]
+    if unknown:
+        message = f"unknown remark {unknown[0][:40]!r}; known: {', '.join(REMARKS)}"
+        raise InstanceError(Problem(place, message))
+    named = remarks.get("replica_chips", remarks.get("chips"))
+    chips = tuple(named.split(",")) if named is not None else None
     count = remarks.get("count", "1")
     if not count.isdigit() or not 1 <= int(count) <= 100_000:
         raise InstanceError(Problem(place, f"count {count[:20]!r} is not a number of servers"))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
+
+from rackfit.cli import question
 
 
 def register(app: typer.Typer) -> None:
@@ -24,21 +26,21 @@ def evaluate_command(
     from_: Annotated[
         str | None, typer.Option("--from", help="sglang, vllm or trtllm: price what they deploy.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="With --from: name or config.json.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="With --from: name, name@N or file.")] = None,
-    scenario: Annotated[str | None, typer.Option(help="With --from: a scenario.")] = None,
-    workload: Annotated[str | None, typer.Option(help="With --from: name or file.")] = None,
-    input_tokens: Annotated[int | None, typer.Option(help="With --from: prompt tokens.")] = None,
-    output_tokens: Annotated[int | None, typer.Option(help="With --from: answer tokens.")] = None,
-    cached_tokens: Annotated[int | None, typer.Option(help="With --from: cached tokens.")] = None,
-    ttft: Annotated[str | None, typer.Option(help="With --from: target for TTFT, s.")] = None,
-    tpot: Annotated[str | None, typer.Option(help="With --from: target for TPOT, s.")] = None,
-    pay: Annotated[
-        Literal["whole", "used"] | None, typer.Option(help="With --from: what is paid.")
-    ] = None,
-    weight_dtype: Annotated[str | None, typer.Option(help="With --from: weights.")] = None,
-    kv_dtype: Annotated[str | None, typer.Option(help="With --from: KV cache.")] = None,
-    profile: Annotated[str | None, typer.Option(help="With --from: efficiencies.")] = None,
+    scenario: Annotated[str | None, typer.Option(help="Scenario: a name or a file.")] = None,
+    model: question.Model = None,
+    cluster: question.Cluster = None,
+    workload: question.Workload = None,
+    input_tokens: question.InputTokens = None,
+    output_tokens: question.OutputTokens = None,
+    cached_tokens: question.CachedTokens = None,
+    expert_load: question.ExpertLoad = None,
+    ttft: question.Ttft = None,
+    tpot: question.Tpot = None,
+    rate: question.Rate = None,
+    pay: question.Pay = None,
+    weight_dtype: question.WeightDtype = None,
+    kv_dtype: question.KvDtype = None,
+    profile: question.ProfileName = None,
     balanced: Annotated[
         bool, typer.Option("--balanced", help="With --from: the engine's balancer is ideal.")
     ] = False,
@@ -48,9 +50,11 @@ def evaluate_command(
     out: Annotated[
         Path | None, typer.Option(help="With --from: write the layout as a document here.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: question.AsJson = False,
 ) -> None:
     """Price a layout from scratch: from the cluster's graph and the placements alone.
+
+    A document of rackfit solve holds its question; options that ask one are for --from alone.
 
     Exit code 0 if every rule holds, 1 if the layout breaks one.
     """
@@ -60,23 +64,22 @@ def evaluate_command(
     from rackfit.output import write_whole
     from rackfit.result import SCHEMA_VERSION, read_result
 
+    options: dict[str, Any] = {
+        "scenario": scenario, "model": model, "cluster": cluster, "workload": workload,
+        "input_tokens": input_tokens, "output_tokens": output_tokens,
+        "cached_tokens": cached_tokens, "expert_load": expert_load, "ttft": ttft, "tpot": tpot,
+        "rate": rate, "pay": pay, "weight_dtype": weight_dtype, "kv_dtype": kv_dtype,
+        "profile": profile,
+    }  # fmt: skip
     if from_ is not None:
-        from rackfit.cli.commands.solve import build_scenario
         from rackfit.importers.running import price_running
 
-        changes = {
-            "model": model, "cluster": cluster, "pay": pay, "weight_dtype": weight_dtype,
-            "kv_dtype": kv_dtype, "profile": profile,
-        }  # fmt: skip
-        lengths = {
-            "input_tokens": input_tokens, "output_tokens": output_tokens,
-            "cached_tokens": cached_tokens,
-        }  # fmt: skip
-        asked = build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
+        asked = question.build_scenario(options.pop("scenario"), **options)
         broken = price_running(
             asked, from_, layout, balanced=balanced, compare=compare, out=out, as_json=json
         )
         raise typer.Exit(1 if broken else 0)
+    _refuse(options | {"balanced": balanced or None, "compare": compare or None, "out": out})
     instance, decision, document = read_result(layout)
     evaluation = evaluate(instance, decision)
     written = document.get("instance", {}).get("digest")
@@ -99,3 +102,13 @@ def evaluate_command(
         print_evaluation(instance, decision, evaluation)
     if evaluation.violations:
         raise typer.Exit(1)
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Raise ``InstanceError`` for every option that would be ignored."""
+    from topology.errors import InstanceError, Problem
+
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        message = "is for --from; a document of rackfit solve holds its question"
+        raise InstanceError([Problem(f"--{name.replace('_', '-')}", message) for name in given])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from rackfit.cli.commands.solve import Pay, build_scenario
+from rackfit.cli import question
 
 
 def register(app: typer.Typer) -> None:
@@ -15,36 +15,26 @@ def register(app: typer.Typer) -> None:
 
 
 def explain_command(
-    scenario: Annotated[
-        str | None, typer.Argument(help="Scenario: a shipped name or a YAML or JSON file.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Model: name or config.json.")] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Cluster: name, name@N for N domains, or file.")
-    ] = None,
-    workload: Annotated[str | None, typer.Option(help="Workload: name or file.")] = None,
-    input_tokens: Annotated[int | None, typer.Option(help="Prompt tokens of a request.")] = None,
-    output_tokens: Annotated[int | None, typer.Option(help="Answer tokens of a request.")] = None,
-    cached_tokens: Annotated[
-        int | None, typer.Option(help="Prompt tokens whose KV is already there.")
-    ] = None,
-    expert_load: Annotated[
-        str | None, typer.Option(help="skewed, uniform, or a file of recorded counts.")
-    ] = None,
-    ttft: Annotated[str | None, typer.Option(help="Target: time to first token, s.")] = None,
-    tpot: Annotated[str | None, typer.Option(help="Target: time per output token, s.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests/s to serve at least cost.")] = None,
-    pay: Annotated[
-        Pay | None, typer.Option(help="Pay for the whole cluster or for used chips.")
-    ] = None,
-    weight_dtype: Annotated[str | None, typer.Option(help="Weights in this precision.")] = None,
-    kv_dtype: Annotated[str | None, typer.Option(help="KV cache in this precision.")] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="physics, calibrated, or a profile file.")
-    ] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same answer.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    scenario: question.Name = None,
+    model: question.Model = None,
+    cluster: question.Cluster = None,
+    workload: question.Workload = None,
+    input_tokens: question.InputTokens = None,
+    output_tokens: question.OutputTokens = None,
+    cached_tokens: question.CachedTokens = None,
+    expert_load: question.ExpertLoad = None,
+    ttft: question.Ttft = None,
+    tpot: question.Tpot = None,
+    rate: question.Rate = None,
+    pay: question.Pay = None,
+    weight_dtype: question.WeightDtype = None,
+    kv_dtype: question.KvDtype = None,
+    draft_tokens: question.DraftTokens = None,
+    acceptance: question.Acceptance = None,
+    profile: question.ProfileName = None,
+    time_limit: question.TimeLimit = None,
+    seed: question.Seed = 0,
+    json: question.AsJson = False,
 ) -> None:
     """Name the limits that conflict and the nearest change in each that solves.
 
@@ -66,17 +56,14 @@ def explain_command(
             raise InstanceError(
                 Problem("time limit", f"must be positive seconds, got {time_limit:g}")
             )
-        changes = {
-            "model": model, "cluster": cluster, "rate": rate, "pay": pay,
-            "weight_dtype": weight_dtype, "kv_dtype": kv_dtype, "profile": profile,
-        }  # fmt: skip
-        lengths = {
-            "input_tokens": input_tokens, "output_tokens": output_tokens,
-            "cached_tokens": cached_tokens, "expert_load": expert_load,
-        }  # fmt: skip
-        instance = make_instance(
-            build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
-        )
+        asked = question.build_scenario(
+            scenario, model=model, cluster=cluster, workload=workload,
+            input_tokens=input_tokens, output_tokens=output_tokens,
+            cached_tokens=cached_tokens, expert_load=expert_load, ttft=ttft, tpot=tpot,
+            rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, profile=profile,
+            draft_tokens=draft_tokens, acceptance=acceptance,
+        )  # fmt: skip
+        instance = make_instance(asked)
         clock = Clock(time_limit)
         why = explain_conflict(instance, clock=clock, seed=seed)
         answer: dict[str, Any] = {"fits": why is None}

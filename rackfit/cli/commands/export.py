@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from rackfit.exporters.export import Exported
 
 
+#: Names of the targets, here so that ``--help`` need not load them.
+TARGETS = (
+    "sglang", "trtllm", "vllm", "vllm-ascend", "dynamo", "slurm", "json", "dot", "graphml",
+)  # fmt: skip
+
+
 def register(app: typer.Typer) -> None:
     """Add ``export`` to the command line."""
     app.command("export")(export_command)
@@ -19,7 +25,12 @@ def register(app: typer.Typer) -> None:
 
 def export_command(
     layout: Annotated[Path, typer.Argument(help="A JSON document written by rackfit solve.")],
-    to: Annotated[str, typer.Option("--to", help="Target; an unknown one lists those there are.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", help=f"{', '.join(TARGETS)}: what each is, `rackfit catalogue exporters` says."
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="New folder (or file, where there is one to write).")
     ] = None,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackfit.cli import question
+
 if TYPE_CHECKING:
     from rackfit.result import Result
-
-Pay = Literal["whole", "used"]
 
 
 def register(app: typer.Typer) -> None:
@@ -20,46 +21,30 @@ def register(app: typer.Typer) -> None:
 
 
 def solve_command(
-    scenario: Annotated[
-        str | None, typer.Argument(help="Scenario: a shipped name or a YAML or JSON file.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Model: name or config.json.")] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Cluster: name, name@N for N domains, or file.")
-    ] = None,
-    workload: Annotated[str | None, typer.Option(help="Workload: name or file.")] = None,
-    input_tokens: Annotated[int | None, typer.Option(help="Prompt tokens of a request.")] = None,
-    output_tokens: Annotated[int | None, typer.Option(help="Answer tokens of a request.")] = None,
-    cached_tokens: Annotated[
-        int | None, typer.Option(help="Prompt tokens whose KV is already there.")
-    ] = None,
-    expert_load: Annotated[
-        str | None, typer.Option(help="skewed, uniform, or a file of recorded counts.")
-    ] = None,
-    ttft: Annotated[str | None, typer.Option(help="Target: time to first token, s.")] = None,
-    tpot: Annotated[str | None, typer.Option(help="Target: time per output token, s.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests/s to serve at least cost.")] = None,
-    pay: Annotated[
-        Pay | None, typer.Option(help="Pay for the whole cluster or for used chips.")
-    ] = None,
-    weight_dtype: Annotated[str | None, typer.Option(help="Weights in this precision.")] = None,
-    kv_dtype: Annotated[str | None, typer.Option(help="KV cache in this precision.")] = None,
-    draft_tokens: Annotated[
-        int | None, typer.Option(help="Tokens the model's MTP module drafts per pass.")
-    ] = None,
-    acceptance: Annotated[
-        float | None, typer.Option(help="Probability that a drafted token is right.")
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="physics, calibrated, or a profile file.")
-    ] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
+    scenario: question.Name = None,
+    model: question.Model = None,
+    cluster: question.Cluster = None,
+    workload: question.Workload = None,
+    input_tokens: question.InputTokens = None,
+    output_tokens: question.OutputTokens = None,
+    cached_tokens: question.CachedTokens = None,
+    expert_load: question.ExpertLoad = None,
+    ttft: question.Ttft = None,
+    tpot: question.Tpot = None,
+    rate: question.Rate = None,
+    pay: question.Pay = None,
+    weight_dtype: question.WeightDtype = None,
+    kv_dtype: question.KvDtype = None,
+    draft_tokens: question.DraftTokens = None,
+    acceptance: question.Acceptance = None,
+    profile: question.ProfileName = None,
+    time_limit: question.TimeLimit = None,
     gap: Annotated[float, typer.Option(help="Stop when this gap is proven.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same answer.")] = 0,
+    seed: question.Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Write the layout as JSON here.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: question.AsJson = False,
 ) -> None:
     """Find the cheapest layout and prove how far from optimal it can be."""
     from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
@@ -71,27 +56,14 @@ def solve_command(
 
         check_writable(out)
         check_writable(report)
-        changes: dict[str, Any] = {
-            "model": model,
-            "cluster": cluster,
-            "rate": rate,
-            "pay": pay,
-            "weight_dtype": weight_dtype,
-            "kv_dtype": kv_dtype,
-            "profile": profile,
-        }
-        lengths = {
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-            "cached_tokens": cached_tokens,
-            "expert_load": expert_load,
-        }
-        drafts = {"draft_tokens": draft_tokens, "acceptance": acceptance}
-        if any(value is not None for value in drafts.values()):
-            changes["speculative"] = {k: v for k, v in drafts.items() if v is not None}
-        instance = make_instance(
-            build_scenario(scenario, changes, workload, lengths, {"ttft": ttft, "tpot": tpot})
-        )
+        asked = question.build_scenario(
+            scenario, model=model, cluster=cluster, workload=workload,
+            input_tokens=input_tokens, output_tokens=output_tokens,
+            cached_tokens=cached_tokens, expert_load=expert_load, ttft=ttft, tpot=tpot,
+            rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, profile=profile,
+            draft_tokens=draft_tokens, acceptance=acceptance,
+        )  # fmt: skip
+        instance = make_instance(asked)
         with ProgressPrinter(sys.stderr) as progress:
             result = solve(
                 instance,
@@ -123,48 +95,8 @@ def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bo
 
     print_result(result)
     if out is not None:
-        print(f"layout written to {out}", file=sys.stderr)
-
-
-def build_scenario(
-    name: str | None,
-    changes: dict[str, Any],
-    workload: str | None,
-    lengths: dict[str, Any],
-    slo: dict[str, Any],
-) -> Any:
-    """A scenario from a file, with whatever the flags say instead. Reports all problems at once."""
-    from costmodel.instance import Scenario, load_scenario, load_workload
-    from topology.catalogue import parse_model
-    from topology.errors import InstanceError, Problem
-
-    data: dict[str, Any] = {}
-    if name is not None:
-        data = load_scenario(name).model_dump(mode="json", exclude_none=True)
-    given = {key: value for key, value in changes.items() if value is not None}
-    if "speculative" in given:
-        given["speculative"] = {**data.get("speculative", {}), **given["speculative"]}
-    data |= given
-    if workload is not None:
-        data["workload"] = workload
-    given = {key: value for key, value in lengths.items() if value is not None}
-    if given:
-        base = data.get("workload", "chat")
-        if isinstance(base, str):
-            base = load_workload(base).model_dump(mode="json")
-        changed = any(base.get(key) != value for key, value in given.items())
-        data["workload"] = {**base, **given, **({"name": "custom"} if changed else {})}
-    elif "workload" not in data:
-        data["workload"] = "chat"
-    targets = {key: value for key, value in slo.items() if value is not None}
-    if targets:
-        data["slo"] = {**data.get("slo", {}), **targets}
-    missing = [key for key in ("model", "cluster") if key not in data]
-    if missing:
-        raise InstanceError(
-            [
-                Problem(f"--{key}", "is missing: give it, or a scenario that names it")
-                for key in missing
-            ]
+        next_step = f"rackfit export {shlex.quote(str(out))} --to sglang --out launch"
+        print(
+            f"layout written to {out}; next: {next_step} (or vllm, trtllm, dynamo, slurm)",
+            file=sys.stderr,
         )
-    return parse_model(Scenario, data, name or "command line")

@@ -101,3 +101,20 @@ def vllm_ranks(group: list[Line], visible: str) -> dict[tuple[int, int], tuple[s
             found[place] = (line.said["host"], device)
     assert len(found) == world * dp
     return found
+
+
+def mpi_tasks(line: Line) -> list[tuple[str, int]]:
+    """Host and device of each rank of a trtllm-serve command."""
+    if line.words[0] != "mpirun":
+        gpus = [int(gpu) for gpu in line.environment["CUDA_VISIBLE_DEVICES"].split(",")]
+        return [(line.said["host"], gpu) for gpu in gpus]
+    found = []
+    words = [*line.words[1:], ":"]
+    while words:
+        part, words = words[: words.index(":")], words[words.index(":") + 1 :]
+        host, slots = part[part.index("--host") + 1].rsplit(":", 1)
+        visible = part[part.index("-x") + 1].removeprefix("CUDA_VISIBLE_DEVICES=")
+        gpus = [int(gpu) for gpu in visible.split(",")]
+        assert int(part[part.index("-n") + 1]) == int(slots) == len(gpus)
+        found += [(host, gpu) for gpu in gpus]
+    return found

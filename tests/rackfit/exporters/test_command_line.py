@@ -91,6 +91,7 @@ def test_import_errors_name_file_and_line(call, tmp_path: Path) -> None:  # type
         ("vllm", "vllm serve m --tensor-parallel-size 16\n", "needs 16 chips, 8 are left"),
         ("vllm", "vllm serve 'm\n", "run.sh:1: not a shell command"),
         ("trtllm", "trtllm-serve m --config gone.yaml\n", "gone.yaml: no such file"),
+        ("vllm", "# rackfit: chip=r0g1\nvllm serve m\n", "unknown remark 'chip'; known: count,"),
         ("tensorrt", "x", "unknown engine 'tensorrt'; known: sglang, trtllm, vllm"),
     ):
         path.write_text(text)
@@ -100,3 +101,20 @@ def test_import_errors_name_file_and_line(call, tmp_path: Path) -> None:  # type
         else:
             assert code == 2
             assert message in err
+
+
+def test_options_that_would_be_ignored_are_refused(call, document: Path) -> None:  # type: ignore[no-untyped-def]
+    code, _, err = call("evaluate", document, "--tpot", "10 ms", "--compare")
+    assert code == 2
+    assert "--tpot: is for --from" in err
+    assert "--compare: is for --from" in err
+
+
+def test_a_remark_names_the_chips(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "run.sh"
+    path.write_text("# rackfit: chips=r0g6,r0g7\nvllm serve m --tensor-parallel-size 2\n")
+    question = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
+    code, out, err = call("evaluate", "--from", "vllm", path, *question)
+    assert code == 0, err
+    (replica,) = json.loads(out)["layout"]["replicas"]
+    assert [stage["chips"] for stage in replica["stages"]] == [["r0g6", "r0g7"]]

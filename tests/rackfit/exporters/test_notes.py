@@ -6,8 +6,11 @@ import pytest
 
 from costmodel.instance import Scenario, resolve_instance
 from costmodel.workload import Workload
+from rackfit.cli.commands.export import TARGETS
 from rackfit.exporters.export import export_layout
+from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
+from rackfit.exporters.registry import exporters
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 from rackfit.result import Result
@@ -35,6 +38,32 @@ def test_models_without_placement_are_named(model: str, warned: bool) -> None:
     layout = build_layout(instance, [server]).layout
     notes = export_layout(instance, layout, "sglang").notes
     assert any("not known to load" in note for note in notes) == warned
+
+
+@pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm", "vllm-ascend"])
+def test_what_is_served_and_how_it_starts_is_said(deepseek: Result, target: str) -> None:
+    notes = export_layout(deepseek.instance, deepseek.layout, target, allow_approximate=True).notes
+    assert any("a request may have 5,000 tokens" in note for note in notes)
+    assert (
+        "hosts are called rack0-host0 to rack0-host17; --hosts FILE (one name per line) writes yours"
+        in notes
+    )
+    assert notes[-1].startswith("start: ")
+    named = Hosts(deepseek.instance.cluster, None, [f"node{number}" for number in range(18)])
+    notes = export_layout(
+        deepseek.instance, deepseek.layout, target, hosts=named, allow_approximate=True
+    ).notes
+    assert not any("hosts are called" in note for note in notes)
+
+
+def test_vllm_says_that_a_router_is_missing(deepseek: Result) -> None:
+    exported = export_layout(deepseek.instance, deepseek.layout, "vllm", allow_approximate=True)
+    assert "router.sh" not in exported.files
+    assert any("need a router before them" in note for note in exported.notes)
+
+
+def test_the_command_line_names_every_target() -> None:
+    assert set(TARGETS) == set(exporters())
 
 
 def test_option_tables_name_their_source() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import yaml
-from launch_lines import Line, read_lines
+from launch_lines import Line, mpi_tasks, read_lines
 
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
@@ -44,23 +44,6 @@ def _serve(line: Line) -> list[str]:
     return line.words[start:end]
 
 
-def _tasks(line: Line) -> list[tuple[str, int]]:
-    """Host and device of each rank."""
-    if line.words[0] != "mpirun":
-        gpus = [int(gpu) for gpu in line.environment["CUDA_VISIBLE_DEVICES"].split(",")]
-        return [(line.said["host"], gpu) for gpu in gpus]
-    found = []
-    words = [*line.words[1:], ":"]
-    while words:
-        part, words = words[: words.index(":")], words[words.index(":") + 1 :]
-        host, slots = part[part.index("--host") + 1].rsplit(":", 1)
-        visible = part[part.index("-x") + 1].removeprefix("CUDA_VISIBLE_DEVICES=")
-        gpus = [int(gpu) for gpu in visible.split(",")]
-        assert int(part[part.index("-n") + 1]) == int(slots) == len(gpus)
-        found += [(host, gpu) for gpu in gpus]
-    return found
-
-
 def test_engine_files_pass_the_field_table(export: Export) -> None:
     table = option_table("trtllm").data
     files = export("trtllm").files
@@ -86,7 +69,7 @@ def test_ranks_and_sizes(result: Result, export: Export) -> None:
         assert option_table("trtllm").problems(serve[2:], line.environment) == []
         engine = yaml.safe_load(exported.files[serve[serve.index("--config") + 1]])
         world = engine["tensor_parallel_size"] * engine["pipeline_parallel_size"]
-        tasks = _tasks(line)
+        tasks = mpi_tasks(line)
         assert len(tasks) == world == len(replica.chips)
         assert tasks == [(hosts.of(chip).host, hosts.of(chip).gpu) for chip in replica.chips]
         assert world % engine["gpus_per_node"] == 0

@@ -1,0 +1,90 @@
+"""The options that ask a question, one type each, and the scenario that they make.
+
+Every command that asks one (``solve``, ``explain``, ``evaluate --from``) has parameters of these types,
+so that an option reads and means the same everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from costmodel.instance import Scenario
+
+Name = Annotated[
+    str | None, typer.Argument(help="Scenario: a shipped name or a YAML or JSON file.")
+]
+Model = Annotated[str | None, typer.Option(help="Model: name or config.json.")]
+Cluster = Annotated[str | None, typer.Option(help="Cluster: name, name@N for N domains, or file.")]
+Workload = Annotated[str | None, typer.Option(help="Workload: name or file.")]
+InputTokens = Annotated[int | None, typer.Option(help="Prompt tokens of a request.")]
+OutputTokens = Annotated[int | None, typer.Option(help="Answer tokens of a request.")]
+CachedTokens = Annotated[int | None, typer.Option(help="Prompt tokens whose KV is already there.")]
+ExpertLoad = Annotated[
+    str | None, typer.Option(help="skewed, uniform, or a file of recorded counts.")
+]
+Ttft = Annotated[str | None, typer.Option(help="Target: time to first token, s.")]
+Tpot = Annotated[str | None, typer.Option(help="Target: time per output token, s.")]
+Rate = Annotated[float | None, typer.Option(help="Requests/s to serve at least cost.")]
+Pay = Annotated[
+    Literal["whole", "used"] | None,
+    typer.Option(help="Pay for the whole cluster or for used chips."),
+]
+WeightDtype = Annotated[str | None, typer.Option(help="Weights in this precision.")]
+KvDtype = Annotated[str | None, typer.Option(help="KV cache in this precision.")]
+DraftTokens = Annotated[
+    int | None, typer.Option(help="Tokens the model's MTP module drafts per pass.")
+]
+Acceptance = Annotated[
+    float | None, typer.Option(help="Probability that a drafted token is right.")
+]
+ProfileName = Annotated[
+    str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
+]
+Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search at most.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def build_scenario(name: str | None, **options: Any) -> Scenario:
+    """A scenario from a file, with whatever the options say instead; ``None`` is not said.
+
+    An option belongs to the workload, to the targets, to the drafts or to the scenario itself, by its
+    name.
+    Raises ``InstanceError`` with all problems at once.
+    """
+    from costmodel import speculation, workload
+    from costmodel.instance import Scenario, load_scenario, load_workload
+    from topology.catalogue import parse_model
+    from topology.errors import InstanceError, Problem
+
+    said = {key: value for key, value in options.items() if value is not None}
+    lengths = {key: said.pop(key) for key in workload.Workload.model_fields if key in said}
+    targets = {key: said.pop(key) for key in workload.Slo.model_fields if key in said}
+    drafts = {key: said.pop(key) for key in speculation.Speculative.model_fields if key in said}
+    data: dict[str, Any] = {}
+    if name is not None:
+        data = load_scenario(name).model_dump(mode="json", exclude_none=True)
+    data |= said
+    if drafts:
+        data["speculative"] = {**data.get("speculative", {}), **drafts}
+    data.setdefault("workload", "chat")
+    if lengths:
+        base = data["workload"]
+        if isinstance(base, str):
+            base = load_workload(base).model_dump(mode="json")
+        changed = any(base.get(key) != value for key, value in lengths.items())
+        data["workload"] = {**base, **lengths, **({"name": "custom"} if changed else {})}
+    if targets:
+        data["slo"] = {**data.get("slo", {}), **targets}
+    missing = [key for key in ("model", "cluster") if key not in data]
+    if missing:
+        raise InstanceError(
+            [
+                Problem(f"--{key}", "is missing: give it, or a scenario that names it")
+                for key in missing
+            ]
+        )
+    return parse_model(Scenario, data, name or "command line")

@@ -1,0 +1,28 @@
+"""What a target has that can say every layout: no limits, nothing to approximate, nothing to note.
+
+A target module imports what is true of it, and has ``NAME``, ``SUMMARY`` and ``render`` of its own.
+"""
+
+from __future__ import annotations
+
+from costmodel.instance import Instance
+from costmodel.layout import Layout
+from rackfit.exporters.deployment import Deployment
+from rackfit.exporters.registry import Limit
+
+__all__ = ["approximate", "limits", "notes"]
+
+
+def limits(deployment: Deployment) -> list[Limit]:
+    """None."""
+    return []
+
+
+def approximate(instance: Instance, layout: Layout) -> Layout:
+    """The layout itself."""
+    return layout
+
+
+def notes(deployment: Deployment) -> list[str]:
+    """None."""
+    return []
