@@ -16,10 +16,10 @@ import joblib
 
 from costmodel.instance import load_scenario
 from rackfit.output import write_whole
-from rackfit.studies.base import OPEN_GAP, Axes, Row, Study, solved
+from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, solved
 from rackfit.studies.grid import Point, make_points
 from rackfit.studies.page import study_page
-from rackfit.studies.point import Options, solve_point
+from rackfit.studies.point import solve_point
 from rackfit.studies.registry import find_study
 from topology.errors import InstanceError, Problem
 
@@ -52,13 +52,15 @@ class StudyResult:
             f"Not settled in the time given: {self._place(row)}, between "
             f"${row['bound_usd_per_m_output_tokens']:.4f} and ${row['usd_per_m_output_tokens']:.4f}."
             for row in solved(self.rows)
-            if row["gap"] > OPEN_GAP
+            if row.get("gap", 0.0) > OPEN_GAP
         ]
         lost = len(self.failed)
         return [*said, f"{lost} of {len(self.rows)} points have no answer."] if lost else said
 
     def _place(self, row: Row) -> str:
-        return ", ".join(f"{key} {row[key]}" for key in self.axes) or str(row["cluster_name"])
+        return ", ".join(f"{key} {row[key]}" for key in self.axes if key in row) or str(
+            row["cluster_name"]
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The published document as plain data."""
@@ -159,8 +161,12 @@ def study(
         raise InstanceError(Problem("jobs", f"must be positive, or -1 for every core, got {jobs}"))
     chosen = find_study(name)
     base = _base(chosen, scenario)
-    axes = {**chosen.axes(base), **(over or {})}
-    points = make_points(base, axes)
+    blocks = chosen.blocks(base, over or {})
+    asked = chosen.name if chosen.answer is not None else ""
+    points = [
+        point for block in blocks for point in make_points(base, block, chosen.parameters, asked)
+    ]
+    axes = {key: values for block in blocks for key, values in block.items()}
     rows: dict[int, Row] = {}
     reused = 0
     for index, row, known in _run(points, options or Options(), cache, jobs, backend):
