@@ -57,12 +57,17 @@ class Study:
     question: str
     default: Mapping[str, Any]
     axes: Callable[[Mapping[str, Any]], Axes | Sequence[Axes]]
-    chart: Callable[[Sequence[Row]], Chart]
+    chart: Callable[[Sequence[Row]], Chart | Sequence[Chart]]
     conclude: Callable[[Sequence[Row]], list[str]]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     parameters: Own = field(default_factory=dict)
     answer: Callable[[Instance, Own, Options], Row] | None = None
     shown: Mapping[str, str] = field(default_factory=lambda: SOLVED)
+
+    def figures(self, rows: Sequence[Row]) -> list[Chart]:
+        """Every chart of a finished table."""
+        drawn = self.chart(rows)
+        return [drawn] if isinstance(drawn, Chart) else list(drawn)
 
     def blocks(self, base: Mapping[str, Any], over: Axes) -> list[Axes]:
         """Sets of axes of a scenario, with ``over`` in place.
