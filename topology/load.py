@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,18 @@ MAX_CHIPS = 200_000
 
 
 def load_cluster(
-    name_or_path: str | Path, *, count: int | None = None, failed: Sequence[str] = ()
+    name_or_path: str | Path,
+    *,
+    count: int | None = None,
+    failed: Sequence[str] = (),
+    adjust: Callable[[Chip], Chip] | None = None,
 ) -> Cluster:
     """The cluster of a name or a YAML file.
 
     ``"gb200-nvl72"`` is one rack, ``"gb200-nvl72@4"`` (or ``count=4``) four joined by its
     scale-out, ``"nvl-36"`` and ``"tpu-v5p-4x4x8"`` members of a family, anything with ``/`` or
     ``.yaml`` a file. ``failed`` breaks more of it, in the names of :mod:`topology.failures`.
+    ``adjust`` changes every chip before the links are built, for what-if questions.
     Raises ``InstanceError`` with every problem found, or with what exists.
     """
     text, times = str(name_or_path), count
@@ -49,7 +54,7 @@ def load_cluster(
     label = text if times is None else f"{text}@{times}"
     if "/" in text or text.endswith(".yaml"):
         label = spec.name if times is None else f"{spec.name}@{times}"
-    return build_cluster(spec, label, times or 1, place)
+    return build_cluster(spec, label, times or 1, place, adjust)
 
 
 def cluster_names() -> list[str]:
@@ -94,7 +99,13 @@ def _sized(spec: ClusterSpec, size: str, name: str) -> ClusterSpec:
     return spec.model_copy(update={"name": name, "domains": (sized,), "parameter": None})
 
 
-def build_cluster(spec: ClusterSpec, name: str, times: int = 1, place: str = "cluster") -> Cluster:
+def build_cluster(
+    spec: ClusterSpec,
+    name: str,
+    times: int = 1,
+    place: str = "cluster",
+    adjust: Callable[[Chip], Chip] | None = None,
+) -> Cluster:
     """The cluster that a specification describes, its domains repeated ``times`` over."""
     problems: list[Problem] = []
     fabrics: list[tuple[FabricSpec, tuple[Chip, ...], tuple[float, ...], str]] = []
@@ -102,7 +113,7 @@ def build_cluster(spec: ClusterSpec, name: str, times: int = 1, place: str = "cl
         where = f"{place}: domains[{index}]"
         try:
             options = read_spec(domain.fabric, f"{where}.fabric")
-            chips, nics = _chips_of(domain.chips, where)
+            chips, nics = _chips_of(domain.chips, adjust)
         except InstanceError as error:
             problems += error.problems
             continue
@@ -123,7 +134,7 @@ def build_cluster(spec: ClusterSpec, name: str, times: int = 1, place: str = "cl
 
 
 def _chips_of(
-    rows: tuple[ChipCount, ...], where: str
+    rows: tuple[ChipCount, ...], adjust: Callable[[Chip], Chip] | None
 ) -> tuple[tuple[Chip, ...], tuple[float, ...]]:
     chips: list[Chip] = []
     nics: list[float] = []
@@ -131,8 +142,12 @@ def _chips_of(
         chip = load_chip(row.chip)
         if row.usd_per_hour is not None:
             chip = chip.model_copy(update={"usd_per_hour": row.usd_per_hour})
+        nic = row.nic_bytes_per_s or chip.nic_bytes_per_s
+        if adjust is not None:
+            chip = adjust(chip.model_copy(update={"nic_bytes_per_s": nic}))
+            nic = chip.nic_bytes_per_s
         chips += [chip] * row.count
-        nics += [row.nic_bytes_per_s or chip.nic_bytes_per_s] * row.count
+        nics += [nic] * row.count
     return tuple(chips), tuple(nics)
 
 

@@ -6,12 +6,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from costmodel.instance import Instance
 from rackfit.chart import Chart
 
 #: one line of a study's table: axis values first, then what was found (see ``rackfit.studies.point``)
 Row = dict[str, Any]
-#: scenario keys such as ``slo.tpot`` with the values each one takes
+#: scenario keys such as ``slo.tpot``, or a study's own parameters, with the values each one takes
 Axes = dict[str, list[Any]]
+#: values of a study's own parameters at one point
+Own = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How each point is searched: relative gap, seconds at most (``None``: until proven), seed."""
+
+    gap: float = 0.02
+    time_limit_s: float | None = 120.0
+    seed: int = 0
+
+
+#: columns of the table that a terminal shows, with their titles
+SOLVED = {
+    "status": "status",
+    "usd_per_m_output_tokens": "$/M output",
+    "output_tokens_per_s_per_gpu": "tok/s/chip",
+    "tpot_s": "TPOT s",
+    "ep": "ep",
+    "tp": "tp",
+    "pp": "pp",
+    "batch": "batch",
+}
 
 
 @dataclass(frozen=True)
@@ -19,18 +44,48 @@ class Study:
     """One family of questions.
 
     ``default`` is the scenario asked about when none is given, ``fixed`` are keys that the study
-    needs whatever the scenario says, ``axes`` gives the axes of a scenario (``--over`` replaces or
-    adds some). ``chart`` and ``conclude`` read the finished rows and nothing else, so that figure
-    and words cannot disagree with the table.
+    needs whatever the scenario says, ``axes`` gives the axes of a scenario, or several sets of axes
+    whose points follow each other (``--over`` replaces or adds some). ``chart`` and ``conclude``
+    read the finished rows and nothing else, so that figure and words cannot disagree with the table.
+
+    ``parameters`` are keys of the study's own, with the values they have where no axis says
+    otherwise; ``answer`` makes the row of a point from its instance and these. A study without
+    ``answer`` asks the solver. ``shown`` are the columns that a terminal prints.
     """
 
     name: str
     question: str
     default: Mapping[str, Any]
-    axes: Callable[[Mapping[str, Any]], Axes]
-    chart: Callable[[Sequence[Row]], Chart]
+    axes: Callable[[Mapping[str, Any]], Axes | Sequence[Axes]]
+    chart: Callable[[Sequence[Row]], Chart | Sequence[Chart]]
     conclude: Callable[[Sequence[Row]], list[str]]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Own = field(default_factory=dict)
+    answer: Callable[[Instance, Own, Options], Row] | None = None
+    shown: Mapping[str, str] = field(default_factory=lambda: SOLVED)
+
+    def figures(self, rows: Sequence[Row]) -> list[Chart]:
+        """Every chart of a finished table."""
+        drawn = self.chart(rows)
+        return [drawn] if isinstance(drawn, Chart) else list(drawn)
+
+    def blocks(self, base: Mapping[str, Any], over: Axes) -> list[Axes]:
+        """Sets of axes of a scenario, with ``over`` in place.
+
+        An axis given replaces the one of its name; a new one joins the sets with an axis of the same
+        first part (``board.intensity`` those with ``board.batch``), else all of them.
+        """
+        found = self.axes(base)
+        blocks = [dict(found)] if isinstance(found, dict) else [dict(block) for block in found]
+        for key, values in over.items():
+            family = key.split(".")[0]
+            homes = [block for block in blocks if key in block]
+            homes = homes or [
+                block for block in blocks if any(own.split(".")[0] == family for own in block)
+            ]
+            for block in homes or blocks:
+                block[key] = values
+        return blocks
 
 
 def solved(rows: Sequence[Row]) -> list[Row]:
@@ -51,3 +106,8 @@ def settled(rows: Sequence[Row]) -> list[Row]:
 def cheapest(rows: Sequence[Row]) -> Row:
     """The solved row with the least dollars per million output tokens."""
     return min(solved(rows), key=lambda row: float(row["usd_per_m_output_tokens"]))
+
+
+def along(rows: Sequence[Row], key: str) -> list[Row]:
+    """Solved rows that have a value on an axis, in its order."""
+    return sorted((row for row in solved(rows) if key in row), key=lambda row: float(row[key]))

@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from costmodel.instance import Scenario, load_workload
-from rackfit.studies.base import Axes
+from rackfit.studies.base import Axes, Own
 from topology.catalogue import parse_model
 from topology.errors import InstanceError, Problem
 
@@ -24,10 +24,15 @@ _FAMILY = re.compile(r"nvl-(\d{1,6})(?:@(\d{1,5}))?")
 
 @dataclass(frozen=True)
 class Point:
-    """One question: its axis values and the scenario they make."""
+    """One question: its axis values, the scenario they make, and the study's own parameters.
+
+    ``study`` names the study that makes the row; empty where the solver does.
+    """
 
     axes: dict[str, Any]
     scenario: Scenario
+    study: str = ""
+    own: dict[str, Any] = field(default_factory=dict)
 
 
 def parse_over(texts: Sequence[str]) -> Axes:
@@ -61,11 +66,13 @@ def _value(text: str) -> Any:
     return read if isinstance(read, int | float | bool) else text
 
 
-def make_points(base: Mapping[str, Any], axes: Axes) -> list[Point]:
+def make_points(
+    base: Mapping[str, Any], axes: Axes, parameters: Own | None = None, study: str = ""
+) -> list[Point]:
     """Every combination of axis values, the last axis fastest.
 
-    ``cluster.domain_size`` cuts an ``nvl-N@M`` cluster into domains of that size, same total.
-    Raises ``InstanceError`` for keys and values that no scenario accepts.
+    ``cluster.domain_size`` cuts an ``nvl-N@M`` cluster into domains of that size, same total;
+    axes among ``parameters`` are not put into the scenario. Raises ``InstanceError`` for keys and values that no scenario accepts.
     """
     count = math.prod(len(values) for values in axes.values())
     if not 0 < count <= MAX_POINTS:
@@ -74,10 +81,14 @@ def make_points(base: Mapping[str, Any], axes: Axes) -> list[Point]:
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         data = dict(deepcopy(dict(base)))
+        own = dict(parameters or {})
         for key, value in chosen.items():
-            _put(data, key, value)
+            if key in own:
+                own[key] = value
+            else:
+                _put(data, key, value)
         said = ", ".join(f"{key}={value}" for key, value in chosen.items())
-        points.append(Point(chosen, parse_model(Scenario, data, said or "study")))
+        points.append(Point(chosen, parse_model(Scenario, data, said or "study"), study, own))
     return points
 
 

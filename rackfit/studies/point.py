@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,15 @@ from typing import Any
 import costmodel
 import solver
 import topology
+from costmodel.evaluate import Evaluation
 from costmodel.instance import Instance, resolve_instance
-from costmodel.layout import Replica
+from costmodel.layout import Layout, Replica
 from costmodel.replica import ReplicaPrice
 from rackfit.output import write_whole
 from rackfit.result import versions
-from rackfit.studies.base import Row
+from rackfit.studies.base import Options, Row
 from rackfit.studies.grid import Point
+from rackfit.studies.registry import find_study
 from solver.clock import Clock
 from solver.search import SearchResult, search
 from topology.errors import (
@@ -38,15 +40,6 @@ FAILURES: dict[type[RackfitError], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Options:
-    """How each point is searched: relative gap, seconds at most (``None``: until proven), seed."""
-
-    gap: float = 0.02
-    time_limit_s: float | None = 120.0
-    seed: int = 0
-
-
 def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row, bool]:
     """The row of a point, and whether it came from the cache. A failure is a row with ``error``.
 
@@ -57,33 +50,50 @@ def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row
         instance = resolve_instance(point.scenario)
     except Exception as error:  # one point must not take the others with it
         return {**point.axes, **_failed(error)}, False
-    kept = cache / f"{_key(instance, options)}.json" if cache is not None else None
+    kept = cache / f"{_key(instance, point, options)}.json" if cache is not None else None
     if kept is not None and (row := _read(kept)) is not None:
         return {**point.axes, **row}, True
     try:
-        found = search(
-            instance, clock=Clock(options.time_limit_s), gap=options.gap, seed=options.seed
+        answer = find_study(point.study).answer if point.study else None
+        found = (
+            solve_row(instance, options) if answer is None else answer(instance, point.own, options)
         )
-        row = _described(instance) | _found(instance, found)
+        row = _described(instance) | {"status": "computed", "error": ""} | found
     except Exception as error:  # as above
         row = _described(instance) | _failed(error)
-    if kept is not None and row["status"] in ("optimal", "feasible", "infeasible"):
+    if kept is not None and row["status"] in ("optimal", "feasible", "infeasible", "computed"):
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_whole(json.dumps(row, allow_nan=False) + "\n", kept)
     return {**point.axes, **row}, False
 
 
-def _key(instance: Instance, options: Options) -> str:
-    text = json.dumps([instance.digest, asdict(options), versions(), _code()], sort_keys=True)
+def solve_row(instance: Instance, options: Options) -> Row:
+    """What the solver finds: figures, bound, and the shape of the largest generating replica.
+
+    Raises what :func:`solver.search.search` raises.
+    """
+    return found_row(instance, solve_instance(instance, options))
+
+
+def solve_instance(instance: Instance, options: Options) -> SearchResult:
+    """The search of one point."""
+    clock = Clock(options.time_limit_s)
+    return search(instance, clock=clock, gap=options.gap, seed=options.seed)
+
+
+def _key(instance: Instance, point: Point, options: Options) -> str:
+    made = [instance.digest, point.study, point.own, asdict(options), versions(), _code()]
+    text = json.dumps(made, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
 def _code() -> str:
     """Digest of the code that makes an answer, so that a changed model is asked again."""
-    whole = hashlib.sha256(Path(__file__).read_bytes())
-    for package in (topology, costmodel, solver):
-        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+    whole = hashlib.sha256()
+    folders = [Path(package.__path__[0]) for package in (topology, costmodel, solver)]
+    for folder in (*folders, Path(__file__).parent):
+        for path in sorted(folder.rglob("*.py")):
             whole.update(path.read_bytes())
     return whole.hexdigest()
 
@@ -114,20 +124,28 @@ def _described(instance: Instance) -> Row:
     }
 
 
-def _found(instance: Instance, found: SearchResult) -> Row:
-    evaluation = found.evaluation.as_dict()
+def found_row(instance: Instance, found: SearchResult) -> Row:
+    """A search's answer as columns."""
+    row: Row = {"status": found.status} | evaluated_row(instance, found.layout, found.evaluation)
+    row["bound_usd_per_m_output_tokens"] = found.certificate.bound_usd_per_m_output_tokens
+    row["gap"] = found.certificate.gap
+    return row
+
+
+def evaluated_row(instance: Instance, layout: Layout, evaluation: Evaluation) -> Row:
+    """What the evaluator says of a layout, as columns."""
+    figures = evaluation.as_dict()
     keys = (
         "usd_per_m_output_tokens", "usd_per_m_tokens", "usd_per_hour", "output_tokens_per_s",
         "output_tokens_per_s_per_gpu", "requests_per_s", "ttft_s", "tpot_s", "chips_used",
         "chips_total", "joules_per_output_token", "bottleneck",
     )  # fmt: skip
-    row: Row = {"status": found.status, "error": ""}
-    row |= {key: evaluation[key] for key in keys}
-    row["bound_usd_per_m_output_tokens"] = found.certificate.bound_usd_per_m_output_tokens
-    row["gap"] = found.certificate.gap
-    pairs = list(zip(found.layout.replicas, found.evaluation.priced.replicas, strict=True))
+    row: Row = {key: figures[key] for key in keys}
+    pairs = list(zip(layout.replicas, evaluation.priced.replicas, strict=True))
     row["prefill_chips"] = sum(len(r.chips) for r, _ in pairs if r.role == "prefill")
     generating = [pair for pair in pairs if pair[0].role != "prefill"]
+    if not generating:
+        return row
     return row | _main_replica(instance, *max(generating, key=lambda pair: len(pair[0].chips)))
 
 

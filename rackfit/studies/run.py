@@ -16,10 +16,10 @@ import joblib
 
 from costmodel.instance import load_scenario
 from rackfit.output import write_whole
-from rackfit.studies.base import OPEN_GAP, Axes, Row, Study, solved
+from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, solved
 from rackfit.studies.grid import Point, make_points
 from rackfit.studies.page import study_page
-from rackfit.studies.point import Options, solve_point
+from rackfit.studies.point import solve_point
 from rackfit.studies.registry import find_study
 from topology.errors import InstanceError, Problem
 
@@ -52,13 +52,15 @@ class StudyResult:
             f"Not settled in the time given: {self._place(row)}, between "
             f"${row['bound_usd_per_m_output_tokens']:.4f} and ${row['usd_per_m_output_tokens']:.4f}."
             for row in solved(self.rows)
-            if row["gap"] > OPEN_GAP
+            if row.get("gap", 0.0) > OPEN_GAP
         ]
         lost = len(self.failed)
         return [*said, f"{lost} of {len(self.rows)} points have no answer."] if lost else said
 
     def _place(self, row: Row) -> str:
-        return ", ".join(f"{key} {row[key]}" for key in self.axes) or str(row["cluster_name"])
+        return ", ".join(f"{key} {row[key]}" for key in self.axes if key in row) or str(
+            row["cluster_name"]
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The published document as plain data."""
@@ -89,19 +91,21 @@ class StudyResult:
         return text.getvalue()
 
     def write(self, folder: Path) -> list[Path]:
-        """Write table (CSV, JSON), figure (SVG) and page (HTML) into ``folder``; the paths."""
+        """Write table (CSV, JSON), figures (SVG) and page (HTML) into ``folder``; the paths."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InstanceError(Problem(str(folder), error.strerror or "no folder")) from None
-        texts = {"json": self.text(), "csv": self.csv_text()}
+        texts = {".json": self.text(), ".csv": self.csv_text()}
         if solved(self.rows):
-            chart = self.study.chart(self.rows)
-            texts["svg"] = chart.svg(standalone=True)
-            texts["html"] = study_page(
-                self.study, chart, self.conclusion, self.rows, self.columns()
+            charts = self.study.figures(self.rows)
+            for number, chart in enumerate(charts, start=1):
+                name = ".svg" if number == 1 else f"-{number}.svg"
+                texts[name] = chart.svg(standalone=True)
+            texts[".html"] = study_page(
+                self.study, charts, self.conclusion, self.rows, self.columns()
             )
-        paths = [folder / f"{self.study.name}.{suffix}" for suffix in texts]
+        paths = [folder / f"{self.study.name}{ending}" for ending in texts]
         for path, text in zip(paths, texts.values(), strict=True):
             write_whole(text, path)
         return paths
@@ -159,8 +163,12 @@ def study(
         raise InstanceError(Problem("jobs", f"must be positive, or -1 for every core, got {jobs}"))
     chosen = find_study(name)
     base = _base(chosen, scenario)
-    axes = {**chosen.axes(base), **(over or {})}
-    points = make_points(base, axes)
+    blocks = chosen.blocks(base, over or {})
+    asked = chosen.name if chosen.answer is not None else ""
+    points = [
+        point for block in blocks for point in make_points(base, block, chosen.parameters, asked)
+    ]
+    axes = {key: values for block in blocks for key, values in block.items()}
     rows: dict[int, Row] = {}
     reused = 0
     for index, row, known in _run(points, options or Options(), cache, jobs, backend):

@@ -45,8 +45,8 @@ def study_command(
     stopped. Exit code 0 if any point has an answer, 1 if none has.
     """
     from rackfit.output import write_whole
+    from rackfit.studies.base import Options
     from rackfit.studies.grid import parse_over
-    from rackfit.studies.point import Options
     from rackfit.studies.run import default_cache, study
     from topology.errors import InstanceError, Problem
 
@@ -68,7 +68,7 @@ def study_command(
         on_point=_Progress(),
     )
     for row in result.failed:
-        place = ", ".join(f"{key}={row[key]}" for key in result.axes)
+        place = ", ".join(f"{key}={row[key]}" for key in result.axes if key in row)
         print(f"rackfit: {place}: {row['error']}", file=sys.stderr)
     written = result.write(out) if out is not None else []
     if json:
@@ -113,17 +113,7 @@ def _print(result: Any) -> None:
 
     console = make_console()
     console.print(result.study.question, style="bold", markup=False, highlight=False)
-    shown = {
-        **{key: key for key in result.axes},
-        "status": "status",
-        "usd_per_m_output_tokens": "$/M output",
-        "output_tokens_per_s_per_gpu": "tok/s/chip",
-        "tpot_s": "TPOT s",
-        "ep": "ep",
-        "tp": "tp",
-        "pp": "pp",
-        "batch": "batch",
-    }
+    shown = {**{key: key for key in result.axes}, **result.study.shown}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in shown.values():
         table.add_column(title)
