@@ -1,6 +1,6 @@
 """Pools: usable chips of one type in one domain, and classes of pools that cannot be told apart.
 
-A replica takes its chips from one pool, or the same number from each of several pools of one class.
+A replica takes its chips from one pool, or from several pools of one chip type.
 Failed chips, mixed types and part-taken domains are nothing special: they only change the pools.
 """
 
@@ -10,6 +10,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from topology import Chip, Cluster
+
+#: pools of one class up to which each gets variables of its own in the fleet model
+SINGLY = 8
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel import memory
-from costmodel.communication import GroupRates
 from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage, spread
@@ -23,10 +22,11 @@ from costmodel.tolerance import exceeds
 from solver.clock import Clock
 from solver.expert_bounds import copies_are_hot
 from solver.experts import place_layers
-from solver.pools import Pool, PoolClass, pick_chips
-from solver.pricing import Pricer, group_rates
+from solver.pools import pick_chips
+from solver.pricing import Pricer
 from solver.replica_model import ReplicaModel, small_enough
 from solver.shapes import ROLES, ShapeTable
+from solver.spans import pools_of
 from solver.stages import cut_replica
 
 Array = NDArray[np.float64]
@@ -75,11 +75,10 @@ class Realiser:
         ``requests_per_s`` is 0 if no placement found meets the targets.
         """
         shape = self.shapes.row(row)
-        pool_class = self.pricer.classes[shape["pool_class"]]
         chips = shape["tp"] * shape["attention_dp"]
         slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
         experts, layer_bounds = self._experts(chips, shape["slots"], slots)
-        attempt = _Attempt(self, shape, pool_class, slots, experts)
+        attempt = _Attempt(self, row, slots, experts)
         found, per_rank = attempt.largest(most_per_rank)
         upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
         if found is None:
@@ -127,14 +126,10 @@ class Realiser:
 
 
 def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Chips of each stage, from the ``slice_chips`` chips taken in each pool."""
-    pp, slices = shape["pp"], shape["slices"]
-    if pp == 1:
-        return [[chip for pool in pools for chip in pool]]
-    if slices == pp:
-        return [list(pool) for pool in pools]
-    width = shape["slice_chips"] // pp
-    return [list(pools[0][s * width : (s + 1) * width]) for s in range(pp)]
+    """Chips of each stage, from those taken in each pool, in order."""
+    flat = [chip for pool in pools for chip in pool]
+    width = shape["tp"] * shape["attention_dp"]
+    return [flat[s * width : (s + 1) * width] for s in range(shape["pp"])]
 
 
 def build_replica(
@@ -205,32 +200,29 @@ class _Attempt:
     def __init__(
         self,
         realiser: Realiser,
-        shape: dict[str, int],
-        pool_class: PoolClass,
+        row: int,
         slots: tuple[int, ...],
         experts: NDArray[np.int64],
     ):
         self.realiser = realiser
         self.instance = realiser.instance
-        self.shape = shape
-        self.pool_class = pool_class
+        self.shape = shape = realiser.shapes.row(row)
+        classes = realiser.pricer.classes
+        self.pool_class = classes[shape["pool_class"]]
         self.slots = slots
         self.experts = experts
-        pools: Sequence[Pool] = pool_class.pools[: shape["slices"]]
+        parts = realiser.shapes.parts(row)
         self.chips = stage_chips(
             shape,
             [
-                pick_chips(self.instance.cluster, pool.domain, pool.chips, shape["slice_chips"])
-                for pool in pools
+                pick_chips(self.instance.cluster, pool.domain, pool.chips, count)
+                for pool, (_, count) in zip(pools_of(parts, classes), parts, strict=True)
             ],
         )
-        self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
-        self.exact = small_enough(self.instance, len(self.chips[0]))
+        self.efficiency = self.instance.profile.for_chip(self.pool_class.chip.name)
+        self.rates, alike = realiser.pricer.rates_of(realiser.shapes, row)
+        self.exact = alike and small_enough(self.instance, len(self.chips[0]))
         self.maps: ExpertMap = self._maps(experts)
-        self.rates: GroupRates = group_rates(
-            self.instance, pool_class, shape["tp"], len(self.chips[0]), shape["stage_pools"],
-            shape["pp"], shape["slices"],
-        )  # fmt: skip
         self.transfer_s = self._transfer_s()
         #: whether every probe so far was solved to proven optimality
         self.proven = self.exact
