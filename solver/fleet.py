@@ -12,7 +12,7 @@ from solver.fleet_reading import NotPacked
 from solver.fleets import Fleet, FleetAnswer, Question, fleet_of
 from solver.items import Item
 from solver.patterns import pool_patterns
-from solver.pools import SINGLY, Pool, PoolClass
+from solver.pools import Pool, PoolClass
 
 #: answers of the aggregated model that may fail to pack before it is given up
 _REPACKS = 60
@@ -77,7 +77,7 @@ def _model(ask: _Ask, run: Run, floor: float) -> tuple[Fleet | None, float]:
     """Best fleet by CP-SAT, aggregated first where that may do, and the bound raised to what it proves."""
     question = ask.question
     wanted = question.rate
-    aggregate = any(TABLED < len(c.pools) <= SINGLY for c in ask.classes)
+    aggregate = any(len(c.pools) > TABLED and c.few for c in ask.classes)
     found: Fleet | None = None
     for aggregated in (True, False) if aggregate else (False,):
         share = replace(run, limit_s=run.limit_s / (2 if aggregate else 1))

@@ -36,7 +36,7 @@ from solver.fleets import Fleet
 from solver.items import Item
 from solver.packing import packing_cuts
 from solver.patterns import pool_patterns
-from solver.pools import SINGLY, PoolClass
+from solver.pools import PoolClass
 from solver.scaling import rate_unit, up
 from solver.shapes import ROLES
 from topology.errors import VerificationError
@@ -79,7 +79,7 @@ class FleetModel:
         self.run = run
         self.aggregated: set[int] = set()
         #: whether every fleet is a solution of the model (then its bound is global)
-        self.complete = all(len(c.pools) <= SINGLY for c in classes)
+        self.complete = all(c.few for c in classes)
         self.unit = rate_unit(relaxed)
         self.rates: dict[int, list[Any]] = {role: [] for role in range(3)}
         self.usd_unit = max(c.chip.usd_per_hour for c in classes) * 1e-6 or 1.0
@@ -92,9 +92,9 @@ class FleetModel:
         self.patterns: dict[int, list[tuple[Counter[int], cp_model.IntVar]]] = {}
         for pool_class in classes:
             own = [p for p, item in enumerate(items) if item.slices_in(pool_class.index)]
-            if aggregated and TABLED < len(pool_class.pools) <= SINGLY:
+            if aggregated and len(pool_class.pools) > TABLED and pool_class.few:
                 self._aggregate(pool_class, own)
-            elif len(pool_class.pools) <= SINGLY:
+            elif pool_class.few:
                 self._pool_by_pool(pool_class, own)
             else:
                 self._by_pattern(pool_class, own, met)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from topology import Chip, Cluster
 
-#: pools of one class up to which each gets variables of its own in the fleet model
-SINGLY = 8
+#: pools of one class, and chips in them together, up to which (either one) each pool gets variables of
+#: its own in the fleet model
+_FEW_POOLS, _FEW_CHIPS = 8, 512
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class PoolClass:
     def domain(self) -> int:
         """A domain that stands for all of them."""
         return self.pools[0].domain
+
+    @property
+    def few(self) -> bool:
+        """Whether the fleet model tells each pool apart; many pools are filled by patterns."""
+        return len(self.pools) <= _FEW_POOLS or len(self.pools) * self.size <= _FEW_CHIPS
 
 
 def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:

@@ -8,12 +8,14 @@ pool of its own; in a span a pool may also hold several stages of the same width
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel import memory
 from costmodel.instance import Instance
 from costmodel.layout import Role
 from costmodel.models.spec import Attention
@@ -21,6 +23,9 @@ from solver.pools import PoolClass
 from solver.spans import Parts, span_families
 
 Ints = NDArray[np.int64]
+
+#: domains that one replica may span where nothing else is asked for
+_DOMAINS = 8
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
 
@@ -104,9 +109,11 @@ class Standing:
 def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> ShapeTable:
     """All shapes of all roles on all classes."""
     widths = tensor_widths(instance)
-    families = span_families(classes, instance.limits.max_domains_per_replica)
+    families = span_families(classes, most_domains(instance, classes))
     spans = tuple(parts for family in families for parts in family.spans)
-    standings = [one for c in classes for one in _standings(instance, c)]
+    standings = [
+        one for c in classes for one in _standings(instance, c, most_domains(instance, classes))
+    ]
     standings += _span_standings(instance, spans)
     slots_of: dict[int, list[int]] = {}
     rows: list[tuple[int, ...]] = []
@@ -131,6 +138,28 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
                     )  # fmt: skip
     columns = np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS)).T
     return ShapeTable(**dict(zip(COLUMNS, columns, strict=True)), spans=spans)
+
+
+def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
+    """Domains that one replica may span: as asked, else 8, or more where its weights need more.
+
+    Twice the domains that hold the weights alone leave half of the HBM to KV and activations.
+    """
+    asked = instance.limits.max_domains_per_replica
+    if asked is not None:
+        return asked
+    layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
+    held = float(
+        memory.dense_weight_bytes(layers, 1.0)
+        + memory.edge_weight_bytes(instance.operations, 1.0, first=True, last=True)
+    )
+    moe = instance.operations.moe
+    held += memory.expert_slot_bytes(layers) * (moe.num_experts if moe else 0)
+    room = max(
+        c.size * (c.chip.hbm_bytes - instance.profile.for_chip(c.chip.name).runtime_bytes)
+        for c in classes
+    )
+    return max(_DOMAINS, 2 * ceil(held / room)) if room > 0 else _DOMAINS
 
 
 def tensor_widths(instance: Instance) -> list[int]:
@@ -160,14 +189,14 @@ def slot_counts(instance: Instance, chips: int) -> list[int]:
     return sorted(count for count in counts if count <= min(experts * chips, 2 * experts + chips))
 
 
-def _standings(instance: Instance, pool_class: PoolClass) -> Iterator[Standing]:
+def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Standing]:
     """Every way to stand on equally many chips in each of some pools of a class."""
     limits, index = instance.limits, pool_class.index
     pools = len(pool_class.pools)
     stages = min(limits.max_pipeline_stages, instance.operations.num_layers)
     for chips in range(1, pool_class.size + 1):
         yield Standing(index, 1, 1, chips, 1, chips, (chips,))
-        for span in range(2, min(pools, limits.max_domains_per_replica) + 1):
+        for span in range(2, min(pools, most) + 1):
             if instance.operations.moe is not None:
                 yield Standing(index, 1, span, chips, span, chips * span, (chips,))
             if span <= stages:

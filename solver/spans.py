@@ -15,7 +15,7 @@ from itertools import combinations_with_replacement, product
 from math import comb, prod
 from typing import Literal
 
-from solver.pools import SINGLY, Pool, PoolClass
+from solver.pools import Pool, PoolClass
 
 #: chips taken in each pool as ``(pool class, chips)``, by class, most chips first
 Parts = tuple[tuple[int, int], ...]
@@ -46,7 +46,7 @@ def span_families(classes: Sequence[PoolClass], most_domains: int) -> tuple[Span
     for chip, own in by_type.items():
         if sum(len(c.pools) for c in own) < 2:
             continue
-        few = all(len(c.pools) <= SINGLY for c in own)
+        few = all(c.few for c in own)
         ways: list[tuple[Literal["every", "by_class", "even"], int, Iterator[Parts]]] = [
             ("every", prod(comb(c.size + len(c.pools), c.size) for c in own), _every(own)),
         ]
