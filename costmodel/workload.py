@@ -95,7 +95,7 @@ class Limits(BaseModel):
     prefill_chunk_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 8192
     #: largest number of pipeline stages considered
     max_pipeline_stages: Annotated[int, Field(ge=1, le=64)] = 8
-    #: largest number of domains one replica's experts may span
-    max_domains_per_replica: Annotated[int, Field(ge=1, le=64)] = 8
+    #: largest number of domains one replica may span; by default 8, or more where its weights need more
+    max_domains_per_replica: Annotated[int, Field(ge=1, le=64)] | None = None
     #: sequences one attention rank may hold
     max_sequences_per_rank: Annotated[int, Field(ge=1, le=65_536)] = 4096

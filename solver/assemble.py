@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout
+from solver.build import build_replica, stage_chips
 from solver.fleets import Fleet
 from solver.pools import pick_chips
-from solver.realise import Realised, build_replica, stage_chips
+from solver.realise import Realised
 
 
 def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised]) -> Layout:
@@ -28,9 +29,9 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
     for item, pools in order:
         shape = realised[item.shape]
         slices = []
-        for pool in pools:
+        for pool, (_, count) in zip(pools, item.parts, strict=True):
             left = free[pool.domain, pool.chip.name]
-            chosen = pick_chips(instance.cluster, pool.domain, left, item.slice_chips)
+            chosen = pick_chips(instance.cluster, pool.domain, left, count)
             slices.append(chosen)
             free[pool.domain, pool.chip.name] = [chip for chip in left if chip not in set(chosen)]
         names = [f"shape{item.shape}.stage{number}" for number in range(len(shape.stages))]

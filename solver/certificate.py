@@ -6,7 +6,23 @@ from dataclasses import dataclass
 
 from costmodel.instance import Instance
 from solver.pools import PoolClass
-from solver.shapes import ShapeTable, tensor_widths
+from solver.shapes import ShapeTable, most_domains, tensor_widths
+from solver.spans import span_families
+
+#: chips that a replica may take in each domain, by family of spans
+_NUMBERS = {
+    "every": "any number of chips in each",
+    "by_class": "any number of chips in each, the same in domains that are alike",
+    "even": "all their chips, or the same number in each, whether the domains are alike or not",
+}
+
+#: and what is then not covered
+_LEFT_OUT = {
+    "by_class": "one replica with unequal numbers of chips in like domains",
+    "even": "one replica with unequal numbers of chips in several domains (unless it takes all of each)",
+    "none": "one replica with unequal numbers of chips in several domains or over domains that "
+    "differ in usable chips, links or NICs",
+}
 
 
 @dataclass(frozen=True)
@@ -27,9 +43,9 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     limits = instance.limits
     widths = tensor_widths(instance)
     largest = max(pool_class.size for pool_class in classes)
-    spans = min(
-        limits.max_domains_per_replica, max(len(pool_class.pools) for pool_class in classes)
-    )
+    domains = most_domains(instance, classes)
+    spans = min(domains, max(len(pool_class.pools) for pool_class in classes))
+    families = span_families(classes, domains)
     text = (
         f"{len(shapes)} shapes: prefill, decode and mixed replicas; stages of every size from 1 to "
         f"{largest} chips of a domain; tensor parallel {', '.join(map(str, widths[:8]))}"
@@ -39,10 +55,16 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     if instance.operations.moe is not None:
         text += (
             f"; experts on all chips of a stage, over 1 to {spans} domains with the same number of "
-            "chips in each; every placement of experts with equal slots per chip, spare slots "
+            f"chips in each; every placement of experts with equal slots per chip, spare slots "
             "holding copies of the busiest experts, as many experts as there are spare slots at most "
             "(none spare, the next three full rows, about 32 and 64 spare; the same in every layer)"
         )
+    text += "".join(
+        f"; replicas over up to {domains} domains of {family.chip} with {_NUMBERS[family.kind]}, in one stage "
+        "or in stages of one width that each lie in one domain"
+        for family in families
+        if family.spans
+    )
     if not all(
         instance.cluster.domains[pool.domain].interchangeable_chips
         for pool_class in classes
@@ -52,12 +74,13 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
             "; where neighbours matter (a torus, failed links), replicas on the compact blocks that the "
             "topology picks for their number of chips, not on every set of chips"
         )
-    unlike = "one replica over domains that differ in usable chips, links or NICs, "
+    left_out = [_LEFT_OUT[f.kind] for f in families if f.kind != "every"]
+    unlike = "".join(f"{words}, " for words in dict.fromkeys(left_out))
     text += (
         f"; every batch with equally many sequences on each attention rank (or one fewer on some), up to {limits.max_sequences_per_rank:,} "
         "each; every cut of layers into "
         "stages; every mix of these replicas on the usable chips. Not covered: mixed replicas in pipeline stages, chips of different "
-        f"types in one replica, {unlike if len(classes) > 1 else ''}prefill passes other than whole prompts or chunks of "
+        f"types in one replica, {unlike}prefill passes other than whole prompts or chunks of "
         f"{limits.prefill_chunk_tokens} tokens, speculative decoding, KV outside HBM. The bound holds "
         f"under the cost model's {instance.profile.name} profile, not for measured time"
     )

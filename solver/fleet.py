@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from solver.clock import Clock
 from solver.fleet_bound import cost_per_rate_bound, rate_bound
-from solver.fleet_model import SINGLY, TABLED, FleetModel, NotPacked, Run
+from solver.fleet_model import TABLED, FleetModel, Run
+from solver.fleet_reading import NotPacked
 from solver.fleets import Fleet, FleetAnswer, Question, fleet_of
 from solver.items import Item
 from solver.patterns import pool_patterns
@@ -37,11 +39,49 @@ def solve_fleet(
         floor = question.whole_usd_per_hour / relaxed
     else:
         floor = cost_per_rate_bound(items, classes)
-    aggregate = any(TABLED < len(c.pools) <= SINGLY for c in classes)
+    ask = _Ask(items, classes, question, relaxed, met)
+    run = Run(clock, time_limit_s, seed, accept_gap)
+    # spans make the model much harder: the best fleet without them is found first, so that there is one
+    plain = [place for place, item in enumerate(items) if not item.span]
+    first: Fleet | None = None
+    if 0 < len(plain) < len(items):
+        first = solve_fleet(
+            [items[place] for place in plain], classes, question, clock=clock,
+            time_limit_s=time_limit_s / 2, seed=seed, accept_gap=accept_gap,
+        ).fleet  # fmt: skip
+    found, floor = _model(ask, run, floor)
+    candidates = [fleet for fleet in (found, first) if fleet is not None]
+    if not candidates:
+        quick = quick_fleet(items, classes, question)
+        candidates = [quick] if quick is not None else []
+    best = min(
+        candidates,
+        key=lambda fleet: question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour),
+        default=None,
+    )
+    return FleetAnswer(best, floor)
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """What a fleet model is built from; ``relaxed`` and ``met`` as :func:`rate_bound` finds them."""
+
+    items: Sequence[Item]
+    classes: Sequence[PoolClass]
+    question: Question
+    relaxed: float
+    met: list[dict[int, list[int]]]
+
+
+def _model(ask: _Ask, run: Run, floor: float) -> tuple[Fleet | None, float]:
+    """Best fleet by CP-SAT, aggregated first where that may do, and the bound raised to what it proves."""
+    question = ask.question
+    wanted = question.rate
+    aggregate = any(len(c.pools) > TABLED and c.few for c in ask.classes)
     found: Fleet | None = None
     for aggregated in (True, False) if aggregate else (False,):
-        run = Run(clock, time_limit_s / (2 if aggregate else 1), seed, accept_gap)
-        model = FleetModel(items, classes, met, relaxed, aggregated, run)
+        share = replace(run, limit_s=run.limit_s / (2 if aggregate else 1))
+        model = FleetModel(ask.items, ask.classes, ask.met, ask.relaxed, aggregated, share)
         if question.whole and wanted is None:
             model.cap_rate(question.whole_usd_per_hour / floor)
         for _ in range(_REPACKS if aggregated else 1):
@@ -66,7 +106,7 @@ def solve_fleet(
             break
         if found is not None:
             break
-    return FleetAnswer(found or quick_fleet(items, classes, question), floor)
+    return found, floor
 
 
 def quick_fleet(
@@ -78,7 +118,7 @@ def quick_fleet(
     """
     stands: list[tuple[Item, tuple[Pool, ...]]] = []
     for pool_class in classes:
-        own = [p for p, item in enumerate(items) if item.pool_class == pool_class.index]
+        own = [p for p, item in enumerate(items) if item.slices_in(pool_class.index)]
         best: Fleet | None = None
         for uses in pool_patterns(items, own, pool_class, []):
             filled = [

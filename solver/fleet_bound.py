@@ -3,7 +3,7 @@ r"""A bound on any fleet by pricing prefill and decode apart (Lagrangian relaxat
 The fleet serves ``R = min(P, D) + M`` requests per second. For every ``0 <= y <= 1``,
 ``min(P, D) <= y P + (1 - y) D``, so an item is worth ``y P + (1 - y) D + M`` and pools no longer
 depend on each other: each is a knapsack of its chips, solved exactly by dynamic programming (a
-replica over several pools brings each its share). The smallest sum over ``y`` bounds ``R``; it is
+replica over several pools brings each its share, by chips). The smallest sum over ``y`` bounds ``R``; it is
 convex in ``y``.
 """
 
@@ -81,9 +81,14 @@ def relaxed_rate(
     values = worth(items, y)
     total, fillings = 0.0, {}
     for pool_class in classes:
-        own = [place for place, item in enumerate(items) if item.pool_class == pool_class.index]
-        share = np.array([values[place] / items[place].slices for place in own])
-        sizes = np.array([items[place].slice_chips for place in own], dtype=np.int64)
+        slices = [
+            (place, chips)
+            for place, item in enumerate(items)
+            for chips in item.slices_in(pool_class.index)
+        ]
+        own = [place for place, _ in slices]
+        share = np.array([values[place] * chips / items[place].chips for place, chips in slices])
+        sizes = np.array([chips for _, chips in slices], dtype=np.int64)
         packing = best_packing(share, sizes, pool_class.size)
         total += len(pool_class.pools) * float(packing.best[-1])
         filling = packing.filling(pool_class.size)

@@ -9,6 +9,8 @@ For more, each item has its replicas ``q[i]`` and slices ``z[i, d]``. Rules::
     sum_d z[i, d] = slices_i q[i],   z[i, d] <= q[i]        slices of a replica in distinct pools
     x <= all prefill rates,   x <= all decode rates          the pools meet at the smaller rate
 
+A span has slices of several sizes, or in several classes; each size has its own ``z``.
+
 Classes of several pools are first *aggregated*: only the number of replicas is decided, under the
 chips of all pools together and bin-packing cuts; the answer is then packed onto pools, and only if
 that fails is the class modelled pool by pool. Classes of many pools are filled by patterns (see
@@ -29,31 +31,20 @@ from ortools.sat.python import cp_model
 
 from solver.clock import Clock
 from solver.fleet_bound import Packing, best_packing
-from solver.fleets import Fleet, fleet_of
+from solver.fleet_reading import read_fleet
+from solver.fleets import Fleet
 from solver.items import Item
-from solver.packing import pack_slices, packing_cuts
+from solver.packing import packing_cuts
 from solver.patterns import pool_patterns
-from solver.pools import Pool, PoolClass
+from solver.pools import PoolClass
 from solver.scaling import rate_unit, up
 from solver.shapes import ROLES
 from topology.errors import VerificationError
-
-#: pools of one class up to which each gets variables of its own
-SINGLY = 8
 
 #: pools of one class up to which replicas are chosen by tables of chips rather than one by one
 TABLED = 2
 
 _PREFILL, _DECODE, _MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
-
-
-class NotPacked(Exception):
-    """An aggregated answer has no place on the pools (``proven``), or none was found in time."""
-
-    def __init__(self, counts: dict[int, int], proven: bool):
-        super().__init__("replicas do not fit their pools")
-        self.counts = counts
-        self.proven = proven
 
 
 class _Infeasible(Exception):
@@ -88,21 +79,22 @@ class FleetModel:
         self.run = run
         self.aggregated: set[int] = set()
         #: whether every fleet is a solution of the model (then its bound is global)
-        self.complete = all(len(c.pools) <= SINGLY for c in classes)
+        self.complete = all(c.few for c in classes)
         self.unit = rate_unit(relaxed)
         self.rates: dict[int, list[Any]] = {role: [] for role in range(3)}
         self.usd_unit = max(c.chip.usd_per_hour for c in classes) * 1e-6 or 1.0
         self.costs: list[Any] = []
         self.local: dict[tuple[int, int, int, int], list[tuple[int, cp_model.IntVar]]] = {}
         self.tables: dict[tuple[int, int, int], tuple[Packing, list[int]]] = {}
-        self.slices: dict[tuple[int, int], cp_model.IntVar] = {}
+        #: slices of an item, by its place, their chips and the class and pool they lie in
+        self.slices: dict[tuple[int, int, int, int], cp_model.IntVar] = {}
         self.count: dict[int, cp_model.IntVar] = {}
         self.patterns: dict[int, list[tuple[Counter[int], cp_model.IntVar]]] = {}
         for pool_class in classes:
-            own = [p for p, item in enumerate(items) if item.pool_class == pool_class.index]
-            if aggregated and TABLED < len(pool_class.pools) <= SINGLY:
+            own = [p for p, item in enumerate(items) if item.slices_in(pool_class.index)]
+            if aggregated and len(pool_class.pools) > TABLED and pool_class.few:
                 self._aggregate(pool_class, own)
-            elif len(pool_class.pools) <= SINGLY:
+            elif pool_class.few:
                 self._pool_by_pool(pool_class, own)
             else:
                 self._by_pattern(pool_class, own, met)
@@ -128,38 +120,53 @@ class FleetModel:
         """Cost in units, rounded down: the model is never dearer than the truth."""
         return int(pool_class.chip.usd_per_hour * chips / self.usd_unit)
 
+    def _count(self, place: int) -> cp_model.IntVar:
+        """Replicas of an item; with the first call its rate is added up."""
+        if place not in self.count:
+            item = self.items[place]
+            most = min(
+                len(pool_class.pools) * (pool_class.size // min(sizes)) // sizes.total()
+                for pool_class in self.classes
+                if (sizes := item.slices_in(pool_class.index))
+            )
+            self.count[place] = self.model.new_int_var(0, most, f"q[{place}]")
+            self.rates[item.role].append(up(item.requests_per_s, self.unit) * self.count[place])
+        return self.count[place]
+
     def _aggregate(self, pool_class: PoolClass, own: list[int]) -> None:
         self.aggregated.add(pool_class.index)
         pools = len(pool_class.pools)
-        for place in own:
-            item = self.items[place]
-            most = pools * (pool_class.size // item.slice_chips) // item.slices
-            self.count[place] = self.model.new_int_var(0, most, f"q[{place}]")
-            self.rates[item.role].append(up(item.requests_per_s, self.unit) * self.count[place])
+        sizes = {p: self.items[p].slices_in(pool_class.index) for p in own}
         cuts = [{size: size for size in range(1, pool_class.size + 1)} | {0: pool_class.size}]
         for weights in cuts + packing_cuts(pool_class):
             load = sum(
-                self.items[p].slices * weights[self.items[p].slice_chips] * self.count[p]
+                sum(weights[chips] * number for chips, number in sizes[p].items()) * self._count(p)
                 for p in own
             )
             self.model.add(load <= pools * weights[0])
         for place in own:
             self._room_for_span(place, own, pool_class)
-        chips = sum(self.items[p].chips * self.count[p] for p in own)
+        chips = sum(
+            sum(chips * number for chips, number in sizes[p].items()) * self._count(p) for p in own
+        )
         self.costs.append(self._usd(pool_class, 1) * chips)
 
     def _room_for_span(self, place: int, own: list[int], pool_class: PoolClass) -> None:
         """A replica over several pools needs as many with room: slices that leave none take others."""
-        item = self.items[place]
-        if item.slices == 1:
+        sizes = self.items[place].slices_in(pool_class.index)
+        if sizes.total() == 1:
             return
-        used = self.model.new_bool_var(f"used[{place}]")
-        self.model.add(self.count[place] == 0).only_enforce_if(~used)
+        used = self.model.new_bool_var(f"used[{place},{pool_class.index}]")
+        self.model.add(self._count(place) == 0).only_enforce_if(~used)
         # slices of more than half a pool lie in pools of their own
-        room = max(pool_class.size - item.slice_chips, pool_class.size // 2)
-        blocking = [p for p in own if p != place and self.items[p].slice_chips > room]
-        taken = sum(self.items[p].slices * self.count[p] for p in blocking)
-        self.model.add(item.slices + taken <= len(pool_class.pools)).only_enforce_if(used)
+        room = max(pool_class.size - min(sizes), pool_class.size // 2)
+        taken: Any = 0
+        for p in own:
+            if p != place:
+                blocking = self.items[p].slices_in(pool_class.index)
+                wide = sum(number for chips, number in blocking.items() if chips > room)
+                taken += wide * self._count(p) if wide else 0
+        self.model.add(sizes.total() + taken <= len(pool_class.pools)).only_enforce_if(used)
 
     def forbid(self, counts: dict[int, int]) -> None:
         """State that these replicas cannot be packed together, hence no more of them either."""
@@ -178,7 +185,11 @@ class FleetModel:
         tabled = {1, len(pools)} if len(pools) <= TABLED else set()
         for role, slices in product(range(3), sorted(tabled)):
             places = [
-                p for p in own if self.items[p].role == role and self.items[p].slices == slices
+                p
+                for p in own
+                if self.items[p].role == role
+                and self.items[p].slices == slices
+                and not self.items[p].span
             ]
             if not places:
                 continue
@@ -204,22 +215,23 @@ class FleetModel:
                 )
         for place in own:
             item = self.items[place]
-            if item.slices in tabled:
+            if item.slices in tabled and not item.span:
                 continue
-            most = len(pool_class.pools) * (pool_class.size // item.slice_chips) // item.slices
-            count = model.new_int_var(0, most, f"q[{place}]")
-            self.count[place] = count
-            here = []
-            for pool in pools:
-                each = pool_class.size // item.slice_chips
-                variable = model.new_int_var(0, each, f"z[{place},{pool}]")
-                if item.slices > 1:
-                    model.add(variable <= count)
-                self.slices[place, pool] = variable
-                here.append(variable)
-                chips[pool].append(item.slice_chips * variable)
-            model.add(sum(here) == item.slices * count)
-            self.rates[item.role].append(up(item.requests_per_s, self.unit) * count)
+            count = self._count(place)
+            sizes = item.slices_in(pool_class.index)
+            for size, number in sorted(sizes.items()):
+                here = []
+                for pool in pools:
+                    name = f"z[{place},{size},{pool_class.index},{pool}]"
+                    variable = model.new_int_var(0, pool_class.size // size, name)
+                    self.slices[place, size, pool_class.index, pool] = variable
+                    here.append(variable)
+                    chips[pool].append(size * variable)
+                model.add(sum(here) == number * count)
+            if sizes.total() > 1:
+                for pool in pools:
+                    held = [self.slices[place, k, pool_class.index, pool] for k in sizes]
+                    model.add(sum(held) <= count)
         loads = [sum(used) for used in chips]
         for load in loads:
             model.add(load <= pool_class.size)
@@ -243,9 +255,7 @@ class FleetModel:
             using = [(uses[place], variable) for uses, variable in patterns if uses[place]]
             if not using:
                 continue
-            most = len(pool_class.pools) * (pool_class.size // item.slice_chips) // item.slices
-            count = model.new_int_var(0, most, f"q[{place}]")
-            self.count[place] = count
+            count = self._count(place)
             # a pool may use less than its pattern holds, never more
             model.add(item.slices * count <= sum(times * variable for times, variable in using))
             if item.slices > 1:
@@ -254,7 +264,6 @@ class FleetModel:
                     model.add(variable == 0).only_enforce_if(~used)
                     # distinct pools: none holds more slices of an item than it has replicas
                     model.add(count >= times).only_enforce_if(used)
-            self.rates[item.role].append(up(item.requests_per_s, self.unit) * count)
             self.costs.append(self._usd(pool_class, item.chips) * count)
 
     def _solve(self, share: float = 1.0) -> tuple[cp_model.CpSolver | None, float | None]:
@@ -286,7 +295,7 @@ class FleetModel:
             solver, bound = self._solve()
         except _Infeasible:
             return None, 0.0
-        return self._read(solver), None if bound is None else bound * self.unit
+        return read_fleet(self, solver), None if bound is None else bound * self.unit
 
     def least_cost(self, rate: float) -> tuple[Fleet | None, float | None]:
         """Least cost that serves ``rate``, and a bound; both per request per second asked for."""
@@ -296,7 +305,7 @@ class FleetModel:
             solver, bound = self._solve()
         except _Infeasible:
             return None, float("inf")
-        return self._read(solver), None if bound is None else bound * self.usd_unit / rate
+        return read_fleet(self, solver), None if bound is None else bound * self.usd_unit / rate
 
     def least_ratio(self, floor: float) -> tuple[Fleet | None, float]:
         """Least dollars per hour and request per second, and a bound on it."""
@@ -314,7 +323,7 @@ class FleetModel:
                 solver, proven = self._solve(0.25)
             except _Infeasible:
                 return None, float("inf")
-            fleet = self._read(solver)
+            fleet = read_fleet(self, solver)
             if fleet is None or proven is None:
                 return best, bound
             if fleet.requests_per_s <= 0:
@@ -328,61 +337,3 @@ class FleetModel:
                     return best, bound
             best, price = fleet, ratio
         return best, bound
-
-    def _read(self, solver: cp_model.CpSolver | None) -> Fleet | None:
-        """Replicas and their pools. Slices go to the pools that hold most of them first."""
-        if solver is None:
-            return None
-        stands: list[tuple[Item, tuple[Pool, ...]]] = []
-        for pool_class in self.classes:
-            pools = pool_class.pools
-            held = [Counter[int]() for _ in pools]
-            if pool_class.index in self.patterns:
-                filled = [
-                    uses
-                    for uses, variable in self.patterns[pool_class.index]
-                    for _ in range(solver.value(variable))
-                ]
-                for pool, uses in enumerate(filled):
-                    held[pool].update(uses)
-                counts = {p: solver.value(v) for p, v in self.count.items()}
-            elif pool_class.index in self.aggregated:
-                counts = {
-                    p: solver.value(v)
-                    for p, v in self.count.items()
-                    if self.items[p].pool_class == pool_class.index
-                }
-                packed, impossible = pack_slices(
-                    counts, self.items, pool_class,
-                    clock=self.run.clock, limit_s=self.run.limit_s / 4, seed=self.run.seed,
-                )  # fmt: skip
-                if packed is None:
-                    raise NotPacked(counts, impossible)
-                for pool, slices in enumerate(packed):
-                    held[pool].update(slices)
-            else:
-                counts = {}
-                for pool in range(len(pools)):
-                    for key, (packing, places) in self.tables.items():
-                        if key[0] != pool_class.index:
-                            continue
-                        for step, variable in self.local[key[0], pool, key[1], key[2]]:
-                            if step and solver.value(variable):
-                                held[pool].update(places[i] for i in packing.filling(step))
-                for (place, pool), variable in self.slices.items():
-                    if self.items[place].pool_class == pool_class.index:
-                        held[pool][place] += solver.value(variable)
-                for place in {p for uses in held for p in uses}:
-                    total = sum(uses[place] for uses in held)
-                    counts[place] = total // self.items[place].slices
-            for place, count in sorted(counts.items()):
-                item = self.items[place]
-                if item.pool_class != pool_class.index:
-                    continue
-                for _ in range(count):
-                    fullest = sorted(range(len(pools)), key=lambda d: (-held[d][place], d))
-                    chosen = sorted(fullest[: item.slices])
-                    for pool in chosen:
-                        held[pool][place] -= 1
-                    stands.append((item, tuple(pools[pool] for pool in chosen)))
-        return fleet_of(stands, self.classes)

@@ -1,6 +1,6 @@
 """Pools: usable chips of one type in one domain, and classes of pools that cannot be told apart.
 
-A replica takes its chips from one pool, or the same number from each of several pools of one class.
+A replica takes its chips from one pool, or from several pools of one chip type.
 Failed chips, mixed types and part-taken domains are nothing special: they only change the pools.
 """
 
@@ -10,6 +10,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from topology import Chip, Cluster
+
+#: pools of one class, and chips in them together, up to which (either one) each pool gets variables of
+#: its own in the fleet model
+_FEW_POOLS, _FEW_CHIPS = 8, 512
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,11 @@ class PoolClass:
     def domain(self) -> int:
         """A domain that stands for all of them."""
         return self.pools[0].domain
+
+    @property
+    def few(self) -> bool:
+        """Whether the fleet model tells each pool apart; many pools are filled by patterns."""
+        return len(self.pools) <= _FEW_POOLS or len(self.pools) * self.size <= _FEW_CHIPS
 
 
 def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:

@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel import memory
-from costmodel.communication import GroupRates, achieved, stack_rates
+from costmodel.communication import GroupRates, stack_rates
 from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
 from costmodel.operations import LayerKind
 from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
 from costmodel.serving import PipelineTime, Service, schedule, serve
 from solver.expert_bounds import ExpertBounds
+from solver.group_rates import group_rates, nearest_send, span_rates
 from solver.pools import PoolClass
 from solver.replica_model import small_enough
 from solver.shapes import ROLES, ShapeTable
 from solver.stages import shortest_longest_stage
-from topology import Cluster, Rate
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -72,7 +72,7 @@ class Pricer:
             if moe
             else None
         )
-        self._rates: dict[tuple[int, int, int, int, int, int], GroupRates] = {}
+        self._rates: dict[tuple[int, ...], GroupRates] = {}
 
     def bounds(self, shapes: ShapeTable) -> Bounds:
         """Upper bounds of all shapes (any mix of roles and classes)."""
@@ -126,56 +126,30 @@ class Pricer:
         block.by_layer, block.most = even, most_per_rank
         return float(block.bounds().requests_per_s[0])
 
-    def rates(self, shapes: ShapeTable, pool_class: PoolClass) -> GroupRates:
-        """Collective rates of shapes on one class, stacked."""
+    def rates(self, shapes: ShapeTable) -> GroupRates:
+        """Collective rates of shapes, stacked."""
         found = []
-        for tp, ranks, pp, slices, stage_pools in zip(
-            shapes.tp.tolist(), shapes.attention_dp.tolist(), shapes.pp.tolist(),
-            shapes.slices.tolist(), shapes.stage_pools.tolist(),
-            strict=True,
-        ):  # fmt: skip
-            stage = tp * ranks
-            key = (pool_class.index, tp, stage, stage_pools, pp, slices)
+        columns = (
+            shapes.pool_class, shapes.tp, shapes.stage_chips, shapes.stage_pools, shapes.pp,
+            shapes.slices, shapes.span,
+        )  # fmt: skip
+        for row, key in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             if key not in self._rates:
-                self._rates[key] = group_rates(self.instance, pool_class, *key[1:])
+                self._rates[key] = self.rates_of(shapes, row)[0]
             found.append(self._rates[key])
         return stack_rates(found)
 
-
-def group_rates(
-    instance: Instance,
-    pool_class: PoolClass,
-    tp: int,
-    stage_chips: int,
-    stage_pools: int,
-    pp: int,
-    slices: int,
-) -> GroupRates:
-    """Rates of a representative group of a class: what :func:`rates_of_chips` finds for its chips."""
-    cluster: Cluster = instance.cluster
-    efficiency = instance.profile.for_chip(pool_class.chip.name)
-    moe = instance.operations.moe
-    home = pool_class.domain
-    reduce = dispatch = send = (0.0, 0.0)
-    if tp > 1:
-        reduce = achieved(cluster.rate_for("all-reduce", home, tp, 1), efficiency.all_reduce)
-    if moe is not None and stage_chips > 1:
-        rate = cluster.rate_for(
-            "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=round(moe.top_k)
-        )
-        dispatch = achieved(rate, efficiency.all_to_all)
-    if pp > 1:
-        pools = 2 if slices > 1 else 1
-        rate = cluster.rate_for("send", home, 2 // pools, pools)
-        send = achieved(rate, efficiency.all_to_all)
-    return GroupRates(*(np.asarray(value) for value in (*reduce, *dispatch, *send)))
-
-
-def nearest_send(cluster: Cluster, pool_class: PoolClass) -> Rate:
-    """Rate of a hand-over to the nearest chip that another replica can stand on."""
-    if len(cluster.domains[pool_class.domain].usable) > 1:
-        return cluster.rate_for("send", pool_class.domain, 2, 1)
-    return Rate(0.0, 0.0, 0.0, 0.0, "none")
+    def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
+        """Collective rates of a shape, and whether each of its stages has exactly these."""
+        one = shapes.row(row)
+        pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
+        if one["span"] >= 0:
+            parts = shapes.parts(row)
+            return span_rates(self.instance, self.classes, parts, one["tp"], stage, one["pp"])
+        return group_rates(
+            self.instance, pool_class, one["tp"], stage, one["stage_pools"], one["pp"],
+            one["slices"],
+        ), True  # fmt: skip
 
 
 class _Block:
@@ -187,7 +161,7 @@ class _Block:
         self.role = role
         self.chip = pool_class.chip
         self.efficiency = pricer.instance.profile.for_chip(pool_class.chip.name)
-        self.rates = pricer.rates(shapes, pool_class)
+        self.rates = pricer.rates(shapes)
         self.tp = shapes.tp.astype(float)
         self.ranks = shapes.attention_dp.astype(float)
         self.pp = shapes.pp.astype(float)

@@ -13,26 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel import memory
-from costmodel.communication import GroupRates
-from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.instance import Instance
-from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage, spread
+from costmodel.layout import ExpertMap, Layout, Replica, spread
 from costmodel.replica import ReplicaPrice, price_replica
 from costmodel.tolerance import exceeds
+from solver.build import Stages, build_replica, hand_over_s, stage_chips
 from solver.clock import Clock
 from solver.expert_bounds import copies_are_hot
 from solver.experts import place_layers
-from solver.pools import Pool, PoolClass, pick_chips
-from solver.pricing import Pricer, group_rates
+from solver.pools import pick_chips
+from solver.pricing import Pricer
 from solver.replica_model import ReplicaModel, small_enough
 from solver.shapes import ROLES, ShapeTable
+from solver.spans import pools_of
 from solver.stages import cut_replica
 
 Array = NDArray[np.float64]
-
-#: first and last layer of each stage
-Stages = Sequence[tuple[int, int]]
 
 #: a replica, its price, and its expert map by layer
 Found = tuple[Replica, ReplicaPrice, ExpertMap]
@@ -75,13 +71,29 @@ class Realiser:
         ``requests_per_s`` is 0 if no placement found meets the targets.
         """
         shape = self.shapes.row(row)
-        pool_class = self.pricer.classes[shape["pool_class"]]
         chips = shape["tp"] * shape["attention_dp"]
         slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
         experts, layer_bounds = self._experts(chips, shape["slots"], slots)
-        attempt = _Attempt(self, shape, pool_class, slots, experts)
+        home = self.pricer.classes[shape["pool_class"]].pools[0]
+        far_s, near_s = 0.0, 0.0
+        if ROLES[shape["role"]] == "prefill":
+            far_s, near_s = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
+        attempt = _Attempt(self, row, slots, experts, far_s)
         found, per_rank = attempt.largest(most_per_rank)
         upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
+        if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
+            # where its decode replicas will stand is not known: the bound is for the nearest
+            near = _Attempt(self, row, slots, experts, near_s)
+            best, _ = near.largest(most_per_rank)
+            ceiling = float(best[1].service.requests_per_s) if best is not None else 0.0
+            upper = min(upper, ceiling) if near.proven else upper
+            attempt.proven = (
+                near.proven
+                and found is not None
+                and (ceiling <= float(found[1].service.requests_per_s))
+            )
+            if found is None and near.proven:
+                return Realised(shape, 0, 0, 0.0, upper, (), slots, {})
         if found is None:
             return Realised(shape, 0, 0, 0.0, 0.0 if attempt.proven else upper, (), slots, {})
         found, extra = attempt.fill_up(found, per_rank, most_per_rank)
@@ -126,136 +138,44 @@ class Realiser:
         return self._placements[key]
 
 
-def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Chips of each stage, from the ``slice_chips`` chips taken in each pool."""
-    pp, slices = shape["pp"], shape["slices"]
-    if pp == 1:
-        return [[chip for pool in pools for chip in pool]]
-    if slices == pp:
-        return [list(pool) for pool in pools]
-    width = shape["slice_chips"] // pp
-    return [list(pools[0][s * width : (s + 1) * width]) for s in range(pp)]
-
-
-def build_replica(
-    instance: Instance,
-    shape: dict[str, int],
-    per_rank: int,
-    stages: Stages,
-    slots: tuple[int, ...],
-    chips: Sequence[Sequence[str]],
-    expert_maps: Sequence[str] | None,
-    extra: int = 0,
-) -> Replica:
-    """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
-
-    ``expert_maps[s]``: name of the stage's expert map. The first ``extra`` ranks hold one sequence
-    more.
-    """
-    tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
-    role: Role = ROLES[shape["role"]]
-    even = len(set(slots)) == 1
-    built = tuple(
-        Stage(
-            layers=layers,
-            chips=tuple(here),
-            slots_per_chip=(slots[0] if even else slots) if slots else None,
-            expert_map=None if expert_maps is None else expert_maps[number],
-        )
-        for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
-    )
-    context = instance.workload.input_tokens if role == "prefill" else instance.final_context
-    shares = []
-    sequences = [per_rank * pp + (rank < extra) for rank in range(ranks)]
-    # homes of each rank's sequences over its chips
-    homes = [spread(count, tp * pp) for count in sequences]
-    for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):
-        inside = [
-            (kind, float(sum(layers[0] <= layer <= layers[1] for layer in kind.layers)))
-            for kind in instance.operations.kinds
-        ]
-        one = float(memory.kv_bytes_per_sequence(instance.operations, inside, tp, context))
-        if number == pp - 1:
-            one += float(memory.draft_kv_bytes(instance.operations, tp, context))
-        for place, chip in enumerate(here):
-            shares.append(
-                KvShare(
-                    chip=chip,
-                    sequences=homes[place // tp][number * tp + place % tp],
-                    bytes=one * sequences[place // tp],
-                )
-            )
-    return Replica(
-        role=role,
-        shape=Shape(
-            tp=tp,
-            ep=tp * ranks if slots else 1,
-            pp=pp,
-            attention_dp=ranks,
-            batch=sum(sequences),
-        ),
-        stages=built,
-        kv=tuple(shares),
-    )
-
-
 class _Attempt:
     """One shape on representative chips: probes batches with the evaluator's prices."""
 
     def __init__(
         self,
         realiser: Realiser,
-        shape: dict[str, int],
-        pool_class: PoolClass,
+        row: int,
         slots: tuple[int, ...],
         experts: NDArray[np.int64],
+        transfer_s: float,
     ):
         self.realiser = realiser
         self.instance = realiser.instance
-        self.shape = shape
-        self.pool_class = pool_class
+        self.shape = shape = realiser.shapes.row(row)
+        classes = realiser.pricer.classes
+        self.pool_class = classes[shape["pool_class"]]
         self.slots = slots
         self.experts = experts
-        pools: Sequence[Pool] = pool_class.pools[: shape["slices"]]
+        parts = realiser.shapes.parts(row)
         self.chips = stage_chips(
             shape,
             [
-                pick_chips(self.instance.cluster, pool.domain, pool.chips, shape["slice_chips"])
-                for pool in pools
+                pick_chips(self.instance.cluster, pool.domain, pool.chips, count)
+                for pool, (_, count) in zip(pools_of(parts, classes), parts, strict=True)
             ],
         )
-        self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
-        self.exact = small_enough(self.instance, len(self.chips[0]))
+        self.efficiency = self.instance.profile.for_chip(self.pool_class.chip.name)
+        self.rates, alike = realiser.pricer.rates_of(realiser.shapes, row)
+        self.exact = alike and small_enough(self.instance, len(self.chips[0]))
         self.maps: ExpertMap = self._maps(experts)
-        self.rates: GroupRates = group_rates(
-            self.instance, pool_class, shape["tp"], len(self.chips[0]), shape["stage_pools"],
-            shape["pp"], shape["slices"],
-        )  # fmt: skip
-        self.transfer_s = self._transfer_s()
+        #: KV hand-over that TTFT has to leave room for
+        self.transfer_s = transfer_s
         #: whether every probe so far was solved to proven optimality
         self.proven = self.exact
 
     def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
         layers = self.instance.operations.moe_layers
         return {layer: tuple(row) for layer, row in zip(layers, experts.tolist(), strict=False)}
-
-    def _transfer_s(self) -> float:
-        """KV hand-over from a prefill replica, to another domain where there is one."""
-        if ROLES[self.shape["role"]] != "prefill":
-            return 0.0
-        cluster = self.instance.cluster
-        home = cluster.domains[self.pool_class.domain]
-        others = [d for d in cluster.domains if d.usable and d.index != home.index]
-        source = self.chips[0][0]
-        if others:
-            target = others[0].usable[0].id
-        else:
-            rest = [placed.id for placed in home.usable if placed.id != source]
-            if not rest:
-                return 0.0
-            target = rest[-1]
-        moved = transfer_bytes_per_chip(self.instance, self.shape["tp"], self.shape["pp"])
-        return float(cluster.rate("send", (source, target)).time(moved))
 
     def fill_up(self, found: Found, per_rank: int, most: int) -> tuple[Found, int]:
         """One sequence more on as many ranks as the targets allow, and on how many.

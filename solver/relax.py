@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 
 from costmodel.instance import Instance
 from costmodel.workload import Limits, Slo
+from solver.pools import pool_classes
+from solver.shapes import most_domains
 from topology import Cluster, load_cluster
 
 #: a chip with so many times its HBM holds anything
 _AMPLE_HBM = 1e4
-
-#: further copies of the cluster that any one prefill and one decode replica could use: eight
-#: domains each
-_MORE_COPIES = 16
 
 #: most sequences per rank that an instance may allow
 _MOST_SEQUENCES = 65_536
@@ -148,7 +146,8 @@ def _chips(instance: Instance, most_requests_per_s: float | None) -> Limit:
     copies = int(number)
     chips = len(instance.cluster.usable)
     healthy = len(instance.cluster.chips) // copies
-    most = copies + _MORE_COPIES
+    # what any one prefill and one decode replica could use
+    most = copies + 2 * most_domains(instance, pool_classes(instance.cluster))
     if instance.scenario.rate is not None and most_requests_per_s:
         short = instance.scenario.rate / most_requests_per_s
         most = max(most, math.ceil(1.3 * short * copies) + 1)

@@ -1,23 +1,31 @@
 """Every shape a replica may have on a class of pools: all widths, not only powers of two.
 
-A shape stands on ``slices``: the same number of chips in each of so many pools of one class. Three
-ways to stand: one stage in one pool or spread over several (its experts then span domains), several
-stages side by side in one pool, or each stage in a pool of its own.
+A shape stands on ``slices``: the same number of chips in each of so many pools of one class, or the
+chips of a span (:mod:`solver.spans`). Three ways to stand: one stage in one pool or spread over
+several (its experts then span domains), several stages side by side in one pool, or each stage in a
+pool of its own; in a span a pool may also hold several stages of the same width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel import memory
 from costmodel.instance import Instance
 from costmodel.layout import Role
 from costmodel.models.spec import Attention
 from solver.pools import PoolClass
+from solver.spans import Parts, span_families
 
 Ints = NDArray[np.int64]
+
+#: domains that one replica may span where nothing else is asked for
+_DOMAINS = 8
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
 
@@ -28,7 +36,8 @@ class ShapeTable:
 
     ``tp attention_dp pp``: widths. ``pool_class``; ``slices`` pools are used, ``slice_chips`` in
     each. ``stage_pools``: pools that one stage spans. ``slots``: expert slots of a MoE layer over
-    the stage (0 for a dense model); they lie as evenly as possible.
+    the stage (0 for a dense model); they lie as evenly as possible. ``span``: which of ``spans`` the
+    shape stands on, or -1; ``slice_chips`` is then the largest slice, ``pool_class`` the first one's.
     """
 
     role: Ints
@@ -40,6 +49,8 @@ class ShapeTable:
     slice_chips: Ints
     stage_pools: Ints
     slots: Ints
+    span: Ints
+    spans: tuple[Parts, ...] = ()
 
     def __len__(self) -> int:
         return len(self.role)
@@ -56,39 +67,99 @@ class ShapeTable:
 
     def take(self, index: NDArray[np.bool_] | NDArray[np.int64]) -> ShapeTable:
         """The rows picked by ``index``."""
-        return ShapeTable(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+        return ShapeTable(
+            **{name: getattr(self, name)[index] for name in COLUMNS}, spans=self.spans
+        )
 
     def row(self, index: int) -> dict[str, int]:
         """One shape as plain numbers."""
-        return {name: int(getattr(self, name)[index]) for name in self.__dataclass_fields__}
+        return {name: int(getattr(self, name)[index]) for name in COLUMNS}
+
+    def parts(self, index: int) -> Parts:
+        """``(pool class, chips)`` of each pool that a shape takes chips from."""
+        span = int(self.span[index])
+        if span >= 0:
+            return self.spans[span]
+        return ((int(self.pool_class[index]), int(self.slice_chips[index])),) * int(
+            self.slices[index]
+        )
+
+
+#: columns of a :class:`ShapeTable`
+COLUMNS = tuple(name for name in ShapeTable.__dataclass_fields__ if name != "spans")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A way to stand, before its tensor parallel width and slots are chosen.
+
+    ``in_pool``: what every pool's share of a stage must be divisible by tp for; ``stage_chips``.
+    """
+
+    pool_class: int
+    pp: int
+    slices: int
+    slice_chips: int
+    stage_pools: int
+    stage_chips: int
+    in_pool: tuple[int, ...]
+    span: int = -1
 
 
 def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> ShapeTable:
     """All shapes of all roles on all classes."""
     widths = tensor_widths(instance)
+    families = span_families(classes, most_domains(instance, classes))
+    spans = tuple(parts for family in families for parts in family.spans)
+    standings = [
+        one for c in classes for one in _standings(instance, c, most_domains(instance, classes))
+    ]
+    standings += _span_standings(instance, spans)
+    slots_of: dict[int, list[int]] = {}
     rows: list[tuple[int, ...]] = []
-    for pool_class in classes:
-        for pp, slices, slice_chips, stage_pools in _standings(instance, pool_class):
-            in_pool = slice_chips if pp == slices or pp == 1 else slice_chips // pp
-            stage_chips = in_pool * stage_pools
-            for tp in widths:
-                if in_pool % tp:
-                    continue
-                ranks = stage_chips // tp
-                if instance.operations.moe is None and ranks > 1:
-                    continue  # ranks of a dense model share nothing: they are replicas
-                for slots in slot_counts(instance, stage_chips):
-                    for role in range(len(ROLES)):
-                        if pp > 1 and ROLES[role] == "mixed":
-                            continue  # two kinds of pass want two cuts of the layers
-                        rows.append(
-                            (
-                                role, pool_class.index, tp, ranks, pp, slices, slice_chips,
-                                stage_pools, slots,
-                            )
-                        )  # fmt: skip
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 9).T
-    return ShapeTable(*columns)
+    for stand in standings:
+        if stand.stage_chips not in slots_of:
+            slots_of[stand.stage_chips] = slot_counts(instance, stand.stage_chips)
+        for tp in widths:
+            if any(chips % tp for chips in stand.in_pool):
+                continue
+            ranks = stand.stage_chips // tp
+            if instance.operations.moe is None and ranks > 1:
+                continue  # ranks of a dense model share nothing: they are replicas
+            for slots in slots_of[stand.stage_chips]:
+                for role in range(len(ROLES)):
+                    if stand.pp > 1 and ROLES[role] == "mixed":
+                        continue  # two kinds of pass want two cuts of the layers
+                    rows.append(
+                        (
+                            role, stand.pool_class, tp, ranks, stand.pp, stand.slices,
+                            stand.slice_chips, stand.stage_pools, slots, stand.span,
+                        )
+                    )  # fmt: skip
+    columns = np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS)).T
+    return ShapeTable(**dict(zip(COLUMNS, columns, strict=True)), spans=spans)
+
+
+def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
+    """Domains that one replica may span: as asked, else 8, or more where its weights need more.
+
+    Twice the domains that hold the weights alone leave half of the HBM to KV and activations.
+    """
+    asked = instance.limits.max_domains_per_replica
+    if asked is not None:
+        return asked
+    layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
+    held = float(
+        memory.dense_weight_bytes(layers, 1.0)
+        + memory.edge_weight_bytes(instance.operations, 1.0, first=True, last=True)
+    )
+    moe = instance.operations.moe
+    held += float(memory.expert_slot_bytes(layers)) * (moe.num_experts if moe else 0)
+    room = max(
+        c.size * (c.chip.hbm_bytes - instance.profile.for_chip(c.chip.name).runtime_bytes)
+        for c in classes
+    )
+    return max(_DOMAINS, 2 * ceil(held / room)) if room > 0 else _DOMAINS
 
 
 def tensor_widths(instance: Instance) -> list[int]:
@@ -118,21 +189,35 @@ def slot_counts(instance: Instance, chips: int) -> list[int]:
     return sorted(count for count in counts if count <= min(experts * chips, 2 * experts + chips))
 
 
-def _standings(instance: Instance, pool_class: PoolClass) -> list[tuple[int, int, int, int]]:
-    """``(pp, slices, slice_chips, stage_pools)`` of every way to stand on a class."""
-    limits = instance.limits
-    num_layers = instance.operations.num_layers
+def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Standing]:
+    """Every way to stand on equally many chips in each of some pools of a class."""
+    limits, index = instance.limits, pool_class.index
     pools = len(pool_class.pools)
-    stages = min(limits.max_pipeline_stages, num_layers)
-    found = []
+    stages = min(limits.max_pipeline_stages, instance.operations.num_layers)
     for chips in range(1, pool_class.size + 1):
-        found.append((1, 1, chips, 1))
-        for span in range(2, min(pools, limits.max_domains_per_replica) + 1):
+        yield Standing(index, 1, 1, chips, 1, chips, (chips,))
+        for span in range(2, min(pools, most) + 1):
             if instance.operations.moe is not None:
-                found.append((1, span, chips, span))
+                yield Standing(index, 1, span, chips, span, chips * span, (chips,))
             if span <= stages:
-                found.append((span, span, chips, 1))
+                yield Standing(index, span, span, chips, 1, chips, (chips,))
         for pp in range(2, stages + 1):
             if chips * pp <= pool_class.size:
-                found.append((pp, 1, chips * pp, 1))
+                yield Standing(index, pp, 1, chips * pp, 1, chips, (chips,))
+
+
+def _span_standings(instance: Instance, spans: tuple[Parts, ...]) -> list[Standing]:
+    """Spans as one stage, or as stages of one width of which each lies in one pool."""
+    stages = min(instance.limits.max_pipeline_stages, instance.operations.num_layers)
+    found = []
+    for number, parts in enumerate(spans):
+        home, most, total = parts[0][0], max(n for _, n in parts), sum(n for _, n in parts)
+        slices = tuple(sorted({n for _, n in parts}))
+        if instance.operations.moe is not None:
+            found.append(Standing(home, 1, len(parts), most, len(parts), total, slices, number))
+        for width in range(1, slices[0] + 1):
+            if total // width <= stages and not any(n % width for n in slices):
+                found.append(
+                    Standing(home, total // width, len(parts), most, 1, width, (width,), number)
+                )
     return found

@@ -45,6 +45,7 @@ def common_widths(shapes: ShapeTable) -> Mask:
         & power_of_two(shapes.attention_dp)
         & (shapes.pp == 1)
         & power_of_two(shapes.slices)
+        & (shapes.span < 0)
     )
 
 
@@ -55,6 +56,7 @@ def tensor_in_node(shapes: ShapeTable) -> Mask:
         & (shapes.attention_dp == 1)
         & (shapes.stage_pools == 1)
         & (shapes.slices == shapes.pp)
+        & (shapes.span < 0)
     )
 
 

@@ -12,10 +12,11 @@ from costmodel.layout import ExpertMap, Layout, spread
 from costmodel.replica import price_replica
 from costmodel.speculation import Speculative
 from costmodel.workload import Slo, Workload
+from solver.build import build_replica, stage_chips
 from solver.pools import pool_classes
 from solver.pricing import Pricer
-from solver.realise import build_replica, stage_chips
 from solver.shapes import enumerate_shapes
+from solver.spans import pools_of
 from solver.stages import shortest_longest_stage
 
 
@@ -76,7 +77,11 @@ def test_random_replicas_stay_below_their_bound(
         chips = shape["tp"] * shape["attention_dp"]
         slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
         pool_class = pricer.classes[shape["pool_class"]]
-        pools = [p.chips[: shape["slice_chips"]] for p in pool_class.pools[: shape["slices"]]]
+        parts = shapes.parts(row)
+        pools = [
+            pool.chips[:count]
+            for pool, (_, count) in zip(pools_of(parts, pricer.classes), parts, strict=True)
+        ]
         layers = instance.operations.num_layers
         ends = sorted(rng.choice(range(1, layers), shape["pp"] - 1, replace=False).tolist())
         if rng.random() < 0.7:  # even stages come near the bound, random ones try its edges
