@@ -143,7 +143,8 @@ class Pricer:
         """Collective rates of a shape, and whether each of its stages has exactly these."""
         one = shapes.row(row)
         pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
-        if one["span"] >= 0:
+        home = self.instance.cluster.domains[pool_class.domain]
+        if one["span"] >= 0 or len({placed.chip.name for placed in home.usable}) > 1:
             parts = shapes.parts(row)
             return span_rates(self.instance, self.classes, parts, one["tp"], stage, one["pp"])
         return group_rates(

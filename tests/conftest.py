@@ -77,26 +77,8 @@ def make_tiny(folder: Path, seed: int, chips: int, num_layers: int, num_experts:
     """A random instance on one switched domain of ``chips`` chips."""
     rng = np.random.default_rng(seed)
     model = tiny_model(rng, num_layers, num_experts)
-    whole = sum(w.num_bytes for layer in model.layers for p in layer.sublayers for w in _own(p))
-    whole += sum(
-        p.expert_bytes * p.num_experts
-        for layer in model.layers
-        for p in layer.sublayers
-        if isinstance(p, MoE)
-    )
-    chip = {
-        "name": f"tiny{seed}",
-        "vendor": "test",
-        "flops_per_s": {"bf16": float(rng.uniform(0.5, 5.0)) * 1e10},
-        "hbm_bytes": float(whole * rng.uniform(0.35, 2.0)),
-        "hbm_bytes_per_s": float(rng.uniform(0.5, 2.0)) * 1e9,
-        "scale_up_bytes_per_s": float(rng.uniform(0.2, 2.0)) * 1e9,
-        "nic_bytes_per_s": 1e8,
-        "power_w": 100.0,
-        "usd_per_hour": 1.0,
-        "price_basis": "test",
-    }
-    (folder / f"chip{seed}.yaml").write_text(yaml.safe_dump(chip))
+    whole = _bytes(model)
+    write_chip(folder, rng, f"chip{seed}", whole)
     cluster = {
         "name": f"tiny{seed}",
         "domains": [
@@ -108,6 +90,80 @@ def make_tiny(folder: Path, seed: int, chips: int, num_layers: int, num_experts:
     }
     path = folder / f"cluster{seed}.yaml"
     path.write_text(yaml.safe_dump(cluster))
+    return _instance(rng, model, path, stages=2)
+
+
+def _bytes(model: ModelSpec) -> float:
+    """Bytes of the layers' weights."""
+    whole = sum(w.num_bytes for layer in model.layers for p in layer.sublayers for w in _own(p))
+    return whole + sum(
+        p.expert_bytes * p.num_experts
+        for layer in model.layers
+        for p in layer.sublayers
+        if isinstance(p, MoE)
+    )
+
+
+def write_chip(folder: Path, rng: np.random.Generator, name: str, whole: float) -> None:
+    """A chip file with random figures; some hold the weights of ``whole`` bytes, some do not."""
+    chip = {
+        "name": name.replace("chip", "tiny"),
+        "vendor": "test",
+        "flops_per_s": {"bf16": float(rng.uniform(0.5, 5.0)) * 1e10},
+        "hbm_bytes": float(whole * rng.uniform(0.35, 2.0)),
+        "hbm_bytes_per_s": float(rng.uniform(0.5, 2.0)) * 1e9,
+        "scale_up_bytes_per_s": float(rng.uniform(0.2, 2.0)) * 1e9,
+        "nic_bytes_per_s": 1e8,
+        "power_w": 100.0,
+        "usd_per_hour": 1.0,
+        "price_basis": "test",
+    }
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(chip))
+
+
+def make_odd(folder: Path, seed: int) -> Instance:
+    """A random instance on one to three domains of unlike size, some with two types of chips.
+
+    Chips have failed or are taken, and now and then a switch has failed; then no replica is cut into
+    stages, as stages over unlike links are not solved to proven optimality.
+    """
+    rng = np.random.default_rng(seed)
+    num_experts = int(rng.choice([0, 0, 2, 3]))
+    model = tiny_model(rng, int(rng.integers(2, 4)), num_experts)
+    types = [f"chip{seed}{letter}" for letter in "ab"[: int(rng.integers(1, 3))]]
+    for name in types:
+        write_chip(folder, rng, name, _bytes(model))
+    sizes = [int(size) for size in rng.integers(1, 4, int(rng.integers(1, 4)))]
+    while sum(sizes) > 6:
+        sizes[sizes.index(max(sizes))] -= 1
+    domains, failed, taken = [], [], []
+    for index, size in enumerate(sizes):
+        rows = [{"chip": str(folder / f"{rng.choice(types)}.yaml"), "count": size}]
+        if len(types) > 1 and size > 1 and rng.random() < 0.3:
+            rows = [
+                {"chip": str(folder / f"{types[0]}.yaml"), "count": size - 1},
+                {"chip": str(folder / f"{types[1]}.yaml"), "count": 1},
+            ]
+        domains.append({"fabric": {"kind": "nvswitch", "links_per_switch": [1, 1]}, "chips": rows})
+        if sum(sizes) > 2 and size > 1 and rng.random() < 0.25:
+            (failed if rng.random() < 0.5 else taken).append(f"r{index}g{rng.integers(size)}")
+    broken = rng.random() < 0.2
+    if broken:
+        failed.append(f"r{rng.integers(len(sizes))}sw0")
+    cluster = {"name": f"odd{seed}", "domains": domains, "failed": failed, "taken": taken}
+    if len(sizes) > 1:
+        cluster["scale_out"] = {"kind": "leaf-spine"}
+    path = folder / f"odd{seed}.yaml"
+    path.write_text(yaml.safe_dump(cluster))
+    return _instance(rng, model, path, stages=1 if broken else 2)
+
+
+def _instance(rng: np.random.Generator, model: ModelSpec, path: Path, *, stages: int) -> Instance:
+    """Random expert loads, workload, targets and efficiencies."""
+    num_experts = max(
+        (p.num_experts for layer in model.layers for p in layer.sublayers if isinstance(p, MoE)),
+        default=0,
+    )
     loads = np.zeros((0, 0))
     moe_layers = sum(any(isinstance(p, MoE) for p in layer.sublayers) for layer in model.layers)
     if moe_layers:
@@ -121,7 +177,9 @@ def make_tiny(folder: Path, seed: int, chips: int, num_layers: int, num_experts:
         cluster=str(path),
         workload=workload,
         slo=Slo(tpot=float(rng.uniform(0.002, 0.02)), ttft=float(rng.uniform(0.02, 0.2))),
-        limits=Limits(max_sequences_per_rank=2, max_pipeline_stages=2, prefill_chunk_tokens=64),
+        limits=Limits(
+            max_sequences_per_rank=2, max_pipeline_stages=stages, prefill_chunk_tokens=64
+        ),
     )
     profile = Profile(
         name="tiny",
@@ -176,5 +234,15 @@ def drafting(
         rng = np.random.default_rng(seed)
         drafts, acceptance = int(rng.integers(1, 4)), float(rng.uniform(0.2, 0.95))
         return with_drafts(tiny(seed, chips, num_layers, num_experts), drafts, acceptance)
+
+    return make
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Callable[[int], Instance]:
+    """``odd(seed)`` makes a random instance on unlike, mixed and degraded domains."""
+
+    def make(seed: int) -> Instance:
+        return make_odd(tmp_path, seed)
 
     return make
