@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: solve test test-slow lint readme bench clean install
+.PHONY: solve test test-slow lint readme docs bench clean install
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -28,6 +28,11 @@ lint: $(INSTALLED)
 
 readme: $(INSTALLED)
 	$(BIN)/python docs/update_readme.py
+
+# The site, in build/site; a warning fails
+docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/solve.py

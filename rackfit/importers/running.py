@@ -111,7 +111,7 @@ def verdict(running: Running) -> str:
         return ""
     found = (
         f"${running.instead.evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
-        f"proven within {running.instead.certificate.gap:.1%} of optimal"
+        f"proven within {max(running.instead.certificate.gap, 1e-5):.3%} of optimal"
     )
     if running.excess <= 0:
         return f"Rackfit found nothing cheaper: {found}\n"

@@ -1,0 +1,186 @@
+"""The documentation is true: its examples run, its files are accepted, every public name is in it."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import jsonschema
+import pytest
+import yaml
+
+import rackfit
+from costmodel.instance import Scenario
+from costmodel.profile import Efficiency, Profile
+from costmodel.workload import Limits, Prices, Slo, Workload
+from rackfit.cli.app import build_app, main
+from rackfit.schema import FOLDER
+from topology.builders.base import builders
+from topology.catalogue import data_dir
+from topology.chip import Chip
+from topology.scaleout.base import network_kinds
+from topology.spec import ChipCount, ClusterSpec, DomainSpec
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+BLOCK = re.compile(
+    r'^```(?P<kind>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL
+)
+SCHEMAS = {"chip": "chip", "cluster": "cluster", "workload": "workload", "question": "scenario",
+           "profile": "profile"}  # fmt: skip
+#: Pages whose commands take minutes.
+LONG = {"deployments.md"}
+
+
+def site() -> ModuleType:
+    """``docs/site_pages.py``."""
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _marked(page: Path) -> object:
+    marks = [pytest.mark.slow] if page.name in LONG else []
+    return pytest.param(page, id=page.name, marks=marks)
+
+
+@pytest.mark.parametrize("page", [_marked(page) for page in [*PAGES, ROOT / "README.md"]])
+def test_examples_run(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Files with a title are written, then commands run in order, then programs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-model").mkdir()
+    shutil.copy(data_dir("models") / "qwen3-30b-a3b-fp8.json", tmp_path / "my-model/config.json")
+    blocks = list(BLOCK.finditer(page.read_text()))
+    for block in blocks:
+        if block["title"]:
+            (tmp_path / block["title"]).write_text(block["text"])
+    lines = [
+        line
+        for block in blocks
+        if block["kind"] == "console"
+        for line in block["text"].splitlines()
+    ]
+    for line in lines:
+        monkeypatch.setattr(sys, "argv", shlex.split(line, comments=True))
+        assert sys.argv[0] == "rackfit"
+        with pytest.raises(SystemExit) as stop:
+            main()
+        said = capsys.readouterr()
+        assert not stop.value.code, (line, said.err)
+    code = "".join(block["text"] for block in blocks if block["kind"] == "python")
+    if code and page.name != "README.md":  # its program is tested with the README
+        (tmp_path / "page.py").write_text(code)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "page.py"],
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
+def test_data_files_of_the_page_pass_their_schema() -> None:
+    checked = []
+    for block in BLOCK.finditer((ROOT / "docs" / "instances.md").read_text()):
+        if block["title"]:
+            kind = SCHEMAS[block["title"].split(".")[0].removeprefix("my-")]
+            schema = json.loads((FOLDER / f"{kind}.schema.json").read_text())
+            jsonschema.validate(yaml.safe_load(block["text"]), schema)
+            checked.append(kind)
+    assert sorted(checked) == sorted(SCHEMAS.values())
+
+
+def test_every_key_of_a_data_file_is_described() -> None:
+    text = (ROOT / "docs" / "instances.md").read_text()
+    models = [Chip, ClusterSpec, DomainSpec, ChipCount, Workload, Scenario, Slo, Prices, Limits,
+              Profile, Efficiency]  # fmt: skip
+    models += [spec for spec, _ in builders().values()] + list(network_kinds().values())
+    keys = {key for model in models for key in model.model_fields}
+    assert sorted(key for key in keys if f"`{key}`" not in text) == []
+    for kind in (*builders(), *network_kinds()):
+        assert f"`{kind}`" in text
+
+
+def test_every_public_name_is_in_the_reference_and_documented() -> None:
+    listed = [name for names in site().API.values() for name in names]
+    assert sorted(listed) == sorted(rackfit.__all__)
+    page = site().api_page()
+    silent = []
+    for name in rackfit.__all__:
+        found = getattr(rackfit, name)
+        assert f"::: {rackfit._HOME[name]}.{name}\n" in page
+        if not inspect.getdoc(found):
+            silent.append(name)
+        if inspect.isclass(found):
+            silent += [
+                f"{name}.{member}"
+                for member, value in vars(found).items()
+                if not member.startswith("_")
+                and (callable(value) or isinstance(value, property))
+                and not inspect.getdoc(value)
+            ]
+    assert silent == []
+
+
+def test_example_of_the_reference_runs() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", site().api_page(), re.DOTALL)
+    exec(compile(code, "api.md", "exec"), {})
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    page = site().command_page()
+    for command in build_app().registered_commands:
+        section = page.split(f"## rackfit {command.name}\n")[1].split("\n## ")[0]
+        assert inspect.getdoc(command.callback).splitlines()[0] in section  # type: ignore[union-attr]
+        for parameter in inspect.signature(command.callback, eval_str=True).parameters.values():  # type: ignore[arg-type]
+            info = parameter.annotation.__metadata__[0]
+            assert info.help, (command.name, parameter.name)
+            assert info.help.replace("|", "\\|") in section
+
+
+def test_navigation_names_pages_that_are_there() -> None:
+    listed = set(re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    made = set(site().made_pages())
+    assert listed - made == {page.name for page in PAGES} & listed
+    assert made <= listed
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    made = set(site().made_pages())
+    for page in PAGES:
+        for target in re.findall(r"\]\(([\w-]+\.md)", page.read_text()):
+            assert (ROOT / "docs" / target).is_file() or target in made, (page.name, target)
+
+
+def _modules_with_examples() -> list[str]:
+    found = []
+    for package in ("topology", "costmodel", "solver", "rackfit"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if re.search(r"^\s*>>> ", path.read_text(), re.MULTILINE):
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                found.append(".".join(part for part in parts if part != "__init__"))
+    return found
+
+
+@pytest.mark.parametrize("name", _modules_with_examples())
+def test_docstring_examples_run(name: str) -> None:
+    outcome = doctest.testmod(importlib.import_module(name))
+    assert outcome.attempted
+    assert not outcome.failed
