@@ -73,7 +73,8 @@ class Study:
         """Sets of axes of a scenario, with ``over`` in place.
 
         An axis given replaces the one of its name; a new one joins the sets with an axis of the same
-        first part (``board.intensity`` those with ``board.batch``), else all of them.
+        first part (``board.intensity`` those with ``board.batch``), else all of them. A set with an
+        axis without values is left out.
         """
         found = self.axes(base)
         blocks = [dict(found)] if isinstance(found, dict) else [dict(block) for block in found]
@@ -85,7 +86,7 @@ class Study:
             ]
             for block in homes or blocks:
                 block[key] = values
-        return blocks
+        return [block for block in blocks if all(block.values())]
 
 
 def solved(rows: Sequence[Row]) -> list[Row]:

@@ -168,6 +168,10 @@ def study(
     points = [
         point for block in blocks for point in make_points(base, block, chosen.parameters, asked)
     ]
+    if not points:
+        raise InstanceError(
+            Problem("study", f"{name} has no points: every set of axes is left out")
+        )
     axes = {key: values for block in blocks for key, values in block.items()}
     rows: dict[int, Row] = {}
     reused = 0
