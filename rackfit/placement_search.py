@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Worth of a remote copy against squared node loads, for the points of the trade-off curve.
-PRICES = (0.0, 0.5, 2.0)
+#: Worth of a remote copy against a mean node's load, for the points of the trade-off curve.
+PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)

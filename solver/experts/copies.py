@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.fanout import group_choices, inclusion
 from solver.experts.slots import Floats, Ints
@@ -44,22 +45,22 @@ class Fanout:
         away: Floats = (1 - held)[:, :, None] * fraction[:, None, :]
         return away
 
-    def added_copies(self, experts: Ints, nodes: Ints) -> Floats:
-        """Change of the expected copies ``[pairs]`` if one replica is added: ``experts`` on ``nodes``."""
+    def change(self, experts: Ints, held: NDArray[np.bool_]) -> Floats:
+        """Change of the expected copies ``[experts, ways]`` if one of ``experts`` lay on the nodes of
+        one of the ways ``held [experts, ways, nodes]``.
+        """
         before = self.fractions(self.held[experts])
-        held = self.held[experts].copy()
-        held[np.arange(len(experts)), nodes] = 1
-        after = self.fractions(held)
         chance = self.chance[:, experts, None, None]
-        ratio = (1 - chance * after) / np.maximum(1 - chance * before, 1e-12)
         weight = self.odds[:, None, None] * self.missed
-        lost = np.einsum("gst,gest->e", weight, ratio)
-        change: Floats = (weight.sum() - lost) / self.nodes
+        pull = np.einsum("gest,gst->est", chance / np.maximum(1 - chance * before, 1e-12), weight)
+        fraction = held / np.maximum(held.sum(axis=2, keepdims=True), 1)
+        served = ((1.0 - held) @ pull * fraction).sum(axis=2)
+        change: Floats = (served - (pull * before).sum(axis=(1, 2))[:, None]) / self.nodes
         return change
 
-    def add(self, expert: int, node: int) -> None:
-        """Add a replica of ``expert`` on ``node``."""
+    def set(self, expert: int, held: NDArray[np.bool_]) -> None:
+        """Put ``expert`` on the nodes ``held [nodes]``."""
         old = 1 - self.chance[:, expert, None, None] * self.fractions(self.held[[expert]])[0]
-        self.held[expert, node] = 1
+        self.held[expert] = held
         new = 1 - self.chance[:, expert, None, None] * self.fractions(self.held[[expert]])[0]
         self.missed *= new / np.maximum(old, 1e-12)

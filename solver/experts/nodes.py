@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from costmodel.fanout import group_choices
+from solver.experts.abroad import spend_abroad
 from solver.experts.bounds import load_bounds
-from solver.experts.copies import Fanout, Routing
+from solver.experts.copies import Routing
 from solver.experts.packing import pack_largest_first
 from solver.experts.place import LayerPlacements, finish
 from solver.experts.repartition import descend, table_loads
 from solver.experts.slots import Floats, Ints, Slots, check_loads
 from topology.errors import InstanceError, Problem
 
-#: Sweeps of the descent inside nodes, most home assignments compared one by one, and replicas
-#: whose copies are worked out at each step.
-SWEEPS, TRIED, CANDIDATES = 200, 3000, 24
+#: Sweeps of the descent inside nodes, and most home assignments compared one by one.
+SWEEPS, TRIED = 200, 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def place_on_nodes(
 
     ``abroad`` is all spare slots by default, and at least what chips with more slots than their
     node has experts need; ``routing`` says how tokens pick groups and what a copy
-    to another node is worth against squared node loads. Raises ``InstanceError`` where groups, nodes and
+    to another node is worth against a mean node's load. Raises ``InstanceError`` where groups, nodes and
     slots do not divide.
     """
     shares = check_loads(loads)
@@ -93,7 +93,7 @@ def place_on_nodes(
     away = spare if abroad is None else min(max(abroad, 0), spare)
     away = min(max(away, layout.width - own), experts - own)
     home = home_nodes(shares, layout, routing)
-    held = spend_abroad(shares, home, layout, away, routing)
+    held = spend_abroad(shares, home, layout.nodes, layout.chips, groups, away, routing)
     counts = spend_at_home(shares, home, held, layout)
     pieces = shares / counts.sum(axis=2)
     inside = Slots((layout.width,) * layout.chips)
@@ -150,51 +150,6 @@ def _partitions(groups: int, each: int, most: int) -> list[tuple[int, ...]]:
 
     fill(0)
     return found
-
-
-def spend_abroad(
-    shares: Floats, home: Ints, layout: NodeLayout, away: int, routing: Routing | None = None
-) -> Ints:
-    """Replicas by node ``[layers, experts, nodes]`` (0 or 1): home, and ``away`` foreign ones per node.
-
-    One at a time, each to the expert and node that most reduce the sum of squared node loads (in
-    mean nodes), plus ``routing.price`` times the expected copies of a token to remote nodes.
-    """
-    layers = len(shares)
-    held: Ints = (home[:, :, None] == np.arange(layout.nodes)).astype(np.int64)
-    room = np.full((layers, layout.nodes), away)
-    rows = np.arange(layers)
-    price = 0.0 if routing is None else routing.price
-    fans = (
-        [Fanout(shares[layer], held[layer], routing, layout.groups) for layer in range(layers)]
-        if routing is not None and price > 0
-        else []
-    )
-    unit = shares * layout.nodes
-    for _ in range(away * layout.nodes):
-        count = held.sum(axis=2)
-        piece, smaller = unit / count, unit / (count + 1)
-        load = np.einsum("len,le->ln", held, piece)
-        drop = piece - smaller
-        relieved = 2 * np.einsum("len,ln->le", held, load) * drop - count * drop**2
-        added = 2 * load[:, None, :] * smaller[:, :, None] + smaller[:, :, None] ** 2
-        gain = (relieved + 0.1 * piece**2 / layout.chips)[:, :, None] - added
-        blocked = (held > 0) | (room[:, None, :] == 0)
-        gain = np.where(blocked, -np.inf, gain)
-        for layer, fan in enumerate(fans):
-            tried = np.argsort(-gain[layer].ravel(), kind="stable")[:CANDIDATES]
-            tried = tried[np.isfinite(gain[layer].ravel()[tried])]
-            who, where = tried // layout.nodes, tried % layout.nodes
-            kept = gain[layer, who, where] - price * fan.added_copies(who, where)
-            gain[layer] = -np.inf
-            gain[layer, who, where] = kept
-        flat = gain.reshape(layers, -1).argmax(axis=1)
-        expert, node = flat // layout.nodes, flat % layout.nodes
-        held[rows, expert, node] = 1
-        room[rows, node] -= 1
-        for layer, fan in enumerate(fans):
-            fan.add(int(expert[layer]), int(node[layer]))
-    return held
 
 
 def spend_at_home(shares: Floats, home: Ints, held: Ints, layout: NodeLayout) -> Ints:

@@ -77,6 +77,18 @@ def test_nodes_and_groups_report_copies_and_the_trade_off(app, counts, dispatch)
     check_placement(found["physical_to_logical"], 32, 5)
 
 
+def test_the_trade_off_is_drawn(app, counts, tmp_path):
+    options = ("--gpus", 8, "--slots", 40, "--fast", "--out", tmp_path / "p.json")
+    nodes = ("--gpus-per-node", 2, "--groups", 4, "--top-groups", 2, "--top-k", 4)
+    assert run(app, counts, *options, *nodes, "--curve", tmp_path / "c.svg").exit_code == 0
+    points = json.loads((tmp_path / "p.json").read_text())["trade_off"]
+    drawn = (tmp_path / "c.svg").read_text()
+    assert drawn.startswith("<svg") and drawn.count("<circle") >= len(points)
+    refused = run(app, counts, *options, "--curve", tmp_path / "none.svg")
+    assert exit_code(refused.exception) == 2 and "--curve" in str(refused.exception)
+    assert not (tmp_path / "none.svg").exists()
+
+
 def test_several_windows_are_placed_together(app, tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "w.npz", a=LOADS, b=LOADS * rng.lognormal(0, 0.5, LOADS.shape))

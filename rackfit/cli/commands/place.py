@@ -77,6 +77,9 @@ def place_command(
     seed: Annotated[int, typer.Option(help="Same seed, same placement.")] = 0,
     format: Annotated[Format, typer.Option(help="What to write.")] = Format.json,
     out: Annotated[Path | None, typer.Option(help="Write here, not to stdout.")] = None,
+    curve: Annotated[
+        Path | None, typer.Option(help="Write balance against copies to other nodes here, as SVG.")
+    ] = None,
 ) -> None:
     """Place each layer's experts on GPUs so that the busiest GPU has least to do, with a bound."""
     from importlib import import_module
@@ -87,6 +90,7 @@ def place_command(
     from rackfit.placement_files import loads_path, read_placement
 
     check_writable(out)
+    check_writable(curve)
     options = PlaceOptions(
         gpus=gpus,
         slots=slots,
@@ -114,4 +118,8 @@ def place_command(
         exporter = import_module(f"rackfit.exporters.placement_{format.value}")
         text = exporter.render(placed.table)
         print(exporter.hint(placed.table), file=sys.stderr)
+    if curve is not None:
+        from rackfit.placement_curve import curve_svg
+
+        write_whole(curve_svg(placed), curve)
     write_whole(text, out)

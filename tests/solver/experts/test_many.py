@@ -7,6 +7,7 @@ from costmodel.dispatch import check_placement, chip_loads, imbalance
 from costmodel.expert_load import skewed_load
 from costmodel.fanout import remote_copies
 from solver.experts import place_layers, place_windows
+from solver.experts.abroad import spend_abroad
 from solver.experts.affinity import crossings, group_by_affinity
 from solver.experts.copies import Fanout, Routing
 from solver.experts.nodes import place_on_nodes
@@ -95,19 +96,30 @@ def test_incremental_copies_agree_with_the_evaluator():
             row[None], share[None], node, top_k=4, num_groups=4, top_groups=2, local_first=True
         )[0]
 
-    before = judged(held)
-    predicted = fan.added_copies(np.array([0, 9]), np.array([3, 0]))
-    for index, (expert, node) in enumerate(((0, 3), (9, 0))):
-        changed = held.copy()
-        changed[expert, node] = 1
-        assert judged(changed) - before == pytest.approx(predicted[index], abs=1e-9)
-    fan.add(0, 3)
-    held[0, 3] = 1
-    after = held.copy()
-    after[5, 2] = 1
-    assert judged(after) - judged(held) == pytest.approx(
-        fan.added_copies(np.array([5]), np.array([2]))[0], abs=1e-9
-    )
+    for expert, ways in ((0, [[3], [1, 2], [1, 2, 3]]), (9, [[0], [0, 3], [0, 1, 3]])):
+        before = judged(held)
+        after = np.repeat(held[None, [expert]], 3, axis=1)
+        for way, nodes in enumerate(ways):
+            after[0, way, nodes] = 1
+        predicted = fan.change(np.array([expert]), after.astype(bool))[0]
+        for way in range(3):
+            changed = held.copy()
+            changed[expert] = after[0, way]
+            assert judged(changed) - before == pytest.approx(predicted[way], abs=1e-9)
+        fan.set(expert, after[0, 1].astype(bool))
+        held[expert] = after[0, 1]
+
+
+def test_a_hot_expert_goes_to_every_node_at_once_where_copies_cost():
+    share = np.ones(32)
+    share[5] = 12.0
+    home = np.arange(32) // 8
+    held = spend_abroad(
+        share[None] / share.sum(), home[None], 4, 2, 4, 1, Routing(top_k=4, top_groups=4, price=1.0)
+    )[0]
+    assert held[5].tolist() == [1, 1, 1, 1]
+    assert (held.sum(axis=0) <= 9).all()
+    assert (held[np.arange(32), home] == 1).all()
 
 
 @pytest.mark.parametrize("arguments", [{"groups": 7}, {"chips_per_node": 5}, {"groups": 2}])
