@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout
+from solver.build_replica import build_replica, stage_chips
 from solver.fleets import Fleet
 from solver.pools import pick_chips
-from solver.realise import Realised, build_replica, stage_chips
+from solver.realise import Realised
 
 
 def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised]) -> Layout:
@@ -49,6 +50,7 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
                 stage_chips(shape.shape, slices),
                 names if shape.maps else None,
                 shape.extra,
+                shape.idle,
             )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

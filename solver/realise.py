@@ -13,16 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel import memory
+from costmodel.checks.kv_tiers import broken
 from costmodel.communication import GroupRates
 from costmodel.fleet import transfer_bytes_per_chip
+from costmodel.held import for_role, keeps_idle, price_placed, request_kinds
 from costmodel.instance import Instance
-from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage, spread
-from costmodel.replica import ReplicaPrice, price_replica
+from costmodel.layout import ExpertMap, Layout, Replica, spread
+from costmodel.replica import ReplicaPrice
 from costmodel.tolerance import exceeds
+from solver.build_replica import Stages, build_replica, stage_chips
 from solver.clock import Clock
 from solver.expert_bounds import copies_are_hot
 from solver.experts import place_layers
+from solver.held_kv import kept
 from solver.pools import Pool, PoolClass, pick_chips
 from solver.pricing import Pricer, group_rates
 from solver.replica_model import ReplicaModel, small_enough
@@ -30,9 +33,6 @@ from solver.shapes import ROLES, ShapeTable
 from solver.stages import cut_replica
 
 Array = NDArray[np.float64]
-
-#: first and last layer of each stage
-Stages = Sequence[tuple[int, int]]
 
 #: a replica, its price, and its expert map by layer
 Found = tuple[Replica, ReplicaPrice, ExpertMap]
@@ -43,7 +43,8 @@ class Realised:
     """A shape with its placement: what it achieves and what no placement of it can exceed.
 
     ``stages``: first and last layer of each; ``maps``: expert map by layer (the same for all
-    replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``.
+    replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``; ``idle``:
+    conversations that wait on each attention rank.
     """
 
     shape: dict[str, int]
@@ -54,6 +55,7 @@ class Realised:
     stages: tuple[tuple[int, int], ...]
     slots: tuple[int, ...]
     maps: ExpertMap
+    idle: int = 0
 
 
 class Realiser:
@@ -81,6 +83,7 @@ class Realiser:
         experts, layer_bounds = self._experts(chips, shape["slots"], slots)
         attempt = _Attempt(self, shape, pool_class, slots, experts)
         found, per_rank = attempt.largest(most_per_rank)
+        found, per_rank = attempt.less_room(found, per_rank, most_per_rank)
         upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
         if found is None:
             return Realised(shape, 0, 0, 0.0, 0.0 if attempt.proven else upper, (), slots, {})
@@ -96,6 +99,7 @@ class Realiser:
             stages=tuple(stage.layers for stage in replica.stages),
             slots=slots,
             maps=maps,
+            idle=attempt.idle_of(replica),
         )
 
     def _experts(
@@ -126,79 +130,6 @@ class Realiser:
         return self._placements[key]
 
 
-def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Chips of each stage, from the ``slice_chips`` chips taken in each pool."""
-    pp, slices = shape["pp"], shape["slices"]
-    if pp == 1:
-        return [[chip for pool in pools for chip in pool]]
-    if slices == pp:
-        return [list(pool) for pool in pools]
-    width = shape["slice_chips"] // pp
-    return [list(pools[0][s * width : (s + 1) * width]) for s in range(pp)]
-
-
-def build_replica(
-    instance: Instance,
-    shape: dict[str, int],
-    per_rank: int,
-    stages: Stages,
-    slots: tuple[int, ...],
-    chips: Sequence[Sequence[str]],
-    expert_maps: Sequence[str] | None,
-    extra: int = 0,
-) -> Replica:
-    """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
-
-    ``expert_maps[s]``: name of the stage's expert map. The first ``extra`` ranks hold one sequence
-    more.
-    """
-    tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
-    role: Role = ROLES[shape["role"]]
-    even = len(set(slots)) == 1
-    built = tuple(
-        Stage(
-            layers=layers,
-            chips=tuple(here),
-            slots_per_chip=(slots[0] if even else slots) if slots else None,
-            expert_map=None if expert_maps is None else expert_maps[number],
-        )
-        for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
-    )
-    context = (
-        instance.workload.input_tokens if role == "prefill" else instance.workload.final_context
-    )
-    shares = []
-    sequences = [per_rank * pp + (rank < extra) for rank in range(ranks)]
-    # homes of each rank's sequences over its chips
-    homes = [spread(count, tp * pp) for count in sequences]
-    for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):
-        inside = [
-            (kind, float(sum(layers[0] <= layer <= layers[1] for layer in kind.layers)))
-            for kind in instance.operations.kinds
-        ]
-        one = float(memory.kv_bytes_per_sequence(instance.operations, inside, tp, context))
-        for place, chip in enumerate(here):
-            shares.append(
-                KvShare(
-                    chip=chip,
-                    sequences=homes[place // tp][number * tp + place % tp],
-                    bytes=one * sequences[place // tp],
-                )
-            )
-    return Replica(
-        role=role,
-        shape=Shape(
-            tp=tp,
-            ep=tp * ranks if slots else 1,
-            pp=pp,
-            attention_dp=ranks,
-            batch=sum(sequences),
-        ),
-        stages=built,
-        kv=tuple(shares),
-    )
-
-
 class _Attempt:
     """One shape on representative chips: probes batches with the evaluator's prices."""
 
@@ -211,7 +142,10 @@ class _Attempt:
         experts: NDArray[np.int64],
     ):
         self.realiser = realiser
-        self.instance = realiser.instance
+        role = ROLES[shape["role"]]
+        #: what stages and experts are placed for: new requests, where there are two kinds
+        self.instance = request_kinds(for_role(realiser.instance, role))[0].instance
+        self.idle = realiser.instance.kv_plan.idle if keeps_idle(realiser.instance, role) else None
         self.shape = shape
         self.pool_class = pool_class
         self.slots = slots
@@ -233,7 +167,7 @@ class _Attempt:
         )  # fmt: skip
         self.transfer_s = self._transfer_s()
         #: whether every probe so far was solved to proven optimality
-        self.proven = self.exact
+        self.proven = self.exact and self.idle is None
 
     def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
         layers = self.instance.operations.moe_layers
@@ -256,6 +190,24 @@ class _Attempt:
             target = rest[-1]
         moved = transfer_bytes_per_chip(self.instance, self.shape["tp"], self.shape["pp"])
         return float(cluster.rate("send", (source, target)).time(moved))
+
+    def less_room(self, found: Found | None, per_rank: int, most: int) -> tuple[Found | None, int]:
+        """One sequence more per rank where HBM then has room for a part of the idle KV only, if better."""
+        if self.idle is None or per_rank >= most:
+            return found, per_rank
+        more = self.try_batch(per_rank + 1, all_fit=False)
+        if more is None:
+            return found, per_rank
+        if found is not None and more[1].service.requests_per_s <= found[1].service.requests_per_s:
+            return found, per_rank
+        return more, per_rank + 1
+
+    def idle_of(self, replica: Replica) -> int:
+        """Idle conversations of each rank."""
+        return (
+            sum(share.sequences for share in replica.kv if share.idle)
+            // (self.shape["attention_dp"])
+        )
 
     def fill_up(self, found: Found, per_rank: int, most: int) -> tuple[Found, int]:
         """One sequence more on as many ranks as the targets allow, and on how many.
@@ -297,7 +249,7 @@ class _Attempt:
                 break
         return best, low
 
-    def try_batch(self, per_rank: int, extra: int = 0) -> Found | None:
+    def try_batch(self, per_rank: int, extra: int = 0, *, all_fit: bool = True) -> Found | None:
         """The replica at this batch, its price and expert maps, if every rule holds."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(per_rank, tuple(stages) * self.shape["pp"], extra)
@@ -317,8 +269,16 @@ class _Attempt:
             stages = tuple(cut)
         replica = self._replica(per_rank, stages, extra)
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
-        price = price_replica(self.instance, layout, replica)
-        return (replica, price, maps) if self._good(price) else None
+        if self.idle is None:
+            price = price_placed(self.realiser.instance, layout, replica)
+        else:
+            # a tier has the same room at every batch: what it lacks lowers the rate
+            all_fit = all_fit and self.idle == "hbm"
+            with_room = kept(self.realiser.instance, replica, layout, self.idle, all_fit=all_fit)
+            if with_room is None:
+                return None
+            replica, price = with_room
+        return (replica, price, maps) if self._good(replica, price) else None
 
     def _whole(self, draft: Replica) -> tuple[Stages, ExpertMap] | None:
         """Best stages and experts of a small replica.
@@ -369,19 +329,21 @@ class _Attempt:
             }
         )
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
-        return self._good(price_replica(self.instance, layout, replica))
+        return self._good(replica, price_placed(self.realiser.instance, layout, replica))
 
     def _replica(self, per_rank: int, stages: Stages, extra: int = 0) -> Replica:
         return build_replica(
-            self.instance, self.shape, per_rank, stages, self.slots, self.chips,
+            self.realiser.instance, self.shape, per_rank, stages, self.slots, self.chips,
             ["map"] * self.shape["pp"] if self.maps else None, extra,
         )  # fmt: skip
 
-    def _good(self, price: ReplicaPrice) -> bool:
+    def _good(self, replica: Replica, price: ReplicaPrice) -> bool:
         slo, service = self.instance.slo, price.service
         if slo.tpot is not None and exceeds(float(service.tpot_s), slo.tpot):
             return False
         if slo.ttft is not None and exceeds(float(service.ttft_s) + self.transfer_s, slo.ttft):
+            return False
+        if broken(self.realiser.instance, replica, price):
             return False
         hbm = self.pool_class.chip.hbm_bytes
         return not any(exceeds(float(stage.used_bytes.max()), hbm) for stage in price.stages)

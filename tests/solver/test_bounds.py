@@ -11,9 +11,9 @@ from costmodel.instance import Instance, Scenario, resolve_instance
 from costmodel.layout import ExpertMap, Layout, spread
 from costmodel.replica import price_replica
 from costmodel.workload import Slo, Workload
+from solver.build_replica import build_replica, stage_chips
 from solver.pools import pool_classes
 from solver.pricing import Pricer
-from solver.realise import build_replica, stage_chips
 from solver.shapes import enumerate_shapes
 from solver.stages import shortest_longest_stage
 

@@ -1,0 +1,45 @@
+"""Where a search puts KV: which tier sequences in flight are read from, and where idle KV waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from topology import TierKind
+
+Role = Literal["prefill", "decode", "mixed"]
+#: where KV may lie
+Place = Literal["hbm"] | TierKind
+
+
+@dataclass(frozen=True)
+class KvPlan:
+    """One choice for a whole layout.
+
+    ``prefill``: where the prompts that a prefill replica computes have their caches; ``generate``: the
+    same for sequences that decode and mixed replicas generate; ``idle``: where the KV of
+    conversations that may go on waits (``None``: nowhere, it is computed again).
+    """
+
+    prefill: Place = "hbm"
+    generate: Place = "hbm"
+    idle: Place | None = None
+
+    def in_flight(self, role: Role) -> Place:
+        """Where a replica of this role has the caches of sequences in flight."""
+        return self.prefill if role == "prefill" else self.generate
+
+    def words(self) -> str:
+        """The plan as a phrase."""
+        said = {
+            "hbm": "KV in HBM",
+            "host": "KV in host memory",
+            "flash": "KV in flash",
+            "disk": "KV on disk",
+        }
+        text = said[self.generate]
+        if self.prefill != self.generate:
+            text += f", that of prompts in {said[self.prefill].split(' ', 2)[2]}"
+        if self.idle is not None:
+            text += f", idle {said[self.idle]}"
+        return text

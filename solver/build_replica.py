@@ -1,0 +1,93 @@
+"""From a decision in numbers to a replica: stages on chips, KV on chips and tiers. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costmodel.held import cache_bytes
+from costmodel.instance import Instance
+from costmodel.layout import KvShare, Replica, Role, Shape, Stage, spread
+from solver.held_kv import with_idle
+from solver.shapes import ROLES
+
+#: first and last layer of each stage
+Stages = Sequence[tuple[int, int]]
+
+
+def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Chips of each stage, from the ``slice_chips`` chips taken in each pool."""
+    pp, slices = shape["pp"], shape["slices"]
+    if pp == 1:
+        return [[chip for pool in pools for chip in pool]]
+    if slices == pp:
+        return [list(pool) for pool in pools]
+    width = shape["slice_chips"] // pp
+    return [list(pools[0][s * width : (s + 1) * width]) for s in range(pp)]
+
+
+def build_replica(
+    instance: Instance,
+    shape: dict[str, int],
+    per_rank: int,
+    stages: Stages,
+    slots: tuple[int, ...],
+    chips: Sequence[Sequence[str]],
+    expert_maps: Sequence[str] | None,
+    extra: int = 0,
+    idle: int = 0,
+) -> Replica:
+    """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
+
+    ``expert_maps[s]``: name of the stage's expert map. The first ``extra`` ranks hold one sequence
+    more; ``idle`` conversations wait on each rank, where the plan of the search says.
+    """
+    tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
+    role: Role = ROLES[shape["role"]]
+    even = len(set(slots)) == 1
+    built = tuple(
+        Stage(
+            layers=layers,
+            chips=tuple(here),
+            slots_per_chip=(slots[0] if even else slots) if slots else None,
+            expert_map=None if expert_maps is None else expert_maps[number],
+        )
+        for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
+    )
+    context = (
+        instance.workload.input_tokens if role == "prefill" else instance.workload.final_context
+    )
+    shares = []
+    sequences = [per_rank * pp + (rank < extra) for rank in range(ranks)]
+    # homes of each rank's sequences over its chips
+    homes = [spread(count, tp * pp) for count in sequences]
+    for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):
+        inside = [
+            (kind, float(sum(layers[0] <= layer <= layers[1] for layer in kind.layers)))
+            for kind in instance.operations.kinds
+        ]
+        one = cache_bytes(instance, inside, tp, context)
+        for place, chip in enumerate(here):
+            shares.append(
+                KvShare(
+                    chip=chip,
+                    tier=instance.kv_plan.in_flight(role),
+                    sequences=homes[place // tp][number * tp + place % tp],
+                    bytes=one * sequences[place // tp],
+                )
+            )
+    replica = Replica(
+        role=role,
+        shape=Shape(
+            tp=tp,
+            ep=tp * ranks if slots else 1,
+            pp=pp,
+            attention_dp=ranks,
+            batch=sum(sequences),
+        ),
+        stages=built,
+        kv=tuple(shares),
+    )
+    waits_in = instance.kv_plan.idle
+    if not idle or waits_in is None:
+        return replica
+    return with_idle(instance, replica, waits_in, idle)

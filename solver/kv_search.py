@@ -1,0 +1,185 @@
+r"""Where KV lies, decided: the best layout under every plan, and a bound over all of them.
+
+A plan (:class:`costmodel.kv_plan.KvPlan`) fixes the places of KV for a whole layout; the search for the best
+layout under it is the ordinary one. Rent of a tier is the same for every request, whatever the fleet
+(``hold_s * bytes * usd_per_byte_hour``, bytes counted once), so a plan's cost is that of its chips plus a constant,
+and the least bound plus constant over all plans bounds every layout. Plans are taken in the order of
+their first bounds, and a plan is left as soon as its bound shows that it cannot be better by more than the gap asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from costmodel.held import conversation_bytes
+from costmodel.instance import Instance
+from costmodel.kv_plan import KvPlan, Place
+from solver.certificate import Certificate
+from solver.clock import Clock
+from solver.search import Progress, Search, SearchResult
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
+
+_ALMOST = 1e-6
+
+
+def kv_plans(instance: Instance) -> tuple[KvPlan, ...]:
+    """Every plan that the scenario allows, all KV in HBM first.
+
+    Caches in flight lie in HBM or in host memory; idle KV in HBM, in any tier allowed, or nowhere.
+    A tier that prompts are read from in every pass has no bandwidth left for reloads.
+    """
+    tiers = instance.scenario.kv_tiers
+    in_flight: tuple[Place, ...] = ("hbm", "host") if "host" in tiers else ("hbm",)
+    idle: tuple[Place | None, ...] = (None,)
+    if instance.workload.hold_s is not None:
+        idle = (None, "hbm", *tiers)
+    return tuple(
+        KvPlan(prefill, generate, waits)
+        for prefill in in_flight
+        for generate in in_flight
+        for waits in idle
+        if waits is None or waits == "hbm" or waits != prefill
+    )
+
+
+def rent_usd_per_m(instance: Instance, plan: KvPlan) -> float:
+    """Least rent of idle KV under a plan, in dollars per million output tokens."""
+    place, hold = plan.idle, instance.workload.hold_s
+    if place is None or place == "hbm" or hold is None:
+        return 0.0
+    tiers = [placed.chip.tier(place) for placed in instance.cluster.usable]
+    price = min((t.charged_usd_per_byte_hour for t in tiers if t is not None), default=0.0)
+    per_request = hold / 3600.0 * conversation_bytes(instance) * price
+    return per_request / instance.workload.output_tokens * 1e6
+
+
+@dataclass
+class _Planned:
+    """One plan's search, its rent, and the bound known so far ($/M output tokens, rent included)."""
+
+    plan: KvPlan
+    search: Search
+    rent: float
+    bound: float
+    reason: str = ""
+
+
+class PlanSearch:
+    """The searches of all plans, and the best layout of any."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        clock: Clock,
+        gap: float,
+        seed: int,
+        on_progress: Callable[[Progress], None] | None,
+    ):
+        self.clock = clock
+        self.target = max(gap, _ALMOST)
+        self.on_progress = on_progress
+        self.best: SearchResult | None = None
+        self.best_usd = float("inf")
+        self.first_s = 0.0
+        self.trajectory: list[Progress] = []
+        self.current: _Planned | None = None
+        self.all: list[_Planned] = []
+        for plan in kv_plans(instance):
+            planned = replace(instance, kv_plan=plan)
+            search = Search(planned, clock, gap, seed, self._relay)
+            rent = rent_usd_per_m(instance, plan)
+            self.all.append(_Planned(plan, search, rent, search.first_bound_usd() + rent))
+
+    @property
+    def bound(self) -> float:
+        """Proven for every layout under every plan."""
+        return min(planned.bound for planned in self.all)
+
+    def run(self) -> SearchResult:
+        """The best layout. Raises as :func:`solver.search.search`."""
+        late: NoLayoutInTime | None = None
+        for planned in sorted(self.all, key=lambda planned: planned.bound):
+            if planned.bound == float("inf"):
+                planned.reason = planned.search.why()
+                continue
+            if planned.bound >= self._enough or (self.clock.over and self.best is not None):
+                continue
+            try:
+                self._try(planned)
+            except NoFeasibleLayout as failure:
+                planned.reason = str(failure)
+                if failure.proven:
+                    planned.bound = float("inf")
+            except NoLayoutInTime as failure:
+                late = failure
+        if self.best is not None:
+            return self._result(self.best)
+        if late is not None:
+            raise late
+        raise NoFeasibleLayout(self._why(), proven=self.bound == float("inf"))
+
+    @property
+    def _enough(self) -> float:
+        return self.best_usd / (1.0 + self.target)
+
+    def _try(self, planned: _Planned) -> None:
+        self.current = planned
+        found = planned.search.run(self._enough - planned.rent)
+        planned.bound = max(planned.bound, planned.search.bound_usd + planned.rent)
+        if found is None:
+            return
+        cost = found.evaluation.usd_per_m_output_tokens
+        assert cost is not None
+        if cost < self.best_usd:
+            if self.best is None:
+                self.first_s = found.first_layout_s
+            self.best, self.best_usd = found, cost
+
+    def _relay(self, progress: Progress) -> None:
+        """Progress of one plan's search as progress of all."""
+        planned = self.current
+        if planned is None:
+            return
+        if progress.bound is not None:
+            planned.bound = max(planned.bound, progress.bound + planned.rent)
+        incumbent = self.best_usd
+        if progress.incumbent is not None:
+            incumbent = min(incumbent, progress.incumbent + planned.rent)
+        known = incumbent < float("inf")
+        relayed = Progress(
+            elapsed_s=progress.elapsed_s,
+            incumbent=incumbent if known else None,
+            bound=self.bound,
+            gap=max(0.0, incumbent / self.bound - 1.0) if known else None,
+            doing=f"{planned.plan.words()}: {progress.doing}",
+        )
+        self.trajectory.append(relayed)
+        if self.on_progress is not None:
+            self.on_progress(relayed)
+
+    def _result(self, best: SearchResult) -> SearchResult:
+        bound = min(self.bound, self.best_usd)
+        gap = self.best_usd / bound - 1.0
+        proven = gap <= self.target
+        return replace(
+            best,
+            status="optimal" if proven else "feasible",
+            certificate=Certificate(bound, gap, best.certificate.covers),
+            wall_s=self.clock.elapsed_s,
+            first_layout_s=self.first_s,
+            proof_s=self.clock.elapsed_s if proven else None,
+            shapes=sum(planned.search.num_shapes for planned in self.all),
+            trajectory=tuple(self.trajectory),
+        )
+
+    def _why(self) -> str:
+        """Why nothing fits, once for every place that caches in flight may have."""
+        reasons: dict[str, list[str]] = {}
+        for planned in self.all:
+            where = replace(planned.plan, idle=None).words()
+            reasons.setdefault(planned.reason, []).append(where)
+        return ". ".join(
+            f"{' or '.join(dict.fromkeys(places))}: {reason}" for reason, places in reasons.items()
+        )
