@@ -9,11 +9,13 @@ the engine's reserve.
 ``cached_tokens`` were computed before. The replica that computed them (prefill, mixed) keeps their KV,
 once, spread over the chips of an attention rank; nothing comes back from a decode pool.
 
-- *Little's law*: ``H`` conversations of room serve ``H / hold_s`` requests per second at most.
-- *Recompute saved*: ``1 / R = (1 - r) / R_new + r / R_returning``, passes being of one kind of request each.
+- *Little's law*: with room for ``H`` conversations ``H / hold_s`` of them are kept per second; those beyond are
+  dropped and computed again, a share ``f = min(1, H / (hold_s R))`` is kept.
+- *Recompute saved*: ``1 / R = (1 - r f) / R_new + r f / R_returning``, passes being of one kind of request each;
+  where room is short, ``R = R_new + r (H / hold_s) (1 - R_new / R_returning)``.
 - *Reload*: ``bytes / read_bytes_per_s`` before a returning prompt's first pass, every chip of the rank
-  its part; ``r R bytes`` are read and ``R bytes`` written per second, within the tier's bandwidth.
-- *Rent*: ``served rate * hold_s * bytes * usd_per_byte_hour``; HBM and memory that the chip's price
+  its part; ``r f R bytes`` are read and ``f R bytes`` written per second, within the tier's bandwidth.
+- *Rent*: ``f * served rate * hold_s * bytes * usd_per_byte_hour``; HBM and memory that the chip's price
   includes cost what else they would do.
 
 *Source:* Pope, blackboard lecture (2026), 1:50-2:03; Little's law.
@@ -22,12 +24,11 @@ once, spread over the chips of an attention rank; nothing comes back from a deco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from costmodel import memory
 from costmodel.instance import Instance
@@ -41,29 +42,14 @@ from topology import Chip
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class RequestKind:
-    """A ``share`` of the requests, priced by ``instance``; ``reloads``: it finds KV that waited."""
-
-    share: float
-    instance: Instance
-    reloads: bool
-
-
-def request_kinds(instance: Instance) -> tuple[RequestKind, ...]:
-    """Kinds of requests where idle KV is kept: new ones (if any) and returning ones."""
-    workload = instance.workload
-    if workload.hold_s is None:
-        return (RequestKind(1.0, instance, False),)
-    returns = workload.return_rate or 0.0
+def returning(instance: Instance) -> Instance:
+    """The same question where every request finds the KV of its cached tokens."""
+    if instance.workload.hold_s is None:
+        return instance
     known = instance.variants
     if "returning" not in known:
-        known["returning"] = replace(instance, workload=workload.returning())
-    kinds = (
-        RequestKind(1.0 - returns, all_new(instance), False),
-        RequestKind(returns, known["returning"], True),
-    )
-    return tuple(kind for kind in kinds if kind.share > 0)
+        known["returning"] = replace(instance, workload=instance.workload.returning())
+    return known["returning"]
 
 
 def all_new(instance: Instance) -> Instance:
@@ -177,35 +163,40 @@ def reload_s(instance: Instance, replica: Replica, places: Sequence[Place]) -> f
     return slowest
 
 
-def blend(kinds: Sequence[RequestKind], services: Sequence[Service], reload: Any) -> Service:
-    """One service of several kinds of requests, each in passes of its own.
+def hit_share(new: Service, back: Service, return_rate: float, kept_per_s: ArrayLike) -> Array:
+    """Share of requests that find their KV where ``kept_per_s`` conversations can be kept per second.
+
+    ``new`` and ``back``: service where none and where all requests find it. Grows with all of them.
+    """
+    rate_new, rate_back = np.asarray(new.requests_per_s), np.asarray(back.requests_per_s)
+    kept = np.asarray(kept_per_s, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        every = 1.0 / ((1.0 - return_rate) / rate_new + return_rate / rate_back)
+        some = rate_new + return_rate * kept * (1.0 - rate_new / rate_back)
+        found = np.where(kept >= every, return_rate, return_rate * kept / some)
+    return np.asarray(np.where(rate_new > 0, found, 0.0))
+
+
+def blend(new: Service, back: Service, hits: ArrayLike, reload: ArrayLike) -> Service:
+    """One service of requests of which a share ``hits`` finds its KV, each kind in passes of its own.
 
     Seconds per request and time per token are means over requests. The worst first token waits for
-    the longest pass of any kind; the mean one for half of the pass it falls into.
+    the longest pass of either kind; the mean one for half of the pass it falls into.
     """
+    hits = np.asarray(hits, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        each_s = [
-            kind.share / np.asarray(service.requests_per_s)
-            for kind, service in zip(kinds, services, strict=True)
-        ]
-        total_s = np.sum(each_s, axis=0)
-        rate = np.where(np.isfinite(total_s), 1.0 / total_s, 0.0)
-        part = [np.where(np.isfinite(total_s), seconds / total_s, 0.0) for seconds in each_s]
-    waits = [2.0 * (service.ttft_s - service.ttft_mean_s) for service in services]
-    own = [
-        service.ttft_s - wait + (reload if kind.reloads else 0.0)
-        for kind, service, wait in zip(kinds, services, waits, strict=True)
-    ]
-    shares = [kind.share for kind in kinds]
-    means = [share * seconds for share, seconds in zip(shares, own, strict=True)]
-    means += [p * wait / 2.0 for p, wait in zip(part, waits, strict=True)]
+        new_s, back_s = (1.0 - hits) / new.requests_per_s, hits / back.requests_per_s
+        rate = np.where(new.requests_per_s > 0, 1.0 / (new_s + back_s), 0.0)
+    waits = [2.0 * (service.ttft_s - service.ttft_mean_s) for service in (new, back)]
+    reload = np.where(hits > 0, np.asarray(reload, dtype=float), 0.0)
+    own = [new.ttft_s - waits[0], back.ttft_s - waits[1] + reload]
+    busy = np.where(rate > 0, rate * back_s, 0.0)
+    mean = (1.0 - hits) * own[0] + hits * own[1]
     return Service(
         requests_per_s=np.asarray(rate),
-        tpot_s=np.asarray(
-            sum(share * service.tpot_s for share, service in zip(shares, services, strict=True))
-        ),
-        ttft_s=np.maximum.reduce(own) + np.maximum.reduce(waits),
-        ttft_mean_s=np.asarray(np.sum(means, axis=0)),
+        tpot_s=np.asarray((1.0 - hits) * new.tpot_s + hits * back.tpot_s),
+        ttft_s=np.asarray(np.maximum(*own) + np.maximum(*waits)),
+        ttft_mean_s=np.asarray(mean + ((1.0 - busy) * waits[0] + busy * waits[1]) / 2.0),
     )
 
 
@@ -213,48 +204,51 @@ def price_placed(instance: Instance, layout: Layout, replica: Replica) -> Replic
     """Price a structurally sound replica with its KV where the layout says."""
     instance = reading_from(instance, place_in_flight(replica))
     held = idle_by_rank(replica)
-    if instance.workload.hold_s is None or replica.role == "decode" or not held:
+    hold = instance.workload.hold_s
+    if hold is None or replica.role == "decode" or not held:
         return price_replica(all_new(instance), layout, replica)
-    price = price_kept(instance, layout, replica, tuple(held))
     room = sum(sum(counts) for counts in held.values())
-    share = min(1.0, room / instance.workload.hold_s / float(price.service.requests_per_s))
-    return replace(
-        price,
-        stages=tuple(
-            _with_idle(instance, replica, index, stage, held.get("hbm"))
-            for index, stage in enumerate(price.stages)
-        ),
-        service=replace(price.service, requests_per_s=share * price.service.requests_per_s),
-        egress_bytes_per_s={k: share * v for k, v in price.egress_bytes_per_s.items()},
+    price = price_kept(instance, layout, replica, tuple(held), room / hold)
+    stages = tuple(
+        _with_idle(instance, replica, index, stage, held.get("hbm"))
+        for index, stage in enumerate(price.stages)
     )
+    return replace(price, stages=stages)
 
 
 def price_kept(
-    instance: Instance, layout: Layout, replica: Replica, places: Sequence[Place]
+    instance: Instance,
+    layout: Layout,
+    replica: Replica,
+    places: Sequence[Place],
+    kept_per_s: float = inf,
+    most_kept: float = 1.0,
 ) -> ReplicaPrice:
-    """Price of a replica that has room for every idle conversation, without the room."""
-    kinds = request_kinds(instance)
-    prices = [price_replica(kind.instance, layout, replica) for kind in kinds]
-    service = blend(kinds, [price.service for price in prices], reload_s(instance, replica, places))
-    shares = [kind.share for kind in kinds]
-    busy = [
-        kind.share / float(price.service.requests_per_s) * float(service.requests_per_s)
-        for kind, price in zip(kinds, prices, strict=True)
+    """Price of a replica that can keep so many conversations per second, the room not counted.
+
+    ``most_kept``: share of its conversations that it keeps at most.
+    """
+    prices = [
+        price_replica(kind, layout, replica) for kind in (all_new(instance), returning(instance))
     ]
+    new, back = (price.service for price in prices)
+    returns = instance.workload.return_rate or 0.0
+    hits = min(float(hit_share(new, back, returns, kept_per_s)), returns * most_kept)
+    service = blend(new, back, hits, reload_s(instance, replica, places))
+    busy = hits / float(back.requests_per_s) * float(service.requests_per_s)
     stages = []
-    for index in range(len(replica.stages)):
-        own = [price.stages[index] for price in prices]
-        parts: dict[str, float] = {}
-        for share, stage in zip(shares, own, strict=True):
-            for part, seconds in stage.parts.items():
-                parts[part] = parts.get(part, 0.0) + share * seconds
-        fullest = {
-            kind: np.maximum.reduce([stage.memory[kind] for stage in own]) for kind in own[0].memory
+    for own in zip(*(price.stages for price in prices), strict=True):
+        parts = {
+            part: (1.0 - hits) * own[0].parts.get(part, 0.0) + hits * own[1].parts.get(part, 0.0)
+            for part in {**own[0].parts, **own[1].parts}
         }
-        imbalance = sum(s * stage.imbalance for s, stage in zip(shares, own, strict=True))
+        fullest = {
+            kind: np.maximum(own[0].memory[kind], own[1].memory[kind]) for kind in own[0].memory
+        }
+        imbalance = (1.0 - hits) * own[0].imbalance + hits * own[1].imbalance
         stages.append(replace(own[0], parts=parts, memory=fullest, imbalance=imbalance))
     egress: dict[int, float] = {}
-    for part_of_time, price in zip(busy, prices, strict=True):
+    for part_of_time, price in zip((1.0 - busy, busy), prices, strict=True):
         for domain, load in price.egress_bytes_per_s.items():
             egress[domain] = egress.get(domain, 0.0) + part_of_time * load
     return ReplicaPrice(tuple(stages), service, egress)

@@ -18,12 +18,16 @@ class KvPlan:
 
     ``prefill``: where the prompts that a prefill replica computes have their caches; ``generate``: the
     same for sequences that decode and mixed replicas generate; ``idle``: where the KV of
-    conversations that may go on waits (``None``: nowhere, it is computed again).
+    conversations that may go on waits (``None``: nowhere, it is computed again). At most a share ``kept``
+    of the conversations is kept; ``least_kept`` is where the next lower share takes over, which a bound
+    on the rent may count on.
     """
 
     prefill: Place = "hbm"
     generate: Place = "hbm"
     idle: Place | None = None
+    kept: float = 1.0
+    least_kept: float = 0.0
 
     def in_flight(self, role: Role) -> Place:
         """Where a replica of this role has the caches of sequences in flight."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from costmodel import held
 from costmodel.fleet import PricedLayout
@@ -93,26 +94,22 @@ def _uses(
     counts = held.idle_by_rank(replica)
     if hold is None or replica.role == "decode" or not counts:
         return
-    rate = load * float(price.service.requests_per_s)
     room = sum(sum(ranks) for ranks in counts.values())
+    kept_per_s = load * min(room / hold, float(price.service.requests_per_s))
     key = (replica.shape, replica.role, tuple(stage.layers for stage in replica.stages))
     if key not in saved:
         per_request = [
-            len(replica.chips)
-            / float(price_replica(kind.instance, layout, replica).service.requests_per_s)
-            for kind in (
-                held.RequestKind(1.0, held.all_new(instance), False),
-                held.request_kinds(instance)[-1],
-            )
+            len(replica.chips) / float(price_replica(kind, layout, replica).service.requests_per_s)
+            for kind in (held.all_new(instance), held.returning(instance))
         ]
         saved[key] = per_request[0] - per_request[1]
     one = held.conversation_bytes(instance)
     for tier, ranks in counts.items():
         share = sum(ranks) / room
-        size = rate * hold * share * one
+        size = kept_per_s * hold * share * one
         whole, charged = rent(chip, tier, usd)
         yield TierUse(
-            replica.role, tier, True, rate * hold * share, size, whole * size, charged * size,
+            replica.role, tier, True, kept_per_s * hold * share, size, whole * size, charged * size,
             load * max(traffic_shares(instance, replica, price, tier)[0], 0.0),
             held.reload_s(instance, replica, (tier,)), saved[key],
         )  # fmt: skip
@@ -127,7 +124,8 @@ def traffic_shares(
     most = max(counts.get(place, [0]))
     if not most or place == "hbm":
         return 0.0, 0.0
-    rate = float(price.service.requests_per_s) * most / room
+    hold = instance.workload.hold_s or inf
+    rate = min(float(price.service.requests_per_s), room / hold) * most / room
     read_share = write_share = 0.0
     for stage in replica.stages:
         layers = held.stage_kinds(instance, *stage.layers)
@@ -135,8 +133,8 @@ def traffic_shares(
         for chip in stage.chips:
             read, write = held.bandwidth(instance.cluster.chip(chip).chip, place)
             returns = instance.workload.return_rate or 0.0
-            read_share = max(read_share, returns * moved / read if read else float("inf"))
-            write_share = max(write_share, moved / write if write else float("inf"))
+            read_share = max(read_share, returns * moved / read if read else inf)
+            write_share = max(write_share, moved / write if write else inf)
     return read_share, write_share
 
 

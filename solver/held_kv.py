@@ -39,14 +39,13 @@ def with_idle(instance: Instance, replica: Replica, place: Place, per_rank: int)
     return replica.model_copy(update={"kv": (*replica.kv, *shares)})
 
 
-def make_room(
-    instance: Instance, layout: Layout, replica: Replica, place: Place
-) -> tuple[int, bool]:
-    """Idle conversations of each rank: what the rate needs, or what fits; and whether all of it fits."""
+def make_room(instance: Instance, layout: Layout, replica: Replica, place: Place) -> int:
+    """Idle conversations of each rank: what the rate needs, or what fits and can be reloaded."""
     hold, returns = instance.workload.hold_s or 0.0, instance.workload.return_rate or 0.0
-    price = price_kept(reading_from(instance, place_in_flight(replica)), layout, replica, (place,))
-    ranks = replica.shape.attention_dp
-    wanted = ceil(float(price.service.requests_per_s) * hold / ranks)
+    share = instance.kv_plan.kept
+    reading = reading_from(instance, place_in_flight(replica))
+    price = price_kept(reading, layout, replica, (place,), most_kept=share)
+    wanted = share * float(price.service.requests_per_s) * hold / replica.shape.attention_dp
     room = inf
     for stage, stage_price in zip(replica.stages, price.stages, strict=True):
         one = idle_bytes(instance, stage_kinds(instance, *stage.layers), replica.shape.tp)
@@ -58,24 +57,17 @@ def make_room(
                 tier = chip.tier(place)
                 left = tier.bytes if tier is not None else 0.0
             read, write = bandwidth(chip, place)
-            room = min(
-                room,
-                left * _SHY / one,
-                hold * read * _SHY / (returns * one),
-                hold * write * _SHY / one,
-            )
-    return min(wanted, max(0, floor(min(room, wanted)))), room >= wanted
+            room = min(room, left * _SHY / one, hold * min(read / returns, write) * _SHY / one)
+    # all of them need whole places; a share is not exceeded, as the bound counts on it
+    return max(0, floor(min(room, ceil(wanted) if share == 1.0 else wanted)))
 
 
 def kept(
-    instance: Instance, replica: Replica, layout: Layout, place: Place, *, all_fit: bool
+    instance: Instance, replica: Replica, layout: Layout, place: Place
 ) -> tuple[Replica, ReplicaPrice] | None:
-    """The replica with room for idle KV, and its price.
-
-    ``None`` if there is no room for one, or (``all_fit``) for all that its rate needs.
-    """
-    per_rank, enough = make_room(instance, layout, replica, place)
-    if per_rank < 1 or (all_fit and not enough):
+    """The replica with what room it needs and has for idle KV, and its price; ``None`` without room."""
+    per_rank = make_room(instance, layout, replica, place)
+    if per_rank < 1:  # computing all of it again is another plan
         return None
     whole = with_idle(instance, replica, place, per_rank)
     return whole, price_placed(instance, layout, whole)

@@ -1,10 +1,12 @@
 r"""Where KV lies, decided: the best layout under every plan, and a bound over all of them.
 
 A plan (:class:`costmodel.kv_plan.KvPlan`) fixes the places of KV for a whole layout; the search for the best
-layout under it is the ordinary one. Rent of a tier is the same for every request, whatever the fleet
-(``hold_s * bytes * usd_per_byte_hour``, bytes counted once), so a plan's cost is that of its chips plus a constant,
-and the least bound plus constant over all plans bounds every layout. Plans are taken in the order of
-their first bounds, and a plan is left as soon as its bound shows that it cannot be better by more than the gap asked for.
+layout under it is the ordinary one. The rent of a conversation is the same whatever the fleet
+(``hold_s * bytes * usd_per_byte_hour``, bytes counted once), so that layouts which keep a share of at least
+``f`` of them cost their chips' money plus ``f`` rents per request at least. Where rent matters, shares from 0 to 1
+are cut into ranges and each is a plan of its own. The least bound over all plans, rent included, bounds every
+layout. Plans are taken in the order of their first bounds, and one is left as soon as its bound shows that it
+cannot be better by more than the gap asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from solver.search import Progress, Search, SearchResult
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 _ALMOST = 1e-6
+
+#: ranges that the share of conversations kept is cut into at most
+_MOST_RANGES = 16
 
 
 def kv_plans(instance: Instance) -> tuple[KvPlan, ...]:
@@ -44,7 +49,7 @@ def kv_plans(instance: Instance) -> tuple[KvPlan, ...]:
 
 
 def rent_usd_per_m(instance: Instance, plan: KvPlan) -> float:
-    """Least rent of idle KV under a plan, in dollars per million output tokens."""
+    """Rent if every conversation is kept under a plan, in dollars per million output tokens."""
     place, hold = plan.idle, instance.workload.hold_s
     if place is None or place == "hbm" or hold is None:
         return 0.0
@@ -56,7 +61,7 @@ def rent_usd_per_m(instance: Instance, plan: KvPlan) -> float:
 
 @dataclass
 class _Planned:
-    """One plan's search, its rent, and the bound known so far ($/M output tokens, rent included)."""
+    """One plan's search, its least rent, and the bound known so far ($/M output tokens, rent included)."""
 
     plan: KvPlan
     search: Search
@@ -87,10 +92,22 @@ class PlanSearch:
         self.current: _Planned | None = None
         self.all: list[_Planned] = []
         for plan in kv_plans(instance):
-            planned = replace(instance, kv_plan=plan)
-            search = Search(planned, clock, gap, seed, self._relay)
-            rent = rent_usd_per_m(instance, plan)
-            self.all.append(_Planned(plan, search, rent, search.first_bound_usd() + rent))
+            whole = Search(replace(instance, kv_plan=plan), clock, gap, seed, self._relay)
+            bound, rent = whole.first_bound_usd(), rent_usd_per_m(instance, plan)
+            ranges = 1
+            if 0 < bound < float("inf"):
+                ranges = min(_MOST_RANGES, max(1, round(2.0 * rent / (self.target * bound))))
+            for part in range(ranges):
+                search = whole
+                ranged = replace(plan, kept=(part + 1) / ranges, least_kept=part / ranges)
+                if part + 1 < ranges:
+                    narrowed = replace(instance, kv_plan=ranged)
+                    search = Search(narrowed, clock, gap, seed, self._relay)
+                    bound = search.first_bound_usd()
+                else:
+                    bound = whole.first_bound_usd()
+                least = rent * ranged.least_kept
+                self.all.append(_Planned(ranged, search, least, bound + least))
 
     @property
     def bound(self) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from costmodel.checks.kv_tiers import broken
 from costmodel.communication import GroupRates
 from costmodel.fleet import transfer_bytes_per_chip
-from costmodel.held import for_role, keeps_idle, price_placed, request_kinds
+from costmodel.held import all_new, for_role, keeps_idle, price_placed
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout, Replica, spread
 from costmodel.replica import ReplicaPrice
@@ -83,7 +83,7 @@ class Realiser:
         experts, layer_bounds = self._experts(chips, shape["slots"], slots)
         attempt = _Attempt(self, shape, pool_class, slots, experts)
         found, per_rank = attempt.largest(most_per_rank)
-        found, per_rank = attempt.less_room(found, per_rank, most_per_rank)
+        found, per_rank = attempt.with_more_room(found, per_rank)
         upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
         if found is None:
             return Realised(shape, 0, 0, 0.0, 0.0 if attempt.proven else upper, (), slots, {})
@@ -144,7 +144,7 @@ class _Attempt:
         self.realiser = realiser
         role = ROLES[shape["role"]]
         #: what stages and experts are placed for: new requests, where there are two kinds
-        self.instance = request_kinds(for_role(realiser.instance, role))[0].instance
+        self.instance = all_new(for_role(realiser.instance, role))
         self.idle = realiser.instance.kv_plan.idle if keeps_idle(realiser.instance, role) else None
         self.shape = shape
         self.pool_class = pool_class
@@ -191,16 +191,20 @@ class _Attempt:
         moved = transfer_bytes_per_chip(self.instance, self.shape["tp"], self.shape["pp"])
         return float(cluster.rate("send", (source, target)).time(moved))
 
-    def less_room(self, found: Found | None, per_rank: int, most: int) -> tuple[Found | None, int]:
-        """One sequence more per rank where HBM then has room for a part of the idle KV only, if better."""
-        if self.idle is None or per_rank >= most:
+    def with_more_room(self, found: Found | None, per_rank: int) -> tuple[Found | None, int]:
+        """A smaller batch where idle KV lies in HBM and a larger batch leaves it less room."""
+        if found is None or self.idle != "hbm":
             return found, per_rank
-        more = self.try_batch(per_rank + 1, all_fit=False)
-        if more is None:
-            return found, per_rank
-        if found is not None and more[1].service.requests_per_s <= found[1].service.requests_per_s:
-            return found, per_rank
-        return more, per_rank + 1
+        low, high, best = 1, per_rank, (found, per_rank)
+        while low < high and not self.realiser.clock.over:
+            middle = (low + high) // 2
+            pair = [(self.try_batch(batch), batch) for batch in (middle, middle + 1)]
+            rates = [0.0 if f is None else float(f[1].service.requests_per_s) for f, _ in pair]
+            for (one, batch), rate in zip(pair, rates, strict=True):
+                if one is not None and rate > float(best[0][1].service.requests_per_s):
+                    best = (one, batch)
+            low, high = (middle + 1, high) if rates[1] > rates[0] else (low, middle)
+        return best
 
     def idle_of(self, replica: Replica) -> int:
         """Idle conversations of each rank."""
@@ -249,7 +253,7 @@ class _Attempt:
                 break
         return best, low
 
-    def try_batch(self, per_rank: int, extra: int = 0, *, all_fit: bool = True) -> Found | None:
+    def try_batch(self, per_rank: int, extra: int = 0) -> Found | None:
         """The replica at this batch, its price and expert maps, if every rule holds."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(per_rank, tuple(stages) * self.shape["pp"], extra)
@@ -272,12 +276,10 @@ class _Attempt:
         if self.idle is None:
             price = price_placed(self.realiser.instance, layout, replica)
         else:
-            # a tier has the same room at every batch: what it lacks lowers the rate
-            all_fit = all_fit and self.idle == "hbm"
-            with_room = kept(self.realiser.instance, replica, layout, self.idle, all_fit=all_fit)
-            if with_room is None:
+            with_idle = kept(self.realiser.instance, replica, layout, self.idle)
+            if with_idle is None:
                 return None
-            replica, price = with_room
+            replica, price = with_idle
         return (replica, price, maps) if self._good(replica, price) else None
 
     def _whole(self, draft: Replica) -> tuple[Stages, ExpertMap] | None:

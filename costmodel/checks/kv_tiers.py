@@ -1,7 +1,7 @@
 r"""KV outside HBM lies in tiers that the chips have, fits there, and its reloads fit their bandwidth.
 
 For every chip and tier: ``caches in flight + idle conversations <= bytes``, and at full load
-``return_rate * rate * bytes per conversation <= read_bytes_per_s`` (writes: every request, once).
+``return_rate * kept per second * bytes per conversation <= read_bytes_per_s`` (writes: all that are kept, once).
 """
 
 from __future__ import annotations
