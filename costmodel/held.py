@@ -89,8 +89,9 @@ def for_role(instance: Instance, role: Role) -> Instance:
 
 def keeps_idle(instance: Instance, role: Role) -> bool:
     """Whether replicas of a role keep idle KV under the plan of the search."""
-    waits = instance.workload.hold_s is not None and instance.kv_plan.idle is not None
-    return waits and role != "decode"
+    workload = instance.workload
+    waits = workload.hold_s is not None and workload.cached_tokens > 0
+    return waits and instance.kv_plan.idle is not None and role != "decode"
 
 
 def place_in_flight(replica: Replica) -> Place:

@@ -36,14 +36,14 @@ class KvPlan:
     def words(self) -> str:
         """The plan as a phrase."""
         said = {
-            "hbm": "KV in HBM",
-            "host": "KV in host memory",
-            "flash": "KV in flash",
-            "disk": "KV on disk",
+            "hbm": "in HBM",
+            "host": "in host memory",
+            "flash": "in flash",
+            "disk": "on disk",
         }
-        text = said[self.generate]
+        text = f"KV {said[self.generate]}"
         if self.prefill != self.generate:
-            text += f", that of prompts in {said[self.prefill].split(' ', 2)[2]}"
+            text = f"KV of prompts {said[self.prefill]} and of answers {said[self.generate]}"
         if self.idle is not None:
-            text += f", idle {said[self.idle]}"
+            text += f", idle KV {said[self.idle]}"
         return text

@@ -192,11 +192,10 @@ class PlanSearch:
         )
 
     def _why(self) -> str:
-        """Why nothing fits, once for every place that caches in flight may have."""
-        reasons: dict[str, list[str]] = {}
+        """Why nothing fits, each reason once, with the first plan that it stops."""
+        reasons: dict[str, str] = {}
         for planned in self.all:
-            where = replace(planned.plan, idle=None).words()
-            reasons.setdefault(planned.reason, []).append(where)
-        return ". ".join(
-            f"{' or '.join(dict.fromkeys(places))}: {reason}" for reason, places in reasons.items()
-        )
+            reasons.setdefault(planned.reason, replace(planned.plan, idle=None).words())
+        if len(reasons) == 1:
+            return next(iter(reasons))
+        return ". ".join(f"With {where}: {reason}" for reason, where in reasons.items())
