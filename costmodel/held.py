@@ -100,7 +100,7 @@ def place_in_flight(replica: Replica) -> Place:
 
 
 def idle_by_rank(replica: Replica) -> dict[Place, list[int]]:
-    """Idle conversations of each attention rank, by tier."""
+    """Idle conversations of each attention rank, by tier; tiers without any are left out."""
     if not any(share.idle for share in replica.kv):
         return {}
     rank_of = {
@@ -113,7 +113,7 @@ def idle_by_rank(replica: Replica) -> dict[Place, list[int]]:
         if share.idle and share.chip in rank_of:
             counts = found.setdefault(share.tier, [0] * replica.shape.attention_dp)
             counts[rank_of[share.chip]] += share.sequences
-    return found
+    return {tier: counts for tier, counts in found.items() if any(counts)}
 
 
 def cache_bytes(

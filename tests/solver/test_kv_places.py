@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from costmodel.checks.kv_tiers import broken
 from costmodel.evaluate import evaluate
 from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.held import price_placed
-from costmodel.instance import Instance
+from costmodel.instance import Instance, Scenario, resolve_instance
 from costmodel.kv_plan import Place
 from costmodel.layout import KvShare, Layout, Replica, Shape, Stage
 from costmodel.models.spec import Attention
@@ -22,9 +25,9 @@ from costmodel.workload import Workload
 from solver.clock import Clock
 from solver.kv_search import kv_plans
 from solver.search import search
-from topology.cluster import Cluster
-from topology.errors import NoFeasibleLayout
-from topology.tier import Tier
+from topology import Cluster, Tier
+from topology.catalogue import data_dir
+from topology.errors import InstanceError, NoFeasibleLayout
 
 Tiny = Callable[[int, int, int, int], Instance]
 
@@ -61,7 +64,13 @@ def with_tiers(instance: Instance, seed: int, usd_per_byte: float = 0.0) -> Inst
         return_rate=float(rng.uniform(0.2, 0.9)),
     )
     scenario = instance.scenario.model_copy(
-        update={"kv_tiers": ("host", "flash"), "workload": workload}
+        update={
+            "kv_tiers": ("host", "flash"),
+            "workload": workload,
+            "limits": instance.limits.model_copy(
+                update={"prefill_chunk_tokens": 2 * workload.new_tokens}
+            ),
+        }
     )
     return replace(
         instance,
@@ -182,7 +191,12 @@ def _fleet(total: int, best: dict[tuple[str, int], float]) -> float:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2000, 2012))
+SLOW = [
+    pytest.param(seed, marks=pytest.mark.slow) for seed in (*range(2001, 2006), *range(2007, 2030))
+]
+
+
+@pytest.mark.parametrize("seed", [2000, 2006, *SLOW])
 def test_best_places_equal_enumeration(tiny: Tiny, seed: int) -> None:
     instance = with_tiers(tiny(seed, 2 + seed % 2, 2, 0), seed)
     expected = enumerate_best(instance, one_plan=True)
@@ -197,3 +211,104 @@ def test_best_places_equal_enumeration(tiny: Tiny, seed: int) -> None:
     assert judged.usd_per_m_output_tokens is not None
     bound = result.certificate.bound_usd_per_m_output_tokens
     assert bound <= judged.usd_per_m_output_tokens * (1 + 1e-12)
+    # the bound is not above what replicas with KV in places of their own serve either
+    freely = judged.requests_per_s / enumerate_best(instance, one_plan=False)
+    assert bound <= judged.usd_per_m_output_tokens * freely * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("in_hbm", [1, *[pytest.param(s, marks=pytest.mark.slow) for s in (2, 3)]])
+def test_hbm_or_nothing_equals_enumeration(tiny: Tiny, in_hbm: int) -> None:
+    """Without tiers, idle KV competes with sequences in flight for HBM."""
+    instance = with_tiers(tiny(2011 + 2 * in_hbm, 2, 2, 0), in_hbm)
+    scenario = instance.scenario.model_copy(update={"kv_tiers": ()})
+    instance = replace(instance, scenario=scenario)
+    expected = enumerate_best(instance, one_plan=True)
+    result = search(instance, clock=Clock(120), gap=0.0)
+    assert result.evaluation.requests_per_s == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("usd_per_byte", [0.002, 0.02])
+def test_rent_is_in_the_cost_and_in_the_bound(tiny: Tiny, usd_per_byte: float) -> None:
+    """Whatever number of conversations waits in flash, a layout costs the bound or more."""
+    instance = with_tiers(tiny(2000, 2, 2, 0), 2000, usd_per_byte)
+    scenario = instance.scenario.model_copy(update={"kv_tiers": ("flash",)})
+    instance = replace(instance, scenario=scenario)
+    result = search(instance, clock=Clock(120), gap=0.02)
+    bound = result.certificate.bound_usd_per_m_output_tokens
+    found = result.evaluation.usd_per_m_output_tokens
+    assert found is not None
+    assert result.certificate.gap == pytest.approx(found / bound - 1)
+    costs = []
+    for mixed in (r for r in replicas(instance, 2) if r.role == "mixed"):
+        for count in range(0, 600, 20):
+            idle = KvShare(chip=mixed.chips[0], tier="flash", idle=True, sequences=count, bytes=0)
+            judged = evaluate(
+                instance,
+                Layout(replicas=(mixed.model_copy(update={"kv": (*mixed.kv, idle)}),)),
+            )
+            if judged.feasible:
+                assert judged.usd_per_m_output_tokens is not None
+                costs.append(judged.usd_per_m_output_tokens)
+    assert len(costs) > 20
+    assert min(costs) >= bound * (1 - 1e-9)
+    assert found <= min(costs) * 1.02
+
+
+def long_model(folder: Path, name: str) -> str:
+    """A shipped model whose positions are said to reach beyond a million."""
+    config = json.loads((data_dir("models") / f"{name}.json").read_text())
+    config["max_position_embeddings"] = 2**20 + 2**14
+    path = folder / f"{name}-1m.json"
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"), [("llama-3.1-70b", "nvl-2"), ("deepseek-v3", "nvl-4")]
+)
+def test_a_million_tokens_leave_hbm(tmp_path: Path, name: str, cluster: str) -> None:
+    asked = {
+        "model": long_model(tmp_path, name),
+        "cluster": cluster,
+        "workload": {"input_tokens": 1_000_000, "output_tokens": 1_000},
+    }
+    with pytest.raises(NoFeasibleLayout, match=r"in host memory, which has 240 GB per chip"):
+        search(resolve_instance(Scenario.model_validate(asked)), clock=Clock(120))
+    instance = resolve_instance(Scenario.model_validate(asked | {"kv_tiers": ["host"]}))
+    result = search(instance, clock=Clock(120))
+    assert result.status == "optimal"
+    assert result.evaluation.feasible
+    generating = [r for r in result.layout.replicas if r.role != "prefill"]
+    assert {share.tier for replica in generating for share in replica.kv} == {"host"}
+    (use,) = [use for use in result.evaluation.kv_tiers if use.role == generating[0].role]
+    host = instance.cluster.chips[0].chip.tier("host")
+    assert host is not None
+    assert use.bytes <= host.bytes * len(generating[0].chips)
+    # every token reads the whole cache through the chips' links
+    chips = len(generating) * len(generating[0].chips)
+    read_s = use.bytes / chips / host.read_bytes_per_s
+    assert result.evaluation.tpot_s is not None
+    assert read_s * 0.99 <= result.evaluation.tpot_s
+
+
+def test_too_slow_a_tier_is_named(tmp_path: Path) -> None:
+    asked = {
+        "model": long_model(tmp_path, "llama-3.1-70b"),
+        "cluster": "nvl-2",
+        "workload": {"input_tokens": 1_000_000, "output_tokens": 1_000},
+        "slo": {"tpot": "100 ms"},
+        "kv_tiers": ["host"],
+    }
+    with pytest.raises(NoFeasibleLayout) as caught:
+        search(resolve_instance(Scenario.model_validate(asked)), clock=Clock(120))
+    text = str(caught.value)
+    assert "With KV in HBM: " in text
+    assert re.search(
+        r"of answers in host memory: .* TPOT: the target is 100 ms; \d+ ms is the", text
+    )
+
+
+def test_places_of_kv_are_checked() -> None:
+    asked = {"model": "llama-3.1-8b", "cluster": "tpu-v7", "workload": "chat", "kv_tiers": ["host"]}
+    with pytest.raises(InstanceError, match="no chip of tpu-v7 has host; tiers beside HBM: none"):
+        resolve_instance(Scenario.model_validate(asked))
