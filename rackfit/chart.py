@@ -82,17 +82,19 @@ class Chart:
         wide = min(60.0, 0.8 * step / max(1, len(self.series)))
         ticks = [(_LEFT + (i + 0.5) * step, label) for i, label in enumerate(labels)]
         drawn = [self._y_grid(up), self._x_ticks(ticks, step)]
+        foot = up.place(0.0) if up.low < 0 else float(_HEIGHT - _BOTTOM)
         for index, series in enumerate(self.series):
             for label, y in series.points:
                 middle = _LEFT + (labels.index(str(label)) + 0.5) * step
                 x = middle + (index - len(self.series) / 2) * wide
-                top = up.place(y)
+                end = up.place(y)
+                top, tall = min(end, foot), abs(end - foot)
                 about = escape(f"{series.name} {label}: {y:.4g}")
                 drawn.append(
                     f'<rect class="bar c{index % 7}" x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" '
-                    f'height="{max(0.0, _HEIGHT - _BOTTOM - top):.1f}"><title>{about}</title></rect>'
+                    f'height="{tall:.1f}"><title>{about}</title></rect>'
                     f'<text class="tick" text-anchor="middle" x="{x + wide / 2:.1f}" '
-                    f'y="{top - 4:.1f}">{y:.3g}</text>'
+                    f'y="{end - 4 if y >= 0 else end + 13:.1f}">{y:.3g}</text>'
                 )
         return "".join(drawn)
 
@@ -151,7 +153,7 @@ class _Axis:
         if log and low <= 0:
             raise ValueError("a logarithmic axis needs positive numbers")
         if zero:
-            low, high = min(0.0, low), high * 1.08
+            low, high = min(0.0, low * 1.08), max(0.0, high) * 1.08
         self.low, self.high = low, high if high > low else low + (abs(low) or 1.0)
 
     def place(self, value: float) -> float:

@@ -142,10 +142,12 @@ def _chips_of(
         chip = load_chip(row.chip)
         if row.usd_per_hour is not None:
             chip = chip.model_copy(update={"usd_per_hour": row.usd_per_hour})
+        nic = row.nic_bytes_per_s or chip.nic_bytes_per_s
         if adjust is not None:
-            chip = adjust(chip)
+            chip = adjust(chip.model_copy(update={"nic_bytes_per_s": nic}))
+            nic = chip.nic_bytes_per_s
         chips += [chip] * row.count
-        nics += [row.nic_bytes_per_s or chip.nic_bytes_per_s] * row.count
+        nics += [nic] * row.count
     return tuple(chips), tuple(nics)
 
 

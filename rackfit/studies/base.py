@@ -57,18 +57,24 @@ class Study:
     question: str
     default: Mapping[str, Any]
     axes: Callable[[Mapping[str, Any]], Axes | Sequence[Axes]]
-    chart: Callable[[Sequence[Row]], Chart]
+    chart: Callable[[Sequence[Row]], Chart | Sequence[Chart]]
     conclude: Callable[[Sequence[Row]], list[str]]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     parameters: Own = field(default_factory=dict)
     answer: Callable[[Instance, Own, Options], Row] | None = None
     shown: Mapping[str, str] = field(default_factory=lambda: SOLVED)
 
+    def figures(self, rows: Sequence[Row]) -> list[Chart]:
+        """Every chart of a finished table."""
+        drawn = self.chart(rows)
+        return [drawn] if isinstance(drawn, Chart) else list(drawn)
+
     def blocks(self, base: Mapping[str, Any], over: Axes) -> list[Axes]:
         """Sets of axes of a scenario, with ``over`` in place.
 
         An axis given replaces the one of its name; a new one joins the sets with an axis of the same
-        first part (``board.intensity`` those with ``board.batch``), else all of them.
+        first part (``board.intensity`` those with ``board.batch``), else all of them. A set with an
+        axis without values is left out.
         """
         found = self.axes(base)
         blocks = [dict(found)] if isinstance(found, dict) else [dict(block) for block in found]
@@ -80,7 +86,7 @@ class Study:
             ]
             for block in homes or blocks:
                 block[key] = values
-        return blocks
+        return [block for block in blocks if all(block.values())]
 
 
 def solved(rows: Sequence[Row]) -> list[Row]:

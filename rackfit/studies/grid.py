@@ -38,13 +38,15 @@ class Point:
 def parse_over(texts: Sequence[str]) -> Axes:
     """Axes from ``key=value,value`` texts; values are read as YAML (``none`` removes the key).
 
+    ``key=`` alone leaves out the set of axes that has the key.
+
     Raises ``InstanceError`` for every text that is not one.
     """
     axes: Axes = {}
     problems = []
     for text in texts:
         key, equals, values = text.partition("=")
-        parts = [part.strip() for part in values.split(",")]
+        parts = [part.strip() for part in values.split(",")] if values.strip() else []
         if not equals or not key or "" in parts:
             problems.append(Problem(f"--over {text[:80]}", "expected KEY=VALUE,VALUE,..."))
         elif key in axes:

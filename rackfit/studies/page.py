@@ -14,7 +14,11 @@ _MAX_ROWS = 500
 
 
 def study_page(
-    study: Study, chart: Chart, conclusion: Sequence[str], rows: Sequence[Row], columns: list[str]
+    study: Study,
+    charts: Sequence[Chart],
+    conclusion: Sequence[str],
+    rows: Sequence[Row],
+    columns: list[str],
 ) -> str:
     """The page of a finished study."""
     said = "".join(f"<p>{escape(sentence)}</p>" for sentence in conclusion)
@@ -25,7 +29,10 @@ def study_page(
         f"{study.name}: {study.question}",
         [
             f'<div class="headline">{said}</div>',
-            f'<div class="wide" tabindex="0" role="region" aria-label="figure">{chart.svg()}</div>',
+            *(
+                f'<div class="wide" tabindex="0" role="region" aria-label="figure">{chart.svg()}</div>'
+                for chart in charts
+            ),
             "<h2>Table</h2>",
             table(shown, cells, "table of the study"),
             more,

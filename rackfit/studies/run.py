@@ -91,19 +91,21 @@ class StudyResult:
         return text.getvalue()
 
     def write(self, folder: Path) -> list[Path]:
-        """Write table (CSV, JSON), figure (SVG) and page (HTML) into ``folder``; the paths."""
+        """Write table (CSV, JSON), figures (SVG) and page (HTML) into ``folder``; the paths."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InstanceError(Problem(str(folder), error.strerror or "no folder")) from None
-        texts = {"json": self.text(), "csv": self.csv_text()}
+        texts = {".json": self.text(), ".csv": self.csv_text()}
         if solved(self.rows):
-            chart = self.study.chart(self.rows)
-            texts["svg"] = chart.svg(standalone=True)
-            texts["html"] = study_page(
-                self.study, chart, self.conclusion, self.rows, self.columns()
+            charts = self.study.figures(self.rows)
+            for number, chart in enumerate(charts, start=1):
+                name = ".svg" if number == 1 else f"-{number}.svg"
+                texts[name] = chart.svg(standalone=True)
+            texts[".html"] = study_page(
+                self.study, charts, self.conclusion, self.rows, self.columns()
             )
-        paths = [folder / f"{self.study.name}.{suffix}" for suffix in texts]
+        paths = [folder / f"{self.study.name}{ending}" for ending in texts]
         for path, text in zip(paths, texts.values(), strict=True):
             write_whole(text, path)
         return paths
@@ -166,6 +168,10 @@ def study(
     points = [
         point for block in blocks for point in make_points(base, block, chosen.parameters, asked)
     ]
+    if not points:
+        raise InstanceError(
+            Problem("study", f"{name} has no points: every set of axes is left out")
+        )
     axes = {key: values for block in blocks for key, values in block.items()}
     rows: dict[int, Row] = {}
     reused = 0

@@ -76,11 +76,7 @@ CLAIMS = {
 
 ELSEWHERE = {
     21: "out of scope: quality of sparse models; Rackfit takes the model as given",
-    22: "the search's: a shape may leave chips of a domain idle (solver tests)",
-    32: "the search's: which shape wins is the solver's answer (solver tests)",
     33: "the search's: which shape wins is the solver's answer (solver tests)",
-    34: "out of scope: training budgets",
-    35: "out of scope: training budgets",
 }
 
 DISAGREEMENTS = """

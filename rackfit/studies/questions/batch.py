@@ -1,51 +1,108 @@
-"""``batch``: latency and cost against the number of sequences that a chip may hold."""
+"""``batch``: latency and cost against the number of sequences, solved and on the blackboard."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from costmodel.aggregate import aggregate_pass, drain_s, usd_per_m_tokens
+from costmodel.balance import balance_batch
+from costmodel.instance import Instance
+from costmodel.trains import train_latency
 from rackfit.chart import Chart, Series
-from rackfit.studies.base import Axes, Row, Study, cheapest, solved
+from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, along, cheapest
+from rackfit.studies.board import PARAMETERS, board_of
+from rackfit.studies.point import solve_row
 
 #: the batch is large enough when its cost is within this much of the cheapest
 _CLOSE = 0.10
+_RANK, _BATCH = "limits.max_sequences_per_rank", "board.batch"
 
 
-def _axes(base: Mapping[str, Any]) -> Axes:
-    return {"limits.max_sequences_per_rank": [1, 4, 16, 64, 256, 1024]}
+def _axes(base: Mapping[str, Any]) -> list[Axes]:
+    return [
+        {_RANK: [1, 4, 16, 64, 256, 1024]},
+        {_BATCH: [72 * each for each in (1, 4, 16, 64, 256, 1024)]},
+    ]
 
 
-def _by_batch(rows: Sequence[Row]) -> list[Row]:
-    return sorted(solved(rows), key=lambda row: int(row["limits.max_sequences_per_rank"]))
+def _answer(instance: Instance, own: Own, options: Options) -> Row:
+    if own[_BATCH] is None:
+        return solve_row(instance, options)
+    return blackboard_row(instance, own)
+
+
+def blackboard_row(instance: Instance, own: Own) -> Row:
+    """One decode pass of ``board.batch`` sequences on one domain, as ``max(compute, weights + KV)``.
+
+    ``board.pass_s`` sets the period of the passes instead. Costs are of decode alone.
+    """
+    board, batch = board_of(instance, own), float(own[_BATCH])
+    moe = instance.operations.moe
+    timed = aggregate_pass(board.model, board.machine, batch, board.context)
+    own_period = own["board.pass_s"]
+    period = float(timed.total_s("lecture")) if own_period is None else float(own_period)
+    endless = max(float(timed.compute_s), float(timed.kv_s)) / batch
+    share = board.context / board.balance_context if board.model.kv_bytes_per_token else 0.0
+    if own["board.context_share"] is not None:
+        share = float(own["board.context_share"])
+    waits = train_latency(period)
+    per_expert = moe.num_experts / moe.top_k if moe is not None else 1.0
+    rate = batch / period
+    return {
+        "batch": batch,
+        "usd_per_m_output_tokens": usd_per_m_tokens(board.chips, board.usd_per_chip_hour, rate),
+        "output_tokens_per_s": rate,
+        "output_tokens_per_s_per_gpu": rate / board.chips,
+        "tpot_s": period,
+        "compute_s": float(timed.compute_s),
+        "weights_s": float(timed.weights_s),
+        "kv_s": float(timed.kv_s),
+        "cost_over_endless_batch": period / batch / endless if endless else None,
+        "wait_best_s": waits.best_s,
+        "wait_mean_s": waits.mean_s,
+        "wait_worst_s": waits.worst_s,
+        "drain_s": drain_s(board.hbm_bytes * board.chips, board.machine.hbm_bytes_per_s),
+        "intensity": board.intensity,
+        "sparsity": board.sparsity,
+        "context_share": share,
+        "balance_batch": balance_batch(board.intensity, board.sparsity, share),
+        "balance_batch_experts": balance_batch(board.intensity, per_expert),
+        "tokens_per_expert": batch / per_expert,
+    }
 
 
 def _chart(rows: Sequence[Row]) -> Chart:
-    found = _by_batch(rows)
-    cost = min(row["usd_per_m_output_tokens"] for row in found)
-    time = min(row["tpot_s"] for row in found)
-    at = "limits.max_sequences_per_rank"
+    series = []
+    for name, found in (("solved", along(rows, _RANK)), ("blackboard", along(rows, _BATCH))):
+        if found:
+            cost = [(row["batch"], row["usd_per_m_output_tokens"]) for row in found]
+            time = [(row["batch"], row["tpot_s"] * 1e3) for row in found]
+            least = min(value for _, value in cost)
+            series.append(
+                Series(f"{name}: cost, times the least", [(x, y / least) for x, y in cost])
+            )
+            series.append(Series(f"{name}: ms per output token", time))
     return Chart(
-        "Cost and time per token against batch", "most sequences on an attention rank",
-        "times the least",
-        [
-            Series("cost", [(row[at], row["usd_per_m_output_tokens"] / cost) for row in found]),
-            Series("time per output token", [(row[at], row["tpot_s"] / time) for row in found]),
-        ],
-        log_x=True, log_y=True,
+        "Cost and time per token against batch", "sequences in flight together (one replica)",
+        "times the least; ms", series, log_x=True, log_y=True,
     )  # fmt: skip
 
 
 def _conclude(rows: Sequence[Row]) -> list[str]:
-    found, best = _by_batch(rows), cheapest(rows)
-    small, cost = found[0], best["usd_per_m_output_tokens"]
+    found, board = along(rows, _RANK), along(rows, _BATCH)
+    return [*(_solved(found) if found else []), *(_blackboard(board) if board else [])]
+
+
+def _solved(found: Sequence[Row]) -> list[str]:
+    small, best = found[0], cheapest(found)
+    cost = best["usd_per_m_output_tokens"]
     enough = next(row for row in found if row["usd_per_m_output_tokens"] <= (1 + _CLOSE) * cost)
-    at = "limits.max_sequences_per_rank"
     said = [
-        f"With at most {small[at]} sequences per rank a million output tokens cost "
+        f"With at most {small[_RANK]} sequences per rank a million output tokens cost "
         f"{small['usd_per_m_output_tokens'] / cost:.1f} times the least, "
         f"${cost:.4f}, and a token takes {small['tpot_s'] * 1e3:.1f} ms.",
-        f"{enough[at]} sequences per rank are within {_CLOSE:.0%} of the least cost, at "
+        f"{enough[_RANK]} sequences per rank are within {_CLOSE:.0%} of the least cost, at "
         f"{enough['tpot_s'] * 1e3:.1f} ms per token.",
     ]
     slow = max(found, key=lambda row: float(row["tpot_s"]))
@@ -64,6 +121,33 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     return said
 
 
+def _blackboard(found: Sequence[Row]) -> list[str]:
+    row = found[-1]
+    said = []
+    balance = row["balance_batch"]
+    without = row["intensity"] * row["sparsity"]
+    said.append(
+        f"Blackboard: {row['intensity']:.0f} multiplications per weight load and a sparsity of "
+        f"{row['sparsity']:.1f} balance at {without:,.0f} sequences without KV, "
+        f"{row['balance_batch_experts']:,.0f} counted expert by expert; "
+        + (
+            f"with the context's KV reads at {balance:,.0f}."
+            if balance is not None
+            else "with this context never: KV alone takes longer than compute."
+        )
+    )
+    if row["cost_over_endless_batch"] is not None:
+        said.append(
+            f"Blackboard: the batch of {found[0]['batch']:,.0f} costs "
+            f"{found[0]['cost_over_endless_batch']:,.1f} times an endless one, that of "
+            f"{row['batch']:,.0f} {row['cost_over_endless_batch']:.2f} times."
+        )
+    said.append(
+        f"Reading all of HBM once takes {row['drain_s'] * 1e3:.1f} ms: a longer pass reads bytes twice."
+    )
+    return said
+
+
 STUDY = Study(
     name="batch",
     question="What do more sequences at once save, and what do they cost in time?",
@@ -72,4 +156,7 @@ STUDY = Study(
     axes=_axes,
     chart=_chart,
     conclude=_conclude,
+    parameters={**PARAMETERS, _BATCH: None, "board.pass_s": None, "board.context_share": None},
+    answer=_answer,
+    shown={**SOLVED, "balance_batch": "balance batch"},
 )

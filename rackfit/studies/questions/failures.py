@@ -1,19 +1,24 @@
-"""``failures``: what is left when chips are lost and the layout is solved again."""
+"""``failures``: what is left when chips or a rack are lost, with and without solving again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
+from costmodel.evaluate import evaluate
+from costmodel.instance import Instance, Scenario, resolve_instance
+from costmodel.layout import Layout
 from rackfit.chart import Chart, Series
-from rackfit.studies.base import Axes, Row, Study, solved
+from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, solved
+from rackfit.studies.point import evaluated_row, solve_instance, solve_row
 from topology import load_cluster
 
 _LOST = (1, 2, 4, 8, 16)
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:
-    """Nothing, then 1 to 16 chips lost: the last ones of each domain in turn."""
+    """Nothing, then 1 to 16 chips lost, the last ones of each domain in turn; then a whole rack."""
     domains = load_cluster(str(base["cluster"])).domains
     depth = max(len(domain.usable) for domain in domains)
     order = [
@@ -22,48 +27,98 @@ def _axes(base: Mapping[str, Any]) -> Axes:
         for domain in domains
         if step < len(domain.usable)
     ]
-    return {"failed": ["none", *("+".join(order[:lost]) for lost in _LOST if lost < len(order))]}
+    lost = ["none", *("+".join(order[:lost]) for lost in _LOST if lost < len(order))]
+    racks = [domains[-1].name] if len(domains) > 1 else []
+    return {"solved_again": [True, False], "failed": [*lost, *racks]}
 
 
-def _by_lost(rows: Sequence[Row]) -> list[tuple[int, Row]]:
-    """Chips lost, against the row with most of them left."""
-    found = solved(rows)
-    most = max(row["chips_healthy"] for row in found)
+def _answer(instance: Instance, own: Own, options: Options) -> Row:
+    if own["solved_again"]:
+        return solve_row(instance, options)
+    healthy = instance.scenario.model_copy(update={"failed": ()}).model_dump_json()
+    layout = _healthy_layout(healthy, options)
+    gone = {chip.id for chip in instance.cluster.chips if not chip.healthy}
+    kept = tuple(replica for replica in layout.replicas if not gone & set(replica.chips))
+    left = layout.model_copy(update={"replicas": kept})
+    if not kept:
+        return {
+            "output_tokens_per_s": 0.0,
+            "requests_per_s": 0.0,
+            "replicas_lost": len(layout.replicas),
+        }
+    evaluation = evaluate(instance, left)
+    row = evaluated_row(instance, left, evaluation)
+    # a pool without its partner, or with a slower one, serves what the weaker of the two can
+    row["output_tokens_per_s"] = evaluation.priced.requests_per_s * instance.workload.output_tokens
+    return row | {"replicas_lost": len(layout.replicas) - len(kept)}
+
+
+@lru_cache(maxsize=4)
+def _healthy_layout(scenario: str, options: Options) -> Layout:
+    """The layout that runs when chips are lost: the best one of the whole cluster."""
+    whole = resolve_instance(Scenario.model_validate_json(scenario))
+    return solve_instance(whole, options).layout
+
+
+def _by_lost(rows: Sequence[Row], again: bool) -> list[tuple[int, Row]]:
+    """Chips lost, against the row of that state."""
+    found = [row for row in solved(rows) if bool(row.get("solved_again", True)) == again]
+    most = max((row["chips_healthy"] for row in solved(rows)), default=0)
     return sorted(((most - row["chips_healthy"], row) for row in found), key=lambda pair: pair[0])
 
 
 def _chart(rows: Sequence[Row]) -> Chart:
-    found = _by_lost(rows)
-    whole = found[0][1]
-    kept = [(k, r["output_tokens_per_s"] / whole["output_tokens_per_s"] * 100) for k, r in found]
-    chips = [(k, r["chips_healthy"] / whole["chips_healthy"] * 100) for k, r in found]
+    again, before = _by_lost(rows, True), _by_lost(rows, False)
+    whole = (again or before)[0][1]
+
+    def kept(found: list[tuple[int, Row]]) -> list[tuple[float | str, float]]:
+        rate = whole["output_tokens_per_s"]
+        return [(lost, row["output_tokens_per_s"] / rate * 100) for lost, row in found]
+
+    chips: list[tuple[float | str, float]] = [
+        (lost, row["chips_healthy"] / whole["chips_healthy"] * 100) for lost, row in again or before
+    ]
+    named = (("solved again", kept(again)), ("replicas left as they are", kept(before)))
     return Chart(
-        "Throughput kept, solved again", "chips lost", "% of what there was",
-        [Series("output tokens per s", kept), Series("chips", chips)],
+        "Output tokens per second that are kept", "chips lost", "% of what there was",
+        [*(Series(name, points) for name, points in named if points), Series("chips", chips)],
     )  # fmt: skip
 
 
 def _conclude(rows: Sequence[Row]) -> list[str]:
-    found = _by_lost(rows)
+    again, before = _by_lost(rows, True), dict(_by_lost(rows, False))
+    found = again or list(before.items())
     whole = found[0][1]
     said = []
     for lost, row in found[1:]:
-        kept = row["output_tokens_per_s"] / whole["output_tokens_per_s"]
         share = row["chips_healthy"] / whole["chips_healthy"]
-        said.append(
-            f"{lost} {'chip' if lost == 1 else 'chips'} lost ({1 - share:.1%}): {kept:.1%} of the throughput is kept when solved "
-            f"again, {kept / share:.3f} of the chips' share; EP {row['ep']} instead of "
-            f"{whole['ep']}."
-        )
+        start = f"{lost} {'chip' if lost == 1 else 'chips'} lost ({1 - share:.1%}): "
+        if again:
+            kept = row["output_tokens_per_s"] / whole["output_tokens_per_s"]
+            start += (
+                f"{kept:.1%} of the throughput is kept when solved again, {kept / share:.3f} of the "
+                f"chips' share; EP {row['ep']} instead of {whole['ep']}"
+            )
+        if lost in before:
+            left = before[lost]
+            kept = left["output_tokens_per_s"] / whole["output_tokens_per_s"]
+            start += ("; " if again else "") + (
+                f"{kept:.1%} when the replicas left go on as they are "
+                f"({left['replicas_lost']} of them lost)"
+            )
+        said.append(start + ".")
     return said or ["Only one state of the cluster has an answer."]
 
 
 STUDY = Study(
     name="failures",
-    question="How much throughput is left when chips are lost and the layout is solved again?",
-    default={"model": "deepseek-v3", "cluster": "gb200-nvl72", "workload": "chat",
+    question="How much throughput is left when chips are lost, solved again or not?",
+    default={"model": "deepseek-v3", "cluster": "gb200-nvl72@2", "workload": "chat",
              "slo": {"ttft": 2.0, "tpot": 0.03}},
     axes=_axes,
     chart=_chart,
     conclude=_conclude,
+    parameters={"solved_again": True},
+    answer=_answer,
+    shown={"output_tokens_per_s": "tok/s", **SOLVED, "replicas_lost": "lost"},
 )  # fmt: skip
