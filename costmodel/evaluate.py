@@ -6,14 +6,16 @@ Takes any layout: the solver's, one written by hand, one from another tool. Neve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from costmodel.checks import Violation, rules
 from costmodel.fleet import NOTHING, PricedLayout, price_fleet
+from costmodel.held import idle_by_rank, place_in_flight, price_placed
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
-from costmodel.replica import MEMORY_KINDS, ReplicaPrice, price_replica
+from costmodel.replica import MEMORY_KINDS, ReplicaPrice
+from costmodel.tier_use import TierUse, tier_uses
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -22,7 +24,9 @@ SECONDS_PER_HOUR = 3600.0
 class Evaluation:
     """What the cost model says of a layout.
 
-    Money is for the chips that are paid: all healthy ones (``pay: whole``) or those in replicas.
+    Money is for the chips that are paid: all healthy ones (``pay: whole``) or those in replicas, and
+    for the rent of tiers beside HBM (``tiers_usd_per_hour``, part of ``usd_per_hour``). ``kv_tiers`` says
+    what lies outside HBM or waits, and what that costs (nothing of either: empty).
     ``ttft_s`` is the worst case over replicas and arrival moments, ``ttft_mean_s`` the mean of the
     slowest replica; ``tpot_s`` is the slowest replica's. Figures are ``None`` where violations of
     structure make the layout impossible to price.
@@ -33,6 +37,7 @@ class Evaluation:
     usd_per_m_tokens: float | None = None
     usd_per_m_input_tokens: float | None = None
     usd_per_hour: float | None = None
+    tiers_usd_per_hour: float = 0.0
     output_tokens_per_s: float | None = None
     output_tokens_per_s_per_gpu: float | None = None
     requests_per_s: float | None = None
@@ -45,6 +50,7 @@ class Evaluation:
     joules_per_output_token: float | None = None
     bottleneck: str | None = None
     provenance: dict[str, str] | None = None
+    kv_tiers: tuple[TierUse, ...] = ()
     priced: PricedLayout = NOTHING
 
     @property
@@ -57,8 +63,11 @@ class Evaluation:
         data: dict[str, Any] = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
-            if name not in ("violations", "priced")
+            if name not in ("violations", "priced", "kv_tiers", "tiers_usd_per_hour")
         }
+        if self.kv_tiers:
+            data["tiers_usd_per_hour"] = self.tiers_usd_per_hour
+            data["kv_tiers"] = [asdict(use) for use in self.kv_tiers]
         data["feasible"] = self.feasible
         data["violations"] = [
             {"rule": v.rule, "place": v.place, "message": v.message} for v in self.violations
@@ -105,6 +114,9 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
     served = priced.requests_per_s
     if instance.scenario.rate is not None:
         served = min(served, instance.scenario.rate)
+    uses = tier_uses(instance, layout, priced, served)
+    tiers_usd = sum(use.usd_per_hour for use in uses)
+    hourly += tiers_usd
     workload = instance.workload
     figures: dict[str, Any] = {}
     if served > 0:
@@ -124,6 +136,8 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
     return Evaluation(
         violations=tuple(violations),
         usd_per_hour=hourly,
+        tiers_usd_per_hour=tiers_usd,
+        kv_tiers=uses,
         requests_per_s=served,
         ttft_s=max(ttft, default=0.0),
         ttft_mean_s=max(means, default=0.0),
@@ -145,7 +159,7 @@ def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
     for replica in layout.replicas:
         key = _equivalence(instance, replica)
         if key not in known:
-            known[key] = price_replica(instance, layout, replica)
+            known[key] = price_placed(instance, layout, replica)
         prices.append(_rehome(instance, replica, known[key]))
     return tuple(prices)
 
@@ -162,7 +176,8 @@ def _equivalence(instance: Instance, replica: Replica) -> object:
             number = numbers.setdefault(placed.domain, len(numbers))
             alike = (number, cluster.first_alike(placed.domain))
             places.append(alike if domain.interchangeable_chips else chip)
-    kv = tuple(replica.rank_sequences())
+    idle = tuple((tier, tuple(counts)) for tier, counts in idle_by_rank(replica).items())
+    kv = (tuple(replica.rank_sequences()), place_in_flight(replica), idle)
     stages = tuple((s.layers, s.slots(), s.expert_map) for s in replica.stages)
     return (replica.role, replica.shape, stages, tuple(places), kv)
 

@@ -6,7 +6,7 @@ a request moves from its prefill replica to a decode replica, inside a domain wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel import memory
 from costmodel.instance import Instance
@@ -72,8 +72,9 @@ def price_fleet(
 
 def request_kv_bytes(instance: Instance) -> float:
     """Bytes of KV that one prefilled prompt hands over."""
-    operations, context = instance.operations, instance.workload.input_tokens
+    operations = replace(instance.operations, kv_in_hbm=True)
     layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
+    context = instance.workload.input_tokens
     return float(
         memory.kv_bytes_per_sequence(operations, layers, 1.0, context)
         + memory.draft_kv_bytes(operations, 1.0, context)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from costmodel.expert_load import read_loads, skewed_load
+from costmodel.kv_plan import KvPlan
 from costmodel.models import load_model
 from costmodel.models.spec import ModelSpec
 from costmodel.operations import ELEMENT_BYTES, Operations, operations_of
 from costmodel.profile import Profile, load_profile
 from costmodel.speculation import Speculative
 from costmodel.workload import Limits, Prices, Slo, Workload
-from topology import Cluster, load_cluster
+from topology import Cluster, TierKind, load_cluster
 from topology.catalogue import parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
 
@@ -42,7 +43,9 @@ class Scenario(BaseModel):
 
     ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
     written in place. ``rate`` asks for the least cost that serves so many requests per second.
-    ``speculative`` lets the model's MTP modules draft tokens. ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
+    ``speculative`` lets the model's MTP modules draft tokens. ``kv_tiers`` are the tiers beside HBM that
+    KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``failed`` names what is out of
+    service (``r0g3``, ``r1``, ``r0sw1``; see
     :mod:`topology.failures`), in text joined by ``+``.
     """
 
@@ -65,11 +68,12 @@ class Scenario(BaseModel):
     prices: Prices = Prices()
     limits: Limits = Limits()
     speculative: Speculative | None = None
+    kv_tiers: tuple[TierKind, ...] = ()
     failed: tuple[str, ...] = ()
 
-    @field_validator("failed", mode="before")
+    @field_validator("failed", "kv_tiers", mode="before")
     @classmethod
-    def _failed_in_text(cls, value: object) -> object:
+    def _listed_in_text(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part for part in value.split("+") if part not in ("", "none"))
         return value
@@ -86,6 +90,10 @@ class Instance:
     profile: Profile
     expert_loads: NDArray[np.float64]
     expert_loads_provenance: Literal["measured", "assumed"]
+    #: where a search puts KV (the evaluator reads the layout instead)
+    kv_plan: KvPlan = field(default_factory=KvPlan)
+    #: tier from which every pass reads the caches of sequences in flight, where that is not HBM
+    kv_read_from: TierKind | None = None
 
     @property
     def slo(self) -> Slo:
@@ -112,7 +120,12 @@ class Instance:
     def operations(self) -> Operations:
         """The model compiled into operations."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
-        return operations_of(self.model, drafts)
+        return replace(operations_of(self.model, drafts), kv_in_hbm=self.kv_read_from is None)
+
+    @cached_property
+    def variants(self) -> dict[object, Instance]:
+        """The same question with KV elsewhere or other requests, made once (see :mod:`costmodel.held`)."""
+        return {}
 
     @cached_property
     def digest(self) -> str:
@@ -199,6 +212,13 @@ def resolve_instance(scenario: Scenario) -> Instance:
                 f"{model.max_context} positions that {model.name} supports",
             )
         )
+    if scenario.speculative is not None and (scenario.kv_tiers or workload.hold_s is not None):
+        problems.append(
+            Problem(
+                "speculative",
+                "drafts are priced with KV in HBM only; leave out kv_tiers and hold_s, or the drafts",
+            )
+        )
     if scenario.speculative is not None and model.mtp is None:
         problems.append(
             Problem("speculative", f"{model.name} has no MTP module to draft tokens; leave it out")
@@ -206,6 +226,20 @@ def resolve_instance(scenario: Scenario) -> Instance:
     unknown = {model.kv_dtype, model.activation_dtype} - set(ELEMENT_BYTES)
     if unknown:
         problems.append(Problem("model", f"dtypes {sorted(unknown)} are not known"))
+    missing = [
+        kind
+        for kind in scenario.kv_tiers
+        if not any(p.chip.tier(kind) for p in found["cluster"].chips)
+    ]
+    if missing:
+        has = sorted({tier.kind for p in found["cluster"].chips for tier in p.chip.tiers})
+        problems.append(
+            Problem(
+                "kv_tiers",
+                f"no chip of {found['cluster'].name} has {' or '.join(missing)}; "
+                f"tiers beside HBM: {', '.join(has) or 'none'}",
+            )
+        )
     if not any(domain.usable for domain in found["cluster"].domains):
         problems.append(Problem("cluster", "has no usable chip"))
     if problems:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 Role = Literal["prefill", "decode", "mixed"]
+KvTier = Literal["hbm", "host", "flash", "disk"]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
@@ -67,12 +68,16 @@ class KvShare(BaseModel):
     ``sequences`` counts those whose home is this chip, so that the replica's shares add up to its
     batch; a sequence's shards lie on every chip of its attention rank, in every stage. ``bytes`` is
     what this chip holds of them all, at their final length.
+
+    ``tier`` other than ``hbm``: the KV lies there and is read from there in every pass. ``idle``: KV of
+    conversations that may go on later; these sequences are not part of the batch.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     chip: str
-    tier: Literal["hbm"] = "hbm"
+    tier: KvTier = "hbm"
+    idle: bool = False
     sequences: Annotated[int, Field(ge=0)]
     bytes: Annotated[float, Field(ge=0)]
 
@@ -102,6 +107,8 @@ class Replica(BaseModel):
         }
         for share in self.kv:
             rank = rank_of.get(share.chip, self.shape.attention_dp)
+            if share.idle:
+                continue
             if rank < self.shape.attention_dp:
                 counts[rank] += share.sequences
         return counts

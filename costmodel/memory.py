@@ -77,12 +77,14 @@ def kv_bytes_per_sequence(
     tp: ArrayLike,
     context: float,
 ) -> Array:
-    """Bytes on one chip of one sequence of ``context`` tokens over these layers.
+    """Bytes in HBM on one chip of one sequence of ``context`` tokens over these layers.
 
     KV shards by KV head (at least one head per chip), MLA's latent and index keys are replicated
     within the rank, states shard by head.
     """
     tp = np.asarray(tp, dtype=float)
+    if not operations.kv_in_hbm:
+        return np.zeros_like(tp)
     total = np.zeros_like(tp)
     for kind, layer_count in layers:
         count = np.asarray(layer_count, dtype=float)

@@ -109,6 +109,8 @@ class Operations:
     hidden_size: int
     moe_layers: tuple[int, ...]
     draft: Draft | None = None
+    #: whether the caches of sequences in flight lie in HBM, or in a tier from which every pass reads them
+    kv_in_hbm: bool = True
 
     @property
     def num_layers(self) -> int:

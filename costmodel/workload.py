@@ -13,12 +13,17 @@ MAX_TOKENS = 100_000_000
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 
+_YEAR_S = 366 * 86_400.0
+
 
 class Workload(BaseModel):
     """Requests of one kind.
 
     ``input_tokens`` counts the whole prompt, ``cached_tokens`` of them have their KV already in
-    HBM (a prefix cache hit), ``output_tokens`` are generated. ``expert_load`` is ``"skewed"`` (a
+    HBM (a prefix cache hit), ``output_tokens`` are generated. With ``hold_s`` the cached tokens are not
+    simply there: a share ``return_rate`` of the requests continues a conversation whose first
+    ``cached_tokens`` were computed ``hold_s`` earlier, the others bring a prompt that is all new; whether
+    and where that KV waits is then part of the layout. ``expert_load`` is ``"skewed"`` (a
     generator matched to published skew, an assumption), ``"uniform"``, or a file of recorded counts.
     """
 
@@ -29,6 +34,10 @@ class Workload(BaseModel):
     input_tokens: Tokens
     output_tokens: Tokens
     cached_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
+    #: seconds that KV waits for its conversation to go on (at most a year)
+    hold_s: PositiveSeconds | None = None
+    #: share of requests that go on after that
+    return_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     expert_load: str = "skewed"
     expert_load_seed: Annotated[int, Field(ge=0)] = 0
 
@@ -39,7 +48,24 @@ class Workload(BaseModel):
                 f"cached_tokens {self.cached_tokens} must be fewer than input_tokens {self.input_tokens}: "
                 "the last prompt token is always computed"
             )
+        if self.hold_s is None and self.return_rate is not None:
+            raise ValueError("return_rate says how many of the held come back: give hold_s too")
+        if self.hold_s is not None and (self.return_rate is None or not self.cached_tokens):
+            raise ValueError(
+                f"hold_s {self.hold_s:g} needs return_rate (the share of requests that go on, above 0 up "
+                "to 1) and cached_tokens (how many of their tokens were computed before)"
+            )
+        if self.hold_s is not None and self.hold_s > _YEAR_S:
+            raise ValueError(f"hold_s {self.hold_s:g} s is more than a year, {_YEAR_S:g} s")
         return self
+
+    def first_time(self) -> Workload:
+        """Requests of this kind whose prompt is all new."""
+        return self.model_copy(update={"cached_tokens": 0, "hold_s": None, "return_rate": None})
+
+    def returning(self) -> Workload:
+        """Requests of this kind that find the KV of their cached tokens."""
+        return self.model_copy(update={"hold_s": None, "return_rate": None})
 
     @property
     def new_tokens(self) -> int:

@@ -12,6 +12,7 @@ from costmodel.evaluate import Evaluation
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
 from costmodel.replica import MEMORY_KINDS, ReplicaPrice
+from costmodel.tier_use import TierUse
 from rackfit.result import Result
 
 
@@ -71,6 +72,11 @@ def _print_question(console: Console, instance: Instance) -> None:
     ]
     text = ", ".join(target for target in targets if target) or "no latency target"
     cached = f" ({workload.cached_tokens:,} cached)" if workload.cached_tokens else ""
+    if workload.hold_s is not None:
+        cached = (
+            f" ({workload.return_rate:.0%} go on after {workload.hold_s:,.3g} s with "
+            f"{workload.cached_tokens:,} of them)"
+        )
     console.print(
         f"{instance.model.name} ({instance.model.native_dtype}) on {instance.cluster.name}: "
         f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens, {text}",
@@ -112,11 +118,24 @@ def _print_figures(
     )
     table.add_row("energy", f"{e.joules_per_output_token:.2f} J per output token (rated power)")
     table.add_row("chips", f"{e.chips_used} of {e.chips_total} in use")
+    for use in e.kv_tiers:
+        table.add_row(*_tier_words(use))
     table.add_row("binds", e.bottleneck or "")
     for figure, basis in (e.provenance or {}).items():
         if figure in ("times", "expert_load", "money"):
             table.add_row(f"rests on ({figure.replace('_', ' ')})", basis)
     console.print(table, highlight=False)
+
+
+def _tier_words(use: TierUse) -> tuple[str, str]:
+    """A line about KV that waits or lies outside HBM."""
+    size = f"{use.sequences:,.0f} conversations" if use.idle else f"{use.sequences:,.0f} sequences"
+    text = f"{size}, {use.bytes / 1e12:.3g} TB in {use.tier} of {use.role} replicas"
+    if not use.idle:
+        return "KV read from", f"{text}, in every pass"
+    if use.tier != "hbm":
+        text += f"; {use.reload_s * 1e3:,.0f} ms to reload, ${use.usd_per_hour:,.2f}/h on top"
+    return "idle KV", f"{text}; saves {use.saved_chip_s:.3g} chip seconds per return"
 
 
 def _print_tables(

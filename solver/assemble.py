@@ -50,6 +50,7 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
                 stage_chips(shape.shape, slices),
                 names if shape.maps else None,
                 shape.extra,
+                shape.idle,
             )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

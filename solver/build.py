@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from costmodel import memory
 from costmodel.fleet import transfer_bytes_per_chip
+from costmodel.held import cache_bytes
 from costmodel.instance import Instance
 from costmodel.layout import KvShare, Replica, Role, Shape, Stage, spread
+from solver.held_kv import with_idle
 from solver.pools import Pool
 from solver.shapes import ROLES
 
@@ -46,11 +48,12 @@ def build_replica(
     chips: Sequence[Sequence[str]],
     expert_maps: Sequence[str] | None,
     extra: int = 0,
+    idle: int = 0,
 ) -> Replica:
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
 
     ``expert_maps[s]``: name of the stage's expert map. The first ``extra`` ranks hold one sequence
-    more.
+    more; ``idle`` conversations wait on each rank, where the plan of the search says.
     """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
     role: Role = ROLES[shape["role"]]
@@ -74,18 +77,19 @@ def build_replica(
             (kind, float(sum(layers[0] <= layer <= layers[1] for layer in kind.layers)))
             for kind in instance.operations.kinds
         ]
-        one = float(memory.kv_bytes_per_sequence(instance.operations, inside, tp, context))
+        one = cache_bytes(instance, inside, tp, context)
         if number == pp - 1:
             one += float(memory.draft_kv_bytes(instance.operations, tp, context))
         for place, chip in enumerate(here):
             shares.append(
                 KvShare(
                     chip=chip,
+                    tier=instance.kv_plan.in_flight(role),
                     sequences=homes[place // tp][number * tp + place % tp],
                     bytes=one * sequences[place // tp],
                 )
             )
-    return Replica(
+    replica = Replica(
         role=role,
         shape=Shape(
             tp=tp,
@@ -97,3 +101,7 @@ def build_replica(
         stages=built,
         kv=tuple(shares),
     )
+    waits_in = instance.kv_plan.idle
+    if not idle or waits_in is None:
+        return replica
+    return with_idle(instance, replica, waits_in, idle)

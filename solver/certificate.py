@@ -76,12 +76,27 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
         )
     left_out = [_LEFT_OUT[f.kind] for f in families if f.kind != "every"]
     unlike = "".join(f"{words}, " for words in dict.fromkeys(left_out))
+    outside = "KV outside HBM"
+    if instance.scenario.kv_tiers or instance.workload.hold_s is not None:
+        text += _kv_places(instance)
+        outside = "layouts whose replicas keep KV in different places"
     text += (
         f"; every batch with equally many sequences on each attention rank (or one fewer on some), up to {limits.max_sequences_per_rank:,} "
         "each; every cut of layers into "
         "stages; every mix of these replicas on the usable chips. Not covered: mixed replicas in pipeline stages, chips of different "
         f"types in one replica, {unlike}prefill passes other than whole prompts or chunks of "
-        f"{limits.prefill_chunk_tokens} tokens, speculative decoding, KV outside HBM. The bound holds "
+        f"{limits.prefill_chunk_tokens} tokens, speculative decoding, {outside}. The bound holds "
         f"under the cost model's {instance.profile.name} profile, not for measured time"
     )
+    return text
+
+
+def _kv_places(instance: Instance) -> str:
+    """Where KV may lie, in words."""
+    tiers = instance.scenario.kv_tiers
+    text = "; KV of sequences in flight in HBM"
+    if "host" in tiers:
+        text += " or read from host memory in every pass, chosen for prompts and for generation"
+    if instance.workload.hold_s is not None:
+        text += f"; idle KV in HBM, {''.join(f'{tier}, ' for tier in tiers)}or computed again"
     return text

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel import memory
+from costmodel.held import cache_bytes
 from costmodel.instance import Instance
 from solver.fleets import Question
 from solver.pools import PoolClass
 from solver.pricing import Bounds
 from solver.shapes import ROLES, ShapeTable
+from topology import Chip
 
 
 def why_nothing_fits(
@@ -88,10 +90,28 @@ def _hbm(
         f"{chip.hbm_bytes / 1e9:.1f} GB of chip {chip.name}. What would fit: at least {int(need)} such chips "
         f"for the weights alone, or chips with {(chip.hbm_bytes + short) / 1e9:.0f} GB each"
     )
+    text += _other_places(instance, row, short, chip)
     narrower = {"bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}.get(_widest_dtype(instance))
     if narrower:
         text += f", or weights in {narrower}"
     return text
+
+
+def _other_places(instance: Instance, row: dict[str, int], short: float, chip: Chip) -> str:
+    """Whether HBM would do with the caches of one sequence per rank in the chip's host memory."""
+    tier = chip.tier("host")
+    if tier is None or "host" in instance.scenario.kv_tiers:
+        return ""
+    workload = instance.workload
+    context = workload.input_tokens if ROLES[row["role"]] == "prefill" else workload.final_context
+    layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
+    caches = cache_bytes(instance, layers, row["tp"], context)
+    if short > caches or caches > tier.bytes:
+        return ""
+    return (
+        f", or the caches ({caches / 1e9:.1f} GB per chip) in host memory, which has "
+        f"{tier.bytes / 1e9:.0f} GB per chip (kv_tiers: [host])"
+    )
 
 
 def _widest_dtype(instance: Instance) -> str:

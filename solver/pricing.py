@@ -8,7 +8,7 @@ No placement of experts, layers or KV can serve more. The formulas are the cost 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from costmodel import memory
 from costmodel.communication import GroupRates, stack_rates
 from costmodel.fleet import transfer_bytes_per_chip
+from costmodel.held import for_role
 from costmodel.instance import Instance
 from costmodel.operations import LayerKind
 from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
@@ -92,10 +93,14 @@ class Pricer:
                 )
                 for start in range(0, len(rows), _BLOCK):
                     block = rows[start : start + _BLOCK]
-                    found = _Block(self, shapes.take(block), role, pool_class).bounds()
+                    found = self.block(shapes.take(block), role, pool_class).bounds()
                     for name in Bounds.__dataclass_fields__:
                         getattr(result, name)[block] = getattr(found, name)
         return result
+
+    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Block:
+        """Shapes of one role on one class, to be priced together."""
+        return Block(self, shapes, role, pool_class)
 
     def tightened(
         self, shapes: ShapeTable, row: int, layer_bounds: Array, most_per_rank: int
@@ -106,7 +111,7 @@ class Pricer:
         """
         one = shapes.take(np.array([row]))
         pool_class = self.classes[int(one.pool_class[0])]
-        block = _Block(self, one, int(one.role[0]), pool_class)
+        block = self.block(one, int(one.role[0]), pool_class)
         block.by_layer = np.maximum(
             layer_bounds,
             self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
@@ -122,7 +127,7 @@ class Pricer:
         chips = int(shapes.stage_chips[row])
         even = np.full(len(self.instance.operations.moe_layers), 1.0 / chips)
         one = shapes.take(np.array([row]))
-        block = _Block(self, one, int(one.role[0]), self.classes[int(one.pool_class[0])])
+        block = self.block(one, int(one.role[0]), self.classes[int(one.pool_class[0])])
         block.by_layer, block.most = even, most_per_rank
         return float(block.bounds().requests_per_s[0])
 
@@ -153,15 +158,15 @@ class Pricer:
         ), True  # fmt: skip
 
 
-class _Block:
+class Block:
     """Shapes of one role on one class."""
 
     def __init__(self, pricer: Pricer, shapes: ShapeTable, role: int, pool_class: PoolClass):
-        self.instance = pricer.instance
+        self.instance = for_role(pricer.instance, ROLES[role])
         self.layers = pricer.layers
         self.role = role
         self.chip = pool_class.chip
-        self.efficiency = pricer.instance.profile.for_chip(pool_class.chip.name)
+        self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
         self.rates = pricer.rates(shapes)
         self.tp = shapes.tp.astype(float)
         self.ranks = shapes.attention_dp.astype(float)
@@ -185,7 +190,7 @@ class _Block:
     def bounds(self) -> Bounds:
         """Largest batch, best rate, and what one sequence per rank would need."""
         one = np.ones(len(self.tp))
-        short = self.bytes_needed(one) - self.chip.hbm_bytes
+        short = self.short_bytes(one)
         service_at_one, meets_at_one = self.service(one)
         most = self._most_per_rank()
         low, high = np.zeros_like(one), most.astype(float)
@@ -221,7 +226,7 @@ class _Block:
     def _feasible(self, per_rank: Array) -> NDArray[np.bool_]:
         """HBM, TPOT and TTFT: all of them grow with the batch."""
         _, meets = self.service(per_rank, exact_stages=self.exact_stages)
-        return np.asarray((self.bytes_needed(per_rank) <= self.chip.hbm_bytes) & meets)
+        return np.asarray((self.short_bytes(per_rank) <= 0) & meets)
 
     def _within_ttft(self, service: Service) -> NDArray[np.bool_]:
         target = self.instance.slo.ttft
@@ -328,6 +333,19 @@ class _Block:
         chips, slots = int(self.stage_chips[0]), int(self.slots[0])
         touched = self.experts.touched_by_layer(chips, slots, float(tokens[0]))
         return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])
+
+    def short_bytes(self, per_rank: Array) -> Array:
+        """Bytes by which some chip's HBM, or the tier its caches lie in, is too small at least."""
+        short = self.bytes_needed(per_rank) - self.chip.hbm_bytes
+        place = self.instance.kv_read_from
+        if place is None:
+            return short
+        tier = self.chip.tier(place)
+        workload = self.instance.workload
+        context = workload.input_tokens if self.role == PREFILL else workload.final_context
+        stored = replace(self.instance.operations, kv_in_hbm=True)
+        caches = memory.kv_bytes_per_sequence(stored, self.layers, self.tp, context) * per_rank
+        return np.maximum(short, caches - (tier.bytes if tier is not None else 0.0))
 
     def bytes_needed(self, per_rank: Array) -> Array:
         """Least HBM that some chip needs: the average over stages, slots as even as they can be."""

@@ -13,14 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.checks.kv_tiers import broken
+from costmodel.held import all_new, for_role, keeps_idle, price_placed
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout, Replica, spread
-from costmodel.replica import ReplicaPrice, price_replica
+from costmodel.replica import ReplicaPrice
 from costmodel.tolerance import exceeds
 from solver.build import Stages, build_replica, hand_over_s, stage_chips
 from solver.clock import Clock
 from solver.expert_bounds import copies_are_hot
 from solver.experts import place_layers
+from solver.held_kv import kept
 from solver.pools import pick_chips
 from solver.pricing import Pricer
 from solver.replica_model import ReplicaModel, small_enough
@@ -39,7 +42,8 @@ class Realised:
     """A shape with its placement: what it achieves and what no placement of it can exceed.
 
     ``stages``: first and last layer of each; ``maps``: expert map by layer (the same for all
-    replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``.
+    replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``; ``idle``:
+    conversations that wait on each attention rank.
     """
 
     shape: dict[str, int]
@@ -50,6 +54,7 @@ class Realised:
     stages: tuple[tuple[int, int], ...]
     slots: tuple[int, ...]
     maps: ExpertMap
+    idle: int = 0
 
 
 class Realiser:
@@ -80,6 +85,7 @@ class Realiser:
             far_s, near_s = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
         attempt = _Attempt(self, row, slots, experts, far_s)
         found, per_rank = attempt.largest(most_per_rank)
+        found, per_rank = attempt.with_more_room(found, per_rank)
         upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
         if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
             # where its decode replicas will stand is not known: the bound is for the nearest
@@ -108,6 +114,7 @@ class Realiser:
             stages=tuple(stage.layers for stage in replica.stages),
             slots=slots,
             maps=maps,
+            idle=attempt.idle_of(replica),
         )
 
     def _experts(
@@ -150,8 +157,11 @@ class _Attempt:
         transfer_s: float,
     ):
         self.realiser = realiser
-        self.instance = realiser.instance
         self.shape = shape = realiser.shapes.row(row)
+        role = ROLES[shape["role"]]
+        #: what stages and experts are placed for: new requests, where there are two kinds
+        self.instance = all_new(for_role(realiser.instance, role))
+        self.idle = realiser.instance.kv_plan.idle if keeps_idle(realiser.instance, role) else None
         classes = realiser.pricer.classes
         self.pool_class = classes[shape["pool_class"]]
         self.slots = slots
@@ -171,11 +181,33 @@ class _Attempt:
         #: KV hand-over that TTFT has to leave room for
         self.transfer_s = transfer_s
         #: whether every probe so far was solved to proven optimality
-        self.proven = self.exact
+        self.proven = self.exact and self.idle is None
 
     def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
         layers = self.instance.operations.moe_layers
         return {layer: tuple(row) for layer, row in zip(layers, experts.tolist(), strict=False)}
+
+    def with_more_room(self, found: Found | None, per_rank: int) -> tuple[Found | None, int]:
+        """A smaller batch where idle KV lies in HBM and a larger batch leaves it less room."""
+        if found is None or self.idle != "hbm":
+            return found, per_rank
+        low, high, best = 1, per_rank, (found, per_rank)
+        while low < high and not self.realiser.clock.over:
+            middle = (low + high) // 2
+            pair = [(self.try_batch(batch), batch) for batch in (middle, middle + 1)]
+            rates = [0.0 if f is None else float(f[1].service.requests_per_s) for f, _ in pair]
+            for (one, batch), rate in zip(pair, rates, strict=True):
+                if one is not None and rate > float(best[0][1].service.requests_per_s):
+                    best = (one, batch)
+            low, high = (middle + 1, high) if rates[1] > rates[0] else (low, middle)
+        return best
+
+    def idle_of(self, replica: Replica) -> int:
+        """Idle conversations of each rank."""
+        return (
+            sum(share.sequences for share in replica.kv if share.idle)
+            // (self.shape["attention_dp"])
+        )
 
     def fill_up(self, found: Found, per_rank: int, most: int) -> tuple[Found, int]:
         """One sequence more on as many ranks as the targets allow, and on how many.
@@ -237,8 +269,14 @@ class _Attempt:
             stages = tuple(cut)
         replica = self._replica(per_rank, stages, extra)
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
-        price = price_replica(self.instance, layout, replica)
-        return (replica, price, maps) if self._good(price) else None
+        if self.idle is None:
+            price = price_placed(self.realiser.instance, layout, replica)
+        else:
+            with_idle = kept(self.realiser.instance, replica, layout, self.idle)
+            if with_idle is None:
+                return None
+            replica, price = with_idle
+        return (replica, price, maps) if self._good(replica, price) else None
 
     def _whole(self, draft: Replica) -> tuple[Stages, ExpertMap] | None:
         """Best stages and experts of a small replica.
@@ -289,19 +327,21 @@ class _Attempt:
             }
         )
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
-        return self._good(price_replica(self.instance, layout, replica))
+        return self._good(replica, price_placed(self.realiser.instance, layout, replica))
 
     def _replica(self, per_rank: int, stages: Stages, extra: int = 0) -> Replica:
         return build_replica(
-            self.instance, self.shape, per_rank, stages, self.slots, self.chips,
+            self.realiser.instance, self.shape, per_rank, stages, self.slots, self.chips,
             ["map"] * self.shape["pp"] if self.maps else None, extra,
         )  # fmt: skip
 
-    def _good(self, price: ReplicaPrice) -> bool:
+    def _good(self, replica: Replica, price: ReplicaPrice) -> bool:
         slo, service = self.instance.slo, price.service
         if slo.tpot is not None and exceeds(float(service.tpot_s), slo.tpot):
             return False
         if slo.ttft is not None and exceeds(float(service.ttft_s) + self.transfer_s, slo.ttft):
+            return False
+        if broken(self.realiser.instance, replica, price):
             return False
         hbm = self.pool_class.chip.hbm_bytes
         return not any(exceeds(float(stage.used_bytes.max()), hbm) for stage in price.stages)

@@ -21,11 +21,11 @@ from solver.certificate import Certificate, covers
 from solver.clock import Clock
 from solver.explain import why_nothing_fits
 from solver.fleet import solve_fleet
-from solver.fleet_bound import rate_bound
+from solver.fleet_bound import cost_per_rate_bound, rate_bound
 from solver.fleets import Fleet, FleetAnswer, Question, fleet_of
+from solver.held_pricing import HeldPricer
 from solver.items import Item, Items
 from solver.pools import pool_classes
-from solver.pricing import Pricer
 from solver.realise import Realised, Realiser
 from solver.shapes import enumerate_shapes
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
@@ -78,10 +78,16 @@ def search(
     Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
     the clock ran out before the first verified layout, ``VerificationError`` on a bug.
     """
-    return _Search(instance, clock, gap, seed, on_progress).run()
+    if instance.scenario.kv_tiers or instance.workload.hold_s is not None:
+        from solver.kv_search import PlanSearch  # one search for each place that KV may lie in
+
+        return PlanSearch(instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress).run()
+    found = Search(instance, clock, gap, seed, on_progress).run()
+    assert found is not None
+    return found
 
 
-class _Search:
+class Search:
     """What a search knows so far. Costs inside are dollars per hour and (request per second)."""
 
     def __init__(
@@ -99,7 +105,7 @@ class _Search:
         self.on_progress = on_progress
         self.classes = pool_classes(instance.cluster)
         self.shapes = enumerate_shapes(instance, self.classes)
-        self.pricer = Pricer(instance, self.classes)
+        self.pricer = HeldPricer(instance, self.classes)
         self.bounds = self.pricer.bounds(self.shapes)
         self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes)
         self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
@@ -133,13 +139,39 @@ class _Search:
             return float("inf")
         return max(0.0, self.best_cost / self.bound - 1.0)
 
-    def run(self) -> SearchResult:
-        """Rounds of bounding, realising and judging until the gap is proven or time is up."""
+    @property
+    def num_shapes(self) -> int:
+        """Shapes in the search space."""
+        return len(self.shapes)
+
+    @property
+    def bound_usd(self) -> float:
+        """Dollars per million output tokens that no layout's chips cost less than."""
+        return self.bound * self.to_usd
+
+    def first_bound_usd(self) -> float:
+        """The same before anything is placed (``inf``: nothing can fit)."""
+        items = self.items.best()
+        relaxed = rate_bound(items, self.classes)[0] if items else 0.0
+        wanted = self.question.rate
+        if relaxed <= 0 or (wanted is not None and relaxed < wanted * (1 - 1e-9)):
+            return float("inf")
+        if self.question.whole and wanted is None:
+            return self.question.whole_usd_per_hour / relaxed * self.to_usd
+        return cost_per_rate_bound(items, self.classes) * self.to_usd
+
+    def run(self, enough_usd: float = float("inf")) -> SearchResult | None:
+        """Rounds of bounding, realising and judging until the gap is proven or time is up.
+
+        ``None`` as soon as the bound reaches ``enough_usd``: another search has found that already.
+        """
         self.report(f"{len(self.shapes)} shapes bounded")
         proof_s: float | None = None
         while True:
             answer = self.fleet(self.items.best(), 12.0)
             self.bound = max(self.bound, min(answer.bound, self.best_cost))
+            if float("inf") > enough_usd <= self.bound_usd:
+                return None
             if answer.fleet is None and self.layout is None:
                 self._fail()
             if self.gap <= max(self.target, _ROUNDING):
@@ -220,19 +252,21 @@ class _Search:
             self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
             self.best_fleet = fleet
 
+    def why(self) -> str:
+        """Why nothing fits, in words."""
+        return why_nothing_fits(
+            self.instance,
+            self.classes,
+            self.shapes,
+            self.bounds,
+            self.question,
+            rate_bound(self.items.best(), self.classes)[0],
+        )
+
     def _fail(self) -> None:
         if self.clock.over:
             raise NoLayoutInTime("the time limit came before the first layout")
-        raise NoFeasibleLayout(
-            why_nothing_fits(
-                self.instance,
-                self.classes,
-                self.shapes,
-                self.bounds,
-                self.question,
-                rate_bound(self.items.best(), self.classes)[0],
-            )
-        )
+        raise NoFeasibleLayout(self.why())
 
     def _finish(self, proof_s: float | None) -> SearchResult:
         if self.layout is None or self.evaluation is None:
@@ -284,12 +318,16 @@ class _Search:
 
 
 def verify(instance: Instance, cost: float, evaluation: Evaluation) -> float:
-    """Cost by the evaluator. Raises ``VerificationError`` where it contradicts the solver's."""
+    """Cost of the chips by the evaluator. Raises ``VerificationError`` where it contradicts the solver's."""
     if evaluation.violations:
         listed = "; ".join(str(violation) for violation in evaluation.violations[:3])
         raise VerificationError(f"the evaluator rejects the solver's layout: {listed}")
     assert evaluation.usd_per_m_output_tokens is not None
-    judged = evaluation.usd_per_m_output_tokens / usd_per_m_output(instance)
+    assert evaluation.usd_per_hour is not None
+    chips = (
+        1.0 - evaluation.tiers_usd_per_hour / evaluation.usd_per_hour
+    )  # rent is no part of a search
+    judged = evaluation.usd_per_m_output_tokens * chips / usd_per_m_output(instance)
     if judged > cost * (1 + _ROUNDING):
         raise VerificationError(
             f"the evaluator finds a cost {judged / cost - 1:.3%} above what the solver claimed"

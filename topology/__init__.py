@@ -20,16 +20,22 @@ from topology.cluster import Cluster
 from topology.domain import Domain, PlacedChip
 from topology.load import build_cluster, cluster_names, load_cluster
 from topology.rate import Rate
+from topology.tier import TIER_KINDS, Tier, TierKind, load_tier, tier_names
 
 __all__ = [
+    "TIER_KINDS",
     "Chip",
     "Cluster",
     "Domain",
     "PlacedChip",
     "Rate",
+    "Tier",
+    "TierKind",
     "build_cluster",
     "chip_names",
     "cluster_names",
     "load_chip",
     "load_cluster",
+    "load_tier",
+    "tier_names",
 ]

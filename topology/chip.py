@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.quantity import Bytes, BytesPerSecond, FlopsPerSecond, UsdPerHour, Watts
+from topology.tier import NamedTier, Tier, TierKind
 
 Basis = Literal["measured", "published", "derived", "assumed"]
 Fraction = float
@@ -85,6 +86,8 @@ class Chip(BaseModel):
     price_basis: str
     host_memory_bytes: Bytes | None = None
     host_bytes_per_s: BytesPerSecond | None = None
+    #: memory beside HBM that KV may move to, one of a kind; none: HBM only
+    tiers: tuple[NamedTier, ...] = ()
     efficiency: Efficiency = Efficiency()
     provenance: dict[str, Basis] = Field(default_factory=dict)
     sources: tuple[str, ...] = ()
@@ -97,6 +100,9 @@ class Chip(BaseModel):
             raise ValueError(f"flops_per_s: unknown formats {sorted(unknown)}")
         if "bf16" not in self.flops_per_s:
             raise ValueError("flops_per_s: bf16 is missing; every other format falls back to it")
+        kinds = [tier.kind for tier in self.tiers]
+        if len(set(kinds)) < len(kinds):
+            raise ValueError(f"tiers: one of each kind at most, got {', '.join(kinds)}")
         for field in self.provenance:
             if field.split(".")[0] not in type(self).model_fields:
                 raise ValueError(f"provenance: no field {field!r}")
@@ -122,6 +128,10 @@ class Chip(BaseModel):
             known = ", ".join([*_WIDER, "int8", "int4", *_ALIASES])
             raise InstanceError(Problem("dtype", f"unknown format {dtype!r}; known: {known}"))
         return next(self.flops_per_s[wider] for wider in _WIDER[key] if wider in self.flops_per_s)
+
+    def tier(self, kind: TierKind) -> Tier | None:
+        """The chip's tier of a kind, if it has one."""
+        return next((tier for tier in self.tiers if tier.kind == kind), None)
 
     def basis_of(self, field: str) -> Basis:
         """Whether a number is measured, published, derived or assumed (the default)."""

@@ -13,7 +13,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     violations = []
     for index, replica in enumerate(layout.replicas):
         place = f"replicas[{index}].kv"
-        placed = sum(share.sequences for share in replica.kv)
+        placed = sum(share.sequences for share in replica.kv if not share.idle)
         if placed != replica.shape.batch:
             message = f"{placed} sequences placed, the batch is {replica.shape.batch}"
             violations.append(Violation("kv_placed", place, message))

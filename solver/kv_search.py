@@ -1,0 +1,201 @@
+r"""Where KV lies, decided: the best layout under every plan, and a bound over all of them.
+
+A plan (:class:`costmodel.kv_plan.KvPlan`) fixes the places of KV for a whole layout; the search for the best
+layout under it is the ordinary one. The rent of a conversation is the same whatever the fleet
+(``hold_s * bytes * usd_per_byte_hour``, bytes counted once), so that layouts which keep a share of at least
+``f`` of them cost their chips' money plus ``f`` rents per request at least. Where rent matters, shares from 0 to 1
+are cut into ranges and each is a plan of its own. The least bound over all plans, rent included, bounds every
+layout. Plans are taken in the order of their first bounds, and one is left as soon as its bound shows that it
+cannot be better by more than the gap asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from costmodel.held import conversation_bytes
+from costmodel.instance import Instance
+from costmodel.kv_plan import KvPlan, Place
+from solver.certificate import Certificate
+from solver.clock import Clock
+from solver.search import Progress, Search, SearchResult
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
+
+_ALMOST = 1e-6
+
+#: ranges that the share of conversations kept is cut into at most
+_MOST_RANGES = 16
+
+
+def kv_plans(instance: Instance) -> tuple[KvPlan, ...]:
+    """Every plan that the scenario allows, all KV in HBM first.
+
+    Caches in flight lie in HBM or in host memory; idle KV in HBM, in any tier allowed, or nowhere.
+    A tier that prompts are read from in every pass has no bandwidth left for reloads.
+    """
+    tiers = instance.scenario.kv_tiers
+    in_flight: tuple[Place, ...] = ("hbm", "host") if "host" in tiers else ("hbm",)
+    idle: tuple[Place | None, ...] = (None,)
+    if instance.workload.hold_s is not None:
+        idle = (None, "hbm", *tiers)
+    return tuple(
+        KvPlan(prefill, generate, waits)
+        for prefill in in_flight
+        for generate in in_flight
+        for waits in idle
+        if waits is None or waits == "hbm" or waits != prefill
+    )
+
+
+def rent_usd_per_m(instance: Instance, plan: KvPlan) -> float:
+    """Rent if every conversation is kept under a plan, in dollars per million output tokens."""
+    place, hold = plan.idle, instance.workload.hold_s
+    if place is None or place == "hbm" or hold is None:
+        return 0.0
+    tiers = [placed.chip.tier(place) for placed in instance.cluster.usable]
+    price = min((t.charged_usd_per_byte_hour for t in tiers if t is not None), default=0.0)
+    per_request = hold / 3600.0 * conversation_bytes(instance) * price
+    return per_request / instance.workload.output_tokens * 1e6
+
+
+@dataclass
+class _Planned:
+    """One plan's search, its least rent, and the bound known so far ($/M output tokens, rent included)."""
+
+    plan: KvPlan
+    search: Search
+    rent: float
+    bound: float
+    reason: str = ""
+
+
+class PlanSearch:
+    """The searches of all plans, and the best layout of any."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        clock: Clock,
+        gap: float,
+        seed: int,
+        on_progress: Callable[[Progress], None] | None,
+    ):
+        self.clock = clock
+        self.target = max(gap, _ALMOST)
+        self.on_progress = on_progress
+        self.best: SearchResult | None = None
+        self.best_usd = float("inf")
+        self.first_s = 0.0
+        self.trajectory: list[Progress] = []
+        self.current: _Planned | None = None
+        self.all: list[_Planned] = []
+        for plan in kv_plans(instance):
+            whole = Search(replace(instance, kv_plan=plan), clock, gap, seed, self._relay)
+            bound, rent = whole.first_bound_usd(), rent_usd_per_m(instance, plan)
+            ranges = 1
+            if 0 < bound < float("inf"):
+                ranges = min(_MOST_RANGES, max(1, round(2.0 * rent / (self.target * bound))))
+            for part in range(ranges):
+                search = whole
+                ranged = replace(plan, kept=(part + 1) / ranges, least_kept=part / ranges)
+                if part + 1 < ranges:
+                    narrowed = replace(instance, kv_plan=ranged)
+                    search = Search(narrowed, clock, gap, seed, self._relay)
+                    bound = search.first_bound_usd()
+                else:
+                    bound = whole.first_bound_usd()
+                least = rent * ranged.least_kept
+                self.all.append(_Planned(ranged, search, least, bound + least))
+
+    @property
+    def bound(self) -> float:
+        """Proven for every layout under every plan."""
+        return min(planned.bound for planned in self.all)
+
+    def run(self) -> SearchResult:
+        """The best layout. Raises as :func:`solver.search.search`."""
+        late: NoLayoutInTime | None = None
+        for planned in sorted(self.all, key=lambda planned: planned.bound):
+            if planned.bound == float("inf"):
+                planned.reason = planned.search.why()
+                continue
+            if planned.bound >= self._enough or (self.clock.over and self.best is not None):
+                continue
+            try:
+                self._try(planned)
+            except NoFeasibleLayout as failure:
+                planned.reason = str(failure)
+                if failure.proven:
+                    planned.bound = float("inf")
+            except NoLayoutInTime as failure:
+                late = failure
+        if self.best is not None:
+            return self._result(self.best)
+        if late is not None:
+            raise late
+        raise NoFeasibleLayout(self._why(), proven=self.bound == float("inf"))
+
+    @property
+    def _enough(self) -> float:
+        return self.best_usd / (1.0 + self.target)
+
+    def _try(self, planned: _Planned) -> None:
+        self.current = planned
+        found = planned.search.run(self._enough - planned.rent)
+        planned.bound = max(planned.bound, planned.search.bound_usd + planned.rent)
+        if found is None:
+            return
+        cost = found.evaluation.usd_per_m_output_tokens
+        assert cost is not None
+        if cost < self.best_usd:
+            if self.best is None:
+                self.first_s = found.first_layout_s
+            self.best, self.best_usd = found, cost
+
+    def _relay(self, progress: Progress) -> None:
+        """Progress of one plan's search as progress of all."""
+        planned = self.current
+        if planned is None:
+            return
+        if progress.bound is not None:
+            planned.bound = max(planned.bound, progress.bound + planned.rent)
+        incumbent = self.best_usd
+        if progress.incumbent is not None:
+            incumbent = min(incumbent, progress.incumbent + planned.rent)
+        known = incumbent < float("inf")
+        relayed = Progress(
+            elapsed_s=progress.elapsed_s,
+            incumbent=incumbent if known else None,
+            bound=self.bound,
+            gap=max(0.0, incumbent / self.bound - 1.0) if known else None,
+            doing=f"{planned.plan.words()}: {progress.doing}",
+        )
+        self.trajectory.append(relayed)
+        if self.on_progress is not None:
+            self.on_progress(relayed)
+
+    def _result(self, best: SearchResult) -> SearchResult:
+        bound = min(self.bound, self.best_usd)
+        gap = self.best_usd / bound - 1.0
+        proven = gap <= self.target
+        return replace(
+            best,
+            status="optimal" if proven else "feasible",
+            certificate=Certificate(bound, gap, best.certificate.covers),
+            wall_s=self.clock.elapsed_s,
+            first_layout_s=self.first_s,
+            proof_s=self.clock.elapsed_s if proven else None,
+            shapes=sum(planned.search.num_shapes for planned in self.all),
+            trajectory=tuple(self.trajectory),
+        )
+
+    def _why(self) -> str:
+        """Why nothing fits, each reason once, with the first plan that it stops."""
+        reasons: dict[str, str] = {}
+        for planned in self.all:
+            reasons.setdefault(planned.reason, replace(planned.plan, idle=None).words())
+        if len(reasons) == 1:
+            return next(iter(reasons))
+        return ". ".join(f"With {where}: {reason}" for reason, where in reasons.items())
