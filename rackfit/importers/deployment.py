@@ -81,6 +81,12 @@ class _Builder:
 
     def add(self, server: FoundServer) -> None:
         """One replica of a server."""
+        priced = self.instance.model.kv_dtype
+        if server.kv_format not in (None, priced):
+            self.notes.append(
+                f"{server.place}: KV is {server.kv_format} there and {priced} here; "
+                f"--kv-dtype {server.kv_format} prices what runs"
+            )
         chips = self._chips(server)
         self.taken.update(chips)
         width = server.width

@@ -118,3 +118,23 @@ def test_a_remark_names_the_chips(call, tmp_path: Path) -> None:  # type: ignore
     assert code == 0, err
     (replica,) = json.loads(out)["layout"]["replicas"]
     assert [stage["chips"] for stage in replica["stages"]] == [["r0g6", "r0g7"]]
+
+
+@pytest.mark.parametrize(
+    ("engine", "text"),
+    [
+        ("vllm", "vllm serve m --kv-cache-dtype fp8_e4m3\n"),
+        ("sglang", "python3 -m sglang.launch_server --kv-cache-dtype fp8_e5m2\n"),
+        ("trtllm", "tensor_parallel_size: 1\nkv_cache_config: {dtype: fp8}\n"),
+    ],
+)
+def test_another_kv_precision_is_noted(call, tmp_path: Path, engine: str, text: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / ("run.yaml" if engine == "trtllm" else "run.sh")
+    path.write_text(text)
+    question = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
+    code, _, err = call("evaluate", "--from", engine, path, *question)
+    assert code == 0
+    assert "KV is fp8 there and bf16 here; --kv-dtype fp8 prices what runs" in err
+    code, _, err = call("evaluate", "--from", engine, path, *question, "--kv-dtype", "fp8")
+    assert code == 0
+    assert "KV is" not in err
