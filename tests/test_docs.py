@@ -190,3 +190,20 @@ def test_docstring_examples_run(name: str) -> None:
     outcome = doctest.testmod(importlib.import_module(name))
     assert outcome.attempted
     assert not outcome.failed
+
+
+@pytest.mark.slow
+def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """As ``make docs``, where the extra ``docs`` is installed."""
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    text = (tmp_path / "api.html").read_text()
+    for name in rackfit.__all__:
+        assert f'id="{rackfit._HOME[name]}.{name}"' in text, name
