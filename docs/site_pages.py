@@ -33,6 +33,33 @@ API = {
     ),
 }  # fmt: skip
 
+EXAMPLE = """
+import rackfit
+
+scenario = rackfit.Scenario(
+    model="llama-3.1-8b", cluster="hgx-h100", workload="chat", slo={"ttft": "1 s", "tpot": "20 ms"}
+)
+try:
+    result = rackfit.solve(scenario)
+except rackfit.NoFeasibleLayout as why:
+    print(why)  # names the limit, and what would fit
+    raise
+print(result.evaluation.usd_per_m_output_tokens, result.certificate.gap)
+
+frame = rackfit.replicas_frame(result)  # pandas: one row per replica
+print(frame[["role", "chips", "batch", "requests_per_s"]])
+
+files = rackfit.export_layout(result.instance, result.layout, "vllm").files
+print(files["commands.sh"])
+
+again = rackfit.evaluate(scenario, result.layout)  # from scratch, without the solver
+assert again.feasible
+assert again.usd_per_m_output_tokens == result.evaluation.usd_per_m_output_tokens
+
+tighter = rackfit.study("grid", "deepseek-v3-gb200-nvl72", over={"slo.tpot": [0.03, 0.05]})
+print(rackfit.study_frame(tighter)[["slo.tpot", "usd_per_m_output_tokens"]])
+"""
+
 
 def api_page() -> str:
     """The reference of every public name."""
@@ -40,9 +67,7 @@ def api_page() -> str:
 
     lines = [
         "# Python API", "", "Everything below is `import rackfit`; `rackfit.__all__` lists it.", "",
-        "```python", "import rackfit", "",
-        'scenario = rackfit.Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat")',
-        "result = rackfit.solve(scenario)", "assert result.status == \"optimal\"", "```", "",
+        "```python", EXAMPLE.strip(), "```", "",
     ]  # fmt: skip
     for title, names in API.items():
         lines += [f"## {title}", ""]

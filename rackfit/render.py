@@ -21,7 +21,7 @@ def print_result(result: Result, console: Console | None = None) -> None:
     console = console or make_console()
     instance, found = result.instance, result.search
     _print_question(console, instance)
-    _print_figures(console, instance, result.layout, result.evaluation)
+    _print_figures(console, result.evaluation)
     certificate = result.certificate
     proven = (
         f"proven within {max(certificate.gap, 1e-5):.3%} of optimal"
@@ -49,19 +49,27 @@ def make_console() -> Console:
     return console if console.is_terminal else Console(width=120)
 
 
+def print_instead(result: Result) -> None:
+    """Print what an answer would deploy in place of something else, and how fast that is."""
+    console = make_console()
+    groups = replica_groups(result.layout, result.evaluation)
+    _print_deployment(console, groups, "What to deploy instead")
+    _print_figures(console, result.evaluation)
+
+
 def print_evaluation(
-    instance: Instance, layout: Layout, evaluation: Evaluation, console: Console | None = None
+    instance: Instance, layout: Layout, evaluation: Evaluation, title: str = "What to deploy"
 ) -> None:
     """Print what the evaluator says of a layout."""
-    console = console or make_console()
+    console = make_console()
     _print_question(console, instance)
     if evaluation.violations:
         console.print(f"[bold red]{len(evaluation.violations)} violations[/bold red]")
         for violation in evaluation.violations[:20]:
             console.print(f"  {violation}", highlight=False, markup=False, soft_wrap=True)
     if evaluation.priced.replicas:
-        _print_figures(console, instance, layout, evaluation)
-        _print_tables(console, instance, layout, evaluation)
+        _print_figures(console, evaluation)
+        _print_tables(console, instance, layout, evaluation, title)
 
 
 def _print_question(console: Console, instance: Instance) -> None:
@@ -86,9 +94,7 @@ def _print_question(console: Console, instance: Instance) -> None:
     )
 
 
-def _print_figures(
-    console: Console, instance: Instance, layout: Layout, evaluation: Evaluation
-) -> None:
+def _print_figures(console: Console, evaluation: Evaluation) -> None:
     e = evaluation
     if e.usd_per_m_output_tokens is None:
         return
@@ -139,10 +145,14 @@ def _tier_words(use: TierUse) -> tuple[str, str]:
 
 
 def _print_tables(
-    console: Console, instance: Instance, layout: Layout, evaluation: Evaluation
+    console: Console,
+    instance: Instance,
+    layout: Layout,
+    evaluation: Evaluation,
+    title: str = "What to deploy",
 ) -> None:
     groups = replica_groups(layout, evaluation)
-    _print_deployment(console, instance, groups)
+    _print_deployment(console, groups, title)
     _print_memory(console, instance, groups)
     _print_time(console, groups)
 
@@ -162,8 +172,8 @@ def replica_groups(layout: Layout, evaluation: Evaluation) -> list[ReplicaGroup]
     return sorted(found.values(), key=lambda group: order[group[0].role])
 
 
-def _print_deployment(console: Console, instance: Instance, groups: list[ReplicaGroup]) -> None:
-    table = Table(title="What to deploy", title_justify="left", title_style="bold", box=None)
+def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
     for column in (
         "count", "role", "chips", "tp", "dp", "ep", "pp", "batch", "slots", "skew", "req/s",
     ):  # fmt: skip

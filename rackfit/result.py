@@ -175,6 +175,9 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
     data = read_data(path)
     if not isinstance(data, dict):
         raise InstanceError(Problem(str(path), "expected a JSON object written by rackfit solve"))
+    if "layout" not in data and "schema_version" not in data:
+        message = "is not a layout: write one with rackfit solve ... --out FILE"
+        raise InstanceError(Problem(str(path), message))
     document = parse_model(LayoutDocument, data, path.name)
     if document.schema_version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
         message = (

@@ -39,13 +39,11 @@ BLOCK = re.compile(
 )
 SCHEMAS = {"chip": "chip", "cluster": "cluster", "workload": "workload", "question": "scenario",
            "profile": "profile"}  # fmt: skip
-#: Pages whose commands take minutes.
-LONG = {"deployments.md"}
 
 
-def site() -> ModuleType:
-    """``docs/site_pages.py``."""
-    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+def script(name: str) -> ModuleType:
+    """A program of ``docs``."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -53,12 +51,12 @@ def site() -> ModuleType:
     return module
 
 
-def _marked(page: Path) -> object:
-    marks = [pytest.mark.slow] if page.name in LONG else []
-    return pytest.param(page, id=page.name, marks=marks)
+def site() -> ModuleType:
+    """``docs/site_pages.py``."""
+    return script("site_pages")
 
 
-@pytest.mark.parametrize("page", [_marked(page) for page in [*PAGES, ROOT / "README.md"]])
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
 def test_examples_run(
     page: Path,
     tmp_path: Path,
@@ -94,6 +92,14 @@ def test_examples_run(
             env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_output_shown_is_what_the_commands_print() -> None:
+    """If this fails after a change of figures: make readme"""
+    for page in script("update_readme").PAGES:
+        if page.name != "README.md":  # in tests/test_readme.py
+            assert script("update_readme").fresh(page) == page.read_text()
 
 
 def test_data_files_of_the_page_pass_their_schema() -> None:
@@ -184,3 +190,20 @@ def test_docstring_examples_run(name: str) -> None:
     outcome = doctest.testmod(importlib.import_module(name))
     assert outcome.attempted
     assert not outcome.failed
+
+
+@pytest.mark.slow
+def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """As ``make docs``, where the extra ``docs`` is installed."""
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    text = (tmp_path / "api.html").read_text()
+    for name in rackfit.__all__:
+        assert f'id="{rackfit._HOME[name]}.{name}"' in text, name

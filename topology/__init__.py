@@ -1,15 +1,16 @@
 """What hardware there is: chips, domains, scale-out graphs, routing, link loads.
 
-::
-
-    cluster = load_cluster("gb200-nvl72@4")           # or a YAML file
-    cluster.domains[0].usable                         # placed chips: id, chip, rack, health
-    rate = cluster.rate("all-reduce", ["r0g0", "r0g1"])
-    rate.time(2**20), rate.bound(2**20), rate.busiest_link
-    cluster.rate_for("dispatch", 0, 64, 4, top_k=8)   # 64 chips in each of 4 racks, by count
-    cluster.with_profile("calibrated")                # as measured instead of link speed
-    cluster.loads("all-to-all", ids)                  # bytes on every link of cluster.graph
-    cluster.transfers([("r0g0", "r1g3", 1e9)])        # many messages at once
+>>> from topology import load_cluster
+>>> cluster = load_cluster("gb200-nvl72@4")           # or a YAML file
+>>> cluster.domains[0].usable[0].id                   # placed chips: id, chip, rack, health
+'r0g0'
+>>> rate = cluster.rate("all-reduce", ["r0g0", "r0g1"])
+>>> rate.time(2**20) >= rate.bound(2**20)
+True
+>>> wide = cluster.rate_for("dispatch", 0, 64, 4, top_k=8)  # 64 chips in each of 4 racks, by count
+>>> loads = cluster.loads("all-to-all", ["r0g0", "r1g0"])   # bytes on every link of cluster.graph
+>>> moved = cluster.transfers([("r0g0", "r1g3", 1e9)])      # many messages at once
+>>> as_measured = cluster.with_profile("calibrated")        # instead of link speed
 
 A new chip or cluster is a YAML file in ``instances``, a new scale-up topology a file in
 ``builders``, a new network a file in ``scaleout``. Imports nothing of the other packages.

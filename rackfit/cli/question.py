@@ -6,6 +6,7 @@ so that an option reads and means the same everywhere.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -66,7 +67,10 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
     drafts = {key: said.pop(key) for key in speculation.Speculative.model_fields if key in said}
     data: dict[str, Any] = {}
     if name is not None:
+        _refuse_model_config(name)
         data = load_scenario(name).model_dump(mode="json", exclude_none=True)
+    for key, value in targets.items():
+        _doubt_seconds(key, value)
     data |= said
     if drafts:
         data["speculative"] = {**data.get("speculative", {}), **drafts}
@@ -88,3 +92,28 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
             ]
         )
     return parse_model(Scenario, data, name or "command line")
+
+
+def _refuse_model_config(name: str) -> None:
+    """Raise ``InstanceError`` where a model's config is given for a scenario."""
+    from topology.catalogue import read_data, resolve
+    from topology.errors import InstanceError, Problem
+
+    data = read_data(resolve(name, "scenarios"))
+    if isinstance(data, dict) and {"model_type", "architectures"} & data.keys():
+        message = "is a model's config, not a scenario: give it as --model, and a --cluster"
+        raise InstanceError(Problem(name, message))
+
+
+def _doubt_seconds(key: str, value: str) -> None:
+    """Say what a bare number means where it was hardly meant: 40 for 40 ms."""
+    limit = {"ttft": 100.0, "tpot": 1.0}[key]
+    try:
+        seconds = float(value)
+    except ValueError:
+        return
+    if seconds >= limit:
+        print(
+            f"rackfit: --{key} {value} is {seconds:g} seconds; write {value}ms for milliseconds",
+            file=sys.stderr,
+        )

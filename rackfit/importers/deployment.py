@@ -29,11 +29,13 @@ class Imported:
 
 
 def read_servers(engine: str, path: Path) -> list[FoundServer]:
-    """Servers of one engine's files. Raises ``InstanceError``."""
+    """Servers of one engine's files; of a folder, its ``commands.sh``. Raises ``InstanceError``."""
     if engine not in ENGINES:
         raise InstanceError(
             Problem("--from", f"unknown engine {engine[:40]!r}; known: {', '.join(ENGINES)}")
         )
+    if path.is_dir():
+        path = path / "commands.sh"
     if not path.is_file():
         raise InstanceError(Problem(str(path), "no such file"))
     module = importlib.import_module(f"rackfit.importers.from_{engine}")
@@ -81,6 +83,12 @@ class _Builder:
 
     def add(self, server: FoundServer) -> None:
         """One replica of a server."""
+        priced = self.instance.model.kv_dtype
+        if server.kv_format not in (None, priced):
+            self.notes.append(
+                f"{server.place}: KV is {server.kv_format} there and {priced} here; "
+                f"--kv-dtype {server.kv_format} prices what runs"
+            )
         chips = self._chips(server)
         self.taken.update(chips)
         width = server.width
@@ -106,7 +114,9 @@ class _Builder:
             strange = [chip for chip in server.chips if chip not in usable]
             if strange or len(server.chips) != need:
                 message = (
-                    f"{strange[0][:40]} is not free" if strange else f"{len(server.chips)} chips"
+                    f"{strange[0][:40]} is not a free chip of {self.instance.cluster.name}"
+                    if strange
+                    else f"{len(server.chips)} chips"
                 )
                 problem = f"{message}; tp x dp x pp asks for {need} free chips"
                 raise InstanceError(Problem(server.place, problem))

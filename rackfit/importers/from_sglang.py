@@ -58,6 +58,7 @@ def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServ
         chips=chips,
         copies=copies if spread else copies * dp,
         sharded_experts=not whole,
+        kv_dtype=values.get("--kv-cache-dtype"),
     )
 
 

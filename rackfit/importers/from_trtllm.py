@@ -92,6 +92,7 @@ def _server(
         chips=chips,
         copies=copies,
         sharded_experts=_number(fields, "moe_expert_parallel_size", place) != size,
+        kv_dtype=(fields.get("kv_cache_config") or {}).get("dtype"),
     )
 
 

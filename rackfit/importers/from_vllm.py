@@ -59,4 +59,5 @@ def _server(process: Process, values: dict[str, Any]) -> FoundServer:
         chips=chips,
         copies=copies,
         sharded_experts=tp * dp > 1 and not values.get("--enable-expert-parallel"),
+        kv_dtype=values.get("--kv-cache-dtype"),
     )

@@ -96,9 +96,11 @@ def price_running(
     if as_json:
         write_whole(text, None)
         return bool(running.evaluation.violations)
-    from rackfit.render import print_evaluation
+    from rackfit.render import print_evaluation, print_instead
 
-    print_evaluation(running.instance, running.layout, running.evaluation)
+    print_evaluation(running.instance, running.layout, running.evaluation, title="What is deployed")
+    if running.instead is not None:
+        print_instead(running.instead)
     print(verdict(running), end="")
     return bool(running.evaluation.violations)
 
@@ -106,7 +108,8 @@ def price_running(
 def verdict(running: Running) -> str:
     """What the deployment costs against the best found, as a line; empty if not compared."""
     if running.nothing_instead:
-        return f"Rackfit found no layout in its place: {running.nothing_instead}\n"
+        but = ", though this one fits" if running.evaluation.feasible else ""
+        return f"Rackfit found no layout in its place{but}: {running.nothing_instead}\n"
     if running.instead is None or running.excess is None:
         return ""
     found = (

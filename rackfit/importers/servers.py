@@ -17,6 +17,12 @@ REMARKS = (
 )  # fmt: skip
 
 
+_KV_FORMATS = {
+    "fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "mxfp8": "fp8", "bf16": "bf16",
+    "bfloat16": "bf16", "nvfp4": "fp4", "fp4_e2m1": "fp4", "fp4_mx_block16": "fp4",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class FoundServer:
     """One server: sizes as Rackfit counts them.
@@ -25,7 +31,7 @@ class FoundServer:
     ``batch``: sequences (or prompts of a pass) over all ranks and microbatches; ``None`` where the
     files do not say, the largest that fits is then taken. ``experts``: placement by model layer;
     ``balanced``: the engine moves experts by itself. ``chips``: where a remark names them. ``sharded_experts``:
-    the engine cuts every expert instead of spreading whole ones.
+    the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
     """
 
     place: str
@@ -44,6 +50,12 @@ class FoundServer:
     chips: tuple[str, ...] | None = None
     copies: int = 1
     sharded_experts: bool = False
+    kv_dtype: str | None = None
+
+    @property
+    def kv_format(self) -> str | None:
+        """KV precision as Rackfit calls it; ``None`` where the engine decides."""
+        return _KV_FORMATS.get(self.kv_dtype or "")
 
     @property
     def width(self) -> int:

@@ -47,15 +47,16 @@ def catalogue_command(
 
         print(json_module.dumps(rows, indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from rackfit.render import make_console
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in rows[0] if rows else ["name"]:
         table.add_column(column.replace("_", " "))
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    Console().print(table)
+    make_console().print(table)
 
 
 def _draw(kind: Kind, name: str, out: Path | None) -> None:

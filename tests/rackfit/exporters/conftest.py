@@ -1,4 +1,4 @@
-"""Solved layouts of the eight reference deployments, each solved once per test session.
+"""Solved layouts of the reference deployments, each solved once per test session.
 
 Also lets these tests import ``launch_lines``.
 """
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 #: One fixed profile, so that the layouts under test do not change with every calibration.
 PROFILE = Path(__file__).parent / "pooled.json"
 
-#: Model and cluster; the last three are solved by the slow tests alone.
+#: Model and cluster; those after the first five are solved by the slow tests alone.
 DEPLOYMENTS = (
     ("deepseek-v3", "gb200-nvl72"),
     ("qwen3-235b-a22b", "hgx-h200@2"),
@@ -32,6 +32,7 @@ DEPLOYMENTS = (
     ("llama-3.1-405b", "hgx-b200"),
     ("kimi-k2", "gb200-nvl72@2"),
     ("deepseek-v3", "hgx-h200@4"),
+    ("deepseek-v3", "hgx-h200@8"),
     ("deepseek-v3", "vr-nvl72"),
 )
 QUICK = 5
@@ -64,7 +65,7 @@ def exported(model: str, cluster: str, target: str) -> Exported:
     ]
 )
 def deployment(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Each of the eight deployments."""
+    """Each of the deployments."""
     pair: tuple[str, str] = request.param
     return pair
 

@@ -10,6 +10,7 @@ import pytest
 
 from rackfit.cli.app import main
 from rackfit.result import Result
+from topology.catalogue import data_dir
 
 
 @pytest.fixture
@@ -118,3 +119,51 @@ def test_a_remark_names_the_chips(call, tmp_path: Path) -> None:  # type: ignore
     assert code == 0, err
     (replica,) = json.loads(out)["layout"]["replicas"]
     assert [stage["chips"] for stage in replica["stages"]] == [["r0g6", "r0g7"]]
+
+
+@pytest.mark.parametrize(
+    ("engine", "text"),
+    [
+        ("vllm", "vllm serve m --kv-cache-dtype fp8_e4m3\n"),
+        ("sglang", "python3 -m sglang.launch_server --kv-cache-dtype fp8_e5m2\n"),
+        ("trtllm", "tensor_parallel_size: 1\nkv_cache_config: {dtype: fp8}\n"),
+    ],
+)
+def test_another_kv_precision_is_noted(call, tmp_path: Path, engine: str, text: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / ("run.yaml" if engine == "trtllm" else "run.sh")
+    path.write_text(text)
+    question = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
+    code, _, err = call("evaluate", "--from", engine, path, *question)
+    assert code == 0
+    assert "KV is fp8 there and bf16 here; --kv-dtype fp8 prices what runs" in err
+    code, _, err = call("evaluate", "--from", engine, path, *question, "--kv-dtype", "fp8")
+    assert code == 0
+    assert "KV is" not in err
+
+
+def test_a_model_given_as_something_else_is_named(call) -> None:  # type: ignore[no-untyped-def]
+    config = data_dir("models") / "llama-3.1-8b.json"
+    for words, message in (
+        (("solve", config), "is a model's config, not a scenario: give it as --model"),
+        (("export", config, "--to", "vllm"), "is not a layout: write one with rackfit solve"),
+        (("evaluate", config), "is not a layout: write one with rackfit solve"),
+    ):
+        code, _, err = call(*words)
+        assert code == 2
+        assert message in err
+        assert len(err.splitlines()) == 1
+
+
+def test_a_folder_of_an_export_is_read(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "commands.sh").write_text("vllm serve m --tensor-parallel-size 2\n")
+    question = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
+    assert call("evaluate", "--from", "vllm", tmp_path, *question)[0] == 0
+
+
+def test_seconds_that_look_like_milliseconds_are_doubted(call) -> None:  # type: ignore[no-untyped-def]
+    question = ("solve", "--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
+    code, _, err = call(*question, "--tpot", "40")
+    assert code == 0
+    assert "--tpot 40 is 40 seconds; write 40ms for milliseconds" in err
+    code, _, err = call(*question, "--tpot", "40ms", "--ttft", "2")
+    assert (code, err) == (0, "")
