@@ -108,7 +108,8 @@ def _spend_layer(
         held[expert] = after[who, kind]
         if fan is not None:
             fan.set(int(expert), held[expert])
-    return held.astype(np.int64)
+    replicas: Ints = held.astype(np.int64)
+    return replicas
 
 
 def pressure(load: Floats) -> Floats:
@@ -122,5 +123,4 @@ def _possible(held: NDArray[np.bool_], kinds: NDArray[np.bool_], room: Ints) -> 
     new = kinds[None] & ~held[:, None]
     fits = (new <= (room > 0)).all(axis=2) & new.any(axis=2)
     overlap = (kinds[None] & held[:, None]).any(axis=2)
-    overlap[:, kinds.all(axis=1)] = False
-    return fits & ~overlap
+    return np.asarray(fits & (~overlap | kinds.all(axis=1)))

@@ -20,15 +20,20 @@ from numpy.typing import ArrayLike
 
 from solver.experts.bounds import load_bounds
 from solver.experts.packing import pack_largest_first
+from solver.experts.pair_windows import pair_windows
 from solver.experts.place import finish
 from solver.experts.repartition import MOST_TAKEN, match, splits
 from solver.experts.slots import Floats, Ints, check_loads, check_slots
-from topology.errors import InstanceError, Problem
+from solver.experts.windows_bound import replica_bound
+from topology.errors import InstanceError, Problem, VerificationError
 
 Objective = Literal["mean", "worst"]
 #: Sweeps by effort, and the potential's sharpness (per mean chip load) at the first and last.
-SWEEPS = {"fast": 12, "good": 150, "best": 600}
+SWEEPS = {"fast": 12, "good": 200, "best": 600}
 SHARPNESS = (20.0, 200.0)
+#: Gap from which a layer's replica counts are bounded over all windows, and the effort for it.
+WORTH_A_BOUND = 0.01
+BOUND_EFFORT = {"good": 0.02, "best": 0.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,8 @@ def place_windows(
     """Place ``windows [windows, layers, experts]`` at once, on chips with ``slots_per_chip`` slots.
 
     Windows count in proportion to ``weights`` (equal by default), each scaled to the same total.
-    The bound is the mean (or the largest) of the single windows' bounds. Raises ``InstanceError``.
+    The bound is the mean (or the largest) of the single windows' bounds, or that of the replica
+    counts over all windows where it is higher. Raises ``InstanceError``.
     """
     array = np.asarray(windows, dtype=np.float64)
     if array.ndim != 3 or 0 in array.shape:
@@ -77,41 +83,59 @@ def place_windows(
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
     best = np.empty(0, dtype=np.int64)
     value = np.full(shares.shape[1], np.inf)
-    for peak in summaries(shares[weight > 0])[: 3 if slots.width <= 2 and effort != "fast" else 1]:
+    pairs = slots.width == 2 and slots.even and effort != "fast"
+    for peak in summaries(shares[weight > 0], slots.width)[: 1 if effort == "fast" else None]:
         replicas = spread_replicas(peak, slots.total, slots.num_chips)
         search = Search(shares, weight, objective, replicas, slots.num_chips)
         table = pack_largest_first(np.tensordot(weight, shares, 1), replicas, slots)
+        if pairs:
+            pair_windows(table, shares, weight, objective == "worst", replicas, deadline)
         best = best if best.size else table.copy()
         rng = np.random.default_rng(seed)
-        for step in range(SWEEPS[effort] + 1):
+        sweeps = SWEEPS[effort] // 5 if pairs else SWEEPS[effort]
+        for step in range(sweeps + 1):
             now = search.value(table)
             better = now < value
             best[better], value[better] = table[better], now[better]
             late = deadline is not None and time.monotonic() > deadline
-            if slots.num_chips < 2 or step == SWEEPS[effort] or late:
+            if slots.num_chips < 2 or step == sweeps or late:
                 break
-            sharpness = SHARPNESS[0] * (SHARPNESS[1] / SHARPNESS[0]) ** (step / SWEEPS[effort])
+            first = SHARPNESS[1] if pairs else SHARPNESS[0]
+            sharpness = first * (SHARPNESS[1] / first) ** (step / sweeps)
             search.sweep(table, sharpness, step, slots.least, rng)
     bounds = np.stack([load_bounds(share, slots.num_chips, slots.total) for share in shares])
     judged = [
         finish(share, best, slots, bound) for share, bound in zip(shares, bounds, strict=True)
     ]
     max_load = np.stack([one.max_load for one in judged])
-    used = weight > 0
     worst = objective == "worst"
+    expected, bound = (
+        part[weight > 0].max(axis=0) if worst else weight @ part for part in (max_load, bounds)
+    )
+    for layer in np.flatnonzero(expected > bound * (1 + WORTH_A_BOUND)):
+        if effort == "fast" or (deadline is not None and time.monotonic() > deadline):
+            break
+        joint = replica_bound(
+            shares[:, layer], weight, worst, slots.num_chips, slots.total, BOUND_EFFORT[effort]
+        )
+        bound[layer] = max(bound[layer], joint)
+    if (bound > expected * (1 + 1e-9)).any():
+        raise VerificationError("a placement is better than its proven bound")
     return WindowPlacements(
-        judged[0].physical_to_logical,
-        max_load,
-        max_load[used].max(axis=0) if worst else weight @ max_load,
-        bounds[used].max(axis=0) if worst else weight @ bounds,
-        slots.counts,
+        judged[0].physical_to_logical, max_load, expected, np.minimum(bound, expected), slots.counts
     )
 
 
-def summaries(shares: Floats) -> list[Floats]:
-    """Ways to sum up ``[windows, layers, experts]`` as one load per expert when replicas are chosen."""
-    power = ((shares**8).mean(axis=0)) ** (1 / 8)
-    return [shares.max(axis=0), power, shares.mean(axis=0) + shares.std(axis=0)]
+def summaries(shares: Floats, width: int) -> list[Floats]:
+    """Ways to sum up ``[windows, layers, experts]`` as one load per expert when replicas are chosen.
+
+    With one or two slots per chip the largest pieces decide, so several are tried. With more there
+    are replicas to spare for experts that vary, whose further change no window shows.
+    """
+    most, spread = shares.max(axis=0), shares.std(axis=0)
+    if width > 2:
+        return [most + spread]
+    return [most, shares.mean(axis=0) + spread]
 
 
 def spread_replicas(peak: Floats, num_slots: int, most: int) -> Ints:

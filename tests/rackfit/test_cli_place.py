@@ -83,9 +83,11 @@ def test_the_trade_off_is_drawn(app, counts, tmp_path):
     assert run(app, counts, *options, *nodes, "--curve", tmp_path / "c.svg").exit_code == 0
     points = json.loads((tmp_path / "p.json").read_text())["trade_off"]
     drawn = (tmp_path / "c.svg").read_text()
-    assert drawn.startswith("<svg") and drawn.count("<circle") >= len(points)
+    assert drawn.startswith("<svg")
+    assert drawn.count("<circle") >= len(points)
     refused = run(app, counts, *options, "--curve", tmp_path / "none.svg")
-    assert exit_code(refused.exception) == 2 and "--curve" in str(refused.exception)
+    assert exit_code(refused.exception) == 2
+    assert "--curve" in str(refused.exception)
     assert not (tmp_path / "none.svg").exists()
 
 

@@ -1,5 +1,7 @@
 """Several workloads, nodes with groups, move budgets and affinity."""
 
+from itertools import combinations_with_replacement, permutations
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,9 @@ from solver.experts.abroad import spend_abroad
 from solver.experts.affinity import crossings, group_by_affinity
 from solver.experts.copies import Fanout, Routing
 from solver.experts.nodes import place_on_nodes
+from solver.experts.pair_windows import pair_windows
 from solver.experts.rebalance import rebalance
+from solver.experts.windows_bound import replica_bound
 from topology.errors import InstanceError
 
 
@@ -32,6 +36,44 @@ def test_one_placement_for_several_windows_beats_the_summed_one(objective, width
     peaks = np.stack([chip_loads(summed, window, width).max(axis=1) for window in windows])
     value = peaks.max(axis=0) if objective == "worst" else peaks.mean(axis=0)
     assert found.expected.mean() < value.mean()
+
+
+@pytest.mark.parametrize("worst", [False, True])
+def test_replica_bound_is_the_least_over_all_replica_counts(worst):
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        shares = rng.lognormal(0, 1.2, (3, 5))
+        shares /= shares.sum(axis=1, keepdims=True)
+        weight = np.array([0.5, 0.25, 0.25])
+        values = []
+        for spare in combinations_with_replacement(range(5), 3):
+            counts = np.minimum(1 + np.bincount(spare, minlength=5), 4)
+            peak = np.maximum((shares / counts).max(axis=1), 1 / 4)
+            values.append(peak.max() if worst else weight @ peak)
+        bound = replica_bound(shares, weight, worst, chips=4, slots=8, effort=1.0)
+        assert bound <= min(values) * (1 + 1e-12)
+        assert bound == pytest.approx(min(values), rel=1e-4)
+
+
+@pytest.mark.parametrize("worst", [False, True])
+def test_pairs_match_the_best_of_all_pairings_of_large_with_small(worst):
+    shares = windows_of(5, experts=6, layers=2)
+    shares /= shares.sum(axis=2, keepdims=True)
+    replicas = np.array([[2, 1, 1, 2, 1, 1], [1, 1, 2, 1, 2, 1]])
+    weight = np.full(3, 1 / 3)
+    table = np.zeros((2, 4, 2), dtype=np.int64)
+    pair_windows(table, shares, weight, worst, replicas)
+    for layer, row in enumerate(table):
+        np.testing.assert_array_equal(np.bincount(row.ravel(), minlength=6), replicas[layer])
+        assert (row[:, 0] != row[:, 1]).all()
+        piece = shares[:, layer] / replicas[layer]
+        values = []
+        for order in permutations(row[:, 1]):
+            if (row[:, 0] != order).all():
+                peak = (piece[:, row[:, 0]] + piece[:, list(order)]).max(axis=1)
+                values.append(peak.max() if worst else peak.mean())
+        peak = piece[:, row].sum(axis=2).max(axis=1)
+        assert (peak.max() if worst else peak.mean()) <= min(values) * 1.02
 
 
 def test_weights_choose_the_window_that_counts():
