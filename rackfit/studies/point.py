@@ -73,6 +73,12 @@ def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row
     return {**point.axes, **row}, False
 
 
+def lost_row(point: Point) -> Row:
+    """The row of a point whose process died each time it was asked."""
+    words = "the process that worked on it was killed or ran out of memory, twice"
+    return {**point.axes, "status": "internal", "error": words}
+
+
 def _key(instance: Instance, options: Options) -> str:
     text = json.dumps([instance.digest, asdict(options), versions(), _code()], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
