@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.moe_load import touch_probability
-from solver.experts import load_bounds
+from solver.experts import LoadBounds
 
 Array = NDArray[np.float64]
 
@@ -59,6 +59,7 @@ class ExpertBounds:
         self.hot_copies = hot_copies
         self.top_k = top_k
         self.num_experts = loads.shape[1]
+        self._load_bounds = LoadBounds(loads)
         self._load: dict[tuple[int, int], Array] = {}
         self._touched: dict[tuple[int, int], tuple[Array, Array]] = {}
 
@@ -81,7 +82,7 @@ class ExpertBounds:
         """``[layers]``: bound on the busiest chip's share in each layer."""
         key = (chips, slots)
         if key not in self._load:
-            self._load[key] = load_bounds(self.loads, chips, slots)
+            self._load[key] = self._load_bounds.bound(chips, slots)
         return self._load[key]
 
     def load(self, chips: int, slots: int) -> tuple[float, float]:

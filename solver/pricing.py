@@ -181,11 +181,13 @@ class Block:
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)
         self.exact_stages = False
         if pricer.experts is not None:
-            pairs = list(zip(shapes.stage_chips.tolist(), shapes.slots.tolist(), strict=True))
-            loads = np.array([pricer.experts.load(*pair) for pair in pairs])
-            self.load, self.least_load = loads[:, 0], loads[:, 1]
-            grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs])
-            self.touched, self.least_touched = grids[:, 0], grids[:, 1]
+            pairs, inverse = np.unique(
+                np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
+            )
+            loads = np.array([pricer.experts.load(*pair) for pair in pairs.tolist()])
+            self.load, self.least_load = loads[inverse.ravel()].T
+            grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
+            self.touched, self.least_touched = grids[inverse.ravel()].swapaxes(0, 1)
 
     def bounds(self) -> Bounds:
         """Largest batch, best rate, and what one sequence per rank would need."""

@@ -134,6 +134,8 @@ def make_odd(folder: Path, seed: int) -> Instance:
     for name in types:
         write_chip(folder, rng, name, _bytes(model))
     sizes = [int(size) for size in rng.integers(1, 4, int(rng.integers(1, 4)))]
+    if sum(sizes) < 3:
+        sizes.append(2)
     while sum(sizes) > 6:
         sizes[sizes.index(max(sizes))] -= 1
     domains, failed, taken = [], [], []
@@ -145,7 +147,7 @@ def make_odd(folder: Path, seed: int) -> Instance:
                 {"chip": str(folder / f"{types[1]}.yaml"), "count": 1},
             ]
         domains.append({"fabric": {"kind": "nvswitch", "links_per_switch": [1, 1]}, "chips": rows})
-        if sum(sizes) > 2 and size > 1 and rng.random() < 0.25:
+        if sum(sizes) > 3 and size > 1 and rng.random() < 0.25:
             (failed if rng.random() < 0.5 else taken).append(f"r{index}g{rng.integers(size)}")
     broken = rng.random() < 0.2
     if broken:

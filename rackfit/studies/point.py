@@ -81,6 +81,12 @@ def solve_instance(instance: Instance, options: Options) -> SearchResult:
     return search(instance, clock=clock, gap=options.gap, seed=options.seed)
 
 
+def lost_row(point: Point) -> Row:
+    """The row of a point whose process died each time it was asked."""
+    words = "the process that worked on it was killed or ran out of memory, twice"
+    return {**point.axes, "status": "internal", "error": words}
+
+
 def _key(instance: Instance, point: Point, options: Options) -> str:
     made = [instance.digest, point.study, point.own, asdict(options), versions(), _code()]
     text = json.dumps(made, sort_keys=True)

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,8 +20,9 @@ from rackfit.output import write_whole
 from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, solved
 from rackfit.studies.grid import Point, make_points
 from rackfit.studies.page import study_page
-from rackfit.studies.point import solve_point
+from rackfit.studies.point import lost_row, solve_point
 from rackfit.studies.registry import find_study
+from rackfit.studies.workers import in_processes
 from topology.errors import InstanceError, Problem
 
 Backend = Literal["loky", "dask", "ray"]
@@ -199,17 +201,21 @@ def _run(
         for index, point in enumerate(points):
             yield _numbered(index, point, options, cache)
         return
+    if backend == "loky":
+        for index, found in in_processes(partial(_given, options, cache), points, jobs):
+            yield (index, *(found or (lost_row(points[index]), False)))
+        return
     _register(backend)
     work = (
         joblib.delayed(_numbered)(index, point, options, cache)
         for index, point in enumerate(points)
     )
-    if backend == "loky":
-        with joblib.parallel_config(backend="loky"):
-            yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(work)
-        return
     with joblib.parallel_config(backend=backend):
         yield from joblib.Parallel(n_jobs=jobs)(work)
+
+
+def _given(options: Options, cache: Path | None, point: Point) -> tuple[Row, bool]:
+    return solve_point(point, options, cache)
 
 
 def _numbered(

