@@ -68,7 +68,7 @@ bench-topology: $(INSTALLED)
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve
 
-STUDIES := compare scale-up frontier batch context failures
+STUDIES := compare scale-up frontier batch context failures kv-tiers prices
 .PHONY: bench-baselines studies $(STUDIES:%=study-%)
 
 $(STUDIES:%=study-%): study-%: $(INSTALLED)

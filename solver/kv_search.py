@@ -11,7 +11,7 @@ cannot be better by more than the gap asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.held import conversation_bytes
@@ -71,7 +71,7 @@ class _Planned:
 
 
 class PlanSearch:
-    """The searches of all plans, and the best layout of any."""
+    """The searches of all plans (or of some), and the best layout of any."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class PlanSearch:
         clock: Clock,
         gap: float,
         seed: int,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[Progress], None] | None = None,
+        plans: Sequence[KvPlan] | None = None,
     ):
         self.clock = clock
         self.target = max(gap, _ALMOST)
@@ -91,7 +92,7 @@ class PlanSearch:
         self.trajectory: list[Progress] = []
         self.current: _Planned | None = None
         self.all: list[_Planned] = []
-        for plan in kv_plans(instance):
+        for plan in kv_plans(instance) if plans is None else plans:
             whole = Search(replace(instance, kv_plan=plan), clock, gap, seed, self._relay)
             bound, rent = whole.first_bound_usd(), rent_usd_per_m(instance, plan)
             ranges = 1

@@ -76,7 +76,6 @@ CLAIMS = {
 
 ELSEWHERE = {
     21: "out of scope: quality of sparse models; Rackfit takes the model as given",
-    33: "the search's: which shape wins is the solver's answer (solver tests)",
 }
 
 DISAGREEMENTS = """
