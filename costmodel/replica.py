@@ -14,6 +14,7 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica, Stage
 from costmodel.moe_load import expert_shares
 from costmodel.operations import LayerKind
+from costmodel.overlap import both_halves, half
 from costmodel.pass_time import ExpertShares, Tokens, dispatch_element_bytes, pass_time
 from costmodel.profile import Efficiency
 from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
@@ -161,6 +162,10 @@ def _stage_time(
     With chips of several types the slowest type decides.
     """
     shape, operations = replica.shape, instance.operations
+    # one rank exchanges nothing that a second half could hide
+    halved = instance.scenario.two_batch_overlap and shape.attention_dp > 1
+    if halved:
+        tokens = half(tokens)
     rows = float(tokens.rows)
     experts: list[ExpertShares | None] = []
     kinds: list[tuple[LayerKind, float]] = []
@@ -193,9 +198,12 @@ def _stage_time(
             experts, with_head=index == len(replica.stages) - 1,
         )  # fmt: skip
         parts = {part: float(seconds) for part, seconds in timed.parts.items()}
+        total = float(timed.total_s(instance.profile.combination))
+        if halved:
+            total, parts = both_halves(total, parts)
         step = efficiency.step_overhead_s / shape.pp
         parts["overhead"] += step
-        found.append((float(timed.total_s(instance.profile.combination)) + step, parts))
+        found.append((total + step, parts))
     total, parts = max(found, key=lambda pair: pair[0])
     return total, parts, float(np.mean(imbalances)) if imbalances else 1.0
 
