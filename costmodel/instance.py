@@ -44,8 +44,9 @@ class Scenario(BaseModel):
     ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
     written in place. ``rate`` asks for the least cost that serves so many requests per second.
     ``speculative`` lets the model's MTP modules draft tokens. ``kv_tiers`` are the tiers beside HBM that
-    KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``failed`` names what is out of
-    service (``r0g3``, ``r1``, ``r0sw1``; see
+    KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
+    pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
+    ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
     :mod:`topology.failures`), in text joined by ``+``.
     """
 
@@ -69,6 +70,7 @@ class Scenario(BaseModel):
     limits: Limits = Limits()
     speculative: Speculative | None = None
     kv_tiers: tuple[TierKind, ...] = ()
+    two_batch_overlap: bool = False
     failed: tuple[str, ...] = ()
 
     @field_validator("failed", "kv_tiers", mode="before")
@@ -147,12 +149,14 @@ class Instance:
         return {"scenario": self._resolved_scenario(), "digest": self.digest}
 
     def _resolved_scenario(self) -> dict[str, Any]:
-        """The scenario with its workload written in place; without drafts, they are not mentioned."""
+        """The scenario with its workload written in place; options that are off are not mentioned."""
         data = self.scenario.model_dump(mode="json") | {
             "workload": self.workload.model_dump(mode="json")
         }
         if self.speculative is None:
             del data["speculative"]
+        if not self.scenario.two_batch_overlap:
+            del data["two_batch_overlap"]
         return data
 
 

@@ -303,10 +303,15 @@ def _experts(
     memory_s = fraction * shares.over_layers(bytes_s.max(axis=-1))
     result.compute_s = result.compute_s + compute_s
     result.weights_s = result.weights_s + memory_s
-    if result.terms is not None:
-        result.terms.append(
-            Term("routed_experts", moe.expert_dtype, "experts", compute_s, memory_s)
-        )
+    if result.terms is not None:  # one of each layer: its busiest chip by either measure
+        result.terms += [
+            Term("routed_experts", moe.expert_dtype, "experts", flops, moved)
+            for flops, moved in zip(
+                np.moveaxis(fraction[..., None] * flops_s.max(axis=-1), -1, 0),
+                np.moveaxis(fraction[..., None] * bytes_s.max(axis=-1), -1, 0),
+                strict=True,
+            )
+        ]
     chips = tp * ranks
     layers = np.asarray(shares.num_layers)
     # the busiest sender sets the uniform exchange, the busiest receiver may stretch it

@@ -64,9 +64,9 @@ class Efficiency(BaseModel):
 class FirstToken(BaseModel):
     """How an engine's mean TTFT follows from prefill times under load.
 
-    *Formula:* ``base_s + prefill_factor * prefill + queue_share * users * prefill_per_prompt``: what every
-    request pays (front end, scheduling, first decode), its own prefill, and a share of everybody
-    else's.
+    *Formula:* ``base_s + prefill_factor * prefill + queue_share * users * prefill_per_prompt +
+    decode_passes * decode_pass``: what every request pays (front end, scheduling), its own prefill, a
+    share of everybody else's, and the decode passes that it waits for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,6 +74,7 @@ class FirstToken(BaseModel):
     base_s: Seconds = 0.0
     prefill_factor: Annotated[float, Field(ge=1)] = 1.0
     queue_share: Annotated[float, Field(ge=0)] = 0.0
+    decode_passes: Annotated[float, Field(ge=0)] = 0.0
 
 
 class EngineConstants(BaseModel):
@@ -97,7 +98,7 @@ class Profile(BaseModel):
     chips: dict[str, Efficiency] = Field(default_factory=dict)
     #: the same by engine; ``default`` and ``chips`` are the mean over engines
     engines: dict[str, EngineConstants] = Field(default_factory=dict)
-    #: TTFT under load by ``engine`` and mode: ``vllm aggregated``
+    #: TTFT under load by ``engine`` and mode (``vllm aggregated``), and by mode for other engines
     first_token: dict[str, FirstToken] = Field(default_factory=dict)
     #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known
     interval: tuple[float, ...] = ()

@@ -15,6 +15,7 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica, Stage
 from costmodel.moe_load import expert_shares
 from costmodel.operations import LayerKind
+from costmodel.overlap import both_halves, half
 from costmodel.pass_time import pass_time
 from costmodel.tokens import ExpertShares, Tokens
 
@@ -56,6 +57,10 @@ def stage_times(
     ``rates`` has one element per stage.
     """
     shape, operations = replica.shape, instance.operations
+    # one rank exchanges nothing that a second half could hide
+    halved = instance.scenario.two_batch_overlap and shape.attention_dp > 1
+    if halved:
+        tokens = half(tokens)
     rows = float(tokens.rows)
     pp = len(replica.stages)
     kinds: list[tuple[LayerKind, Array]] = []
@@ -88,12 +93,14 @@ def stage_times(
             operations, kinds, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
             experts, with_head=is_last,
         )  # fmt: skip
+        seconds, own = timed.total_s(instance.profile.combination), timed.parts
+        if halved:
+            seconds, own = both_halves(seconds, own)
         step = efficiency.step_overhead_s / shape.pp
-        seconds = timed.total_s(instance.profile.combination) + step
-        timed.add("overhead", np.full(pp, step))
-        slower = here & (seconds > total)
-        total = np.where(slower, seconds, total)
-        for part, spent in timed.parts.items():
+        own = own | {"overhead": own["overhead"] + step}
+        slower = here & (seconds + step > total)
+        total = np.where(slower, seconds + step, total)
+        for part, spent in own.items():
             parts[part] = np.where(slower, spent, parts.get(part, np.zeros(pp)))
     return StageTimes(total, parts, np.where(moe_layers > 0, skew / np.maximum(moe_layers, 1), 1.0))
 

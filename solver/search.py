@@ -28,7 +28,13 @@ from solver.items import Item, Items
 from solver.pools import pool_classes
 from solver.realise import Realised, Realiser
 from solver.shapes import enumerate_shapes
-from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
+from topology.errors import (
+    InstanceError,
+    NoFeasibleLayout,
+    NoLayoutInTime,
+    Problem,
+    VerificationError,
+)
 
 #: siblings of a shape tried in one round: placing one is quick beside a search for the fleet
 _SIBLINGS = 4
@@ -76,8 +82,14 @@ def search(
     """Best verified layout of an instance, with a proven bound.
 
     Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
-    the clock ran out before the first verified layout, ``VerificationError`` on a bug.
+    the clock ran out before the first verified layout, ``VerificationError`` on a bug,
+    ``InstanceError`` for an option that is evaluated but not searched.
     """
+    if instance.scenario.two_batch_overlap:
+        message = (
+            "is evaluated, not searched: no bound covers it; leave it out, then evaluate with it"
+        )
+        raise InstanceError(Problem("two_batch_overlap", message))
     if instance.scenario.kv_tiers or instance.workload.hold_s is not None:
         from solver.kv_search import PlanSearch  # one search for each place that KV may lie in
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.measured.fit import Fitted, Problem, fit, predicted_tpot_s
+from costmodel.measured.fit import (
+    Fitted,
+    Problem,
+    fit,
+    fit_first_token,
+    measured_ttft_s,
+    predicted_tpot_s,
+    predicted_ttft_s,
+)
 from costmodel.measured.runs import Run
 from costmodel.measured.scores import Score, score
 
@@ -34,6 +42,7 @@ class LeftOut:
     key: str
     folds: tuple[str, ...]
     tpot_s: Array
+    ttft_s: Array
     fold_of_row: tuple[str, ...]
 
     def score(self, problem: Problem) -> Score:
@@ -41,6 +50,12 @@ class LeftOut:
         found = score(self.tpot_s, problem.measured_s)
         assert found is not None
         return found
+
+    def first_token(self, problem: Problem) -> Score | None:
+        """TTFT over the rows that measured it; ``None`` if none did."""
+        measured = measured_ttft_s(problem)
+        known = np.isfinite(measured)
+        return score(self.ttft_s[known], measured[known])
 
     def by_fold(self, problem: Problem) -> dict[str, Score]:
         """Fold by fold."""
@@ -57,15 +72,15 @@ def leave_out(problem: Problem, key: str) -> LeftOut:
     """Fit without each fold of ``key`` (``model``, ``system`` or ``engine``) and predict it."""
     labels = np.array([fold_of(run, key) for run in problem.runs])
     names = tuple(sorted(set(labels.tolist())))
-    tpot = np.zeros(len(labels))
+    tpot, ttft = np.zeros(len(labels)), np.zeros(len(labels))
     for name in names:
         out = labels == name
-        if out.all():
-            fitted: Fitted = fit(problem)
-        else:
-            fitted = fit(problem, ~out)
+        kept = np.ones_like(out) if out.all() else ~out
+        fitted: Fitted = fit(problem, kept)
         tpot[out] = predicted_tpot_s(problem, fitted)[out]
-    return LeftOut(key, names, tpot, tuple(labels.tolist()))
+        first_token = fit_first_token(problem, fitted, kept)
+        ttft[out] = predicted_ttft_s(problem, fitted, first_token)[out]
+    return LeftOut(key, names, tpot, ttft, tuple(labels.tolist()))
 
 
 def error_quantiles(found: Sequence[LeftOut], problem: Problem) -> tuple[float, float, float]:

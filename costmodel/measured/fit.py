@@ -6,7 +6,7 @@ what chips and engines add near zero: its weight was chosen by the errors of lef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from costmodel.measured.parameters import Structure, constants_at, rounded, values_at
 from costmodel.measured.predict import (
+    PrefillLoad,
     Pricing,
+    constants_of_run,
     decode_batches,
     owners,
     prefill_load,
@@ -29,7 +31,7 @@ from topology.errors import InstanceError
 Array = NDArray[np.float64]
 
 #: log error beyond which the loss grows linearly
-_ROBUST_AT = 0.15
+_ROBUST_AT = 0.08
 #: weight of an addition of one unit on the logit scale, in units of a row's log error
 _RIDGE = 10.0
 _MOST_STEPS = 25
@@ -157,33 +159,69 @@ def predicted_tpot_s(problem: Problem, fitted: Fitted) -> Array:
     return tpot_s(problem.runs, problem.table, found)
 
 
-def fit_first_token(problem: Problem, fitted: Fitted) -> dict[str, FirstToken]:
-    """TTFT constants by engine and mode: robust least squares on the log of predicted over measured."""
+def prefill_loads(problem: Problem, fitted: Fitted) -> PrefillLoad:
+    """Seconds of prefill that each row's first token waits for, under a fit."""
+    seconds = problem.table.terms.seconds(fitted.pricing(problem.runs)(owners(problem.table)))
+    return prefill_load(problem.runs, problem.table, seconds)
+
+
+def fit_first_token(
+    problem: Problem, fitted: Fitted, chosen: NDArray[np.bool_] | None = None
+) -> dict[str, FirstToken]:
+    """TTFT constants by engine and mode, and by mode for other engines, from the chosen rows.
+
+    Robust least squares on the log of predicted over measured.
+    """
     from scipy.optimize import least_squares
 
-    seconds = problem.table.terms.seconds(fitted.pricing(problem.runs)(owners(problem.table)))
-    load = prefill_load(problem.runs, problem.table, seconds)
-    measured = np.array([np.nan if r.row.ttft_s is None else r.row.ttft_s for r in problem.runs])
+    load = prefill_loads(problem, fitted)
+    measured = measured_ttft_s(problem)
+    known = np.isfinite(measured)
+    if chosen is not None:
+        known &= chosen
+    modes = np.array([run.row.mode for run in problem.runs])
     labels = np.array([f"{run.row.engine} {run.row.mode}" for run in problem.runs])
     found = {}
-    for label in sorted(set(labels.tolist())):
-        here = (labels == label) & np.isfinite(measured)
-        if here.sum() < 3:
-            continue
-        own, users, seen = load.own_s[here], load.users_s[here], measured[here]
+    for names in (labels, modes):
+        for label in sorted(set(names.tolist())):
+            here = (names == label) & known
+            if here.sum() < 3:
+                continue
+            # seconds that each constant multiplies
+            terms = np.stack(
+                [np.ones(here.sum()), load.own_s[here], load.users_s[here], load.pass_s[here]]
+            )
+            own, seen = load.own_s[here], measured[here]
 
-        def residuals(
-            x: Array, own: Array = own, users: Array = users, seen: Array = seen
-        ) -> Array:
-            base, more, share = np.exp(x)
-            return np.asarray(np.log((base + (1.0 + more) * own + share * users) / seen))
+            def residuals(
+                x: Array, terms: Array = terms, own: Array = own, seen: Array = seen
+            ) -> Array:
+                return np.asarray(np.log((own + np.exp(x) @ terms) / seen))
 
-        solution = least_squares(
-            residuals, np.log([0.05, 0.5, 0.1]), bounds=(np.log(1e-4), np.log(20.0)),
-            loss="soft_l1", f_scale=_ROBUST_AT,
-        )  # fmt: skip
-        base, more, share = (rounded(float(value)) for value in np.exp(solution.x))
-        found[label] = FirstToken(
-            base_s=base, prefill_factor=rounded(1.0 + more), queue_share=share
-        )
+            solution = least_squares(
+                residuals, np.log([0.05, 0.5, 0.1, 0.5]), bounds=(np.log(1e-6), np.log(20.0)),
+                loss="soft_l1", f_scale=_ROBUST_AT,
+            )  # fmt: skip
+            base, more, share, passes = (rounded(float(value)) for value in np.exp(solution.x))
+            found[label] = FirstToken(
+                base_s=base,
+                prefill_factor=rounded(1.0 + more),
+                queue_share=share,
+                decode_passes=passes,
+            )
     return found
+
+
+def measured_ttft_s(problem: Problem) -> Array:
+    """Measured TTFT of all rows, NaN where there is none."""
+    return np.array([np.nan if r.row.ttft_s is None else r.row.ttft_s for r in problem.runs])
+
+
+def predicted_ttft_s(
+    problem: Problem, fitted: Fitted, first_token: Mapping[str, FirstToken]
+) -> Array:
+    """TTFT of all the problem's rows under a fit and its TTFT constants."""
+    load = prefill_loads(problem, fitted)
+    return np.array(
+        [load.ttft_s(i, constants_of_run(r, first_token)) for i, r in enumerate(problem.runs)]
+    )

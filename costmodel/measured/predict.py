@@ -93,14 +93,19 @@ def decode_batches(runs: Sequence[Run], pricing: Pricing) -> Array:
 def predict(
     runs: Sequence[Run], pricing: Pricing, first_token: Mapping[str, FirstToken]
 ) -> Prediction:
-    """TPOT and TTFT of runs; ``first_token`` by engine and mode, physics where it has none."""
+    """TPOT and TTFT of runs; ``first_token`` as in a profile."""
     batches = decode_batches(runs, pricing)
     table = run_table(runs, batches)
     seconds = table.terms.seconds(pricing(owners(table)))
     load = prefill_load(runs, table, seconds)
-    constants = [first_token.get(f"{r.row.engine} {r.row.mode}", FirstToken()) for r in runs]
-    ttft = np.array([load.ttft_s(i, one) for i, one in enumerate(constants)])
+    ttft = np.array([load.ttft_s(i, constants_of_run(r, first_token)) for i, r in enumerate(runs)])
     return Prediction(tpot_s(runs, table, seconds), ttft, batches)
+
+
+def constants_of_run(run: Run, first_token: Mapping[str, FirstToken]) -> FirstToken:
+    """TTFT constants of a run's engine and mode, else of the mode, else physics."""
+    of_mode = first_token.get(run.row.mode, FirstToken())
+    return first_token.get(f"{run.row.engine} {run.row.mode}", of_mode)
 
 
 def predict_under(runs: Sequence[Run], profile: Profile) -> Prediction:
@@ -115,10 +120,11 @@ def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
 
 @dataclass(frozen=True)
 class PrefillLoad:
-    """What TTFT is made of, per run: one's own prefill, and everybody's who shares the worker."""
+    """What TTFT is made of, per run: one's own prefill, everybody's who shares the worker, a decode pass."""
 
     own_s: Array
     users_s: Array
+    pass_s: Array
 
     def ttft_s(self, index: int, constants: FirstToken) -> float:
         """Mean TTFT of one run."""
@@ -126,6 +132,7 @@ class PrefillLoad:
             constants.base_s
             + constants.prefill_factor * self.own_s[index]
             + constants.queue_share * self.users_s[index]
+            + constants.decode_passes * self.pass_s[index]
         )
 
 
@@ -134,4 +141,4 @@ def prefill_load(runs: Sequence[Run], table: RunTable, seconds: Array) -> Prefil
     servers = np.array([float((r.row.prefill or r.row.decode).workers) for r in runs])
     users = np.array([run.row.concurrency for run in runs])
     own = table.prefill_s(seconds)
-    return PrefillLoad(own, users / servers * own / table.prompts)
+    return PrefillLoad(own, users / servers * own / table.prompts, seconds[table.decode])

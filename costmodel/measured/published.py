@@ -36,6 +36,8 @@ class Deployment(BaseModel):
     engine: str = ""
     kv_dtype: Dtype | None = None
     redundant_experts: int = 0
+    #: whether the run overlapped two half batches, as its source says
+    two_batch_overlap: bool = False
     prefill_chunk_tokens: Count = 8192
     source: str
 
@@ -73,6 +75,7 @@ def compare(deployment: Deployment, profile: Profile) -> Compared:
                 expert_load="uniform",
             ),
             limits=Limits(prefill_chunk_tokens=deployment.prefill_chunk_tokens),
+            two_batch_overlap=deployment.two_batch_overlap,
             profile="physics",
         )
     )

@@ -22,17 +22,23 @@ from topology.errors import InstanceError, Problem
 #: A measured file larger than this (unpacked) is refused.
 MAX_BYTES = 256 * 2**20
 
+FLAGGED = "flagged: seems to mix runs with and without speculative decoding"
+
 REQUIRED = ("backend", "model_path", "system", "isl", "osl", "silicon_tpot_ms")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One engine instance (worker): its sizes, and how many such workers there are."""
+    """One engine instance (worker): its sizes, and how many such workers there are.
+
+    ``expert_ways``: among how many chips whole experts are divided; 1 where each expert is cut over all.
+    """
 
     tp: int
     attention_dp: int
     pp: int
     workers: int
+    expert_ways: int = 1
 
     @property
     def chips(self) -> int:
@@ -160,7 +166,7 @@ def _size(cells: Mapping[str, str], name: str, default: int = 1) -> int:
 
 def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
     if cells.get("suspect_unlabelled_mtp", "").lower() in ("true", "1", "yes"):
-        raise ValueError("flagged: seems to mix runs with and without speculative decoding")
+        raise ValueError(FLAGGED)
     engine, model, system = (cells.get(key, "") for key in ("backend", "model_path", "system"))
     for key, value in (("backend", engine), ("model_path", model), ("system", system)):
         if not value:
@@ -185,14 +191,7 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
                 raise ValueError(f"{part}_num_workers: is missing, so batches are not known")
         decode, prefill = (_worker(cells, part) for part in ("decode", "prefill"))
     else:
-        pp = _size(cells, "pp_size")
-        # where sizes multiply (attention times experts), the corrected count is the truth
-        chips = _size(cells, "n_gpus_corrected", _size(cells, "tp_size") * dp * pp)
-        if dp > chips:  # exports multiply attention ranks by expert ranks
-            dp = chips // pp
-        if chips % (dp * pp):
-            raise ValueError(f"{chips} GPUs do not divide into {dp} ranks and {pp} stages")
-        decode = Group(chips // (dp * pp), dp, pp, 1)
+        decode = _aggregated(cells, concurrency)
     return MeasuredRow(
         id=name,
         engine=engine.lower(),
@@ -210,10 +209,38 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
     )
 
 
+def _aggregated(cells: Mapping[str, str], concurrency: float) -> Group:
+    """The group of a worker that does both phases, by what the exports leave to be inferred."""
+    tp, dp, pp = (_size(cells, key) for key in ("tp_size", "attention_dp_size", "pp_size"))
+    experts = _size(cells, "moe_tp_size") * _size(cells, "moe_ep_size")
+    # where sizes multiply (attention times experts), the corrected count is the truth
+    chips = _size(cells, "n_gpus_corrected", tp * dp * pp)
+    if dp > chips:  # exports multiply attention ranks by expert ranks
+        dp = chips // pp
+    workers = 1
+    # experts lie on all chips of a worker; what attention does not shard are ranks
+    if not _number(cells, "attention_dp_size") and experts * pp > chips and experts % tp == 0:
+        chips, dp = experts * pp, experts // tp
+    if _size(cells, "attention_dp_size") == 1:
+        # the batch is one rank's or one worker's, the concurrency everybody's
+        batch = _number(cells, "batch_size")
+        if batch and concurrency > batch and concurrency % batch == 0:
+            share = int(concurrency // batch)
+            if experts > 1 and share * pp == chips:
+                dp = share
+            elif dp == 1:
+                workers = share
+    if chips % (dp * pp):
+        raise ValueError(f"{chips} GPUs do not divide into {dp} ranks and {pp} stages")
+    ways = min(_size(cells, "moe_ep_size"), chips // pp)
+    return Group(chips // (dp * pp), dp, pp, workers, ways)
+
+
 def _worker(cells: Mapping[str, str], part: str) -> Group:
     return Group(
         _size(cells, f"{part}_tp_size"),
         _size(cells, f"{part}_attention_dp_size"),
         _size(cells, f"{part}_pp_size"),
         _size(cells, f"{part}_num_workers"),
+        _size(cells, f"{part}_moe_ep_size"),
     )

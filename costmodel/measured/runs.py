@@ -24,8 +24,8 @@ from topology.errors import InstanceError
 
 Array = NDArray[np.float64]
 
-#: share of HBM that engines give to weights and KV together
-_USABLE_HBM = 0.9
+#: share of HBM that engines give to weights and KV together, and the most that is ever given
+_USABLE_HBM, _MOST_HBM = 0.9, 0.96
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,10 @@ def sequences_that_fit(instance: Instance, group: Group) -> float:
         held += float(memory.expert_slot_bytes(layers)) * slots / group.pp
     context = instance.workload.decode_context
     per_sequence = float(memory.kv_bytes_per_sequence(operations, layers, group.tp, context))
-    room = _USABLE_HBM * chip.hbm_bytes - held
-    return max(0.0, room / max(per_sequence, 1.0)) * group.attention_dp
+    ways = max(per_sequence, 1.0)
+    usual, most = ((share * chip.hbm_bytes - held) / ways for share in (_USABLE_HBM, _MOST_HBM))
+    # a worker that has been run held something
+    return max(0.0, usual, min(1.0, most)) * group.attention_dp
 
 
 @dataclass(frozen=True)

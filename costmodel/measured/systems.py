@@ -1,8 +1,8 @@
 """From a measured row's names to catalogue entries: model, precision, KV dtype, cluster.
 
-What a row does not say is assumed here and nowhere else: routed experts are drawn evenly (random
-prompts), quantised TensorRT-LLM runs and FP4 checkpoints keep their KV in FP8, others in the checkpoint's
-KV dtype.
+What a row does not say is assumed here and nowhere else: whole experts on chips are loaded with the skew
+that has been published, experts cut over all chips evenly; quantised TensorRT-LLM runs, FP4 checkpoints
+and those that NVIDIA quantised keep their KV in FP8, others in the checkpoint's KV dtype.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _served(model: str, precision: str, engine: str, system: str) -> Served:
         weight = "bf16"
     elif asked.startswith("int4") and "int4" not in native and "4" not in native:
         weight = "int4"
-    small = asked.startswith("fp4") or (engine == "trtllm" and asked.startswith("fp8"))
+    by_nvidia = engine == "trtllm" or model.lower().startswith("nvidia/")
+    small = asked.startswith("fp4") or (by_nvidia and asked.startswith("fp8"))
     kv: Dtype | None = "fp8" if small else None
     chip, cluster = system_names(system)
     return Served(name, weight, kv, cluster, chip)
@@ -111,7 +112,7 @@ def system_names(system: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _base(what: Served, count: int, profile: str) -> Instance:
+def _base(what: Served, count: int, profile: str, expert_load: str) -> Instance:
     name = what.cluster if count == 1 else f"{what.cluster}@{count}"
     return resolve_instance(
         Scenario(
@@ -119,7 +120,7 @@ def _base(what: Served, count: int, profile: str) -> Instance:
             cluster=name,
             weight_dtype=what.weight_dtype,
             kv_dtype=what.kv_dtype,
-            workload=Workload(input_tokens=1, output_tokens=1, expert_load="uniform"),
+            workload=Workload(input_tokens=1, output_tokens=1, expert_load=expert_load),
             profile=profile,
         )
     )
@@ -130,8 +131,13 @@ def workload_of(row: MeasuredRow) -> Workload:
     return Workload(
         input_tokens=max(1, round(row.input_tokens)),
         output_tokens=max(1, round(row.output_tokens)),
-        expert_load="uniform",
+        expert_load=expert_load_of(row),
     )
+
+
+def expert_load_of(row: MeasuredRow) -> str:
+    """Skewed where chips hold whole experts; cut over all chips they weigh on all alike."""
+    return "skewed" if row.decode.expert_ways > 1 else "uniform"
 
 
 def instance_of(row: MeasuredRow, profile: str) -> Instance:
@@ -141,7 +147,7 @@ def instance_of(row: MeasuredRow, profile: str) -> Instance:
     domain = len(load_cluster(what.cluster).domains[0].chips)
     # one domain for each worker that is priced, more where it spans several
     count = sum(-(-group.chips // domain) for group in workers)
-    base = _base(what, count, profile)
+    base = _base(what, count, profile, expert_load_of(row))
     scenario = base.scenario.model_copy(update={"workload": workload_of(row)})
     return resolve_instance_like(base, scenario)
 

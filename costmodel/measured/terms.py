@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from costmodel.communication import GroupRates, rates_of_chips
 from costmodel.instance import Instance
 from costmodel.measured.rows import Group
+from costmodel.models.spec import MoE
 from costmodel.moe_load import expert_shares
 from costmodel.pass_time import ExpertShares, Tokens, pass_time
 from costmodel.profile import Efficiency
@@ -122,14 +123,19 @@ class TermCollector:
         number = len(self._counts)
         operations = instance.operations
         kinds = [(kind, float(len(kind.layers))) for kind in operations.kinds]
-        rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+        rows = float(tokens.rows)
         width = group.tp * group.attention_dp
         shares = [
-            None if kind.moe is None else even_shares(
-                kind.moe.num_experts, kind.moe.top_k, width, len(kind.layers), rows * group.attention_dp
+            None
+            if kind.moe is None
+            else plain_shares(
+                kind.moe,
+                instance.expert_loads[list(kind.moe_rows)],
+                width,
+                rows * group.attention_dp,
             )
             for kind in operations.kinds
-        ]  # fmt: skip
+        ]
         chip = instance.cluster.usable[0].chip
         timed = pass_time(
             operations, kinds, group.tp, group.attention_dp, tokens, chip, _PHYSICS, rates, shares,
@@ -177,17 +183,21 @@ class TermCollector:
         )
 
 
-def even_shares(
-    num_experts: int, top_k: float, chips: int, layers: int, tokens: float
-) -> ExpertShares:
-    """Shares of a plain layout under even load, all layers alike, the busiest chip alone."""
-    slots = -(-num_experts // chips)
-    row = np.arange(slots * chips)[None, :] % num_experts
-    found = expert_shares(
-        np.full((1, num_experts), 1.0 / num_experts), row, (slots,) * chips, top_k, tokens
+def plain_shares(moe: MoE, loads: Array, chips: int, tokens: float) -> ExpertShares:
+    """Shares under a plain layout (experts in order, each chip as many slots) of ``loads [layers, experts]``.
+
+    Layers that are loaded alike are computed once.
+    """
+    slots = -(-moe.num_experts // chips)
+    alike = bool((loads == loads[0]).all())
+    some = loads[:1] if alike else loads
+    row = np.tile(np.arange(slots * chips) % moe.num_experts, (len(some), 1))
+    found = expert_shares(some, row, (slots,) * chips, moe.top_k, tokens)
+    if not alike:
+        return found
+    return ExpertShares(
+        np.repeat(found.load, len(loads), axis=0), np.repeat(found.touched, len(loads), axis=0)
     )
-    load, touched = found.load.max(axis=1, keepdims=True), found.touched.max(axis=1, keepdims=True)
-    return ExpertShares(np.repeat(load, layers, axis=0), np.repeat(touched, layers, axis=0))
 
 
 def worker_rates(instance: Instance, group: Group, first_chip: int) -> GroupRates:

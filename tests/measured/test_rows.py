@@ -8,9 +8,11 @@ import sys
 import pytest
 
 from costmodel.measured.calibration import shipped_rows
-from costmodel.measured.rows import read_measured
+from costmodel.measured.rows import FLAGGED, Group, read_measured
 from costmodel.measured.runs import runs_of
+from costmodel.measured.scores import validate_rows
 from costmodel.measured.systems import model_name, served, system_names
+from costmodel.profile import load_profile
 from topology.errors import InstanceError
 
 GOOD = {
@@ -57,6 +59,55 @@ def test_shipped_rows_are_read_and_almost_all_can_be_predicted():
     assert len(flagged) == 618
     assert len(rows) / (2388 - len(flagged)) >= 0.97
     assert {served(row).chip for row in rows} == {"h100", "h200", "b200", "gb200"}
+
+
+@pytest.mark.slow
+def test_97_percent_of_unflagged_rows_are_predicted():
+    rows, skipped = shipped_rows()
+    flagged = [one for one in skipped if one.reason == FLAGGED]
+    found = validate_rows(rows, skipped, load_profile("calibrated"))
+    assert len(found.runs) / (2388 - len(flagged)) >= 0.97
+    assert all(one.reason for one in found.unsupported)
+
+
+@pytest.mark.parametrize(
+    ("cells", "group"),
+    [
+        # the sheet gives one rank's batch and everybody's concurrency
+        ({"tp_size": "4", "moe_ep_size": "4", "batch_size": "2"}, Group(1, 4, 1, 1, 4)),
+        ({"tp_size": "8", "moe_tp_size": "8", "batch_size": "1"}, Group(1, 8, 1, 1, 1)),
+        # a dense model's batch is one worker's
+        ({"tp_size": "2", "batch_size": "4"}, Group(2, 1, 1, 2, 1)),
+        # experts lie on all chips, of which attention shards over one
+        ({"tp_size": "1", "moe_tp_size": "4", "batch_size": "8"}, Group(1, 4, 1, 1, 1)),
+        # an export that multiplies ranks, and its corrected count
+        (
+            {"tp_size": "8", "attention_dp_size": "1", "moe_tp_size": "8", "moe_ep_size": "8",
+             "n_gpus_corrected": "8"},
+            Group(8, 1, 1, 1, 8),
+        ),
+    ],
+)  # fmt: skip
+def test_groups_are_inferred_from_what_the_exports_give(tmp_path, cells, group):
+    rows, _ = read_measured(write(tmp_path / "one.csv", [GOOD | cells]))
+    assert rows[0].decode == group
+
+
+def test_whole_experts_are_loaded_with_the_published_skew(tmp_path):
+    moe = GOOD | {"model_path": "openai/gpt-oss-120b", "precision": "fp4", "tp_size": "4"}
+    made = [moe | {"id": "cut", "moe_tp_size": "4"}, moe | {"id": "whole", "moe_ep_size": "4"}]
+    cut, whole = runs_of(read_measured(write(tmp_path / "two.csv", made))[0])[0]
+    assert (cut.instance.expert_loads == 1 / 128).all()
+    assert whole.instance.expert_loads.max() > 3 / 128
+
+
+def test_checkpoints_that_nvidia_quantised_keep_their_kv_in_fp8(tmp_path):
+    name = "nvidia/Llama-3.1-8B-Instruct-FP8"
+    made = [GOOD | {"id": name, "model_path": name, "precision": "fp8"},
+            GOOD | {"id": "other", "precision": "fp8"}]  # fmt: skip
+    theirs, other = read_measured(write(tmp_path / "two.csv", made))[0]
+    assert served(theirs).kv_dtype == "fp8"
+    assert served(other).kv_dtype is None
 
 
 def test_bad_rows_are_named_and_the_rest_is_kept(tmp_path):
