@@ -58,9 +58,9 @@ def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row
         found = (
             solve_row(instance, options) if answer is None else answer(instance, point.own, options)
         )
-        row = _described(instance) | {"status": "computed", "error": ""} | found
+        row = described_row(instance) | {"status": "computed", "error": ""} | found
     except Exception as error:  # as above
-        row = _described(instance) | _failed(error)
+        row = described_row(instance) | _failed(error)
     if kept is not None and row["status"] in ("optimal", "feasible", "infeasible", "computed"):
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_whole(json.dumps(row, allow_nan=False) + "\n", kept)
@@ -112,7 +112,8 @@ def _failed(error: Exception) -> Row:
     return {"status": status, "error": words or type(error).__name__}
 
 
-def _described(instance: Instance) -> Row:
+def described_row(instance: Instance) -> Row:
+    """What was asked about: model, cluster, its size, and the digest of the instance."""
     cluster = instance.cluster
     return {
         "model_name": instance.model.name,
