@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
@@ -14,7 +14,7 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica, Stage
 from costmodel.moe_load import expert_shares
 from costmodel.operations import LayerKind
-from costmodel.pass_time import ExpertShares, Tokens, dispatch_element_bytes, pass_time
+from costmodel.pass_time import ExpertShares, Term, Tokens, dispatch_element_bytes, pass_time
 from costmodel.profile import Efficiency
 from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
 
@@ -28,12 +28,15 @@ class StagePrice:
 
     A round is one token of every sequence (decode, mixed: with its share of prefill passes) or one
     pass of prompts (prefill). ``imbalance``: busiest chip's share of routed tokens times the chips,
-    mean over MoE layers.
+    mean over MoE layers. ``terms``: what the pass of each name (``decode``, ``prefill``) is made of, on
+    the slowest type of chip, whose name is ``slowest_chip``.
     """
 
     parts: dict[str, float]
     memory: dict[str, NDArray[np.float64]]
     imbalance: float
+    terms: dict[str, tuple[Term, ...]] = field(default_factory=dict)
+    slowest_chip: str = ""
 
     @property
     def used_bytes(self) -> NDArray[np.float64]:
@@ -77,6 +80,8 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
     times: dict[str, PipelineTime] = {}
     stage_parts: list[dict[str, float]] = [{} for _ in replica.stages]
     imbalances = [1.0] * len(replica.stages)
+    terms: list[dict[str, tuple[Term, ...]]] = [{} for _ in replica.stages]
+    slowest = [""] * len(replica.stages)
     sent_bytes = 0.0
     for name, tokens, weight in (
         ("decode", plan.decode, 1.0),
@@ -86,9 +91,10 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
             continue
         totals = []
         for index, stage in enumerate(replica.stages):
-            total, parts, imbalances[index] = _stage_time(
+            total, parts, imbalances[index], slowest[index], made_of = _stage_time(
                 instance, layout, replica, index, stage, tokens, rates[index]
             )
+            terms[index][name] = made_of
             totals.append(total)
             for part, seconds in parts.items():
                 stage_parts[index][part] = stage_parts[index].get(part, 0.0) + weight * seconds
@@ -110,6 +116,8 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
             stage_parts[index],
             _memory(instance, replica, index, stage, plan),
             imbalances[index],
+            terms[index],
+            slowest[index],
         )
         for index, stage in enumerate(replica.stages)
     )
@@ -147,8 +155,8 @@ def _stage_time(
     stage: Stage,
     tokens: Tokens,
     rates: GroupRates,
-) -> tuple[float, dict[str, float], float]:
-    """Seconds of one pass on a stage, by part, and the imbalance of its experts.
+) -> tuple[float, dict[str, float], float, str, tuple[Term, ...]]:
+    """Seconds of one pass on a stage, by part, the imbalance of its experts, chip type and terms.
 
     With chips of several types the slowest type decides.
     """
@@ -177,19 +185,20 @@ def _stage_time(
     for chip_id in stage.chips:
         chip = instance.cluster.chip(chip_id).chip
         types[chip.name] = chip
-    found: list[tuple[float, dict[str, float]]] = []
+    found: list[tuple[float, dict[str, float], str, tuple[Term, ...]]] = []
     for name, chip in types.items():
         efficiency = instance.profile.for_chip(name)
         timed = pass_time(
             operations, kinds, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
-            experts, with_head=index == len(replica.stages) - 1,
+            experts, with_head=index == len(replica.stages) - 1, record=True,
         )  # fmt: skip
         parts = {part: float(seconds) for part, seconds in timed.parts.items()}
         step = efficiency.step_overhead_s / shape.pp
         parts["overhead"] += step
-        found.append((float(timed.total_s(instance.profile.combination)) + step, parts))
-    total, parts = max(found, key=lambda pair: pair[0])
-    return total, parts, float(np.mean(imbalances)) if imbalances else 1.0
+        total = float(timed.total_s(instance.profile.combination)) + step
+        found.append((total, parts, name, tuple(timed.terms or ())))
+    total, parts, name, terms = max(found, key=lambda row: row[0])
+    return total, parts, float(np.mean(imbalances)) if imbalances else 1.0, name, terms
 
 
 def _memory(

@@ -25,6 +25,8 @@ class Series:
 
     name: str
     points: Sequence[tuple[float | str, float]]
+    #: what a line chart draws of it
+    look: Literal["both", "line", "dots"] = "both"
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,17 @@ class Chart:
         ys = [y for s in self.series for _, y in s.points]
         across = _Axis(xs, self.log_x, _LEFT + 10, _WIDTH - _RIGHT - 10, zero=False)
         up = _Axis(ys, self.log_y, _HEIGHT - _BOTTOM, _TOP, zero=not self.log_y)
-        ticks = sorted(set(xs)) if len(set(xs)) <= 10 else across.ticks()
+        few = len(set(xs)) <= 10 and all(float(f"{x:.3g}") == x for x in xs)
+        ticks = sorted(set(xs)) if few else across.ticks()
         marks = _apart([(across.place(x), _short(x)) for x in ticks])
         drawn = [self._y_grid(up), self._x_ticks(marks)]
         for index, series in enumerate(self.series):
             places = sorted((float(x), y) for x, y in series.points)
             path = " ".join(f"{across.place(x):.1f},{up.place(y):.1f}" for x, y in places)
             look = f'class="line c{index % 7}" stroke-dasharray="{_DASHES[index % 7]}"'
-            drawn.append(f'<polyline {look} points="{path}"/>')
-            for x, y in places:
+            if series.look != "dots":
+                drawn.append(f'<polyline {look} points="{path}"/>')
+            for x, y in places if series.look != "line" else ():
                 about = escape(f"{series.name}: {_short(x)}, {y:.4g}")
                 drawn.append(
                     f'<circle class="dot c{index % 7}" cx="{across.place(x):.1f}" '
@@ -140,6 +144,8 @@ class Chart:
                 f'<line class="line c{index % 7}" stroke-dasharray="{_DASHES[index % 7]}" '
                 f'x1="{x}" x2="{x + 26}" y1="{y - 4}" y2="{y - 4}"/>'
             )
+            if series.look == "dots":
+                mark = f'<circle class="dot c{index % 7}" cx="{x + 13}" cy="{y - 4}" r="4"/>'
             if self.kind == "bar":
                 look = f'class="key c{index % 7}"'
                 mark = f'<rect {look} x="{x}" y="{y - 10}" width="26" height="11"/>'
