@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from dataclasses import asdict
 from functools import lru_cache
@@ -82,19 +83,30 @@ def solve_instance(instance: Instance, options: Options) -> SearchResult:
 
 
 def _key(instance: Instance, point: Point, options: Options) -> str:
-    made = [instance.digest, point.study, point.own, asdict(options), versions(), _code()]
+    made = [
+        instance.digest,
+        point.study,
+        point.own,
+        asdict(options),
+        versions(),
+        _code(point.study),
+    ]
     text = json.dumps(made, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@lru_cache(maxsize=1)
-def _code() -> str:
-    """Digest of the code that makes an answer, so that a changed model is asked again."""
+@lru_cache(maxsize=64)
+def _code(study: str) -> str:
+    """Digest of the code that makes an answer, so that a changed model or study is asked again."""
     whole = hashlib.sha256()
     folders = [Path(package.__path__[0]) for package in (topology, costmodel, solver)]
-    for folder in (*folders, Path(__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            whole.update(path.read_bytes())
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    paths += sorted(Path(__file__).parent.glob("*.py"))
+    answer = find_study(study).answer if study else None
+    if answer is not None:
+        paths.append(Path(inspect.getfile(answer)))
+    for path in paths:
+        whole.update(path.read_bytes())
     return whole.hexdigest()
 
 
