@@ -68,13 +68,18 @@ bench-topology: $(INSTALLED)
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve
 
-STUDIES := compare scale-up frontier batch context failures kv-tiers prices
-.PHONY: bench-baselines studies $(STUDIES:%=study-%)
+STUDIES := batch compare context failures frontier kv-tiers pipeline prices rack-boundary scale-up \
+	sensitivity sparsity training-balance
+.PHONY: bench-baselines gallery studies $(STUDIES:%=study-%)
 
 $(STUDIES:%=study-%): study-%: $(INSTALLED)
 	$(BIN)/rackfit study $* --out build/studies/$*
 
 studies: $(STUDIES:%=study-%)
+
+# docs/gallery.md and its figures: every study on its default scenario
+gallery: $(INSTALLED)
+	$(BIN)/python docs/update_gallery.py
 
 # LOADS: recorded expert counts, see instances/loads/README.md
 bench-place: $(INSTALLED)

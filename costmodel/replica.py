@@ -13,6 +13,7 @@ from costmodel import memory
 from costmodel.communication import GroupRates, rates_of_chips, stack_rates
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
+from costmodel.pass_sums import Term
 from costmodel.pass_time import dispatch_element_bytes
 from costmodel.profile import Efficiency
 from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
@@ -45,6 +46,14 @@ class StagePrice:
 
 
 @dataclass(frozen=True)
+class StageTerms:
+    """What the passes of one stage (``decode``, ``prefill``) are made of, on its slowest chip type."""
+
+    slowest_chip: str
+    passes: dict[str, list[Term]]
+
+
+@dataclass(frozen=True)
 class ReplicaPrice:
     """One replica: its stages, what it offers, and the bytes it sends between domains.
 
@@ -70,15 +79,7 @@ def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
 def price_replica(instance: Instance, layout: Layout, replica: Replica) -> ReplicaPrice:
     """Price a structurally sound replica."""
     plan = replica_schedule(instance, replica)
-    moe = instance.operations.moe
-    first_chip = instance.cluster.chip(replica.stages[0].chips[0])
-    rates = rates_of_chips(
-        instance.cluster,
-        [stage.chips for stage in replica.stages],
-        replica.shape.tp,
-        moe.top_k if moe else 0,
-        instance.profile.for_chip(first_chip.chip.name),
-    )
+    rates = _rates(instance, replica)
     stacked = stack_rates(rates)
     times: dict[str, PipelineTime] = {}
     parts: dict[str, Array] = {}
@@ -121,6 +122,37 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
         for index in range(len(replica.stages))
     )
     return ReplicaPrice(stages, service, _egress(instance, replica, sent_rows, draft_rows, round_s))
+
+
+def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[StageTerms]:
+    """What the passes of each stage are made of, for those who want to look inside a price."""
+    plan = replica_schedule(instance, replica)
+    stacked = stack_rates(_rates(instance, replica))
+    passes = {"decode": plan.decode, "prefill": plan.prefill}
+    timed = {
+        name: stage_times(instance, layout, replica, tokens, stacked, record=True)
+        for name, tokens in passes.items()
+        if tokens is not None
+    }
+    return [
+        StageTerms(
+            next(iter(timed.values())).slowest_chip[index],
+            {name: times.terms_of(index) for name, times in timed.items()},
+        )
+        for index in range(len(replica.stages))
+    ]
+
+
+def _rates(instance: Instance, replica: Replica) -> list[GroupRates]:
+    moe = instance.operations.moe
+    first_chip = instance.cluster.chip(replica.stages[0].chips[0])
+    return rates_of_chips(
+        instance.cluster,
+        [stage.chips for stage in replica.stages],
+        replica.shape.tp,
+        moe.top_k if moe else 0,
+        instance.profile.for_chip(first_chip.chip.name),
+    )
 
 
 def _hand_off_s(

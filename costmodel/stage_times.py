@@ -5,7 +5,7 @@ Stages differ in their layers, experts and links; what a layer of a kind costs t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from costmodel.layout import Layout, Replica, Stage
 from costmodel.moe_load import expert_shares
 from costmodel.operations import LayerKind
 from costmodel.overlap import both_halves, half
+from costmodel.pass_sums import Term
 from costmodel.pass_time import pass_time
 from costmodel.tokens import ExpertShares, Tokens
 
@@ -27,12 +28,27 @@ class StageTimes:
     """Seconds of one pass on each stage, in all and by part ``[stages]``.
 
     ``imbalance [stages]``: busiest chip's share of routed tokens times the chips, mean over the
-    stage's MoE layers (1 without any).
+    stage's MoE layers (1 without any). ``slowest_chip [stages]``: the type of chip that decides;
+    ``terms``: what a pass is made of by type of chip, where recorded.
     """
 
     total_s: Array
     parts: dict[str, Array]
     imbalance: Array
+    slowest_chip: list[str]
+    terms: dict[str, list[Term]]
+
+    def terms_of(self, stage: int) -> list[Term]:
+        """Terms of one stage, on its slowest type of chip."""
+        every = np.zeros(len(self.total_s))
+        return [
+            replace(
+                term,
+                compute_s=np.asarray((term.compute_s + every)[stage]),
+                memory_s=np.asarray((term.memory_s + every)[stage]),
+            )
+            for term in self.terms[self.slowest_chip[stage]]
+        ]
 
 
 def stage_layers(
@@ -50,11 +66,17 @@ def stage_layers(
 
 
 def stage_times(
-    instance: Instance, layout: Layout, replica: Replica, tokens: Tokens, rates: GroupRates
+    instance: Instance,
+    layout: Layout,
+    replica: Replica,
+    tokens: Tokens,
+    rates: GroupRates,
+    *,
+    record: bool = False,
 ) -> StageTimes:
     """Time of one pass on every stage; with chips of several types the slowest type decides.
 
-    ``rates`` has one element per stage.
+    ``rates`` has one element per stage; ``record`` keeps the terms.
     """
     shape, operations = replica.shape, instance.operations
     # one rank exchanges nothing that a second half could hide
@@ -79,6 +101,7 @@ def stage_times(
     is_last = np.arange(pp) == pp - 1
     total = np.full(pp, -np.inf)
     parts: dict[str, Array] = {}
+    slowest, terms = [""] * pp, {}
     for name in dict.fromkeys(_chip(instance, chip) for chip in replica.chips):
         here = np.array(
             [any(_chip(instance, chip) == name for chip in stage.chips) for stage in replica.stages]
@@ -91,7 +114,7 @@ def stage_times(
         efficiency = instance.profile.for_chip(name)
         timed = pass_time(
             operations, kinds, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
-            experts, with_head=is_last,
+            experts, with_head=is_last, record=record,
         )  # fmt: skip
         seconds, own = timed.total_s(instance.profile.combination), timed.parts
         if halved:
@@ -100,9 +123,12 @@ def stage_times(
         own = own | {"overhead": own["overhead"] + step}
         slower = here & (seconds + step > total)
         total = np.where(slower, seconds + step, total)
+        slowest = [name if wins else other for wins, other in zip(slower, slowest, strict=True)]
+        terms[name] = timed.terms or []
         for part, spent in own.items():
             parts[part] = np.where(slower, spent, parts.get(part, np.zeros(pp)))
-    return StageTimes(total, parts, np.where(moe_layers > 0, skew / np.maximum(moe_layers, 1), 1.0))
+    imbalance = np.where(moe_layers > 0, skew / np.maximum(moe_layers, 1), 1.0)
+    return StageTimes(total, parts, imbalance, slowest, terms)
 
 
 def _chip(instance: Instance, chip_id: str) -> str:

@@ -25,6 +25,8 @@ class Series:
 
     name: str
     points: Sequence[tuple[float | str, float]]
+    #: what a line chart draws of it
+    look: Literal["both", "line", "dots"] = "both"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Chart:
         """The chart as SVG; ``standalone`` carries its own style, else the page's applies."""
         style = f"<style>{chart_style()}</style>" if standalone else ""
         drawn = self._bars() if self.kind == "bar" else self._lines()
-        height = _HEIGHT + 20 * math.ceil(len(self.series) / 3)
+        height = _HEIGHT + 20 * math.ceil(len(self.series) / self._keys_beside())
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {_WIDTH} {height}" '
             f'role="img" aria-label="{escape(self.title)}">{style}'
@@ -57,14 +59,17 @@ class Chart:
         ys = [y for s in self.series for _, y in s.points]
         across = _Axis(xs, self.log_x, _LEFT + 10, _WIDTH - _RIGHT - 10, zero=False)
         up = _Axis(ys, self.log_y, _HEIGHT - _BOTTOM, _TOP, zero=not self.log_y)
-        ticks = sorted(set(xs)) if len(set(xs)) <= 10 else across.ticks()
-        drawn = [self._y_grid(up), self._x_ticks([(across.place(x), _short(x)) for x in ticks])]
+        few = len(set(xs)) <= 10 and all(float(f"{x:.3g}") == x for x in xs)
+        ticks = sorted(set(xs)) if few else across.ticks()
+        marks = _apart([(across.place(x), _short(x)) for x in ticks])
+        drawn = [self._y_grid(up), self._x_ticks(marks)]
         for index, series in enumerate(self.series):
             places = sorted((float(x), y) for x, y in series.points)
             path = " ".join(f"{across.place(x):.1f},{up.place(y):.1f}" for x, y in places)
             look = f'class="line c{index % 7}" stroke-dasharray="{_DASHES[index % 7]}"'
-            drawn.append(f'<polyline {look} points="{path}"/>')
-            for x, y in places:
+            if series.look != "dots":
+                drawn.append(f'<polyline {look} points="{path}"/>')
+            for x, y in places if series.look != "line" else ():
                 about = escape(f"{series.name}: {_short(x)}, {y:.4g}")
                 drawn.append(
                     f'<circle class="dot c{index % 7}" cx="{across.place(x):.1f}" '
@@ -94,7 +99,7 @@ class Chart:
                     f'<rect class="bar c{index % 7}" x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" '
                     f'height="{tall:.1f}"><title>{about}</title></rect>'
                     f'<text class="tick" text-anchor="middle" x="{x + wide / 2:.1f}" '
-                    f'y="{end - 4 if y >= 0 else end + 13:.1f}">{y:.3g}</text>'
+                    f'y="{end - 4 if y >= 0 else end + 13:.1f}">{_brief(y)}</text>'
                 )
         return "".join(drawn)
 
@@ -111,10 +116,7 @@ class Chart:
         letters = max(4, int(step / 6.5))
         for x, label in ticks:
             y = _HEIGHT - _BOTTOM + 18
-            lines = [
-                label[i : i + letters] for i in range(0, min(len(label), 2 * letters), letters)
-            ]
-            for row, text in enumerate(lines):
+            for row, text in enumerate(_lines_of(label, letters)[:2]):
                 drawn.append(
                     f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{y + 13 * row}">'
                     f"{escape(text)}</text>"
@@ -134,14 +136,28 @@ class Chart:
         drawn: list[str] = []
         if len(self.series) == 1 and self.kind == "bar":
             return ""  # one colour needs no key
+        beside = self._keys_beside()
+        wide = (_WIDTH - _LEFT) // beside
         for index, series in enumerate(self.series):
-            x, y = _LEFT + (index % 3) * 225, _HEIGHT + 6 + 20 * (index // 3)
-            drawn.append(
+            x, y = _LEFT + (index % beside) * wide, _HEIGHT + 6 + 20 * (index // beside)
+            mark = (
                 f'<line class="line c{index % 7}" stroke-dasharray="{_DASHES[index % 7]}" '
                 f'x1="{x}" x2="{x + 26}" y1="{y - 4}" y2="{y - 4}"/>'
-                f'<text class="tick" x="{x + 32}" y="{y}">{escape(series.name[:32])}</text>'
+            )
+            if series.look == "dots":
+                mark = f'<circle class="dot c{index % 7}" cx="{x + 13}" cy="{y - 4}" r="4"/>'
+            if self.kind == "bar":
+                look = f'class="key c{index % 7}"'
+                mark = f'<rect {look} x="{x}" y="{y - 10}" width="26" height="11"/>'
+            drawn.append(
+                f'{mark}<text class="tick" x="{x + 32}" y="{y}">{escape(_cut(series.name, 90))}</text>'
             )
         return "".join(drawn)
+
+    def _keys_beside(self) -> int:
+        """Keys that fit beside each other."""
+        longest = max((len(series.name) for series in self.series), default=0)
+        return 3 if longest <= 28 else 2 if longest <= 44 else 1
 
 
 class _Axis:
@@ -153,7 +169,7 @@ class _Axis:
         if log and low <= 0:
             raise ValueError("a logarithmic axis needs positive numbers")
         if zero:
-            low, high = min(0.0, low * 1.08), max(0.0, high) * 1.08
+            low, high = min(0.0, low * 1.2), max(0.0, high) * 1.08
         self.low, self.high = low, high if high > low else low + (abs(low) or 1.0)
 
     def place(self, value: float) -> float:
@@ -185,11 +201,39 @@ def chart_style() -> str:
         ".chart .grid{stroke:#ddd}.chart .line{fill:none;stroke-width:2.2}"
     )
     for index, colour in enumerate(_LIGHT):
-        rules += f".line.c{index}{{stroke:{colour}}}.dot.c{index},.bar.c{index}{{fill:{colour}}}"
+        rules += f".line.c{index}{{stroke:{colour}}}.dot.c{index},.bar.c{index},.key.c{index}{{fill:{colour}}}"
     dark = ".chart .back{fill:#16181c}.chart text{fill:#e6e6e6}.chart .grid{stroke:#3a3d44}"
     for index, colour in enumerate(_DARK):
-        dark += f".line.c{index}{{stroke:{colour}}}.dot.c{index},.bar.c{index}{{fill:{colour}}}"
+        dark += f".line.c{index}{{stroke:{colour}}}.dot.c{index},.bar.c{index},.key.c{index}{{fill:{colour}}}"
     return f"{rules}@media (prefers-color-scheme:dark){{{dark}}}"
+
+
+def _apart(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Marks from left to right without those whose label would touch the one before."""
+    kept: list[tuple[float, str]] = []
+    for x, label in marks:
+        if not kept or x - kept[-1][0] > 4.0 * (len(label) + len(kept[-1][1])) + 6.0:
+            kept.append((x, label))
+    return kept
+
+
+def _lines_of(label: str, letters: int) -> list[str]:
+    """A label in lines of at most ``letters``, broken between words where that is possible."""
+    lines: list[str] = []
+    for word in label.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= letters:
+            lines[-1] += f" {word}"
+        else:
+            lines += [word[i : i + letters] for i in range(0, len(word), letters)]
+    return lines
+
+
+def _cut(text: str, letters: int) -> str:
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
+def _brief(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _short(value: float) -> str:

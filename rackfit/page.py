@@ -17,10 +17,11 @@ margin:0 auto;padding:1.5em 1em}
 h1{font-size:1.5em;line-height:1.25;overflow-wrap:anywhere}
 h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid var(--line)}
 .headline{background:var(--soft);padding:.8em 1em;border-radius:6px}.headline strong{font-size:1.3em}
-.wide{overflow-x:auto}.wide:focus-visible,rect:focus-visible{outline:2px solid var(--link)}
+.wide{overflow-x:auto}.wide>svg.chart{min-width:620px}.wide:focus-visible,rect:focus-visible{outline:2px solid var(--link)}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9em}
 th,td{text-align:left;vertical-align:top;padding:.25em .8em .25em 0;border-bottom:1px solid var(--line)}
 th{white-space:nowrap}td{min-width:5em;max-width:28em}
+td.long{min-width:22em}
 .note{font-size:.9em;opacity:.85}
 @media print{body{max-width:none}.wide{overflow:visible}}
 """
@@ -42,13 +43,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], label: str) -
     """An HTML table of escaped cells that scrolls inside its own box, also by keyboard."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     lines = "".join(
-        "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(_data(_cell(value)) for value in row) + "</tr>" for row in rows
     )
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
+
+
+def _data(text: str) -> str:
+    return f'<td class="long">{escape(text)}</td>' if len(text) > 32 else f"<td>{escape(text)}</td>"
 
 
 def _cell(value: object) -> str:

@@ -10,6 +10,7 @@ from costmodel.evaluate import Evaluation
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 from costmodel.replica import MEMORY_KINDS
+from rackfit.expert_load_plot import stage_load
 from topology import Domain
 
 #: more chips than this are left out, so that a page stays small
@@ -19,7 +20,10 @@ _PER_ROW, _WIDE, _TALL, _STEP_X, _STEP_Y = 24, 30, 56, 39, 72
 
 @dataclass(frozen=True)
 class ChipUse:
-    """What one chip does: the replica's number and role, stage, place in it, HBM bytes by kind."""
+    """What one chip does: the replica's number and role, stage, place in it, HBM bytes by kind.
+
+    ``expert_load``: its routed tokens over the stage's mean, all MoE layers together.
+    """
 
     replica: int
     role: str
@@ -27,27 +31,35 @@ class ChipUse:
     rank: int
     shard: int
     memory: dict[str, float]
+    expert_load: float | None = None
 
 
-def chip_uses(layout: Layout, evaluation: Evaluation) -> dict[str, ChipUse]:
+def chip_uses(instance: Instance, layout: Layout, evaluation: Evaluation) -> dict[str, ChipUse]:
     """Use of every chip that is in a replica, by chip id."""
     uses = {}
+    known: dict[object, list[float] | None] = {}
     for number, (replica, price) in enumerate(
         zip(layout.replicas, evaluation.priced.replicas, strict=True)
     ):
         for index, (stage, stage_price) in enumerate(
             zip(replica.stages, price.stages, strict=True)
         ):
+            key = (stage.expert_map, stage.layers, stage.slots())
+            if key not in known:
+                found = stage_load(instance, layout, stage)
+                known[key] = None if found is None else found.load.mean(axis=0).tolist()
+            load = known[key]
             for place, chip in enumerate(stage.chips):
                 rank, shard = divmod(place, replica.shape.tp)
                 memory = {kind: float(stage_price.memory[kind][place]) for kind in MEMORY_KINDS}
-                uses[chip] = ChipUse(number, replica.role, index, rank, shard, memory)
+                own = None if load is None else load[place]
+                uses[chip] = ChipUse(number, replica.role, index, rank, shard, memory, own)
     return uses
 
 
 def rack_map(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
     """HTML: a key, then one picture per domain until ``MAX_CHIPS`` chips are drawn."""
-    uses = chip_uses(layout, evaluation)
+    uses = chip_uses(instance, layout, evaluation)
     keys = "".join(
         f'<span class="key"><svg class="chart" width="14" height="12" aria-hidden="true">'
         f'<rect class="bar c{index}" width="14" height="12"/></svg> {escape(kind)}</span>'
@@ -110,4 +122,5 @@ def _said(use: ChipUse, capacity: float) -> str:
     return (
         f"{use.role} replica {use.replica}, stage {use.stage}, rank {use.rank}, shard {use.shard}; "
         f"{used / 1e9:.1f} of {capacity / 1e9:.1f} GB used ({kinds})"
+        + ("" if use.expert_load is None else f"; routed tokens {use.expert_load:.3f} of the mean")
     )

@@ -15,10 +15,12 @@ from costmodel.evaluate import Evaluation
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 from rackfit.chart import Chart, Series
+from rackfit.expert_load_plot import expert_loads
 from rackfit.page import page, table
 from rackfit.rack_map import rack_map
 from rackfit.render import replica_groups
 from rackfit.report_figures import binds, deployment, links, times
+from rackfit.roofline_plot import rooflines
 from topology.catalogue import parse_model
 
 _STYLE = (
@@ -79,6 +81,8 @@ def report_page(
             "<h2>Where everything is</h2>",
             rack_map(instance, layout, evaluation),
             times(groups),
+            rooflines(instance, layout, groups),
+            expert_loads(instance, layout, groups),
             links(instance, layout, evaluation),
         ]
     sections += [_trajectory(proof.solve), _assumptions(instance, evaluation, proof)]

@@ -37,8 +37,9 @@ def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]
         for name, share, said in rows
     )
     return (
-        f"<h2>What binds</h2><p>{escape(evaluation.bottleneck or '')}</p><table>{lines}</table>"
-        '<p class="note">A bar that is nearly full is a limit that the layout presses against.</p>'
+        f"<h2>What binds</h2><p>{escape(evaluation.bottleneck or '')}</p>"
+        + _scrolling(f"<table>{lines}</table>", "what binds")
+        + '<p class="note">A bar that is nearly full is a limit that the layout presses against.</p>'
     )
 
 
@@ -113,7 +114,15 @@ def links(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
     )
     return (
         f"<h2>Link loads</h2><p>Busiest link of the widest replica's exchange: "
-        f"{escape(str(loads['busiest_link']))}. Uplinks between domains:</p><table>{lines}</table>"
+        f"{escape(str(loads['busiest_link']))}. Uplinks between domains:</p>"
+        + _scrolling(f"<table>{lines}</table>", "uplinks")
+    )
+
+
+def _scrolling(inside: str, label: str) -> str:
+    """A box that scrolls sideways by itself, also by keyboard."""
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{inside}</div>'
     )
 
 

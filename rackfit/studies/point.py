@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from dataclasses import asdict
 from functools import lru_cache
@@ -58,9 +59,9 @@ def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row
         found = (
             solve_row(instance, options) if answer is None else answer(instance, point.own, options)
         )
-        row = _described(instance) | {"status": "computed", "error": ""} | found
+        row = described_row(instance) | {"status": "computed", "error": ""} | found
     except Exception as error:  # as above
-        row = _described(instance) | _failed(error)
+        row = described_row(instance) | _failed(error)
     if kept is not None and row["status"] in ("optimal", "feasible", "infeasible", "computed"):
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_whole(json.dumps(row, allow_nan=False) + "\n", kept)
@@ -88,19 +89,30 @@ def lost_row(point: Point) -> Row:
 
 
 def _key(instance: Instance, point: Point, options: Options) -> str:
-    made = [instance.digest, point.study, point.own, asdict(options), versions(), _code()]
+    made = [
+        instance.digest,
+        point.study,
+        point.own,
+        asdict(options),
+        versions(),
+        _code(point.study),
+    ]
     text = json.dumps(made, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@lru_cache(maxsize=1)
-def _code() -> str:
-    """Digest of the code that makes an answer, so that a changed model is asked again."""
+@lru_cache(maxsize=64)
+def _code(study: str) -> str:
+    """Digest of the code that makes an answer, so that a changed model or study is asked again."""
     whole = hashlib.sha256()
     folders = [Path(package.__path__[0]) for package in (topology, costmodel, solver)]
-    for folder in (*folders, Path(__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            whole.update(path.read_bytes())
+    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    paths += sorted(Path(__file__).parent.glob("*.py"))
+    answer = find_study(study).answer if study else None
+    if answer is not None:
+        paths.append(Path(inspect.getfile(answer)))
+    for path in paths:
+        whole.update(path.read_bytes())
     return whole.hexdigest()
 
 
@@ -118,7 +130,8 @@ def _failed(error: Exception) -> Row:
     return {"status": status, "error": words or type(error).__name__}
 
 
-def _described(instance: Instance) -> Row:
+def described_row(instance: Instance) -> Row:
+    """What was asked about: model, cluster, its size, and the digest of the instance."""
     cluster = instance.cluster
     return {
         "model_name": instance.model.name,

@@ -81,8 +81,10 @@ class StudyResult:
         return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
 
     def columns(self) -> list[str]:
-        """Every column of the table, axes first, in order of first use."""
-        return list(dict.fromkeys(key for row in self.rows for key in row))
+        """Every column of the table: axes first, then what a terminal shows, then the rest."""
+        found = dict.fromkeys(key for row in self.rows for key in row)
+        first = [key for key in (*self.axes, *self.study.shown) if key in found]
+        return list(dict.fromkeys([*first, *found]))
 
     def csv_text(self) -> str:
         """The table as CSV; what a row does not have is empty."""

@@ -72,21 +72,23 @@ def blackboard_row(instance: Instance, own: Own) -> Row:
     }
 
 
-def _chart(rows: Sequence[Row]) -> Chart:
-    series = []
+def _chart(rows: Sequence[Row]) -> list[Chart]:
+    costs, times = [], []
     for name, found in (("solved", along(rows, _RANK)), ("blackboard", along(rows, _BATCH))):
         if found:
-            cost = [(row["batch"], row["usd_per_m_output_tokens"]) for row in found]
-            time = [(row["batch"], row["tpot_s"] * 1e3) for row in found]
-            least = min(value for _, value in cost)
-            series.append(
-                Series(f"{name}: cost, times the least", [(x, y / least) for x, y in cost])
-            )
-            series.append(Series(f"{name}: ms per output token", time))
-    return Chart(
-        "Cost and time per token against batch", "sequences in flight together (one replica)",
-        "times the least; ms", series, log_x=True, log_y=True,
-    )  # fmt: skip
+            least = min(row["usd_per_m_output_tokens"] for row in found)
+            points = [(row["batch"], row["usd_per_m_output_tokens"] / least) for row in found]
+            costs.append(Series(name, points))
+            times.append(Series(name, [(row["batch"], row["tpot_s"] * 1e3) for row in found]))
+    across = "sequences in flight together (one replica)"
+    return [
+        Chart(
+            "Cost of a token against batch", across, "times the least", costs, "line", True, True
+        ),
+        Chart(
+            "Time per token against batch", across, "ms per output token", times, "line", True, True
+        ),
+    ]
 
 
 def _conclude(rows: Sequence[Row]) -> list[str]:
@@ -99,7 +101,7 @@ def _solved(found: Sequence[Row]) -> list[str]:
     cost = best["usd_per_m_output_tokens"]
     enough = next(row for row in found if row["usd_per_m_output_tokens"] <= (1 + _CLOSE) * cost)
     said = [
-        f"With at most {small[_RANK]} sequences per rank a million output tokens cost "
+        f"With at most {small[_RANK]} {'sequence' if small[_RANK] == 1 else 'sequences'} per rank a million output tokens cost "
         f"{small['usd_per_m_output_tokens'] / cost:.1f} times the least, "
         f"${cost:.4f}, and a token takes {small['tpot_s'] * 1e3:.1f} ms.",
         f"{enough[_RANK]} sequences per rank are within {_CLOSE:.0%} of the least cost, at "

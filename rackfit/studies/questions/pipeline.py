@@ -127,19 +127,22 @@ def _blackboard_row(instance: Instance, own: Own) -> Row:
     }
 
 
-def _chart(rows: Sequence[Row]) -> Chart:
+def _chart(rows: Sequence[Row]) -> list[Chart]:
     key = _STAGES if along(rows, _STAGES) else _BOARD
     found = along(rows, key)
-    return Chart(
-        "Stages, one domain each: what falls and what does not", "pipeline stages",
-        "GB per chip; ms per token",
-        [
-            Series("weights, GB per chip", [(r[key], r["weight_bytes_per_chip"] / 1e9) for r in found]),
-            Series("KV, GB per chip", [(r[key], r["kv_bytes_per_chip"] / 1e9) for r in found]),
-            Series("ms per output token", [(r[key], r["tpot_s"] * 1e3) for r in found]),
-        ],
-        log_x=True,
-    )  # fmt: skip
+    held = [
+        Series(name, [(row[key], row[f"{column}_bytes_per_chip"] / 1e9) for row in found])
+        for name, column in (("weights", "weight"), ("KV", "kv"))
+    ]
+    times = [
+        Series("with hops and waits", [(row[key], row["tpot_s"] * 1e3) for row in found]),
+        Series("work of the stages", [(row[key], row["stages_s"] * 1e3) for row in found]),
+    ]
+    across = "pipeline stages, one domain each"
+    return [
+        Chart("What a chip holds", across, "GB per chip", held, log_x=True),
+        Chart("How long a token takes", across, "ms per output token", times, log_x=True),
+    ]
 
 
 def _conclude(rows: Sequence[Row]) -> list[str]:

@@ -13,7 +13,7 @@ from rackfit.chart import Chart, Series
 from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, cheapest, settled, solved
 from rackfit.studies.board import PARAMETERS, board_of
 from rackfit.studies.measured_systems import measured_row, pairs
-from rackfit.studies.point import solve_row
+from rackfit.studies.point import described_row, solve_row
 from rackfit.studies.systems import GAINS, SYSTEMS, step_of
 
 #: parts of a pass that wait for links between chips
@@ -45,7 +45,8 @@ def _answer(instance: Instance, own: Own, options: Options) -> Row:
             update={"cluster": step.cluster, "failed": (), "slo": slo}
         )
         changed = replace(resolve_instance(scenario), cluster=step.build())
-        return solve_row(changed, options) | {"system_chip": step.chip.name, "gain": step.gain}
+        row = described_row(changed) | solve_row(changed, options)
+        return row | {"system_chip": step.chip.name, "gain": step.gain}
     if own[_CHIPS] is not None:
         board = board_of(instance, own)
         timed = aggregate_pass(board.model, board.machine, 1.0)

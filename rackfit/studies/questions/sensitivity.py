@@ -32,7 +32,7 @@ _GAP = 0.005
 
 
 def _axes(base: Mapping[str, Any]) -> list[Axes]:
-    return [{"parameter": ["none"]}, {"parameter": list(PARAMETERS), "factor": [0.8, 1.2]}]
+    return [{"unchanged": [True]}, {"parameter": list(PARAMETERS), "factor": [0.8, 1.2]}]
 
 
 def _answer(instance: Instance, own: Own, options: Options) -> Row:
@@ -44,8 +44,8 @@ def _answer(instance: Instance, own: Own, options: Options) -> Row:
         instance = _with_overheads(instance, float(factor))
     elif name in _CHIP:
         instance = with_chips(instance, lambda chip: _scaled(chip, name, float(factor)))
-    elif name != "none":
-        known = ", ".join(("none", *PARAMETERS))
+    elif not own["unchanged"]:
+        known = ", ".join(PARAMETERS)
         raise InstanceError(Problem("parameter", f"unknown {name[:40]!r}; known: {known}"))
     return solve_row(instance, replace(options, gap=min(options.gap, _GAP)))
 
@@ -71,15 +71,16 @@ def _with_overheads(instance: Instance, factor: float) -> Instance:
 
 def _changes(rows: Sequence[Row]) -> tuple[Row | None, dict[str, dict[float, float]]]:
     """The unchanged row, and by parameter and factor the relative change of $/token."""
-    base = next((row for row in solved(rows) if row["parameter"] == "none"), None)
+    base = next((row for row in solved(rows) if row.get("unchanged")), None)
     found: dict[str, dict[float, float]] = {}
     if base is None:
         return None, found
     cost = base["usd_per_m_output_tokens"]
     for row in solved(rows):
-        if row["parameter"] != "none":
+        if not row.get("unchanged"):
             change = row["usd_per_m_output_tokens"] / cost - 1.0
-            found.setdefault(row["parameter"], {})[float(row["factor"])] = change
+            factor = float(row.get("factor", 1.0))
+            found.setdefault(row["parameter"], {})[factor] = change
     order = sorted(found, key=lambda name: -max(abs(change) for change in found[name].values()))
     return base, {name: found[name] for name in order}
 
@@ -141,7 +142,7 @@ STUDY = Study(
     axes=_axes,
     chart=_chart,
     conclude=_conclude,
-    parameters={"parameter": "none", "factor": 1.0},
+    parameters={"parameter": "none", "factor": 1.0, "unchanged": False},
     answer=_answer,
     shown={**SOLVED, "joules_per_output_token": "J/token"},
 )  # fmt: skip

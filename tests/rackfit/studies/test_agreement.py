@@ -1,0 +1,129 @@
+"""Figures and words say what the tables say: both are made again from the written table alone."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import ask
+
+from rackfit.studies.base import Row, solved
+from rackfit.studies.registry import find_study, studies
+
+DENSE = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
+MIXED = {"model": "qwen3-30b-a3b", "cluster": "hgx-h100", "workload": "chat"}
+#: a small table of each study: axes and scenario
+SMALL: dict[str, tuple[dict[str, list[Any]], dict[str, Any]]] = {
+    "batch": ({"limits.max_sequences_per_rank": [4, 64], "board.batch": [72, 7200]}, DENSE),
+    "compare": ({"cluster": ["hgx-h100", "hgx-h200"]}, DENSE),
+    "context": (
+        {"model": ["llama-3.1-8b"], "workload.input_tokens": [1000, 4000],
+         "board.context": [1000, 100_000]}, DENSE,
+    ),
+    "failures": (
+        {"solved_again": [True, False], "failed": ["none", "r0g7"]}, DENSE | {"slo": {"tpot": 0.02}},
+    ),
+    "frontier": ({"cluster": ["hgx-h100"], "slo.tpot": [0.02, 0.05]}, DENSE),
+    "grid": ({"slo.tpot": [0.02, 0.05]}, DENSE),
+    "pipeline": ({"stages": [1, 2], "board.stages": [1, 2]}, {}),
+    "rack-boundary": ({"one_copy": [True, False], "ratio": [8], "domains": [1, 2]}, {}),
+    "scale-up": ({"board.chips": [8, 72]}, {}),
+    "sensitivity": ({"unchanged": [True], "parameter": ["usd_per_hour"], "factor": [0.8, 1.2]}, DENSE),
+    "sparsity": ({"top_k": [4], "experts": [64, 128]}, MIXED),
+    "training-balance": ({"share": ["1:1:1"], "days": [30, 60]}, {}),
+}  # fmt: skip
+#: what the dots of each study's figures are: column, and the factor that the axis has
+DOTS = {
+    "context": [("usd_per_m_output_tokens", 1.0)],
+    "frontier": [("usd_per_m_output_tokens", 1.0)],
+    "pipeline": [
+        ("weight_bytes_per_chip", 1e-9), ("kv_bytes_per_chip", 1e-9), ("tpot_s", 1e3),
+        ("stages_s", 1e3),
+    ],
+    "rack-boundary": [("decode_tokens_per_s_per_gpu", 1.0)],
+    "scale-up": [("weights_s", 1e3)],
+    "sparsity": [("usd_per_m_output_tokens", 1.0)],
+    "training-balance": [("over_training", 1.0)],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studies")
+    for name, (over, base) in SMALL.items():
+        result = ask(name, over, **base)
+        assert solved(result.rows), (name, result.failed)
+        result.write(folder)
+    return folder
+
+
+def document(folder: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_figures_and_words_come_from_the_written_table(name: str, written: Path) -> None:
+    found, data = find_study(name), document(written, name)
+    rows: list[Row] = data["rows"]
+    for number, chart in enumerate(found.figures(rows), start=1):
+        ending = ".svg" if number == 1 else f"-{number}.svg"
+        assert chart.svg(standalone=True) == (written / f"{name}{ending}").read_text()
+    said = found.conclude(rows)
+    assert said
+    assert data["conclusion"][: len(said)] == said
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_csv_and_json_hold_the_same_rows(name: str, written: Path) -> None:
+    rows = document(written, name)["rows"]
+    with (written / f"{name}.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert len(table) == len(rows)
+    for line, row in zip(table, rows, strict=True):
+        for key, value in row.items():
+            assert line[key] == ("" if value is None else str(value))
+
+
+@pytest.mark.parametrize("name", sorted(DOTS))
+def test_every_dot_is_a_cell_of_the_table(name: str, written: Path) -> None:
+    rows = solved(document(written, name)["rows"])
+    cells = {
+        f"{row[column] * factor:.4g}"
+        for row in rows
+        for column, factor in DOTS[name]
+        if column in row
+    }
+    drawn = []
+    for path in written.glob(f"{name}*.svg"):
+        drawn += re.findall(r"<circle[^>]*><title>[^<]*, ([^<,]+)</title>", path.read_text())
+    assert len(drawn) >= 2
+    assert set(drawn) <= cells
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_words_follow_the_table(name: str, written: Path) -> None:
+    """Other numbers, other words: nothing in a conclusion is typed in."""
+    found, rows = find_study(name), document(written, name)["rows"]
+    axes = set(document(written, name)["axes"])
+    numbered = [sentence for sentence in found.conclude(rows) if re.search(r"\d", sentence)]
+    assert numbered
+    changed = [
+        {
+            key: value * (1.5 + index)
+            if isinstance(value, float) and key not in axes and key not in ("gap", "utilisation")
+            else value
+            for key, value in row.items()
+        }
+        for index, row in enumerate(rows)
+    ]
+    after = found.conclude(changed)
+    assert after != found.conclude(rows)
+
+
+def test_every_study_that_asks_the_solver_alone_is_checked() -> None:
+    assert {name for name, found in studies().items() if found.answer is None} <= set(SMALL)
