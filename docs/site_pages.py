@@ -107,7 +107,9 @@ def _command(name: str, callback: Any) -> list[str]:
             usage.append(title if parameter.default is parameter.empty else f"[{title}]")
             arguments.append(_row(title, kind, parameter.default, info.help))
         else:
-            flags = ", ".join(info.param_decls or ()) or f"--{parameter.name.replace('_', '-')}"
+            said = [info.default, *(info.param_decls or ())]
+            named = [flag for flag in said if isinstance(flag, str) and flag.startswith("-")]
+            flags = ", ".join(named) or f"--{parameter.name.replace('_', '-')}"
             options.append(_row(flags, kind, parameter.default, info.help))
     lines = [f"## rackfit {name}", "", *inspect.getdoc(callback).splitlines(), ""]
     lines += ["```text", " ".join(usage), "```", ""]

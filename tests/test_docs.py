@@ -19,6 +19,7 @@ from types import ModuleType
 import jsonschema
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import rackfit
 from costmodel.instance import Scenario
@@ -159,6 +160,10 @@ def test_every_command_and_option_is_in_the_reference() -> None:
             info = parameter.annotation.__metadata__[0]
             assert info.help, (command.name, parameter.name)
             assert info.help.replace("|", "\\|") in section
+        words = [str(command.name), "--help"]
+        text = CliRunner().invoke(build_app(), words, env={"COLUMNS": "200"}).output
+        flags = set(re.findall(r"^\W*(--[a-z-]+)", text, re.MULTILINE)) - {"--help"}
+        assert flags == set(re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE))
 
 
 def test_navigation_names_pages_that_are_there() -> None:
