@@ -12,21 +12,18 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.baselines.eplb import chip_loads as even_loads
 from benchmarks.baselines.eplb import eplb
-from benchmarks.baselines.flashlb import flashlb
-from costmodel.dispatch import chip_loads, imbalance, static_table
+from benchmarks.place_nodes import SIZES as NODE_SIZES
+from benchmarks.place_nodes import drawn_nodes, nodes_and_traffic
+from benchmarks.place_windows import several_workloads
 from costmodel.expert_load import read_loads, skewed_load
-from costmodel.fanout import remote_copies
-from solver.experts import place_layers, place_windows
+from solver.experts import place_layers
 from solver.experts.affinity import balanced_start, crossings, group_by_affinity
-from solver.experts.copies import Routing
-from solver.experts.nodes import place_on_nodes
 from topology.catalogue import data_dir
 
 SIZES = ((32, 32), (64, 64), (72, 32), (32, 0), (64, 0), (96, 32), (144, 32), (160, 64), (320, 64))
@@ -59,169 +56,6 @@ def one_workload(names, windows, workers):
             )
 
 
-def several_workloads(windows, train, stride):
-    print(f"\nSeveral workloads: trained on {train} of {len(windows)}, every split, seen / unseen")
-    splits = list(combinations(range(len(windows)), train))[::stride]
-    shares = windows / windows.sum(axis=2, keepdims=True)
-    for chips, spare in ((72, 32), (144, 32), (64, 64)):
-        slots = windows.shape[2] + spare
-        if slots % chips:
-            continue
-        found = {"ours": [], "EPLB(mean)": [], "FlashLB-like": []}
-        bound, wall = [], 0.0
-        for split in splits:
-            seen, unseen = shares[list(split)], np.delete(shares, split, axis=0)
-            start = time.perf_counter()
-            ours = place_windows(seen, [slots // chips] * chips)
-            wall += time.perf_counter() - start
-            bound.append(float(ours.bound.mean()) * chips)
-            tables = {
-                "ours": ours.physical_to_logical,
-                "EPLB(mean)": eplb(seen.mean(axis=0), slots, chips),
-                "FlashLB-like": flashlb(seen, slots, chips),
-            }
-            for name, table in tables.items():
-                found[name].append(
-                    [
-                        np.mean([imbalance(even_loads(w, table, chips)).mean() for w in part])
-                        for part in (seen, unseen)
-                    ]
-                )
-        text = "  ".join(
-            f"{name} {np.mean(values, axis=0)[0]:.4f} / {np.mean(values, axis=0)[1]:.4f}"
-            for name, values in found.items()
-        )
-        spread = np.array(found["ours"])[:, 1]
-        print(
-            f"{chips}+{spare}: {text}  bound (seen) {np.mean(bound):.4f}  ours unseen by split "
-            f"{spread.min():.3f}..{spread.max():.3f}  {wall / len(splits):.1f} s per placement",
-            flush=True,
-        )
-
-
-def nodes_and_traffic(name, loads, plot):
-    print(
-        f"\nNodes: {name}, 8 groups, 4 per token, local-first dispatch, imbalance and remote copies per token"
-    )
-    for count, chips, spare in ((4, 32, 32), (8, 64, 64)):
-        slots, per_node = loads.shape[1] + spare, chips // count
-        node = np.arange(slots) // (slots // count)
-        points = {
-            "EPLB hierarchical": eplb(loads, slots, chips, 8, count),
-            "EPLB global": eplb(loads, slots, chips),
-            "ours global": place_layers(loads, [slots // chips] * chips).physical_to_logical,
-        }
-        spare_per_node = spare // count
-        for abroad in sorted({0, spare_per_node // 4, spare_per_node // 2, spare_per_node}):
-            for price in (0.0, 0.5, 2.0) if abroad == spare_per_node else (0.0,):
-                points[f"groups at home, {abroad} abroad, price {price:g}"] = place_on_nodes(
-                    loads, chips, slots, chips_per_node=per_node, groups=8, abroad=abroad,
-                    routing=Routing(8, 4, price),
-                ).physical_to_logical  # fmt: skip
-        curve = []
-        for label, table in points.items():
-            load = chip_loads(
-                table, loads, slots // chips, dispatch="sglang-static", chips_per_node=per_node
-            )
-            copies = remote_copies(
-                table, loads, node, top_k=8, num_groups=8, top_groups=4, local_first=True
-            )
-            curve.append((label, float(imbalance(load).mean()), float(copies.mean())))
-        base = curve[0][2]
-        for label, balance, copies in curve:
-            print(
-                f"{count} nodes  {label:<40}{balance:>8.4f}{copies:>9.4f}{copies / base - 1:>+9.2%}",
-                flush=True,
-            )
-        if plot is not None:
-            draw(curve, plot / f"nodes-{count}.svg", f"{count} nodes, {chips}+{spare}")
-
-
-def drawn_tokens(share, tokens, rng):
-    """Experts of group-limited tokens ``[tokens, 8]``: Gumbel scores, 4 of 8 groups by their two best."""
-    score = np.log(share) + rng.gumbel(size=(tokens, len(share)))
-    groups = np.sort(score.reshape(tokens, 8, -1), axis=2)[:, :, -2:].sum(axis=2)
-    kept = np.argsort(-groups, axis=1)[:, :4]
-    mask = np.full((tokens, 8), -np.inf)
-    np.put_along_axis(mask, kept, 0.0, axis=1)
-    score = score + np.repeat(mask, len(share) // 8, axis=1)
-    return np.argsort(-score, axis=1)[:, :8]
-
-
-def counted_copies(row, picks, slots_per_chip, chips_per_node):
-    """Remote nodes per token under SGLang's static table, tokens from every chip alike."""
-    chip = np.arange(len(row)) // slots_per_chip
-    table = static_table(row[None], int(row.max()) + 1, chip, chips_per_node)[:, 0]
-    node = chip // chips_per_node
-    remote = []
-    for source in range(int(chip[-1]) + 1):
-        hit = np.zeros((len(picks), int(node[-1]) + 1), dtype=bool)
-        hit[np.arange(len(picks))[:, None], node[table[source][picks]]] = True
-        hit[:, source // chips_per_node] = False
-        remote.append(hit.sum(axis=1).mean())
-    return float(np.mean(remote))
-
-
-def drawn_nodes(name, loads, layers=10, tokens=4000):
-    print(
-        f"\nNodes, simulated: {name}, {layers} layers x {tokens} group-limited tokens, static dispatch"
-    )
-    rng = np.random.default_rng(0)
-    pick = np.linspace(0, len(loads) - 1, layers).astype(int)
-    picks = [drawn_tokens(loads[layer] / loads[layer].sum(), tokens, rng) for layer in pick]
-    drawn = np.stack([np.bincount(p.ravel(), minlength=loads.shape[1]) for p in picks]).astype(
-        float
-    )
-    for count, chips, spare in ((4, 32, 32), (8, 64, 64)):
-        slots, per_node = loads.shape[1] + spare, chips // count
-        points = {
-            "EPLB hierarchical": eplb(drawn, slots, chips, 8, count),
-            "EPLB global": eplb(drawn, slots, chips),
-        }
-        for price in (0.0, 0.5, 1.0, 2.0):
-            points[f"ours, price {price:g}"] = place_on_nodes(
-                drawn, chips, slots, chips_per_node=per_node, groups=8, routing=Routing(8, 4, price)
-            ).physical_to_logical
-        base = None
-        for label, table in points.items():
-            load = chip_loads(
-                table, drawn, slots // chips, dispatch="sglang-static", chips_per_node=per_node
-            )
-            copies = np.mean(
-                [
-                    counted_copies(row, p, slots // chips, per_node)
-                    for row, p in zip(table, picks, strict=True)
-                ]
-            )
-            base = copies if base is None else base
-            print(
-                f"{count} nodes  {label:<24}{imbalance(load).mean():>8.4f}{copies:>9.4f}{copies / base - 1:>+9.2%}",
-                flush=True,
-            )
-
-
-def draw(curve, path, title):
-    """The trade-off as a small SVG, without a plotting library."""
-    balance, copies = (np.array([point[axis] for point in curve]) for axis in (1, 2))
-    x = 70 + 520 * (copies - copies.min()) / max(float(np.ptp(copies)), 1e-9)
-    y = 330 - 280 * (balance - balance.min()) / max(float(np.ptp(balance)), 1e-9)
-    marks = "".join(
-        f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4"/><text x="{a + 7:.1f}" y="{b - 5:.1f}" font-size="9">{label}</text>'
-        for (label, _, _), a, b in zip(curve, x, y, strict=True)
-    )
-    axes = (
-        f'<text x="70" y="25" font-size="13">{title}: busiest/mean chip against remote copies per token</text>'
-        f'<text x="70" y="370" font-size="10">{copies.min():.3f} copies</text>'
-        f'<text x="540" y="370" font-size="10">{copies.max():.3f}</text>'
-        f'<text x="10" y="335" font-size="10">{balance.min():.3f}</text>'
-        f'<text x="10" y="55" font-size="10">{balance.max():.3f}</text>'
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="385" font-family="sans-serif">{axes}{marks}</svg>\n'
-    )
-
-
 def affinity():
     print("\nAffinity: OLMoE, share of layer-to-layer transitions that leave their domain")
     with np.load(data_dir("loads") / "transitions" / "olmoe-1b-7b.npz") as archive:
@@ -242,9 +76,13 @@ def affinity():
             )
             balanced = np.stack([balanced_start(load, domains, rng) for load in loads])
             rows = {"ours": ours, "random": random, "EPLB": theirs, "balanced": balanced}
-            text = "  ".join(f"{label} {crossings(pairs, row):.3f}" for label, row in rows.items())
+            cut = {label: crossings(pairs, row) for label, row in rows.items()}
+            text = "  ".join(f"{label} {share:.3f}" for label, share in cut.items())
+            saved = ", ".join(
+                f"{1 - cut['ours'] / cut[label]:.1%} of {label}'s" for label in ("random", "EPLB")
+            )
             print(
-                f"{domains} domains, trained on {name}: {text}  ours on wikipedia {crossings(held_out, ours):.3f}"
+                f"{domains} domains, trained on {name}: {text}  saves {saved}  ours on wikipedia {crossings(held_out, ours):.3f}"
             )
 
 
@@ -256,7 +94,10 @@ def main():
     parser.add_argument("--workloads", type=int, default=2, help="workloads of the first table")
     parser.add_argument("--train", type=int, default=4)
     parser.add_argument("--stride", type=int, default=1, help="every n-th split")
+    parser.add_argument("--layer-stride", type=int, default=1, help="every n-th layer, all splits")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--nodes", default="4,8", help="numbers of nodes")
+    parser.add_argument("--node-workloads", type=int, default=1)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     if options.loads is None:
@@ -273,10 +114,12 @@ def main():
         )
         one_workload([names[i] for i in pick], windows[pick], options.workers)
     if "several" in only and len(windows) > options.train:
-        several_workloads(windows, options.train, options.stride)
+        several_workloads(names, windows, options.train, options.stride, options.layer_stride)
     if "nodes" in only:
-        drawn_nodes(names[0], windows[0])
-        nodes_and_traffic(names[0], windows[0], options.plot)
+        sizes = [size for size in NODE_SIZES if str(size[0]) in options.nodes.split(",")]
+        drawn_nodes(names[0], windows[0], sizes=sizes)
+        for name, loads in list(zip(names, windows, strict=True))[: options.node_workloads]:
+            nodes_and_traffic(name, loads, options.plot, sizes)
     if "affinity" in only:
         affinity()
 
