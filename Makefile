@@ -30,7 +30,7 @@ readme: $(INSTALLED)
 	$(BIN)/python docs/update_readme.py
 
 bench: $(INSTALLED)
-	$(BIN)/python benchmarks/solve.py
+	$(BIN)/python -m benchmarks.solve
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build
