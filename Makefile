@@ -35,7 +35,7 @@ docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(INSTALLED)
-	$(BIN)/python benchmarks/solve.py
+	$(BIN)/python -m benchmarks.solve
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build
