@@ -24,7 +24,9 @@ _SHARE = {"type": "number", "minimum": 0}
 def scenario_schema() -> dict[str, Any]:
     """Schema of a scenario file. Seconds may be numbers or strings with a unit (``30 ms``)."""
     schema = Scenario.model_json_schema()
-    for target in schema["$defs"]["Slo"]["properties"].values():
+    definitions = schema["$defs"]
+    hold = definitions["Workload"]["properties"]["hold_s"]
+    for target in (*definitions["Slo"]["properties"].values(), hold):
         target["anyOf"].insert(
             1, {"type": "string", "pattern": r"^\s*[0-9.eE+-]+\s*(s|ms|us|min|h)?\s*$"}
         )
