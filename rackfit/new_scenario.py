@@ -47,7 +47,9 @@ cluster: {_scalar(cluster)}
 workload:
   input_tokens: {input_tokens}    # the whole prompt
   output_tokens: {output_tokens}   # the whole answer
-  # cached_tokens: 0     # of the prompt, already in the KV cache
+  # cached_tokens: {max(0, input_tokens // 2)}     # of the prompt, already in the KV cache
+  # hold_s: 5 min       # instead: the cached tokens wait so long, and how many requests go on
+  # return_rate: 0.5
   # expert_load: skewed  # or uniform, or a file of recorded expert counts
 
 # Latency targets; leave one out for no target.
@@ -60,6 +62,7 @@ slo:
 # pay: {plain.pay}           # whole: every healthy chip is paid; used: chips in replicas only
 # rate: 100            # requests/s to serve at least cost, instead of filling the cluster
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
+# kv_tiers: [host, flash]  # tiers beside HBM that KV may use: host, flash, disk
 # prices:
 #   chip_price_factor: {prices.chip_price_factor:g}   # times the catalogue's price
 #   power_overhead: {prices.power_overhead:g}    # host, network and cooling

@@ -14,6 +14,7 @@ from costmodel.layout import Layout
 from rackfit.exporters.deployment import Deployment, ExportOptions
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.registry import Limit, exporter
+from rackfit.exporters.tiers import tier_limits, tier_notes
 from rackfit.output import write_whole
 from topology.errors import ExportError, InstanceError, Problem
 
@@ -59,7 +60,7 @@ def export_layout(
     if not wanted.priced.replicas:
         raise InstanceError([Problem(v.place, v.message) for v in wanted.violations])
     deployment = Deployment.of(instance, layout, wanted, hosts, options)
-    limits = tuple(module.limits(deployment))
+    limits = (*module.limits(deployment), *tier_limits(target, layout))
     refused = [limit for limit in limits if not (limit.approximable and allow_approximate)]
     if refused:
         raise ExportError("\n".join(_refusal(target, refused, allow_approximate)))
@@ -75,7 +76,7 @@ def export_layout(
         wanted=wanted,
         deployed=deployment.evaluation,
         limits=limits,
-        notes=tuple(module.notes(deployment)),
+        notes=(*module.notes(deployment), *tier_notes(target, deployment.evaluation)),
     )
 
 
