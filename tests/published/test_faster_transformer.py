@@ -1,0 +1,135 @@
+"""FasterTransformer on A100: which layout is faster, from one GPU to 32 over four nodes (X01, X02).
+
+*Source:* NVIDIA's published FasterTransformer benchmarks (A100-80, FP16; MT-NLG 530B and GPT-20B): total
+milliseconds for prompt and answer tokens. A100 was never fitted and has the calibrated profile's common values.
+"""
+
+import json
+from functools import lru_cache
+from itertools import combinations
+from statistics import median
+
+import pytest
+import yaml
+
+from costmodel.instance import Scenario, resolve_instance
+from costmodel.plain_layout import plain_layout
+from costmodel.replica import price_replica
+from costmodel.workload import Limits, Workload
+
+CHIP = {
+    "name": "a100", "vendor": "NVIDIA", "flops_per_s": {"bf16": "312 TFLOP/s"}, "hbm_bytes": "80 GiB",
+    "hbm_bytes_per_s": "2.039 TB/s", "scale_up_bytes_per_s": "300 GB/s", "nic_bytes_per_s": "25 GB/s",
+    "power_w": "400 W", "usd_per_hour": "1 USD/h", "price_basis": "not used",
+}  # fmt: skip
+NODES = {
+    "name": "hgx-a100",
+    "domains": [
+        {
+            "rack": "node",
+            "fabric": {
+                "kind": "nvswitch",
+                "links_per_switch": [2] * 6,
+                "in_network_reduction": False,
+            },
+        }
+    ],
+    "scale_out": {"kind": "rail-optimised"},
+}
+MODELS = {"530b": (105, 20480, 128, 51200), "20b": (44, 6144, 64, 51200)}
+LAYOUTS = {"TP16": (16, 1), "TP32": (32, 1), "TP8xPP3": (8, 3)}
+#: (prompt, answer, batch): milliseconds of the three layouts, None where it ran out of memory
+X01 = {
+    (20, 8, 1): (565, 431, 842), (20, 8, 64): (1191, 942, 1722), (20, 8, 256): (3341, 2483, 3140),
+    (60, 20, 1): (1379, 1037, 2085), (60, 20, 128): (5406, 4099, 5319), (60, 20, 256): (None, 7203, 8318),
+    (128, 8, 1): (585, 451, 866), (128, 8, 64): (4002, 3114, 3578), (128, 8, 128): (None, 5784, 5512),
+    (128, 8, 256): (None, 11232, 9614),
+}  # fmt: skip
+#: GPT-20B on 1, 2, 4 and 8 chips
+X02 = {(20, 8, 1): (225, 147, 102, 89), (60, 20, 1): (560, 358, 248, 212), (20, 8, 256): (1352, 844, 533, 416)}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def milliseconds(tmp_path_factory):
+    """``milliseconds(model, (prompt, answer, batch), tp, pp, profile)`` by the evaluator."""
+    folder = tmp_path_factory.mktemp("a100")
+    (folder / "a100.yaml").write_text(yaml.safe_dump(CHIP))
+    for nodes in (1, 2, 3, 4):
+        chips = [{"chip": str(folder / "a100.yaml"), "count": 8}]
+        domains = [{**NODES["domains"][0], "chips": chips, "count": nodes}]
+        (folder / f"{nodes}.yaml").write_text(yaml.safe_dump({**NODES, "domains": domains}))
+    for name, (layers, hidden, heads, vocabulary) in MODELS.items():
+        config = {
+            "architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", "vocab_size": vocabulary,
+            "hidden_size": hidden, "intermediate_size": 4 * hidden, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "torch_dtype": "float16", "max_position_embeddings": 2048,
+            "tie_word_embeddings": False, "hidden_act": "gelu",
+        }  # fmt: skip
+        (folder / f"{name}.json").write_text(json.dumps(config))
+
+    @lru_cache
+    def found(model, case, tp, pp, profile="calibrated"):
+        prompt, answer, batch = case
+        instance = resolve_instance(
+            Scenario(
+                model=str(folder / f"{model}.json"),
+                cluster=str(folder / f"{-(-tp * pp // 8)}.yaml"),
+                workload=Workload(input_tokens=prompt, output_tokens=answer),
+                limits=Limits(prefill_chunk_tokens=1_000_000),
+                profile=profile,
+            )
+        )
+        # the evaluator's pricing without its rules: a layout proper keeps a rank inside a node
+        layouts = [
+            plain_layout(instance, role, tp=tp, attention_dp=1, pp=pp, batch=batch)
+            for role in ("prefill", "decode")
+        ]
+        prefill, decode = (price_replica(instance, one, one.replicas[0]).service for one in layouts)
+        # worst and mean wait differ by half of what a microbatch keeps a stage busy
+        busy = 2 * (float(prefill.ttft_s) - float(prefill.ttft_mean_s))
+        first = float(prefill.ttft_s) - busy + (min(pp, batch) - 1) * busy
+        return 1e3 * (first + (answer - 1) * float(decode.tpot_s))
+
+    return found
+
+
+def test_x01_layouts_of_a_large_dense_model_are_in_order(milliseconds):
+    """22 of 24 pairs, all at batch 1 among them; times within a factor of two, 1.1 in the median.
+
+    Documented disagreement: at 128 prompt tokens and batch 128 or 256 the pipeline was as fast as TP32 or
+    faster. Here three microbatches fill and drain three stages, and two fifths of the prefill are bubble.
+    """
+    wrong, ratios = set(), []
+    for case, measured in X01.items():
+        times = {
+            name: (stated, milliseconds("530b", case, *LAYOUTS[name]))
+            for name, stated in zip(LAYOUTS, measured, strict=True)
+            if stated is not None
+        }
+        ratios += [found / stated for stated, found in times.values()]
+        for one, other in combinations(times, 2):
+            (stated, found), (than, beside) = times[one], times[other]
+            if (stated < than) != (found < beside):
+                wrong.add((case, one, other))
+    assert wrong == {((128, 8, 128), "TP32", "TP8xPP3"), ((128, 8, 256), "TP32", "TP8xPP3")}
+    assert median(ratios) == pytest.approx(1.1, abs=0.1)
+    assert 0.45 <= min(ratios) <= max(ratios) <= 2
+
+
+def test_x01_pipelining_wins_per_chip_at_a_large_batch(milliseconds):
+    case = (128, 8, 256)
+    per_chip = {
+        name: tp * pp * milliseconds("530b", case, tp, pp) for name, (tp, pp) in LAYOUTS.items()
+    }
+    assert 24 * X01[case][2] < 32 * X01[case][1]
+    assert per_chip["TP8xPP3"] < per_chip["TP32"]
+
+
+@pytest.mark.parametrize("case", X02)
+def test_x02_tensor_parallelism_helps_less_than_linearly(milliseconds, case):
+    found = [milliseconds("20b", case, tp, 1) for tp in (1, 2, 4, 8)]
+    for times in (X02[case], found):
+        for wide, narrow in zip(times[1:], times, strict=False):
+            assert narrow / 2 < wide < narrow
+    bound = [milliseconds("20b", case, tp, 1, "physics") for tp in (1, 2, 4, 8)]
+    assert all(least <= stated for least, stated in zip(bound, X02[case], strict=True))
