@@ -80,12 +80,15 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     if instance.scenario.kv_tiers or instance.workload.hold_s is not None:
         text += _kv_places(instance)
         outside = "layouts whose replicas keep KV in different places"
+    drafts = "speculative decoding"
+    if instance.speculative is not None:
+        drafts = f"another number of drafted tokens than {instance.speculative.draft_tokens}"
     text += (
         f"; every batch with equally many sequences on each attention rank (or one fewer on some), up to {limits.max_sequences_per_rank:,} "
         "each; every cut of layers into "
         "stages; every mix of these replicas on the usable chips. Not covered: mixed replicas in pipeline stages, chips of different "
         f"types in one replica, {unlike}prefill passes other than whole prompts or chunks of "
-        f"{limits.prefill_chunk_tokens} tokens, speculative decoding, {outside}. The bound holds "
+        f"{limits.prefill_chunk_tokens} tokens, {drafts}, {outside}. The bound holds "
         f"under the cost model's {instance.profile.name} profile, not for measured time"
     )
     return text
