@@ -31,6 +31,8 @@ Objective = Literal["mean", "worst"]
 #: Sweeps by effort, and the potential's sharpness (per mean chip load) at the first and last.
 SWEEPS = {"fast": 12, "good": 200, "best": 600}
 SHARPNESS = (20.0, 200.0)
+#: Windows x layers x experts up to which a second start is worth its time at any width.
+SMALL = 8_000
 #: Gap from which a layer's replica counts are bounded over all windows, and the effort for it.
 WORTH_A_BOUND = 0.01
 BOUND_EFFORT = {"good": 0.02, "best": 0.5}
@@ -134,7 +136,7 @@ def summaries(shares: Floats, width: int) -> list[Floats]:
     """
     most, spread = shares.max(axis=0), shares.std(axis=0)
     if width > 2:
-        return [most + spread]
+        return [most + spread, most][: 2 if shares.size <= SMALL else 1]
     return [most, shares.mean(axis=0) + spread]
 
 
