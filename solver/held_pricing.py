@@ -20,8 +20,10 @@ from costmodel.held import (
     blend,
     conversation_bytes,
     hit_share,
+    idle_bytes,
     keeps_idle,
     returning,
+    stage_kinds,
 )
 from costmodel.instance import Instance
 from costmodel.serving import Service
@@ -55,6 +57,8 @@ class HeldBlock(Block):
         self.hold_s, self.return_rate = workload.hold_s, workload.return_rate or 0.0
         self.chips = np.asarray(self.tp * self.ranks * self.pp)
         self.one_bytes = conversation_bytes(self.instance)
+        #: bytes of a conversation on a chip of the stage with most of them, at least
+        self.most_bytes = self.one_bytes / (self.tp * _even_stages(self.instance, self.pp))
         self.read, self.write = bandwidth(self.chip, self.place)
         if self.place == plan.in_flight(ROLES[role]) != "hbm":
             self.read = 0.0  # every pass reads that tier: nothing is left for reloads
@@ -78,7 +82,7 @@ class HeldBlock(Block):
         tier = self.chip.tier(self.place)
         room = 0.0 if tier is None else tier.bytes
         rates = (room / self.hold_s, self.read / self.return_rate, self.write)
-        return np.asarray(min(rates) / self.one_bytes * self.chips)
+        return np.asarray(min(rates) / self.most_bytes * self.ranks)
 
     def service(
         self, per_rank: Array, *, exact_stages: bool = False
@@ -92,7 +96,7 @@ class HeldBlock(Block):
         hits = np.minimum(hits, self.return_rate * self.instance.kv_plan.kept)
         reload_s = np.zeros_like(self.tp)
         if self.read < np.inf:
-            moved = self.one_bytes / (self.tp * self.pp)
+            moved = self.most_bytes
             reload_s = moved / self.read if self.read else np.full_like(moved, np.inf)
         mixed = blend(new, back, hits, reload_s)
         meets = self._within_ttft(mixed)
@@ -122,3 +126,15 @@ class HeldBlock(Block):
             best = np.maximum(best, rate)
             low = np.minimum(high + 1.0, most)
         return replace(found, requests_per_s=np.where(found.per_rank > 0, best, 0.0))
+
+
+def _even_stages(instance: Instance, stages: Array) -> Array:
+    """Conversation over its largest part on one stage: below ``stages`` where whole layers do not divide."""
+    layers = instance.operations.num_layers
+    kinds = [
+        stage_kinds(instance, kind.layers[0], kind.layers[0]) for kind in instance.operations.kinds
+    ]
+    sizes = [idle_bytes(instance, kind, 1.0) for kind in kinds]
+    if max(sizes) - min(sizes) > 1e-9 * max(sizes):
+        return stages  # layers differ: the average is all that holds for every cut
+    return np.asarray(layers / np.ceil(layers / stages))

@@ -93,7 +93,9 @@ class PlanSearch:
         self.current: _Planned | None = None
         self.all: list[_Planned] = []
         for plan in kv_plans(instance) if plans is None else plans:
-            whole = Search(replace(instance, kv_plan=plan), clock, gap, seed, self._relay)
+            like = self.all[0].search if self.all else None
+            planned = replace(instance, kv_plan=plan)
+            whole = Search(planned, clock, gap, seed, self._relay, like)
             bound, rent = whole.first_bound_usd(), rent_usd_per_m(instance, plan)
             ranges = 1
             if 0 < bound < float("inf"):
@@ -103,7 +105,7 @@ class PlanSearch:
                 ranged = replace(plan, kept=(part + 1) / ranges, least_kept=part / ranges)
                 if part + 1 < ranges:
                     narrowed = replace(instance, kv_plan=ranged)
-                    search = Search(narrowed, clock, gap, seed, self._relay)
+                    search = Search(narrowed, clock, gap, seed, self._relay, like or whole)
                     bound = search.first_bound_usd()
                 else:
                     bound = whole.first_bound_usd()

@@ -58,7 +58,10 @@ class Bounds:
 class Pricer:
     """Prices shapes of one instance on its pool classes."""
 
-    def __init__(self, instance: Instance, classes: Sequence[PoolClass]):
+    def __init__(
+        self, instance: Instance, classes: Sequence[PoolClass], like: Pricer | None = None
+    ):
+        """``like``: a pricer of the same question with KV elsewhere, whose loads and rates are known."""
         self.instance = instance
         self.classes = tuple(classes)
         operations = instance.operations
@@ -68,12 +71,14 @@ class Pricer:
         moe = operations.moe
         # a model so small that every placement is tried needs a bound for every placement
         self.hot_copies = not small_enough(instance, 1)
-        self.experts = (
-            ExpertBounds(instance.expert_loads, moe.top_k, hot_copies=self.hot_copies)
-            if moe
-            else None
-        )
+        self.experts: ExpertBounds | None = None
         self._rates: dict[tuple[int, ...], GroupRates] = {}
+        if like is not None:
+            self.experts, self._rates = like.experts, like._rates
+        elif moe is not None:
+            self.experts = ExpertBounds(
+                instance.expert_loads, moe.top_k, hot_copies=self.hot_copies
+            )
 
     def bounds(self, shapes: ShapeTable) -> Bounds:
         """Upper bounds of all shapes (any mix of roles and classes)."""

@@ -68,7 +68,8 @@ class Realiser:
         self.pricer = pricer
         self.clock = clock
         self.seed = seed
-        self._placements: dict[tuple[int, int], tuple[NDArray[np.int64], Array]] = {}
+        #: experts of each slot and load bounds, by chips and slots
+        self.placements: dict[tuple[int, int], tuple[NDArray[np.int64], Array]] = {}
 
     def realise(self, row: int, most_per_rank: int) -> Realised:
         """Best replica of a shape with at most ``most_per_rank`` sequences per rank and microbatch.
@@ -124,7 +125,7 @@ class Realiser:
         if not slots:
             return np.zeros((0, 0), dtype=np.int64), np.zeros(0)
         key = (chips, slots)
-        if key not in self._placements:
+        if key not in self.placements:
             limit = self.clock.remaining_s
             placed = place_layers(
                 self.instance.expert_loads,
@@ -141,8 +142,8 @@ class Realiser:
                     experts[cold] = place_layers(
                         self.instance.expert_loads[cold], slots_per_chip, effort="fast"
                     ).physical_to_logical
-            self._placements[key] = (experts, placed.bound)
-        return self._placements[key]
+            self.placements[key] = (experts, placed.bound)
+        return self.placements[key]
 
 
 class _Attempt:

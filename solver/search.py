@@ -25,9 +25,9 @@ from solver.fleet_bound import cost_per_rate_bound, rate_bound
 from solver.fleets import Fleet, FleetAnswer, Question, fleet_of
 from solver.held_pricing import HeldPricer
 from solver.items import Item, Items
-from solver.pools import pool_classes
+from solver.pools import PoolClass, pool_classes
 from solver.realise import Realised, Realiser
-from solver.shapes import enumerate_shapes
+from solver.shapes import ShapeTable, enumerate_shapes
 from topology.errors import (
     InstanceError,
     NoFeasibleLayout,
@@ -109,18 +109,28 @@ class Search:
         gap: float,
         seed: int,
         on_progress: Callable[[Progress], None] | None,
+        like: Search | None = None,
     ):
+        """``like``: a search for the same question with KV elsewhere; what does not depend on that is shared."""
         self.instance = instance
         self.clock = clock
         self.target = gap
         self.seed = seed
         self.on_progress = on_progress
-        self.classes = pool_classes(instance.cluster)
-        self.shapes = enumerate_shapes(instance, self.classes)
-        self.pricer = HeldPricer(instance, self.classes)
+        self.classes: tuple[PoolClass, ...] = (
+            pool_classes(instance.cluster) if like is None else like.classes
+        )
+        self.shapes: ShapeTable = (
+            enumerate_shapes(instance, self.classes) if like is None else like.shapes
+        )
+        self.pricer: HeldPricer = HeldPricer(
+            instance, self.classes, None if like is None else like.pricer
+        )
         self.bounds = self.pricer.bounds(self.shapes)
         self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes)
         self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
+        if like is not None:
+            self.realiser.placements = like.realiser.placements
         self.question = Question(
             whole=instance.scenario.pay == "whole",
             whole_usd_per_hour=sum(
