@@ -269,7 +269,9 @@ def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
         for replica in layout.replicas
         for chip in replica.chips[:1]
     }
-    return {
+    drafts = instance.speculative
+    accepted = {} if drafts is None else {"acceptance": f"assumed: {drafts.acceptance:g} per draft"}
+    return accepted | {
         "times": f"{times}: profile {instance.profile.name}",
         "bytes": "derived: model config and placements",
         "expert_load": (

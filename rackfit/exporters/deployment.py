@@ -130,6 +130,12 @@ class Deployment:
     options: ExportOptions
     servers: tuple[Server, ...] = field(default=())
 
+    @property
+    def verified_tokens(self) -> int:
+        """Tokens of each decoding sequence in a pass: one, and the drafts."""
+        drafts = self.instance.speculative
+        return 1 if drafts is None else 1 + drafts.draft_tokens
+
     @classmethod
     def of(
         cls,

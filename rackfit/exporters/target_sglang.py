@@ -57,7 +57,7 @@ def engine_notes(deployment: Deployment) -> list[str]:
     found = [deployment.checkpoint_note]
     found += exchange_notes(deployment, "--moe-a2a-backend none")
     if any(
-        uses_deepep(deployment, server) and _decode_tokens(server) > DISPATCH_TOKENS
+        uses_deepep(deployment, server) and _decode_tokens(deployment, server) > DISPATCH_TOKENS
         for server in deployment.servers
     ):
         found.append(
@@ -92,10 +92,12 @@ def render(deployment: Deployment) -> dict[str, str]:
     return files
 
 
-def _decode_tokens(server: Server) -> int:
+def _decode_tokens(deployment: Deployment, server: Server) -> int:
     """Tokens that a rank sends in one decode pass; 0 for prefill."""
     pp = server.replica.shape.pp
-    return 0 if server.role == "prefill" else -(-server.per_rank() // pp)
+    if server.role == "prefill":
+        return 0
+    return -(-server.per_rank() // pp) * deployment.verified_tokens
 
 
 def engine_words(
@@ -118,6 +120,13 @@ def engine_words(
     if server.role != "decode":  # SGLang divides the number by the attention ranks
         tokens = deployment.prompts_per_pass_tokens(server) * shape.attention_dp
         words += ["--chunked-prefill-size", str(tokens)]
+    if instance.speculative is not None:  # a chain of drafts from the model's own module
+        words += [
+            "--speculative-algorithm", "EAGLE",
+            "--speculative-num-steps", str(instance.speculative.draft_tokens),
+            "--speculative-eagle-topk", "1",
+            "--speculative-num-draft-tokens", str(deployment.verified_tokens),
+        ]  # fmt: skip
     environment: dict[str, str] = {}
     if shape.attention_dp > 1:
         words += ["--enable-dp-attention", "--enable-dp-lm-head"]
@@ -143,7 +152,7 @@ def engine_words(
 def _exchange(deployment: Deployment, server: Server, environment: dict[str, str]) -> list[str]:
     if not uses_deepep(deployment, server):
         return ["--moe-a2a-backend", "none"]
-    tokens = _decode_tokens(server)
+    tokens = _decode_tokens(deployment, server)
     if tokens > DISPATCH_TOKENS or server.role == "prefill":
         return ["--moe-a2a-backend", "deepep", "--deepep-mode", "normal"]
     mode = "low_latency" if server.role == "decode" else "auto"

@@ -117,13 +117,20 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
         "gpus_per_node": len(server.launchers[0].places),
         "enable_attention_dp": shape.attention_dp > 1,
         "max_batch_size": in_pass,
-        "max_num_tokens": max(1, prompt + (0 if server.role == "prefill" else in_pass)),
+        "max_num_tokens": max(
+            1, prompt + (0 if server.role == "prefill" else in_pass * deployment.verified_tokens)
+        ),
         "max_seq_len": instance.workload.final_context,
         "kv_cache_config": {
             "free_gpu_memory_fraction": deployment.kv_fraction_of_free(server),
             "dtype": {"fp8": "fp8", "fp4": "nvfp4"}.get(instance.model.kv_dtype, "auto"),
         },
     }
+    if instance.speculative is not None:
+        fields["speculative_config"] = {
+            "decoding_type": "MTP",
+            "num_nextn_predict_layers": instance.speculative.draft_tokens,
+        }
     if shape.pp > 1:
         fields["pp_partition"] = server.stage_layers()
     if server.role == "prefill":

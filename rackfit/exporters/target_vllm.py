@@ -167,13 +167,16 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
     ]  # fmt: skip
     if shape.ep > 1:
         words.append("--enable-expert-parallel")
+    if instance.speculative is not None:
+        drafts = {"method": "mtp", "num_speculative_tokens": instance.speculative.draft_tokens}
+        words += ["--speculative-config", json.dumps(drafts)]
     return words
 
 
 def _tokens(deployment: Deployment, server: Server) -> int:
     """Tokens of the largest pass of one engine; never fewer than its sequences."""
     prompt = 0 if server.role == "decode" else deployment.prompts_per_pass_tokens(server)
-    sequences = 0 if server.role == "prefill" else server.per_rank()
+    sequences = 0 if server.role == "prefill" else server.per_rank() * deployment.verified_tokens
     return max(1, prompt + sequences, server.per_rank())
 
 

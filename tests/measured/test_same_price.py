@@ -6,7 +6,7 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.instance import Instance
 from costmodel.measured.predict import decode_batches, owners, predict_under, profile_pricing
-from costmodel.measured.runs import run_table
+from costmodel.measured.runs import run_table, runs_of
 from costmodel.measured.systems import layout_of
 from costmodel.profile import load_profile
 
@@ -45,6 +45,18 @@ def test_no_prediction_is_below_the_physics_bound(sample):
         pricing = profile_pricing(sample, load_profile(name))
         times[name] = table.tpot_s(table.terms.seconds(pricing(owners(table))))
     assert np.all(times["calibrated"] >= times["physics"])
+
+
+@pytest.mark.slow
+def test_no_prediction_of_any_row_is_below_its_bound(rows):
+    """At the batches that the calibrated profile gives."""
+    runs, _ = runs_of(rows)
+    pricing = profile_pricing(runs, load_profile("calibrated"))
+    table = run_table(runs, decode_batches(runs, pricing))
+    physics = profile_pricing(runs, load_profile("physics"))
+    found, bound = (table.tpot_s(table.terms.seconds(p(owners(table)))) for p in (pricing, physics))
+    assert len(runs) > 1700
+    assert np.all(found >= bound)
 
 
 def test_time_grows_with_batch_and_time_per_sequence_falls(sample):

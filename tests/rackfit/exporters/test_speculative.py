@@ -1,0 +1,51 @@
+"""What was priced with drafted tokens is launched with as many."""
+
+import json
+
+import pytest
+import yaml
+
+from costmodel.instance import Scenario, resolve_instance
+from costmodel.plain_layout import plain_layout
+from costmodel.speculation import Speculative
+from costmodel.workload import Workload
+from rackfit.exporters.export import export_layout
+from rackfit.exporters.options import option_table
+
+
+@pytest.fixture(scope="module")
+def files():
+    """Files of a mixed replica of GLM-4.5-Air on one node that drafts two tokens, by target."""
+    scenario = Scenario(
+        model="glm-4.5-air",
+        cluster="hgx-h200",
+        workload=Workload(input_tokens=2000, output_tokens=500),
+        speculative=Speculative(draft_tokens=2, acceptance=0.7),
+    )
+    instance = resolve_instance(scenario)
+    layout = plain_layout(instance, "mixed", tp=8, attention_dp=1, batch=16)
+    return lambda target: export_layout(instance, layout, target, allow_approximate=True).files
+
+
+def test_vllm_and_sglang_draft_as_many_tokens(files):
+    words = files("vllm")["commands.sh"]
+    start = words.index("--speculative-config")
+    text = words[start : words.index("}", start) + 1].split(" ", 1)[1].strip("'\"")
+    assert json.loads(text) == {"method": "mtp", "num_speculative_tokens": 2}
+    words = files("sglang")["commands.sh"].replace("\\\n", " ").split()
+    values = {word: words[place + 1] for place, word in enumerate(words[:-1])}
+    assert values["--speculative-num-steps"] == "2"
+    assert values["--speculative-num-draft-tokens"] == "3"
+    assert values["--speculative-eagle-topk"] == "1"
+    for engine in ("vllm", "sglang"):
+        names = [name for name in option_table(engine).options if "speculative" in name]
+        assert names
+
+
+def test_tensorrt_llm_has_room_for_drafts_in_a_pass(files):
+    (engine,) = [
+        yaml.safe_load(text) for name, text in files("trtllm").items() if name.startswith("engine-")
+    ]
+    drafts = {"decoding_type": "MTP", "num_nextn_predict_layers": 2}
+    assert engine["speculative_config"] == drafts
+    assert engine["max_num_tokens"] >= 3 * 16
