@@ -70,12 +70,16 @@ bench-baselines: $(INSTALLED)
 
 STUDIES := batch compare context failures frontier kv-tiers pipeline prices rack-boundary scale-up \
 	sensitivity sparsity training-balance
-.PHONY: bench-baselines gallery studies $(STUDIES:%=study-%)
+.PHONY: bench-baselines bench-studies gallery studies $(STUDIES:%=study-%)
 
 $(STUDIES:%=study-%): study-%: $(INSTALLED)
 	$(BIN)/rackfit study $* --out build/studies/$*
 
 studies: $(STUDIES:%=study-%)
+
+# 1,000 points in one process and in two; needs an idle machine
+bench-studies: $(INSTALLED)
+	$(BIN)/python -m benchmarks.studies
 
 # docs/gallery.md and its figures: every study on its default scenario
 gallery: $(INSTALLED)

@@ -20,8 +20,8 @@ h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid var(--line)}
 .wide{overflow-x:auto}.wide>svg.chart{min-width:620px}.wide:focus-visible,rect:focus-visible{outline:2px solid var(--link)}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9em}
 th,td{text-align:left;vertical-align:top;padding:.25em .8em .25em 0;border-bottom:1px solid var(--line)}
-th{white-space:nowrap}td{min-width:5em;max-width:28em}
-td.long{min-width:22em}
+th{white-space:nowrap}td{min-width:5em;max-width:28em;white-space:nowrap}
+td.long{min-width:22em;white-space:normal;overflow-wrap:anywhere}
 .note{font-size:.9em;opacity:.85}
 @media print{body{max-width:none}.wide{overflow:visible}}
 """

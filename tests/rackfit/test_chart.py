@@ -54,3 +54,27 @@ def test_hostile_labels_stay_text(kind: str) -> None:
 
 def test_one_value_alone_can_be_drawn() -> None:
     assert len(dots(Chart("t", "x", "y", [Series("a", [(5, 3.0)])], log_x=True, log_y=True))) == 1
+
+
+def test_negative_bars_hang_below_zero() -> None:
+    text = Chart("t", "x", "y", [Series("a", [("p", -2.0), ("q", 4.0)])], kind="bar").svg()
+    bars = re.findall(r'class="bar c0"[^>]*y="([\d.]+)"[^>]*height="([\d.]+)"', text)
+    (below, short), (above, tall) = ((float(y), float(h)) for y, h in bars)
+    assert tall == pytest.approx(2 * short, abs=0.2)
+    assert above + tall == pytest.approx(below, abs=0.2)  # both stand on the line of zero
+
+
+def test_crowded_ticks_are_thinned() -> None:
+    points = [(float(x), 1.0) for x in (0, 1, 2, 4, 100)]
+    text = Chart("t", "x", "y", [Series("a", points)]).svg()
+    shown = re.findall(r'text-anchor="middle" x="[\d.]+" y="\d+">([^<]+)</text>', text)
+    assert shown[0] == "0"
+    assert "100" in shown
+    assert "1" not in shown
+
+
+def test_long_labels_break_between_words() -> None:
+    bars = [(label, 1.0) for label in ("price of a chip-hour", "b", "c", "d", "e", "f", "g")]
+    text = Chart("t", "x", "y", [Series("a", bars)], kind="bar").svg()
+    assert ">price of a</text>" in text
+    assert ">chip-hour</text>" in text

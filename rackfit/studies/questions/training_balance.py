@@ -71,12 +71,15 @@ def _by_share(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _chart(rows: Sequence[Row]) -> Chart:
     series = [
-        Series(f"spent {share}", [(row["inference_tokens"], row["over_training"]) for row in line])
+        Series(
+            f"spent {share}",
+            [(row["inference_tokens"] / 1e12, row["over_training"]) for row in line],
+        )
         for share, line in _by_share(rows).items()
     ]
     return Chart(
         "Over-training of a model whose money is shared (pre-training : RL : inference)",
-        "tokens served in its life", "pre-training tokens, times Chinchilla's",
+        "trillion tokens served in its life", "pre-training tokens, times Chinchilla's",
         series, log_x=True, log_y=True,
     )  # fmt: skip
 
