@@ -93,6 +93,8 @@ class PlanSearch:
         self.current: _Planned | None = None
         self.all: list[_Planned] = []
         for plan in kv_plans(instance) if plans is None else plans:
+            if clock.over:
+                raise NoLayoutInTime("the time limit came before every place of KV was bounded")
             like = self.all[0].search if self.all else None
             planned = replace(instance, kv_plan=plan)
             whole = Search(planned, clock, gap, seed, self._relay, like)
