@@ -56,7 +56,8 @@ again = rackfit.evaluate(scenario, result.layout)  # from scratch, without the s
 assert again.feasible
 assert again.usd_per_m_output_tokens == result.evaluation.usd_per_m_output_tokens
 
-tighter = rackfit.study("grid", "deepseek-v3-gb200-nvl72", over={"slo.tpot": [0.03, 0.05]})
+question = scenario.model_dump(mode="json", exclude_none=True)
+tighter = rackfit.study("grid", question, over={"slo.tpot": [0.01, 0.02]})
 print(rackfit.study_frame(tighter)[["slo.tpot", "usd_per_m_output_tokens"]])
 """
 
