@@ -41,7 +41,7 @@ clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build
 
 # Long checks, each in minutes
-.PHONY: smoke-catalogue models-mutations models-fuzz bench-topology bench-place calibrate published schemas
+.PHONY: exhaustive smoke-catalogue models-mutations models-fuzz bench-topology bench-place calibrate published schemas
 
 # Generated files: the calibrated profile and its report, the table of published claims, JSON Schemas
 calibrate: $(INSTALLED)
@@ -61,6 +61,10 @@ models-mutations: $(INSTALLED)
 
 models-fuzz: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow tests/costmodel/models/test_fuzz.py
+
+# solver against every layout of hundreds of tiny instances, and parity of its model with the evaluator
+exhaustive: $(INSTALLED)
+	$(BIN)/python -m pytest -s -m slow tests/solver/test_exhaustive.py tests/solver/test_parity.py
 
 bench-topology: $(INSTALLED)
 	$(BIN)/python -m benchmarks.topology

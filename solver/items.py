@@ -46,7 +46,9 @@ class Item:
 
     def slices_in(self, pool_class: int) -> Counter[int]:
         """How many slices of each number of chips one replica has in pools of a class."""
-        return Counter(chips for index, chips in self.parts if index == pool_class)
+        if self.span:
+            return Counter(chips for index, chips in self.span if index == pool_class)
+        return Counter({self.slice_chips: self.slices} if self.pool_class == pool_class else {})
 
 
 class Items:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -166,3 +166,13 @@ def test_optimum_for_a_rate_equals_enumeration(odd: Odd) -> None:
             outcome = check(with_rate(instance, float(most * rng.uniform(0.2, 1.5))))
             compared += outcome.answer == "optimal"
     assert compared >= 20
+
+
+@pytest.mark.slow
+def test_optimum_of_used_chips_equals_enumeration(odd: Odd) -> None:
+    outcomes = []
+    for seed in range(7000, 7040):
+        instance = odd(seed)
+        scenario = instance.scenario.model_copy(update={"pay": "used"})
+        outcomes.append(check(replace(instance, scenario=scenario)))
+    report(outcomes)
