@@ -63,6 +63,9 @@ slo:
 # rate: 100            # requests/s to serve at least cost, instead of filling the cluster
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # kv_tiers: [host, flash]  # tiers beside HBM that KV may use: host, flash, disk
+# speculative:         # the model's MTP module drafts tokens; leave out for none
+#   draft_tokens: 1    # per pass
+#   acceptance: 0.85   # probability that a draft is right, if those before it were
 # prices:
 #   chip_price_factor: {prices.chip_price_factor:g}   # times the catalogue's price
 #   power_overhead: {prices.power_overhead:g}    # host, network and cooling

@@ -128,7 +128,7 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
         table.add_row(*_tier_words(use))
     table.add_row("binds", e.bottleneck or "")
     for figure, basis in (e.provenance or {}).items():
-        if figure in ("times", "expert_load", "money"):
+        if figure in ("acceptance", "times", "expert_load", "money"):
             table.add_row(f"rests on ({figure.replace('_', ' ')})", basis)
     console.print(table, highlight=False)
 
