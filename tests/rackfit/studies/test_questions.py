@@ -7,13 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
+from asking import ask
 
+from costmodel.instance import Scenario
 from rackfit.studies.base import Row
 from rackfit.studies.grid import make_points
-from rackfit.studies.point import Options
 from rackfit.studies.questions.scale_up import network_share
 from rackfit.studies.registry import find_study, studies
-from rackfit.studies.run import StudyResult, study
+from rackfit.studies.run import StudyResult
 
 SMALL = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
 
@@ -22,24 +23,24 @@ SMALL = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
 def test_default_points_are_valid_scenarios(name: str) -> None:
     found = find_study(name)
     base = {**found.default, **found.fixed}
-    axes = found.axes(base)
-    points = make_points(base, axes)
+    over = {"slo.tpot": [0.02, 0.05]} if name == "grid" else {}
+    blocks = found.blocks(base, over)
+    points = [p for block in blocks for p in make_points(base, block, found.parameters)]
+    assert points
     assert len({str(point.axes) for point in points}) == len(points)
+    assert not set(found.parameters) & set(Scenario.model_fields)
 
 
 def test_scale_up_keeps_576_chips() -> None:
     found = find_study("scale-up")
     base = {**found.default, **found.fixed}
-    clusters = [point.scenario.cluster for point in make_points(base, found.axes(base))]
+    sizes = found.blocks(base, {})[0]
+    clusters = [point.scenario.cluster for point in make_points(base, sizes)]
     assert clusters == ["nvl-8@72", "nvl-16@36", "nvl-36@16", "nvl-72@8", "nvl-144@4", "nvl-576@1"]
 
 
-def ask(name: str, over: dict[str, list[object]], **more: object) -> StudyResult:
-    return study(name, {**SMALL, **more}, over=over, options=Options(gap=0.05))
-
-
 def test_batch_costs_less_and_takes_longer(tmp_path: Path) -> None:
-    result = ask("batch", {"limits.max_sequences_per_rank": [1, 16, 128]})
+    result = ask("batch", {"limits.max_sequences_per_rank": [1, 16, 128]}, **SMALL)
     costs = [row["usd_per_m_output_tokens"] for row in result.rows]
     assert costs == sorted(costs, reverse=True)
     result.write(tmp_path)
@@ -50,7 +51,8 @@ def test_batch_costs_less_and_takes_longer(tmp_path: Path) -> None:
 
 
 def test_frontier_falls_with_patience() -> None:
-    result = ask("frontier", {"cluster": ["hgx-h100"], "slo.tpot": [0.005, 0.02, None]})
+    over = {"cluster": ["hgx-h100"], "slo.tpot": [0.005, 0.02, None]}
+    result = ask("frontier", over, **SMALL)
     costs = [row["usd_per_m_output_tokens"] for row in result.rows]
     bounds = [row["bound_usd_per_m_output_tokens"] for row in result.rows]
     assert all(bounds[i + 1] <= costs[i] for i in range(2))
@@ -59,11 +61,19 @@ def test_frontier_falls_with_patience() -> None:
 
 
 def test_failures_keep_less_than_everything() -> None:
-    result = ask("failures", {}, slo={"tpot": 0.02})
-    healthy = [row["chips_healthy"] for row in result.rows]
+    lost = ["none", "r0g7", "r0g7+r0g6", "r0g7+r0g6+r0g5+r0g4"]
+    over = {"solved_again": [True, False], "failed": lost}
+    every = ask("failures", over, **SMALL, slo={"tpot": 0.02})
+    result, left = list(every.rows[:4]), every.rows[4:]
+    # replicas that go on as they are keep no more than a new layout may, to the gap that was proven
+    for again, before in zip(result, left, strict=True):
+        assert before["output_tokens_per_s"] <= again["output_tokens_per_s"] * 1.05
+    assert left[0]["replicas_lost"] == 0
+    assert left[3]["replicas_lost"] == 4
+    healthy = [row["chips_healthy"] for row in result]
     assert healthy == [8, 7, 6, 4]
-    rates = [row["output_tokens_per_s"] for row in result.rows]
-    assert f"{rates[1] / rates[0]:.1%} of the throughput" in result.conclusion[0]
+    rates = [row["output_tokens_per_s"] for row in result]
+    assert f"{rates[1] / rates[0]:.1%} of the throughput" in every.conclusion[0]
     # the intact node may always be run as a smaller one, to the gap that was proven
     assert all(rate <= rates[0] * 1.05 for rate in rates)
 
@@ -100,7 +110,8 @@ def test_compare_names_what_is_not_proven_dearer() -> None:
 
 
 def test_a_longer_context_never_costs_less() -> None:
-    result = ask("context", {"model": ["llama-3.1-8b"], "workload.input_tokens": [1000, 16000]})
+    over = {"model": ["llama-3.1-8b"], "workload.input_tokens": [1000, 16000]}
+    result = ask("context", over, **SMALL)
     short, long = (row["usd_per_m_output_tokens"] for row in result.rows)
     assert long >= result.rows[0]["bound_usd_per_m_output_tokens"]
     assert f"prompt included, {long / short:.1f} times as dear" in result.conclusion[0]
