@@ -72,7 +72,7 @@ slo:
 # limits:
 #   prefill_chunk_tokens: {limits.prefill_chunk_tokens}     # prompt tokens of one pass and rank
 #   max_pipeline_stages: {limits.max_pipeline_stages}
-#   max_domains_per_replica: 8   # default: 8, or more where the weights of a replica need more
+#   max_domains_per_replica: null   # a number; by default 8, or more where the weights need more
 #   max_sequences_per_rank: {limits.max_sequences_per_rank}
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 
 import numpy as np
@@ -12,8 +13,9 @@ from solver.fleet import quick_fleet, solve_fleet
 from solver.fleet_bound import rate_bound
 from solver.fleets import Question, fleet_of
 from solver.items import Item
-from solver.packing import pack_slices, packing_cuts
+from solver.packing import deal, pack_slices, packing_cuts
 from solver.pools import Pool, PoolClass
+from solver.spans import span_families
 from topology import load_chip
 
 CHIP = load_chip("h100")
@@ -50,8 +52,11 @@ def brute_force(items: list[Item], classes: tuple[PoolClass, ...], question: Que
     """Least cost per request over every count of every item that can be packed."""
     ranges = []
     for item in items:
-        pool_class = classes[item.pool_class]
-        most = len(pool_class.pools) * (pool_class.size // item.slice_chips) // item.slices
+        most = min(
+            len(c.pools) * (c.size // min(sizes)) // sizes.total()
+            for c in classes
+            if (sizes := item.slices_in(c.index))
+        )
         ranges.append(range(most + 1))
     best = float("inf")
     for counts in product(*ranges):
@@ -62,7 +67,7 @@ def brute_force(items: list[Item], classes: tuple[PoolClass, ...], question: Que
             continue
         packed = all(
             pack_slices(
-                {i: n for i, n in enumerate(counts) if items[i].pool_class == c.index},
+                {i: n for i, n in enumerate(counts) if items[i].slices_in(c.index)},
                 items, c, clock=Clock(), limit_s=5, seed=0,
             )[0] is not None
             for c in classes
@@ -95,6 +100,69 @@ def test_best_fleet_equals_brute_force(sizes: list[int], mode: str) -> None:
             assert answer.bound == pytest.approx(expected, rel=1e-4)
         compared += 1
     assert compared >= 2
+
+
+def spans(rng: np.random.Generator, classes: tuple[PoolClass, ...], number: int) -> list[Item]:
+    """Items on unequal numbers of chips in pools of any class."""
+    (family,) = span_families(classes, 8)
+    assert family.kind == "every"
+    found = []
+    for place in rng.choice(len(family.spans), 3, replace=False).tolist():
+        parts = family.spans[place]
+        chips = sum(count for _, count in parts)
+        rate, most = float(rng.uniform(0.8, 2.2)) * chips, max(count for _, count in parts)
+        role = int(rng.integers(0, 3))
+        found.append(Item(number + len(found), role, parts[0][0], len(parts), most, rate, parts))
+    return found
+
+
+@pytest.mark.parametrize("sizes", [[3, 2], [2, 2, 1]], ids=str)
+def test_best_fleet_with_spans_equals_brute_force(sizes: list[int]) -> None:
+    spanned = 0
+    for seed in range(6):
+        rng = np.random.default_rng(400 + seed)
+        classes = pools_of(sizes)
+        items = [item for item in random_items(rng, classes) if item.shape < 2]
+        items += spans(rng, classes, len(items))
+        hourly = sum(sizes) * CHIP.usd_per_hour
+        question = Question(True, hourly, None)
+        answer = solve_fleet(items, classes, question, clock=Clock(), time_limit_s=20, seed=0)
+        expected = brute_force(items, classes, question)
+        if answer.fleet is None:
+            assert expected == float("inf")
+            continue
+        cost = question.cost_per_request(answer.fleet.requests_per_s, answer.fleet.usd_per_hour)
+        assert cost == pytest.approx(expected, rel=1e-5)
+        assert answer.bound <= expected * (1 + 1e-9)
+        used: dict[int, int] = {}
+        for item, stand in answer.fleet.stands:
+            assert len({pool.domain for pool in stand}) == len(item.parts)
+            for pool, (pool_class, chips) in zip(stand, item.parts, strict=True):
+                assert pool in classes[pool_class].pools
+                used[pool.domain] = used.get(pool.domain, 0) + chips
+            spanned += bool(item.span)
+        assert all(chips <= sizes[domain] for domain, chips in used.items())
+    assert spanned > 0
+
+
+def test_slices_are_dealt_to_replicas_in_pools_of_their_own() -> None:
+    rng = np.random.default_rng(9)
+    for _ in range(200):
+        pools = int(rng.integers(2, 6))
+        need = Counter(rng.integers(1, 4, int(rng.integers(1, pools + 1))).tolist())
+        replicas = int(rng.integers(1, 5))
+        held = [Counter[int]() for _ in range(pools)]
+        for _ in range(replicas):
+            for pool, chips in zip(rng.permutation(pools), need.elements(), strict=False):
+                held[pool][chips] += 1
+        dealt = deal(held, need, replicas)
+        assert len(dealt) == replicas
+        given = [Counter[int]() for _ in range(pools)]
+        for own in dealt:
+            assert len(set(own)) == len(own)
+            for pool, chips in zip(own, sorted(need.elements(), reverse=True), strict=True):
+                given[pool][chips] += 1
+        assert given == held
 
 
 def test_many_pools_are_filled_close_to_the_relaxation() -> None:
