@@ -89,7 +89,7 @@ def _sizes_chart(found: Sequence[Row]) -> Chart:
 
 
 def _systems_chart(found: Sequence[Row]) -> Chart:
-    bars = [(_bar(row[_SYSTEM]), row["output_tokens_per_s_per_gpu"]) for row in found]
+    bars = [(_bar(row), row["output_tokens_per_s_per_gpu"]) for row in found]
     return Chart(
         "Real systems of 72 chips, one property exchanged after another",
         "system, and what it takes from the next one", "output tokens per second and chip",
@@ -97,9 +97,10 @@ def _systems_chart(found: Sequence[Row]) -> Chart:
     )  # fmt: skip
 
 
-def _bar(system: str) -> str:
-    """The system as it is, or the property that came last."""
-    return f"{system.split()[0]}: {system.rsplit('+', 1)[1].strip()}" if "+" in system else system
+def _bar(row: Row) -> str:
+    """The system as it is, or its chip and the property that came last."""
+    system = str(row[_SYSTEM])
+    return f"{row['system_chip']} + {row['gain']}" if "+" in system else system
 
 
 def _floor_chart(found: Sequence[Row]) -> Chart:
