@@ -200,9 +200,14 @@ def _floor(rows: Sequence[Row]) -> list[str]:
 def _measured(rows: Sequence[Row]) -> list[str]:
     return [
         f"Measured, {row['cluster_name']}, {row['asked']}: {row['measured_ratio']:.2f} times the tokens per chip; here "
-        f"{row['our_ratio']:.2f} times{row['caveat']}."
+        f"{row['our_ratio']:.2f} times{_within(row)}."
         for row in solved(rows)
     ]
+
+
+def _within(row: Row) -> str:
+    alone = row.get("our_ratio_within_a_node")
+    return f" ({alone:.2f} with each replica of the older system in one node)" if alone else ""
 
 
 STUDY = Study(
