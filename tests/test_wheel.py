@@ -50,7 +50,7 @@ def test_solves_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     code = (
         "import rackfit, topology.catalogue as c; "
         "assert 'rackfit/instances' in str(c.data_dir('models')).replace(chr(92), '/'); "
-        "s = rackfit.Scenario(model='llama-3.1-8b', cluster='hgx-h100', workload='chat'); "
+        "s = rackfit.Scenario(model='llama-3.1-70b', cluster='hgx-h100', workload='chat'); "
         "r = rackfit.solve(s); print(r.status)"
     )
     zipfile.ZipFile(wheel).extractall(tmp_path)
