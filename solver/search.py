@@ -36,6 +36,8 @@ from topology.errors import (
     VerificationError,
 )
 
+#: rounds of placing shapes that are not in the bound's fleet
+_HOPES = 32
 #: siblings of a shape tried in one round: placing one is quick beside a search for the fleet
 _SIBLINGS = 4
 
@@ -189,6 +191,7 @@ class Search:
         """
         self.report(f"{len(self.shapes)} shapes bounded")
         proof_s: float | None = None
+        hopes = 0
         while True:
             answer = self.fleet(self.items.best(), 12.0)
             self.bound = max(self.bound, min(answer.bound, self.best_cost))
@@ -201,6 +204,8 @@ class Search:
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
             fresh = sorted(wanted - set(self.realised)) or self._promising(wanted)
+            if not fresh and hopes < _HOPES:
+                fresh, hopes = self._hopeful(), hopes + 1
             for row in fresh:
                 if self.clock.over and self.layout is not None:
                     break
@@ -250,6 +255,23 @@ class Search:
             better = [row for row in fresh if self.items.upper[row] > best * (1 + 1e-9)]
             found |= set(better[:_SIBLINGS])
         return sorted(found)
+
+    def _hopeful(self) -> list[int]:
+        """Shapes not placed yet that would beat the incumbent if they reached their bounds.
+
+        Where a placed shape falls short of its bound and nothing else can be tightened, the fleet that
+        the bound names is known; others may still be better than what is known of it.
+        """
+        rates = self.items.upper.copy()
+        for row, found in self.realised.items():
+            rates[row] = found.requests_per_s
+        fleet = self.fleet(self.items.best(rates), 6.0).fleet
+        if fleet is None:
+            return []
+        cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        if cost > self.best_cost * (1 - self.target / 10):
+            return []
+        return sorted(fleet.shapes - set(self.realised))
 
     def _improve(self) -> None:
         """Make the best fleet of realised shapes the incumbent, if the evaluator agrees it is better."""
