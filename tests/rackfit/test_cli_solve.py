@@ -254,7 +254,7 @@ def test_ctrl_c_while_an_answer_is_written_does_not_stop_the_writing() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("kind", ["models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"])  # fmt: skip
+@pytest.mark.parametrize("kind", ["models", "chips", "tiers", "clusters", "workloads", "scenarios", "profiles", "loads"])  # fmt: skip
 def test_catalogue_lists_what_is_shipped(kind: str) -> None:
     code, stdout, _ = rackfit("catalogue", kind, "--json")
     assert code == 0
