@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,7 @@ def test_ctrl_c_leaves_a_verified_layout_or_exit_3(tmp_path: Path, after_s: floa
     driver = (
         "import os, signal, sys\n"
         "from rackfit.cli.app import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))\n"
         f"signal.setitimer(signal.ITIMER_REAL, {after_s})\n"
         "main()\n"
@@ -247,9 +249,19 @@ def test_ctrl_c_leaves_a_verified_layout_or_exit_3(tmp_path: Path, after_s: floa
         assert json.loads(out.read_text())["evaluation"]["violations"] == []
 
 
+@pytest.fixture
+def as_from_a_terminal() -> Iterator[None]:
+    """Ctrl-C raises, also where a shell without job control started the tests in the background."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("as_from_a_terminal")
 def test_ctrl_c_while_an_answer_is_written_does_not_stop_the_writing() -> None:
     with uninterrupted():
         signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(NoLayoutInTime, match="before the answer"), answer_or_exit_3("the answer"):
         signal.raise_signal(signal.SIGINT)
 
