@@ -15,6 +15,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from rackfit.cli import app
 from rackfit.cli.app import build_app, exit_code
 from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
 from topology.catalogue import data_dir
@@ -264,6 +265,29 @@ def test_ctrl_c_while_an_answer_is_written_does_not_stop_the_writing() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(NoLayoutInTime, match="before the answer"), answer_or_exit_3("the answer"):
         signal.raise_signal(signal.SIGINT)
+
+
+def _cut_short_while_loading() -> int:
+    """What a compiled module makes of Ctrl-C while it loads."""
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt as stop:
+        raise ImportError("initialization failed") from stop
+
+
+def test_ctrl_c_while_a_compiled_module_loads_is_no_missing_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(NoLayoutInTime, match="before the answer"), answer_or_exit_3("the answer"):
+        _cut_short_while_loading()
+    with pytest.raises(ImportError, match="numpy"), answer_or_exit_3("the answer"):
+        raise ImportError("no numpy")
+    monkeypatch.setattr(app, "run", _cut_short_while_loading)
+    for command, code in (("solve", 3), ("catalogue", 130)):
+        monkeypatch.setattr(sys, "argv", ["rackfit", command])
+        with pytest.raises(SystemExit) as stopped:
+            app.main()
+        assert stopped.value.code == code
 
 
 @pytest.mark.parametrize("kind", ["models", "chips", "tiers", "clusters", "workloads", "scenarios", "profiles", "loads"])  # fmt: skip
