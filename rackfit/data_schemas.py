@@ -1,4 +1,4 @@
-"""JSON Schemas of the data files that people write: chips, clusters, workloads, models, profiles.
+"""JSON Schemas of the data files that people write: chips, tiers, clusters, workloads, models, profiles.
 
 Made from what reads them, so that a new topology, network or family is in them by itself.
 """
@@ -17,6 +17,7 @@ from topology.builders.base import builders
 from topology.chip import Chip
 from topology.scaleout.base import network_kinds
 from topology.spec import ClusterSpec
+from topology.tier import Tier
 
 Schema = dict[str, Any]
 
@@ -31,7 +32,14 @@ def chip_schema() -> Schema:
         "required": ["bf16"],
         "additionalProperties": False,
     }
+    tiers = schema["properties"]["tiers"]
+    tiers["items"] = {"anyOf": [{"type": "string"}, tiers["items"]]}  # by name, or in place
     return schema
+
+
+def tier_schema() -> Schema:
+    """Schema of ``instances/tiers/*.yaml``."""
+    return Tier.model_json_schema()
 
 
 def cluster_schema() -> Schema:

@@ -16,6 +16,7 @@ from rackfit.data_schemas import (
     cluster_schema,
     model_schema,
     profile_schema,
+    tier_schema,
     workload_schema,
 )
 from rackfit.result import SCHEMA_VERSION
@@ -121,6 +122,7 @@ def published() -> dict[str, dict[str, Any]]:
         "profile": profile_schema(),
         "result": result_schema(),
         "scenario": scenario_schema(),
+        "tier": tier_schema(),
         "workload": workload_schema(),
     }
     return {

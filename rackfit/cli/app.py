@@ -44,7 +44,11 @@ def main() -> None:
     """Entry point of the ``rackfit`` command."""
     try:
         sys.exit(run())
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ImportError) as error:
+        from rackfit.cli.interrupts import came_of_ctrl_c
+
+        if not came_of_ctrl_c(error):
+            raise
         # a solve that is stopped before it began has no layout, like one that ran out of time
         sys.exit(EXIT_TIME_LIMIT if sys.argv[1:2] == ["solve"] else 130)
     except BrokenPipeError:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from rackfit.cli import app
 from rackfit.cli.app import build_app, exit_code
 from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
 from topology.catalogue import data_dir
@@ -229,6 +231,7 @@ def test_ctrl_c_leaves_a_verified_layout_or_exit_3(tmp_path: Path, after_s: floa
     driver = (
         "import os, signal, sys\n"
         "from rackfit.cli.app import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))\n"
         f"signal.setitimer(signal.ITIMER_REAL, {after_s})\n"
         "main()\n"
@@ -247,14 +250,47 @@ def test_ctrl_c_leaves_a_verified_layout_or_exit_3(tmp_path: Path, after_s: floa
         assert json.loads(out.read_text())["evaluation"]["violations"] == []
 
 
+@pytest.fixture
+def as_from_a_terminal() -> Iterator[None]:
+    """Ctrl-C raises, also where a shell without job control started the tests in the background."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("as_from_a_terminal")
 def test_ctrl_c_while_an_answer_is_written_does_not_stop_the_writing() -> None:
     with uninterrupted():
         signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(NoLayoutInTime, match="before the answer"), answer_or_exit_3("the answer"):
         signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("kind", ["models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"])  # fmt: skip
+def _cut_short_while_loading() -> int:
+    """What a compiled module makes of Ctrl-C while it loads."""
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt as stop:
+        raise ImportError("initialization failed") from stop
+
+
+def test_ctrl_c_while_a_compiled_module_loads_is_no_missing_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(NoLayoutInTime, match="before the answer"), answer_or_exit_3("the answer"):
+        _cut_short_while_loading()
+    with pytest.raises(ImportError, match="numpy"), answer_or_exit_3("the answer"):
+        raise ImportError("no numpy")
+    monkeypatch.setattr(app, "run", _cut_short_while_loading)
+    for command, code in (("solve", 3), ("catalogue", 130)):
+        monkeypatch.setattr(sys, "argv", ["rackfit", command])
+        with pytest.raises(SystemExit) as stopped:
+            app.main()
+        assert stopped.value.code == code
+
+
+@pytest.mark.parametrize("kind", ["models", "chips", "tiers", "clusters", "workloads", "scenarios", "profiles", "loads"])  # fmt: skip
 def test_catalogue_lists_what_is_shipped(kind: str) -> None:
     code, stdout, _ = rackfit("catalogue", kind, "--json")
     assert code == 0

@@ -28,7 +28,7 @@ from topology.quantity import (
 )  # fmt: skip
 from topology.scaleout.base import network_kinds
 
-KINDS = ("chip", "cluster", "model", "profile", "scenario", "workload")
+KINDS = ("chip", "cluster", "model", "profile", "scenario", "tier", "workload")
 SHIPPED = [
     (kind, path)
     for kind in KINDS
@@ -79,6 +79,12 @@ def test_shipped_yaml_names_its_schema_for_editors() -> None:
         ("chip", "h100", {"flops_per_s": {"bf16": 1e15, "fp7": 1e15}}),
         ("chip", "h100", {"colour": "green"}),
         ("chip", "h100", {"provenance": {"power_w": "guessed"}}),
+        ("chip", "h100", {"tiers": [5]}),
+        ("chip", "h100", {"tiers": [{"name": "mine", "kind": "host"}]}),
+        ("tier", "local-nvme", {"kind": "tape"}),
+        ("tier", "local-nvme", {"bytes": "4 TB/s"}),
+        ("tier", "local-nvme", {"usd_per_byte": -1}),
+        ("tier", "local-nvme", {"seek_s": "1 ms"}),
         ("cluster", "hgx-h100", {"scale_out": {"kind": "rail"}}),
         ("cluster", "hgx-h100", {"scale_out": {"spines": 4}}),
         ("cluster", "hgx-h100", {"domains": []}),
@@ -127,6 +133,17 @@ def test_a_chip_that_passes_is_read() -> None:
     }  # fmt: skip
     assert not list(VALIDATORS["chip"].iter_errors(chip))
     assert Chip.model_validate(chip).hbm_bytes == 80e9
+    tier = {
+        "name": "mine", "kind": "host", "bytes": "256 GB", "read_bytes_per_s": "50 GB/s",
+        "write_bytes_per_s": "50 GB/s", "usd_per_byte": 1.5e-8,
+    }  # fmt: skip
+    with_tiers = {**chip, "tiers": [tier, "local-nvme"]}
+    assert not list(VALIDATORS["chip"].iter_errors(with_tiers))
+    assert [t.kind for t in Chip.model_validate(with_tiers).tiers] == ["host", "flash"]
+    assert not list(VALIDATORS["tier"].iter_errors(tier))
+    for key in tier:
+        rest = {other: value for other, value in tier.items() if other != key}
+        assert list(VALIDATORS["tier"].iter_errors(rest))
     for key in chip:
         rest = {other: value for other, value in chip.items() if other != key}
         assert list(VALIDATORS["chip"].iter_errors(rest))

@@ -10,6 +10,7 @@ import typer
 Kind = Literal[
     "models",
     "chips",
+    "tiers",
     "clusters",
     "workloads",
     "scenarios",
@@ -33,7 +34,7 @@ def catalogue_command(
     out: Annotated[Path | None, typer.Option(help="Write the picture here, not to stdout.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List shipped models, chips, clusters, workloads, scenarios, profiles, loads, exporters or studies.
+    """List shipped models, chips, tiers, clusters, workloads, scenarios, profiles, loads, exporters or studies.
 
     ``catalogue clusters --picture gb200-nvl72 --out rack.html`` draws a cluster instead, its links
     coloured by bandwidth.
@@ -79,6 +80,8 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
         return _exporters()
     if kind == "chips":
         return _chips()
+    if kind == "tiers":
+        return _tiers()
     if kind == "clusters":
         return _clusters()
     if kind == "workloads":
@@ -114,6 +117,24 @@ def _chips() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _tiers() -> list[dict[str, Any]]:
+    from topology.tier import load_tier, tier_names
+
+    return [
+        {
+            "name": name,
+            "kind": tier.kind,
+            "GB": f"{tier.bytes / 1e9:.4g}",
+            "read_GB/s": f"{tier.read_bytes_per_s / 1e9:.3g}",
+            "write_GB/s": f"{tier.write_bytes_per_s / 1e9:.3g}",
+            "$/GB": f"{tier.usd_per_byte * 1e9:.3g}",
+            "in_chip_price": tier.in_chip_price,
+            "title": tier.title,
+        }
+        for name, tier in ((name, load_tier(name)) for name in tier_names())
+    ]
 
 
 def _clusters() -> list[dict[str, Any]]:
