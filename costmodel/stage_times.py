@@ -170,6 +170,8 @@ def _shares(
             kind.moe.top_k,
             tokens,
         )
+        if len(alike) == 1:  # layers are in order already
+            return replace(found, stage_layers=counts)
         at = np.concatenate([np.arange(place[i], place[i] + counts[i]) for i in indices])
         load[at], touched[at] = found.load, found.touched
     return ExpertShares(load, touched, stage_layers=counts)
