@@ -3,7 +3,10 @@
 The public API, loaded on first use so that ``import rackfit`` is cheap:
 
 >>> import rackfit
->>> result = rackfit.solve(rackfit.Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat"))
+>>> scenario = rackfit.Scenario(
+...     model="llama-3.1-8b", cluster="hgx-h100", workload="chat", slo={"tpot": "20 ms"}
+... )
+>>> result = rackfit.solve(scenario)
 >>> result.status, result.evaluation.feasible, result.certificate.gap <= 0.01
 ('optimal', True, True)
 """

@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 import rackfit
 from costmodel.instance import Scenario
 from costmodel.profile import Efficiency, Profile
+from costmodel.speculation import Speculative
 from costmodel.workload import Limits, Prices, Slo, Workload
 from rackfit.cli.app import build_app, main
 from rackfit.schema import FOLDER
@@ -32,14 +33,15 @@ from topology.catalogue import data_dir
 from topology.chip import Chip
 from topology.scaleout.base import network_kinds
 from topology.spec import ChipCount, ClusterSpec, DomainSpec
+from topology.tier import TIER_KINDS, Tier
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(
     r'^```(?P<kind>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL
 )
-SCHEMAS = {"chip": "chip", "cluster": "cluster", "workload": "workload", "question": "scenario",
-           "profile": "profile"}  # fmt: skip
+SCHEMAS = {"chip": "chip", "tier": "tier", "cluster": "cluster", "workload": "workload",
+           "question": "scenario", "profile": "profile"}  # fmt: skip
 
 
 def script(name: str) -> ModuleType:
@@ -116,12 +118,12 @@ def test_data_files_of_the_page_pass_their_schema() -> None:
 
 def test_every_key_of_a_data_file_is_described() -> None:
     text = (ROOT / "docs" / "instances.md").read_text()
-    models = [Chip, ClusterSpec, DomainSpec, ChipCount, Workload, Scenario, Slo, Prices, Limits,
-              Profile, Efficiency]  # fmt: skip
+    models = [Chip, Tier, ClusterSpec, DomainSpec, ChipCount, Workload, Scenario, Slo, Prices, Limits,
+              Speculative, Profile, Efficiency]  # fmt: skip
     models += [spec for spec, _ in builders().values()] + list(network_kinds().values())
     keys = {key for model in models for key in model.model_fields}
     assert sorted(key for key in keys if f"`{key}`" not in text) == []
-    for kind in (*builders(), *network_kinds()):
+    for kind in (*builders(), *network_kinds(), *TIER_KINDS):
         assert f"`{kind}`" in text
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
-from costmodel.instance import Scenario, load_scenario
-from costmodel.workload import Workload
+from costmodel.instance import Scenario, load_scenario, resolve_instance
+from costmodel.workload import Limits, Prices, Slo, Workload
 from rackfit.api import solve
 from rackfit.new_scenario import scenario_text
 from rackfit.result import Result
@@ -92,9 +93,21 @@ def test_new_scenario_passes_and_means_what_it_says(tmp_path: Path) -> None:
     assert (scenario.slo.ttft, scenario.slo.tpot) == (2.0, 0.03)
 
 
-def test_new_scenario_with_every_comment_taken_away_still_loads(tmp_path: Path) -> None:
-    """The commented keys are keys that exist, with their defaults."""
-    lines = scenario_text("all", "deepseek-v3", "gb200-nvl72").splitlines()
+@pytest.mark.parametrize(
+    ("model", "cluster", "input_tokens"),
+    [
+        ("deepseek-v3", "gb200-nvl72", 4000),
+        ("llama-3.1-8b", "hgx-h100", 4000),
+        ("qwen3-30b-a3b", "mi300x", 4000),
+        ("llama-3.1-8b", "hgx-h100", 1),
+    ],
+)
+def test_new_scenario_with_every_comment_taken_away_still_loads(
+    tmp_path: Path, model: str, cluster: str, input_tokens: int
+) -> None:
+    """The commented keys are keys that exist, with their defaults, and go together."""
+    written = scenario_text("all", model, cluster, input_tokens=input_tokens)
+    lines = written.splitlines()
     opened = []
     for line in lines:
         bare = line.strip().removeprefix("# ")
@@ -110,6 +123,22 @@ def test_new_scenario_with_every_comment_taken_away_still_loads(tmp_path: Path) 
         == Scenario.model_validate({"model": "m", "cluster": "c", "workload": "chat"}).limits
     )
     assert (scenario.weight_dtype, scenario.kv_dtype, scenario.rate) == ("fp8", "fp8", 100)
+    instance = resolve_instance(scenario)
+    tiers = {tier.kind for placed in instance.cluster.chips for tier in placed.chip.tiers}
+    assert (scenario.speculative is None) == (instance.model.mtp is None)
+    assert set(scenario.kv_tiers) == (tiers if instance.model.mtp is None else set())
+    waits = instance.workload.hold_s is not None
+    assert waits == (instance.model.mtp is None and input_tokens > 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "left_out"), [("deepseek-v3", []), ("llama-3.1-8b", ["speculative"])]
+)
+def test_new_scenario_explains_every_key(model: str, left_out: list[str]) -> None:
+    """In words those that the others exclude; drafts are left out where the model has none."""
+    named = set(re.findall(r"\w+", scenario_text("all", model, "hgx-h100")))
+    keys = {key for kind in (Scenario, Workload, Slo, Prices, Limits) for key in kind.model_fields}
+    assert sorted(keys - named) == left_out
 
 
 def test_new_scenario_refuses_what_the_model_refuses() -> None:
