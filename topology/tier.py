@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.errors import InstanceError
 from topology.quantity import Bytes, BytesPerSecond
 
 #: what a tier is made of, nearest to the chip first
@@ -91,7 +92,13 @@ def _shipped(path: Path) -> Tier:
 
 
 def _named(value: object) -> object:
-    return load_tier(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return load_tier(value)
+    except InstanceError as error:  # the file that names the tier becomes the place
+        said = (p.message if p.place == "tiers" else str(p) for p in error.problems)
+        raise ValueError("; ".join(said)) from None
 
 
 #: a tier by its name, or written in place

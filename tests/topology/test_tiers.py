@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+import yaml
 
 from topology import TIER_KINDS, Tier, chip_names, load_chip, load_tier, tier_names
+from topology.errors import InstanceError
 
 
 @pytest.mark.parametrize("name", tier_names())
@@ -49,6 +52,22 @@ def test_one_tier_of_a_kind() -> None:
     chip["tiers"] = ["local-nvme", "local-nvme"]
     with pytest.raises(ValueError, match="one of each kind at most"):
         type(load_chip("gb200")).model_validate(chip)
+
+
+def test_a_wrong_tier_is_named_with_the_file_that_asks_for_it(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("name: bad\nkind: flash\nbytes: 4 TB/s\n")
+    chip = load_chip("gb200").model_dump(mode="json")
+    chip["tiers"] = ["local-nvmee", str(bad), 5]
+    path = tmp_path / "chip.yaml"
+    path.write_text(yaml.safe_dump(chip))
+    with pytest.raises(InstanceError) as refused:
+        load_chip(path)
+    first, second, third = str(refused.value).splitlines()
+    assert first.startswith(f"{path}: tiers[0]: unknown name 'local-nvmee'; known: ddr5-pcie5, ")
+    assert second.startswith(f"{path}: tiers[1]: ")
+    assert f"{bad}: bytes: expected a quantity in B" in second
+    assert third.startswith(f"{path}: tiers[2]: ")
 
 
 def test_rent_is_a_purchase_written_off_over_four_years() -> None:
