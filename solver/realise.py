@@ -7,8 +7,10 @@ with what the placement proved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,11 @@ from solver.spans import pools_of
 from solver.stages import cut_replica
 
 Array = NDArray[np.float64]
+
+#: smaller batches tried for a better cut into stages
+_BATCHES = 24
+#: cuts are the best up to the rounding of times to whole picoseconds
+_ROUNDING = 1e-6
 
 #: a replica, its price, and its expert map by layer
 Found = tuple[Replica, ReplicaPrice, ExpertMap]
@@ -87,7 +94,11 @@ class Realiser:
         attempt = _Attempt(self, row, slots, experts, far_s)
         found, per_rank = attempt.largest(most_per_rank)
         found, per_rank = attempt.with_more_room(found, per_rank)
-        upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
+        upper_at = partial(self.pricer.tightened, self.shapes, row, layer_bounds)
+        upper = upper_at(most_per_rank)
+        found, per_rank, reach = attempt.best_cut(found, per_rank, upper_at)
+        if far_s <= near_s or self.instance.slo.ttft is None:
+            upper = min(upper, reach)
         if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
             # where its decode replicas will stand is not known: the bound is for the nearest
             near = _Attempt(self, row, slots, experts, near_s)
@@ -177,6 +188,8 @@ class _Attempt:
         )
         self.efficiency = self.instance.profile.for_chip(self.pool_class.chip.name)
         self.rates, alike = realiser.pricer.rates_of(realiser.shapes, row)
+        #: whether all stages have the same rates
+        self.alike = alike
         self.exact = alike and small_enough(self.instance, len(self.chips[0]))
         self.maps: ExpertMap = self._maps(experts)
         #: KV hand-over that TTFT has to leave room for
@@ -202,6 +215,33 @@ class _Attempt:
                     best = (one, batch)
             low, high = (middle + 1, high) if rates[1] > rates[0] else (low, middle)
         return best
+
+    def best_cut(
+        self, found: Found | None, per_rank: int, upper_at: Callable[[int], float]
+    ) -> tuple[Found | None, int, float]:
+        """A smaller batch where its caches leave room for a better cut into stages.
+
+        Also the rate that no batch exceeds: ``inf`` unless every cut was the best of its batch, which
+        rests on layers whose times no placement changes. ``upper_at``: bound on all batches up to one.
+        """
+        if found is None or self.shape["pp"] == 1 or self.idle is not None:
+            return found, per_rank, inf
+        best, best_batch, beyond = found, per_rank, 0.0
+        for tried, batch in enumerate(range(per_rank - 1, 0, -1)):
+            bound = upper_at(batch)
+            if bound <= float(best[1].service.requests_per_s) * (1 + 1e-9):
+                break
+            if tried == _BATCHES or self.realiser.clock.over:
+                beyond = bound
+                self.proven = False
+                break
+            one = self.try_batch(batch)
+            if one is not None and one[1].service.requests_per_s > best[1].service.requests_per_s:
+                best, best_batch = one, batch
+        reach = max(float(best[1].service.requests_per_s) * (1 + _ROUNDING), beyond)
+        settled = not self.instance.operations.moe_layers and not self.realiser.clock.over
+        whole = settled and self.alike and self.instance.profile.combination == "per_op"
+        return best, best_batch, reach if whole else inf
 
     def idle_of(self, replica: Replica) -> int:
         """Idle conversations of each rank."""
