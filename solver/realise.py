@@ -102,7 +102,7 @@ class Realiser:
         if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
             # where its decode replicas will stand is not known: the bound is for the nearest
             near = _Attempt(self, row, slots, experts, near_s)
-            best, _ = near.largest(most_per_rank)
+            best, _, _ = near.best_cut(*near.largest(most_per_rank), upper_at)
             ceiling = float(best[1].service.requests_per_s) if best is not None else 0.0
             upper = min(upper, ceiling) if near.proven else upper
             attempt.proven = (
