@@ -23,6 +23,8 @@ class Clock:
         self.limit_s = limit_s
         self._stopped = threading.Event()
         self._lock = threading.Lock()
+        #: models that ended neither proven optimal nor proven infeasible, so far
+        self.unsettled = 0
         self._running: cp_model.CpSolver | None = None
 
     @property
@@ -83,7 +85,9 @@ class Clock:
         try:
             if self._stopped.is_set():
                 solver.parameters.max_time_in_seconds = _LEAST_S
-            return solver, int(solver.solve(model))
+            status = int(solver.solve(model))
+            self.unsettled += status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+            return solver, status
         finally:
             with self._lock:
                 self._running = None

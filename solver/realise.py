@@ -188,6 +188,7 @@ class _Attempt:
         )
         self.efficiency = self.instance.profile.for_chip(self.pool_class.chip.name)
         self.rates, alike = realiser.pricer.rates_of(realiser.shapes, row)
+        self.unsettled_before = realiser.clock.unsettled
         #: whether all stages have the same rates
         self.alike = alike
         self.exact = alike and small_enough(self.instance, len(self.chips[0]))
@@ -239,7 +240,10 @@ class _Attempt:
             if one is not None and one[1].service.requests_per_s > best[1].service.requests_per_s:
                 best, best_batch = one, batch
         reach = max(float(best[1].service.requests_per_s) * (1 + _ROUNDING), beyond)
-        settled = not self.instance.operations.moe_layers and not self.realiser.clock.over
+        clock = self.realiser.clock
+        # a cut that ran out of its time proves nothing of its batch
+        settled = not clock.over and clock.unsettled == self.unsettled_before
+        settled = settled and not self.instance.operations.moe_layers
         whole = settled and self.alike and self.instance.profile.combination == "per_op"
         return best, best_batch, reach if whole else inf
 
