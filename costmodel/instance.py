@@ -27,7 +27,7 @@ from costmodel.profile import Profile, load_profile
 from costmodel.speculation import Speculative
 from costmodel.workload import Limits, Prices, Slo, Workload
 from topology import Cluster, TierKind, load_cluster
-from topology.catalogue import parse_model, read_data, resolve
+from topology.catalogue import beside, parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
 
 Pay = Literal["whole", "used"]
@@ -164,23 +164,25 @@ def load_scenario(name_or_path: str) -> Scenario:
     """Read a scenario from the catalogue or a file. Paths inside it are relative to the file."""
     path = resolve(name_or_path, "scenarios")
     scenario = parse_model(Scenario, read_data(path), path.name)
-    beside = {
-        key: str(path.parent / value)
-        for key in ("model", "cluster", "workload")
-        if isinstance(value := getattr(scenario, key), str) and _is_path_beside(path, value)
+    found: dict[str, Any] = {
+        key: beside(path, value)
+        for key in ("model", "cluster", "workload", "profile")
+        if isinstance(value := getattr(scenario, key), str)
     }
-    return scenario.model_copy(update=beside)
+    if isinstance(scenario.workload, Workload):
+        found["workload"] = _loads_beside(scenario.workload, path)
+    return scenario.model_copy(update=found)
 
 
-def _is_path_beside(scenario: Path, value: str) -> bool:
-    looks_like_path = "/" in value or value.endswith((".json", ".yaml"))
-    return looks_like_path and not Path(value).is_absolute() and (scenario.parent / value).exists()
+def _loads_beside(workload: Workload, path: Path) -> Workload:
+    """The workload with its recorded expert loads taken from the folder of the file it stands in."""
+    return workload.model_copy(update={"expert_load": beside(path, workload.expert_load)})
 
 
 def load_workload(name_or_path: str) -> Workload:
     """Read a workload from the catalogue or a file."""
     path = resolve(name_or_path, "workloads")
-    return parse_model(Workload, read_data(path), path.name)
+    return _loads_beside(parse_model(Workload, read_data(path), path.name), path)
 
 
 def resolve_instance(scenario: Scenario) -> Instance:

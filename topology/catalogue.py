@@ -15,6 +15,9 @@ from topology.errors import InstanceError, Problem
 #: A data file larger than this is refused before it is parsed.
 MAX_FILE_BYTES = 16 * 2**20
 
+#: what ends the name of a data file; other names without a slash are those of the catalogue
+_DATA_SUFFIXES = (".json", ".yaml", ".csv", ".npy", ".npz", ".pt")
+
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -50,6 +53,22 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
     raise InstanceError(
         Problem(kind, f"unknown name {text[:80]!r}; {_known(text, kind, suffixes)}")
     )
+
+
+def beside(file: Path, name: str) -> str:
+    """``name`` as the text of ``file`` means it: a relative path that exists from its folder, else as it is.
+
+    ``my-rack.yaml@2`` keeps its count.
+    """
+    stem, at, count = name.rpartition("@")
+    path = stem if at and count.isdecimal() else name
+    found = file.parent / path
+    meant = "/" in path or path.endswith(_DATA_SUFFIXES)
+    if not meant or Path(path).is_absolute() or len(path) > 4096 or "\0" in path:
+        return name
+    if not found.exists():
+        return name
+    return str(found) + name[len(path) :]
 
 
 def _known(text: str, kind: str, suffixes: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.catalogue import beside, catalogue_names, data_dir, parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.quantity import Bytes, BytesPerSecond, FlopsPerSecond, UsdPerHour, Watts
 from topology.tier import NamedTier, Tier, TierKind
@@ -143,7 +143,11 @@ def load_chip(name_or_path: str | Path) -> Chip:
     path = resolve(str(name_or_path), "chips", (".yaml",))
     if path.parent == data_dir("chips"):
         return _shipped(path)
-    return parse_model(Chip, read_data(path), str(path))
+    data = read_data(path)
+    if isinstance(data, dict) and isinstance(tiers := data.get("tiers"), list):
+        named = [beside(path, tier) if isinstance(tier, str) else tier for tier in tiers]
+        data = {**data, "tiers": named}
+    return parse_model(Chip, data, str(path))
 
 
 def chip_names() -> list[str]:

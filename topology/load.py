@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topology.builders.base import build, read_spec
-from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.catalogue import beside, catalogue_names, data_dir, parse_model, read_data, resolve
 from topology.chip import Chip, load_chip
 from topology.cluster import Cluster
 from topology.domain import Domain, PlacedChip
@@ -78,7 +78,22 @@ def _read(text: str) -> tuple[ClusterSpec, str]:
     path = resolve(text, "clusters", (".yaml",))
     if path.parent == data_dir("clusters"):
         return _read_shipped(path), path.name
-    return parse_model(ClusterSpec, read_data(path), str(path)), str(path)
+    return _beside(parse_model(ClusterSpec, read_data(path), str(path)), path), str(path)
+
+
+def _beside(spec: ClusterSpec, path: Path) -> ClusterSpec:
+    """The specification with its chips' paths taken from its own folder."""
+    domains = [
+        domain.model_copy(
+            update={
+                "chips": tuple(
+                    row.model_copy(update={"chip": beside(path, row.chip)}) for row in domain.chips
+                )
+            }
+        )
+        for domain in spec.domains
+    ]
+    return spec.model_copy(update={"domains": tuple(domains)})
 
 
 def _sized(spec: ClusterSpec, size: str, name: str) -> ClusterSpec:

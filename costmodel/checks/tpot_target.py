@@ -6,7 +6,7 @@ from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout
-from costmodel.tolerance import exceeds
+from costmodel.tolerance import apart, exceeds
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
@@ -18,7 +18,9 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         Violation(
             "tpot_target",
             f"replicas[{index}]",
-            f"TPOT {float(price.service.tpot_s) * 1e3:.2f} ms, the target is {target * 1e3:.2f} ms",
+            "TPOT {} ms, the target is {} ms".format(
+                *apart(float(price.service.tpot_s) * 1e3, target * 1e3)
+            ),
         )
         for index, price in enumerate(priced.replicas)
         if exceeds(float(price.service.tpot_s), target)

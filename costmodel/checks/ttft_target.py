@@ -6,7 +6,7 @@ from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout
-from costmodel.tolerance import exceeds
+from costmodel.tolerance import apart, exceeds
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
@@ -19,7 +19,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         Violation(
             "ttft_target",
             f"replicas[{index}]",
-            f"TTFT {seconds * 1e3:.2f} ms, the target is {target * 1e3:.2f} ms",
+            "TTFT {} ms, the target is {} ms".format(*apart(seconds * 1e3, target * 1e3)),
         )
         for index, seconds in enumerate(times)
         if exceeds(seconds, target)
