@@ -13,6 +13,8 @@ import pkgutil
 import sys
 from typing import TYPE_CHECKING
 
+from rackfit.cli.ctrl_c import came_of_ctrl_c, watch
+
 # heavy imports stay inside functions: Ctrl-C while they load must not print a traceback
 if TYPE_CHECKING:
     import typer
@@ -42,18 +44,17 @@ def build_app() -> typer.Typer:
 
 def main() -> None:
     """Entry point of the ``rackfit`` command."""
+    watch()
     try:
         sys.exit(run())
-    except (KeyboardInterrupt, ImportError) as error:
-        from rackfit.cli.interrupts import came_of_ctrl_c
-
-        if not came_of_ctrl_c(error):
-            raise
-        # a solve that is stopped before it began has no layout, like one that ran out of time
-        sys.exit(EXIT_TIME_LIMIT if sys.argv[1:2] == ["solve"] else 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except BaseException as error:  # a Rust panic is no Exception
+        if isinstance(error, SystemExit) or not came_of_ctrl_c(error):
+            raise
+        # a solve that is stopped before it began has no layout, like one that ran out of time
+        sys.exit(EXIT_TIME_LIMIT if sys.argv[1:2] == ["solve"] else 130)
 
 
 def run() -> int:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rackfit.cli.ctrl_c import came_of_ctrl_c
 from topology.errors import NoLayoutInTime
 
 
@@ -18,17 +19,10 @@ def answer_or_exit_3(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyboardInterrupt, ImportError) as error:
-        if not came_of_ctrl_c(error):
+    except BaseException as error:  # a Rust panic is no Exception
+        if isinstance(error, SystemExit) or not came_of_ctrl_c(error):
             raise
         raise NoLayoutInTime(f"stopped before {what}") from None
-
-
-def came_of_ctrl_c(error: BaseException | None) -> bool:
-    """Whether Ctrl-C caused an error: compiled modules that it hits while they load make it ``ImportError``."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 @contextmanager
