@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
+from costmodel.engine import EngineLayouts, EngineName, load_engine
 from costmodel.expert_load import read_loads, skewed_load
 from costmodel.kv_plan import KvPlan
 from costmodel.models import load_model
@@ -46,6 +47,7 @@ class Scenario(BaseModel):
     ``speculative`` lets the model's MTP modules draft tokens. ``kv_tiers`` are the tiers beside HBM that
     KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
     pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
+    ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.engine`).
     ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
     :mod:`topology.failures`), in text joined by ``+``.
     """
@@ -71,6 +73,7 @@ class Scenario(BaseModel):
     speculative: Speculative | None = None
     kv_tiers: tuple[TierKind, ...] = ()
     two_batch_overlap: bool = False
+    engine: EngineName | None = None
     failed: tuple[str, ...] = ()
 
     @field_validator("failed", "kv_tiers", mode="before")
@@ -111,6 +114,11 @@ class Instance:
     def speculative(self) -> Speculative | None:
         """Drafted tokens and their acceptance, where decoding is speculative."""
         return self.scenario.speculative
+
+    @property
+    def engine(self) -> EngineLayouts | None:
+        """What the engine of the question can run, where it names one."""
+        return load_engine(self.scenario.engine) if self.scenario.engine is not None else None
 
     @property
     def final_context(self) -> int:
@@ -157,6 +165,8 @@ class Instance:
             del data["speculative"]
         if not self.scenario.two_batch_overlap:
             del data["two_batch_overlap"]
+        if self.engine is None:
+            del data["engine"]
         return data
 
 
@@ -199,7 +209,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
             if isinstance(scenario.workload, Workload)
             else load_workload(scenario.workload)
         ),
-        "profile": lambda: load_profile(scenario.profile),
+        "profile": lambda: _profile(scenario),
     }
     for key, loader in loaders.items():
         try:
@@ -267,6 +277,12 @@ def instance_from_description(data: dict[str, Any], place: str) -> Instance:
     if not isinstance(data, dict) or "scenario" not in data:
         raise InstanceError(Problem(f"{place}: instance", "expected an object with a scenario"))
     return resolve_instance(parse_model(Scenario, data["scenario"], f"{place}: instance.scenario"))
+
+
+def _profile(scenario: Scenario) -> Profile:
+    """The profile, as it is for the engine of the question where it tells engines apart."""
+    profile = load_profile(scenario.profile)
+    return profile if scenario.engine is None else profile.of_engine(scenario.engine)
 
 
 def _expert_loads(

@@ -65,6 +65,8 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
         for family in families
         if family.spans
     )
+    if instance.engine is not None:
+        text += f"; of all these, what {instance.engine.title} runs as it stands"
     if not all(
         instance.cluster.domains[pool.domain].interchangeable_chips
         for pool_class in classes

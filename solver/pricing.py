@@ -70,7 +70,10 @@ class Pricer:
         ]
         moe = operations.moe
         # a model so small that every placement is tried needs a bound for every placement
-        self.hot_copies = not small_enough(instance, 1)
+        engine = instance.engine
+        self.hot_copies = not small_enough(instance, 1) and (
+            engine is None or not engine.spare_in_order or engine.places_experts(instance.model, 1)
+        )
         self.experts: ExpertBounds | None = None
         self._rates: dict[tuple[int, ...], GroupRates] = {}
         if like is not None:

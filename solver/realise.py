@@ -7,7 +7,7 @@ with what the placement proved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -23,9 +23,8 @@ from costmodel.replica import ReplicaPrice
 from costmodel.tolerance import exceeds
 from solver.build import Stages, build_replica, hand_over_s, stage_chips
 from solver.clock import Clock
-from solver.expert_bounds import copies_are_hot
-from solver.experts import place_layers
 from solver.held_kv import kept
+from solver.placements import Placements, engine_places
 from solver.pools import pick_chips
 from solver.pricing import Pricer
 from solver.replica_model import ReplicaModel, small_enough
@@ -75,8 +74,7 @@ class Realiser:
         self.pricer = pricer
         self.clock = clock
         self.seed = seed
-        #: experts of each slot and load bounds, by chips and slots
-        self.placements: dict[tuple[int, int], tuple[NDArray[np.int64], Array]] = {}
+        self.placements = Placements(instance, clock, seed, hot_copies=pricer.hot_copies)
 
     def realise(self, row: int, most_per_rank: int) -> Realised:
         """Best replica of a shape with at most ``most_per_rank`` sequences per rank and microbatch.
@@ -86,7 +84,8 @@ class Realiser:
         shape = self.shapes.row(row)
         chips = shape["tp"] * shape["attention_dp"]
         slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
-        experts, layer_bounds = self._experts(chips, shape["slots"], slots)
+        free = engine_places(self.instance, shape["attention_dp"])
+        experts, layer_bounds = self.placements.of(slots, free=free)
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s, near_s = 0.0, 0.0
         if ROLES[shape["role"]] == "prefill":
@@ -129,33 +128,6 @@ class Realiser:
             idle=attempt.idle_of(replica),
         )
 
-    def _experts(
-        self, chips: int, slots: int, slots_per_chip: Sequence[int]
-    ) -> tuple[NDArray[np.int64], Array]:
-        """Expert of each slot ``[moe layers, slots]`` and the load bound of each layer."""
-        if not slots:
-            return np.zeros((0, 0), dtype=np.int64), np.zeros(0)
-        key = (chips, slots)
-        if key not in self.placements:
-            limit = self.clock.remaining_s
-            placed = place_layers(
-                self.instance.expert_loads,
-                slots_per_chip,
-                effort="good",
-                time_limit_s=None if limit == float("inf") else max(limit / 4, 0.2),
-                seed=self.seed,
-            )
-            experts = placed.physical_to_logical
-            if self.pricer.hot_copies:
-                cold = ~copies_are_hot(self.instance.expert_loads, experts)
-                if cold.any():  # outside what the bound covers: keep to copies of busy experts
-                    experts = experts.copy()
-                    experts[cold] = place_layers(
-                        self.instance.expert_loads[cold], slots_per_chip, effort="fast"
-                    ).physical_to_logical
-            self.placements[key] = (experts, placed.bound)
-        return self.placements[key]
-
 
 class _Attempt:
     """One shape on representative chips: probes batches with the evaluator's prices."""
@@ -191,7 +163,9 @@ class _Attempt:
         self.unsettled_before = realiser.clock.unsettled
         #: whether all stages have the same rates
         self.alike = alike
-        self.exact = alike and small_enough(self.instance, len(self.chips[0]))
+        free = engine_places(self.instance, shape["attention_dp"])
+        self.small = alike and small_enough(self.instance, len(self.chips[0]))
+        self.exact = self.small and free
         self.maps: ExpertMap = self._maps(experts)
         #: KV hand-over that TTFT has to leave room for
         self.transfer_s = transfer_s
@@ -264,7 +238,7 @@ class _Attempt:
         ranks = self.shape["attention_dp"]
         decodes = ROLES[self.shape["role"]] != "prefill"
         low, high = 0, ranks - 1
-        if self.exact or not decodes or self.shape["pp"] > 1 or per_rank >= most:
+        if self.small or not decodes or self.shape["pp"] > 1 or per_rank >= most:
             return found, 0
         while low < high and not self.realiser.clock.over:
             probe = (low + high + 1) // 2

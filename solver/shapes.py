@@ -19,8 +19,10 @@ from costmodel import memory
 from costmodel.instance import Instance
 from costmodel.layout import Role
 from costmodel.models.spec import Attention
+from solver.placements import engine_places
 from solver.pools import PoolClass
 from solver.spans import Parts, span_families
+from topology.chip import Chip
 
 Ints = NDArray[np.int64]
 
@@ -124,12 +126,11 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
             if any(chips % tp for chips in stand.in_pool):
                 continue
             ranks = stand.stage_chips // tp
+            roles = _roles(instance, classes[stand.pool_class].chip, tp, ranks, stand.pp)
             if instance.operations.moe is None and ranks > 1:
                 continue  # ranks of a dense model share nothing: they are replicas
-            for slots in slots_of[stand.stage_chips]:
-                for role in range(len(ROLES)):
-                    if stand.pp > 1 and ROLES[role] == "mixed":
-                        continue  # two kinds of pass want two cuts of the layers
+            for slots in _engine_slots(instance, slots_of[stand.stage_chips], stand, ranks):
+                for role in roles:
                     rows.append(
                         (
                             role, stand.pool_class, tp, ranks, stand.pp, stand.slices,
@@ -138,6 +139,29 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
                     )  # fmt: skip
     columns = np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS)).T
     return ShapeTable(**dict(zip(COLUMNS, columns, strict=True)), spans=spans)
+
+
+def _roles(instance: Instance, chip: Chip, tp: int, ranks: int, pp: int) -> list[int]:
+    """Roles that a replica may have; the engine of the question may not run them all."""
+    engine, model = instance.engine, instance.model
+    return [
+        number
+        for number, role in enumerate(ROLES)
+        # two kinds of pass want two cuts of the layers
+        if not (pp > 1 and role == "mixed")
+        and (engine is None or engine.refusal(model, chip, role, tp, ranks, pp) is None)
+    ]
+
+
+def _engine_slots(
+    instance: Instance, counts: list[int], stand: Standing, ranks: int
+) -> Sequence[int]:
+    """Of the slot counts, those that the engine of the question can be told."""
+    engine, moe, chips = instance.engine, instance.operations.moe, stand.stage_chips
+    if engine is None or moe is None or chips == 1:
+        return counts
+    spare = engine_places(instance, ranks) or engine.spare_in_order
+    return [count for count in counts if count % chips == 0 and (spare or count == moe.num_experts)]
 
 
 def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:

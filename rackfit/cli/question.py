@@ -41,6 +41,10 @@ DraftTokens = Annotated[
 Acceptance = Annotated[
     float | None, typer.Option(help="Probability that a drafted token is right.")
 ]
+Engine = Annotated[
+    Literal["sglang", "trtllm", "vllm"] | None,
+    typer.Option(help="Only layouts that this engine runs as they are."),
+]
 ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]

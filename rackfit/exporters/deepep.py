@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from costmodel.engine import load_engine
 from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.options import option_table
 
 
 def uses_deepep(deployment: Deployment, server: Server) -> bool:
     """Whether DeepEP has a configuration for the server's width (NVIDIA chips only)."""
     cluster = deployment.instance.cluster
     vendor = cluster.chip(server.replica.chips[0]).chip.vendor
-    widths = option_table("sglang").data["deepep_widths"]
-    return vendor == "NVIDIA" and server.replica.shape.ep in widths
+    return vendor == "NVIDIA" and server.replica.shape.ep in load_engine("sglang").expert_widths
 
 
 def exchange_notes(deployment: Deployment, fallback: str) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from costmodel.engine import in_order
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout, Replica, Stage
 from rackfit.exporters.deployment import Deployment, Server
@@ -122,11 +123,6 @@ def _padded(row: tuple[int, ...], slots: tuple[int, ...], most: int) -> tuple[in
     return tuple(result)
 
 
-def linear_map(num_experts: int, slots: int) -> tuple[int, ...]:
-    """Experts in order, then again from the first: what vLLM starts with."""
-    return tuple(slot % num_experts for slot in range(slots))
-
-
 def with_start_maps(
     instance: Instance, layout: Layout, chosen: Callable[[Replica], bool]
 ) -> Layout:
@@ -146,7 +142,7 @@ def with_start_maps(
                 stages.append(stage)
                 continue
             slots = sum(stage.slots())
-            row = linear_map(moe.num_experts, slots)
+            row = in_order(moe.num_experts, slots)
             name = f"start-{slots}"
             maps[name] = dict.fromkeys(instance.operations.moe_layers, row)
             stages.append(stage.model_copy(update={"expert_map": name}))
@@ -166,7 +162,7 @@ def _starts(layout: Layout, stage: Stage, num_experts: int) -> bool:
     slots = stage.slots()
     if not sum(slots) or len(slots) == 1:
         return True
-    wanted = _by_chip(linear_map(num_experts, sum(slots)), slots)
+    wanted = _by_chip(in_order(num_experts, sum(slots)), slots)
     first, last = stage.layers
     return all(
         _by_chip(row, slots) == wanted

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 
+from costmodel.engine import load_engine
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 from rackfit.exporters import placement_sglang
@@ -64,11 +65,11 @@ def engine_notes(deployment: Deployment) -> list[str]:
             f"more than {DISPATCH_TOKENS} sequences per rank: DeepEP's low-latency mode cannot hold "
             "them, normal mode is set and decode runs without CUDA graphs"
         )
-    family = deployment.instance.model.family
+    model = deployment.instance.model
     wide = any(server.replica.shape.ep > 1 for server in deployment.servers)
-    if wide and family not in option_table("sglang").data["placed_models"]:
+    if wide and not load_engine("sglang").places_experts(model, 1):
         found.append(
-            f"SGLang is not known to load expert placements for {family} models; without them spare "
+            f"SGLang is not known to load expert placements for {model.family} models; without them spare "
             "slots and placement are lost"
         )
     if any(len(set(server.replica.rank_sequences())) > 1 for server in deployment.servers):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 
+from costmodel.engine import is_hybrid
 from costmodel.instance import Instance
 from costmodel.layout import Layout
-from costmodel.models.spec import Attention, LinearState
 from rackfit.exporters.deepep import exchange_notes, uses_deepep
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.expert_maps import (
@@ -50,7 +50,7 @@ def engine_limits(deployment: Deployment, target: str) -> list[Limit]:
         if server.role == "decode" and shape.pp > 1:
             message = f"{shape.pp} stages in a decode server; the KV transfer takes one"
             found.append(Limit(place, message, False))
-        if server.role == "prefill" and shape.pp > 1 and is_hybrid(deployment.instance):
+        if server.role == "prefill" and shape.pp > 1 and is_hybrid(deployment.instance.model):
             message = (
                 f"{shape.pp} stages in a prefill server of a model with windowed or "
                 "recurrent layers; the KV transfer takes one"
@@ -63,14 +63,6 @@ def engine_limits(deployment: Deployment, target: str) -> list[Limit]:
             )
             found.append(Limit(place, message, False))
     return found
-
-
-def is_hybrid(instance: Instance) -> bool:
-    """Whether layers differ in what they keep: a window, or a state in place of KV."""
-    parts = [part for layer in instance.model.layers for part in layer.sublayers]
-    kinds = {part.window for part in parts if isinstance(part, Attention)}
-    states = any(isinstance(part, LinearState) for part in parts)
-    return states or len(kinds) > 1
 
 
 def approximate(instance: Instance, layout: Layout) -> Layout:

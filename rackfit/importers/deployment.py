@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from costmodel.engine import in_order
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout, Replica, spread
 from costmodel.replica import price_replica
 from costmodel.tolerance import exceeds
-from rackfit.exporters.expert_maps import linear_map
 from rackfit.importers.replicas import make_replica
 from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
@@ -184,7 +184,7 @@ class _Builder:
                 }
                 self.notes.append("the engine's balancer is taken to place experts as Rackfit does")
             else:
-                self.maps[name] = dict.fromkeys(layers, linear_map(moe.num_experts, total))
+                self.maps[name] = dict.fromkeys(layers, in_order(moe.num_experts, total))
         return slots, self._names[key]
 
     def _per_rank(self, server: FoundServer, make: Callable[[int], Replica]) -> int:

@@ -16,8 +16,9 @@ from itertools import combinations, combinations_with_replacement, pairwise, per
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.checks import engine_runs
 from costmodel.communication import GroupRates, rates_of_chips
-from costmodel.fleet import transfer_bytes_per_chip
+from costmodel.fleet import NOTHING, transfer_bytes_per_chip
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
@@ -203,6 +204,9 @@ def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
     plan = replica_schedule(instance, draft)
     passes = [tokens for tokens in (plan.decode, plan.prefill) if tokens is not None]
     moe = instance.operations.moe
+    fixed = _in_order(instance, draft)
+    if fixed is not None:
+        return [fixed]
     rates = rates_of_chips(
         instance.cluster, [stage.chips for stage in draft.stages], draft.shape.tp,
         moe.top_k if moe else 0,
@@ -226,6 +230,25 @@ def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
         alive = _not_worse(np.array([total for total, _ in grown]))
         sums = [grown[place] for place in alive]
     return [maps for _, maps in sums]
+
+
+def _in_order(instance: Instance, draft: Replica) -> ExpertMap | None:
+    """Experts as the engine of the question starts, if it takes no others."""
+    engine, moe = instance.engine, instance.operations.moe
+    if (
+        engine is None
+        or moe is None
+        or engine.places_experts(instance.model, draft.shape.attention_dp)
+    ):
+        return None
+    row = tuple(slot % moe.num_experts for slot in range(sum(draft.stages[0].slots())))
+    return dict.fromkeys(instance.operations.moe_layers, row)
+
+
+def _runs(instance: Instance, draft: Replica, maps: ExpertMap) -> bool:
+    """Whether the engine of the question runs a replica, by the evaluator's rule."""
+    layout = Layout(replicas=(draft,), expert_maps={"m": maps} if maps else {})
+    return not engine_runs.check(instance, layout, NOTHING)
 
 
 def _not_worse(values: NDArray[np.float64]) -> list[int]:
@@ -283,6 +306,8 @@ def best_replicas(instance: Instance, *, near: bool) -> list[Best]:
                 continue
             key = (draft.role, taken, draft.shape.tp, draft.shape.pp, slots)
             for maps in best_maps(instance, draft) if slots else [{}]:
+                if not _runs(instance, draft, maps):
+                    continue
                 rate, _ = rate_of(instance, draft, maps, transfer)
                 if rate > (found[key].rate if key in found else 0.0):
                     found[key] = Best(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from costmodel.engine import EngineName
 from costmodel.evaluate import evaluate
 from costmodel.instance import Instance
 from solver.clock import Clock
@@ -112,6 +113,42 @@ def test_optimum_equals_enumeration_with_drafted_tokens(
 ) -> None:
     answers = [check(drafting(seed, chips, layers, experts)).answer for seed in range(1000, 1004)]
     assert "optimal" in answers
+
+
+def for_engine(instance: Instance, engine: EngineName, family: str) -> Instance:
+    """The same question, answered with what an engine runs."""
+    scenario = instance.scenario.model_copy(update={"engine": engine})
+    return replace(instance, scenario=scenario, model=replace(instance.model, family=family))
+
+
+#: engines, and families of models with and without experts that SGLang places
+ENGINES: list[tuple[EngineName, str]] = [
+    ("sglang", "deepseek"), ("sglang", "tiny"), ("vllm", "tiny"), ("trtllm", "tiny"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("engine", "family"), ENGINES)
+def test_optimum_of_an_engine_equals_enumeration(
+    tiny: Tiny, engine: EngineName, family: str
+) -> None:
+    sizes = [(2, 3, 0), (2, 2, 4), (3, 2, 3)]
+    report(
+        [
+            check(for_engine(tiny(seed, *size), engine, family))
+            for size in sizes
+            for seed in (1001, 1002)
+        ]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "family"), ENGINES)
+def test_optimum_of_an_engine_equals_enumeration_on_many(
+    tiny: Tiny, odd: Odd, engine: EngineName, family: str
+) -> None:
+    instances = [tiny(seed, *size) for size in SIZES for seed in range(1000, 1005)]
+    instances += [odd(seed) for seed in range(100, 140)]
+    report([check(for_engine(instance, engine, family)) for instance in instances])
 
 
 def test_optimum_equals_enumeration_on_odd_clusters(odd: Odd) -> None:

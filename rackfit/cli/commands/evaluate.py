@@ -40,6 +40,7 @@ def evaluate_command(
     pay: question.Pay = None,
     weight_dtype: question.WeightDtype = None,
     kv_dtype: question.KvDtype = None,
+    engine: question.Engine = None,
     profile: question.ProfileName = None,
     balanced: Annotated[
         bool, typer.Option("--balanced", help="With --from: the engine's balancer is ideal.")

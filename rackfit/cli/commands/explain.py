@@ -31,6 +31,7 @@ def explain_command(
     kv_dtype: question.KvDtype = None,
     draft_tokens: question.DraftTokens = None,
     acceptance: question.Acceptance = None,
+    engine: question.Engine = None,
     profile: question.ProfileName = None,
     time_limit: question.TimeLimit = None,
     seed: question.Seed = 0,
@@ -60,7 +61,7 @@ def explain_command(
             scenario, model=model, cluster=cluster, workload=workload,
             input_tokens=input_tokens, output_tokens=output_tokens,
             cached_tokens=cached_tokens, expert_load=expert_load, ttft=ttft, tpot=tpot,
-            rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, profile=profile,
+            rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine=engine, profile=profile,
             draft_tokens=draft_tokens, acceptance=acceptance,
         )  # fmt: skip
         instance = make_instance(asked)

@@ -37,6 +37,7 @@ def solve_command(
     kv_dtype: question.KvDtype = None,
     draft_tokens: question.DraftTokens = None,
     acceptance: question.Acceptance = None,
+    engine: question.Engine = None,
     profile: question.ProfileName = None,
     time_limit: question.TimeLimit = None,
     gap: Annotated[float, typer.Option(help="Stop when this gap is proven.")] = 0.01,
@@ -60,7 +61,7 @@ def solve_command(
             scenario, model=model, cluster=cluster, workload=workload,
             input_tokens=input_tokens, output_tokens=output_tokens,
             cached_tokens=cached_tokens, expert_load=expert_load, ttft=ttft, tpot=tpot,
-            rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, profile=profile,
+            rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine=engine, profile=profile,
             draft_tokens=draft_tokens, acceptance=acceptance,
         )  # fmt: skip
         instance = make_instance(asked)
@@ -95,8 +96,10 @@ def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bo
 
     print_result(result)
     if out is not None:
-        next_step = f"rackfit export {shlex.quote(str(out))} --to sglang --out launch"
+        engine = result.instance.scenario.engine
+        next_step = f"rackfit export {shlex.quote(str(out))} --to {engine or 'sglang'} --out launch"
+        others = "" if engine else " (or vllm, trtllm, dynamo, slurm)"
         print(
-            f"layout written to {out}; next: {next_step} (or vllm, trtllm, dynamo, slurm)",
+            f"layout written to {out}; next: {next_step}{others}",
             file=sys.stderr,
         )

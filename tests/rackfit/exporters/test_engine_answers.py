@@ -1,0 +1,69 @@
+"""An answer for one engine is exported as it stands; of any other answer the evaluator says why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from conftest import PROFILE, solved
+
+from costmodel.engine import EngineName, load_engine
+from costmodel.evaluate import evaluate
+from costmodel.instance import Scenario
+from costmodel.workload import Slo, Workload
+from rackfit.api import solve
+from rackfit.exporters.export import export_layout
+from rackfit.result import Result
+
+ENGINES: tuple[EngineName, ...] = ("sglang", "trtllm", "vllm")
+
+
+@cache
+def solved_for(engine: EngineName, model: str, cluster: str) -> Result:
+    scenario = Scenario(
+        model=model,
+        cluster=cluster,
+        workload=Workload(input_tokens=4000, output_tokens=1000),
+        slo=Slo(ttft=2.0, tpot=0.03),
+        profile=str(PROFILE),
+        engine=engine,
+    )
+    return solve(scenario, workers=1)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("model", "cluster"),
+    [("gpt-oss-120b", "hgx-h100"), ("llama-3.1-70b", "hgx-h100"), ("deepseek-v3", "gb200-nvl72")],
+)
+def test_the_answer_is_exported_without_loss(engine: EngineName, model: str, cluster: str) -> None:
+    result = solved_for(engine, model, cluster)
+    exported = export_layout(result.instance, result.layout, engine)
+    assert exported.limits == ()
+    assert exported.loss == 0
+    assert not any("no configuration" in note for note in exported.notes)
+    assert load_engine(engine).title in result.certificate.covers
+    assert result.certificate.gap < 0.01
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_makes_no_layout_cheaper(engine: EngineName) -> None:
+    free = solved("gpt-oss-120b", "hgx-h100").certificate
+    held = solved_for(engine, "gpt-oss-120b", "hgx-h100").evaluation.usd_per_m_output_tokens
+    assert held is not None
+    assert held >= free.bound_usd_per_m_output_tokens
+
+
+def test_the_evaluator_names_what_an_engine_does_not_run() -> None:
+    for engine, model, cluster, text in (
+        ("vllm", "deepseek-v3", "gb200-nvl72", "vLLM loads no placement"),
+        ("sglang", "qwen3-235b-a22b", "hgx-h200@2", "12 chips; SGLang exchanges tokens over 2, 4"),
+        ("trtllm", "gpt-oss-120b", "hgx-h100", "TensorRT-LLM gives every chip the same number"),
+    ):
+        result = solved(model, cluster)
+        scenario = result.instance.scenario.model_copy(update={"engine": engine})
+        judged = evaluate(replace(result.instance, scenario=scenario), result.layout)
+        found = [str(one) for one in judged.violations if one.rule == "engine_runs"]
+        assert any(text in message for message in found), found
+        assert judged.usd_per_m_output_tokens == result.evaluation.usd_per_m_output_tokens
