@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,13 @@ def evaluate_running(
 ) -> Running:
     """Price the deployment that an engine's files describe.
 
-    With ``compare`` the same question is solved too; ``nothing_instead`` says why that found no
-    layout. Raises ``InstanceError`` for files that cannot be read.
+    With ``compare`` the same question is solved too, within the limits of its engine where it names
+    one; ``nothing_instead`` says why that found no layout. Raises ``InstanceError`` for files that
+    cannot be read.
     """
-    instance = resolve_instance(scenario)
+    asked = resolve_instance(scenario)
+    # what runs does run: an engine's limits are for the answer in its place
+    instance = replace(asked, scenario=scenario.model_copy(update={"engine": None}))
     imported = import_deployment(instance, engine, path, balanced=balanced)
     evaluation = evaluate(instance, imported.layout)
     instead, nothing = None, ""
@@ -69,7 +72,7 @@ def evaluate_running(
         from rackfit.api import solve
 
         try:
-            instead = solve(instance)
+            instead = solve(asked)
         except (NoFeasibleLayout, NoLayoutInTime) as error:
             nothing = str(error)
     return Running(instance, imported.layout, evaluation, imported.notes, instead, nothing)
@@ -116,6 +119,9 @@ def verdict(running: Running) -> str:
         f"${running.instead.evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
         f"proven within {max(running.instead.certificate.gap, 1e-5):.3%} of optimal"
     )
+    engine = running.instead.instance.engine
+    if engine is not None:
+        found += f" of what {engine.title} runs"
     if running.excess <= 0:
         return f"Rackfit found nothing cheaper: {found}\n"
     return f"you pay {running.excess:.1%} more than needed: Rackfit found {found}\n"

@@ -70,7 +70,7 @@ def evaluate_command(
         "input_tokens": input_tokens, "output_tokens": output_tokens,
         "cached_tokens": cached_tokens, "expert_load": expert_load, "ttft": ttft, "tpot": tpot,
         "rate": rate, "pay": pay, "weight_dtype": weight_dtype, "kv_dtype": kv_dtype,
-        "profile": profile,
+        "engine": engine, "profile": profile,
     }  # fmt: skip
     if from_ is not None:
         from rackfit.importers.running import price_running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from conftest import PROFILE, solved
@@ -14,6 +15,7 @@ from costmodel.instance import Scenario
 from costmodel.workload import Slo, Workload
 from rackfit.api import solve
 from rackfit.exporters.export import export_layout
+from rackfit.importers.running import evaluate_running, verdict
 from rackfit.result import Result
 
 ENGINES: tuple[EngineName, ...] = ("sglang", "trtllm", "vllm")
@@ -67,3 +69,16 @@ def test_the_evaluator_names_what_an_engine_does_not_run() -> None:
         found = [str(one) for one in judged.violations if one.rule == "engine_runs"]
         assert any(text in message for message in found), found
         assert judged.usd_per_m_output_tokens == result.evaluation.usd_per_m_output_tokens
+
+
+def test_what_runs_is_compared_with_what_its_engine_runs(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("vllm serve x --tensor-parallel-size 8 --enable-expert-parallel\n")
+    scenario = solved_for("vllm", "gpt-oss-120b", "hgx-h100").instance.scenario
+    running = evaluate_running(scenario, "vllm", script, compare=True)
+    assert running.instead is not None
+    assert running.evaluation.feasible
+    assert evaluate(running.instead.instance, running.instead.layout).violations == ()
+    assert running.excess is not None
+    assert f"{running.excess:.1%} more than needed" in verdict(running)
+    assert verdict(running).endswith("of what vLLM runs\n")
