@@ -28,9 +28,15 @@ _ENDINGS = ("instruct", "it", "hf", "chat", "base", "fp8", "fp4", "nvfp4", "mxfp
 _SAME = {
     "deepseek-v3-0324": "deepseek-v3",
     "deepseek-v3.1": "deepseek-v3",
+    "deepseek-v3.1-terminus": "deepseek-v3",
+    "deepseek-v3.2-exp": "deepseek-v3.2",
+    "glm-5.1": "glm-5",
     "llama-3.3-70b": "llama-3.1-70b",
-    "meta-llama-3.1-70b": "llama-3.1-70b",
-    "meta-llama-3.1-8b": "llama-3.1-8b",
+    "llama-4-maverick-17b-128e": "llama-4-maverick",
+    "llama-4-scout-17b-16e": "llama-4-scout",
+    "minimax-m2": "minimax-m2.7",
+    "minimax-m2.1": "minimax-m2.7",
+    "minimax-m2.5": "minimax-m2.7",
 }
 #: checkpoints whose FP4 release quantises only part of the matrices
 _FP4_RELEASE = {"deepseek-v3": "deepseek-r1-nvfp4", "deepseek-r1": "deepseek-r1-nvfp4"}
@@ -87,7 +93,7 @@ def model_name(path: str) -> str:
     """Catalogue name of a checkpoint such as ``nvidia/DeepSeek-R1-NVFP4``. Raises ``InstanceError``."""
     known = catalogue_names("models", (".json",))
     name = path.rstrip("/").rsplit("/", 1)[-1].lower().replace("_", "-")
-    tried = name
+    tried = name.removeprefix("meta-").removeprefix("nvidia-")  # makers that put their name before
     while True:
         candidate = _SAME.get(tried, tried)
         if candidate in known:

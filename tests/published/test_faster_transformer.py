@@ -10,32 +10,12 @@ from itertools import combinations
 from statistics import median
 
 import pytest
-import yaml
 
 from costmodel.instance import Scenario, resolve_instance
 from costmodel.plain_layout import plain_layout
 from costmodel.replica import price_replica
 from costmodel.workload import Limits, Workload
 
-CHIP = {
-    "name": "a100", "vendor": "NVIDIA", "flops_per_s": {"bf16": "312 TFLOP/s"}, "hbm_bytes": "80 GiB",
-    "hbm_bytes_per_s": "2.039 TB/s", "scale_up_bytes_per_s": "300 GB/s", "nic_bytes_per_s": "25 GB/s",
-    "power_w": "400 W", "usd_per_hour": "1 USD/h", "price_basis": "not used",
-}  # fmt: skip
-NODES = {
-    "name": "hgx-a100",
-    "domains": [
-        {
-            "rack": "node",
-            "fabric": {
-                "kind": "nvswitch",
-                "links_per_switch": [2] * 6,
-                "in_network_reduction": False,
-            },
-        }
-    ],
-    "scale_out": {"kind": "rail-optimised"},
-}
 MODELS = {"530b": (105, 20480, 128, 51200), "20b": (44, 6144, 64, 51200)}
 LAYOUTS = {"TP16": (16, 1), "TP32": (32, 1), "TP8xPP3": (8, 3)}
 #: (prompt, answer, batch): milliseconds of the three layouts, None where it ran out of memory
@@ -53,11 +33,6 @@ X02 = {(20, 8, 1): (225, 147, 102, 89), (60, 20, 1): (560, 358, 248, 212), (20, 
 def milliseconds(tmp_path_factory):
     """``milliseconds(model, (prompt, answer, batch), tp, pp, profile)`` by the evaluator."""
     folder = tmp_path_factory.mktemp("a100")
-    (folder / "a100.yaml").write_text(yaml.safe_dump(CHIP))
-    for nodes in (1, 2, 3, 4):
-        chips = [{"chip": str(folder / "a100.yaml"), "count": 8}]
-        domains = [{**NODES["domains"][0], "chips": chips, "count": nodes}]
-        (folder / f"{nodes}.yaml").write_text(yaml.safe_dump({**NODES, "domains": domains}))
     for name, (layers, hidden, heads, vocabulary) in MODELS.items():
         config = {
             "architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", "vocab_size": vocabulary,
@@ -73,7 +48,7 @@ def milliseconds(tmp_path_factory):
         instance = resolve_instance(
             Scenario(
                 model=str(folder / f"{model}.json"),
-                cluster=str(folder / f"{-(-tp * pp // 8)}.yaml"),
+                cluster=f"hgx-a100@{-(-tp * pp // 8)}",
                 workload=Workload(input_tokens=prompt, output_tokens=answer),
                 limits=Limits(prefill_chunk_tokens=1_000_000),
                 profile=profile,

@@ -146,7 +146,7 @@ def every_shape():
                     if 1 < a * b * c <= 64:
                         yield f"{name}-{a}x{b}x{c}"
     yield from (f"nvl-{count}" for count in range(2, 65))
-    for node in ("hgx-h100", "hgx-b200", "hgx-h800", "mi300x", "gaudi3"):
+    for node in ("hgx-h100", "hgx-b200", "hgx-h800", "hgx-a100", "hgx-h20", "mi300x", "gaudi3"):
         yield from (f"{node}@{count}" for count in range(1, 9))
     yield from ("trn2", "trn2-ultraserver", "gh200-nvl32@2", "tpu-v5e-4x4@4")
 
