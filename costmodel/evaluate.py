@@ -16,6 +16,7 @@ from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
 from costmodel.replica import MEMORY_KINDS, ReplicaPrice
 from costmodel.tier_use import TierUse, tier_uses
+from costmodel.uncertainty import Figures, Intervals, intervals_of, words_on_intervals
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -28,7 +29,8 @@ class Evaluation:
     for the rent of tiers beside HBM (``tiers_usd_per_hour``, part of ``usd_per_hour``). ``kv_tiers`` says
     what lies outside HBM or waits, and what that costs (nothing of either: empty).
     ``ttft_s`` is the worst case over replicas and arrival moments, ``ttft_mean_s`` the mean of the
-    slowest replica; ``tpot_s`` is the slowest replica's. Figures are ``None`` where violations of
+    slowest replica; ``tpot_s`` is the slowest replica's. ``intervals`` hold the figures' ends by the
+    profile's held-out errors (``None``: it was not cross-validated). Figures are ``None`` where violations of
     structure make the layout impossible to price.
     """
 
@@ -51,6 +53,7 @@ class Evaluation:
     bottleneck: str | None = None
     provenance: dict[str, str] | None = None
     kv_tiers: tuple[TierUse, ...] = ()
+    intervals: Intervals | None = None
     priced: PricedLayout = NOTHING
 
     @property
@@ -63,8 +66,9 @@ class Evaluation:
         data: dict[str, Any] = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
-            if name not in ("violations", "priced", "kv_tiers", "tiers_usd_per_hour")
+            if name not in ("violations", "priced", "kv_tiers", "tiers_usd_per_hour", "intervals")
         }
+        data["intervals"] = None if self.intervals is None else self.intervals.as_dict()
         if self.kv_tiers:
             data["tiers_usd_per_hour"] = self.tiers_usd_per_hour
             data["kv_tiers"] = [asdict(use) for use in self.kv_tiers]
@@ -133,15 +137,26 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
         }
     ttft = [priced.ttft_s(index) for index in range(len(layout.replicas))]
     means = [priced.ttft_mean_s(index) for index in range(len(layout.replicas))]
+    worst, mean = max(ttft, default=0.0), max(means, default=0.0)
+    tpot = max((float(p.service.tpot_s) for p in priced.replicas), default=0.0)
+    intervals = intervals_of(
+        instance,
+        Figures(
+            tpot, worst, mean, priced.requests_per_s, served, len(paid),
+            float(workload.output_tokens), figures.get("usd_per_m_output_tokens"),
+            figures.get("usd_per_m_tokens"), tiers_usd / hourly if hourly else 0.0,
+        ),
+    )  # fmt: skip
     return Evaluation(
         violations=tuple(violations),
         usd_per_hour=hourly,
         tiers_usd_per_hour=tiers_usd,
         kv_tiers=uses,
+        intervals=intervals,
         requests_per_s=served,
-        ttft_s=max(ttft, default=0.0),
-        ttft_mean_s=max(means, default=0.0),
-        tpot_s=max((float(p.service.tpot_s) for p in priced.replicas), default=0.0),
+        ttft_s=worst,
+        ttft_mean_s=mean,
+        tpot_s=tpot,
         chips_used=len(used),
         chips_paid=len(paid),
         chips_total=total,
@@ -273,6 +288,7 @@ def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
     accepted = {} if drafts is None else {"acceptance": f"assumed: {drafts.acceptance:g} per draft"}
     return accepted | {
         "times": f"{times}: profile {instance.profile.name}",
+        "intervals": words_on_intervals(instance.profile),
         "bytes": "derived: model config and placements",
         "expert_load": (
             f"{instance.expert_loads_provenance}: {instance.workload.expert_load}"

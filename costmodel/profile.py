@@ -6,14 +6,17 @@ measured serving runs. A profile is a small JSON file in ``instances/profiles`` 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from topology.catalogue import parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.quantity import Bytes, Seconds
 
+Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Combination = Literal["per_op", "lecture", "book"]
 #: what a read of HBM is for
@@ -86,6 +89,78 @@ class EngineConstants(BaseModel):
     chips: dict[str, Efficiency] = Field(default_factory=dict)
 
 
+class HeldOut(BaseModel):
+    """How far predictions were off whose model, system or engine the fit had never seen.
+
+    ``levels`` are probabilities, the other lists quantiles at them. ``tpot`` and ``ttft``: measured over
+    predicted (``ttft`` of lightly loaded workers, where no queue of a burst hides the figure).
+    ``layout_ratio``: of two layouts of one model on one kind of chip under one engine and load, the
+    measured ratio of TPOT over the predicted one, either layout first; what both get wrong alike is not
+    in it, so that it is narrower than ``tpot``. An empty list is not known.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    levels: tuple[Annotated[float, Field(gt=0, lt=1)], ...]
+    tpot: tuple[Positive, ...]
+    ttft: tuple[Positive, ...] = ()
+    layout_ratio: tuple[Positive, ...] = ()
+    #: predictions and pairs of layouts that the quantiles are of
+    predictions: int = 0
+    ttft_predictions: int = 0
+    layout_pairs: int = 0
+
+    @model_validator(mode="after")
+    def _rises(self) -> HeldOut:
+        for name in ("levels", "tpot", "ttft", "layout_ratio"):
+            values = getattr(self, name)
+            if name != "levels" and values and len(values) != len(self.levels):
+                raise ValueError(f"{name}: {len(values)} quantiles, levels has {len(self.levels)}")
+            if any(a > b for a, b in pairwise(values)):
+                raise ValueError(f"{name}: must not fall from one level to the next")
+        if len(self.levels) < 2:
+            raise ValueError("levels: at least two are needed")
+        return self
+
+    @property
+    def most_confidence(self) -> float:
+        """The widest interval that the quantiles allow."""
+        return 1.0 - 2.0 * max(self.levels[0], 1.0 - self.levels[-1])
+
+    def factors(self, figure: Literal["tpot", "ttft"], confidence: float) -> tuple[float, float]:
+        """What a predicted figure is multiplied by for the ends of its interval.
+
+        Never above 1 at the low end and never below at the high one: a profile that is off to one side
+        is not corrected here. Raises ``ValueError`` for a confidence that the quantiles do not reach.
+        """
+        values = getattr(self, figure)
+        low, high = (self._at(values, level) for level in self._ends(confidence))
+        return min(1.0, low), max(1.0, high)
+
+    def ratio_noise(self, confidence: float) -> float:
+        """By how much the predicted ratio of two layouts' costs may be off, as a share of it."""
+        return max(1.0, self._at(self.layout_ratio, self._ends(confidence)[1])) - 1.0
+
+    def turned(self, excess: float) -> float:
+        """Share of pairs whose ratio was off by more than ``excess`` in favour of the second layout.
+
+        At most the level beyond the last quantile is known: a larger excess gives that.
+        """
+        below = float(np.interp(np.log1p(excess), np.log(self.layout_ratio), self.levels))
+        return 1.0 - below
+
+    def _ends(self, confidence: float) -> tuple[float, float]:
+        if not 0 < confidence <= self.most_confidence + 1e-9:
+            raise ValueError(
+                f"confidence: must be above 0 and at most {self.most_confidence:g}, got {confidence:g}"
+            )
+        return (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0
+
+    def _at(self, values: tuple[float, ...], level: float) -> float:
+        """A quantile, between those given on the scale of logarithms."""
+        return float(np.exp(np.interp(level, self.levels, np.log(values))))
+
+
 class Profile(BaseModel):
     """One named set of efficiencies, with what it rests on."""
 
@@ -102,6 +177,8 @@ class Profile(BaseModel):
     first_token: dict[str, FirstToken] = Field(default_factory=dict)
     #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known
     interval: tuple[float, ...] = ()
+    #: quantiles of held-out errors, from which figures get intervals; ``None``: not cross-validated
+    held_out: HeldOut | None = None
     fitted_on: str = ""
     error: str = ""
     sources: tuple[str, ...] = ()

@@ -79,8 +79,11 @@ def solve(
     clock = Clock(time_limit_s)
     instance = make_instance(question)
     found = _interruptible(
-        lambda: search(instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress), clock
-    )
+        lambda: search(
+            instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, runner_up=True
+        ),
+        clock,
+    )  # fmt: skip
     return Result(instance, found, seed=seed, workers=workers or os.cpu_count() or 1)
 
 

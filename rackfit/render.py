@@ -14,6 +14,7 @@ from costmodel.layout import Layout, Replica
 from costmodel.replica import MEMORY_KINDS, ReplicaPrice
 from costmodel.tier_use import TierUse
 from rackfit.result import Result
+from rackfit.uncertainty_words import interval_words, runner_up_lines
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -40,6 +41,8 @@ def print_result(result: Result, console: Console | None = None) -> None:
             f"uneven expert load costs {found.skew_cost:.2%} over the same fleet perfectly balanced",
             highlight=False,
         )
+    for line in runner_up_lines(result):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     _print_tables(console, instance, result.layout, result.evaluation)
 
 
@@ -122,6 +125,8 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
         f"TTFT {e.ttft_s * 1e3:,.0f} ms at worst, {(e.ttft_mean_s or 0) * 1e3:,.0f} ms on average; "
         f"TPOT {e.tpot_s * 1e3:.2f} ms",
     )
+    if e.intervals is not None:
+        table.add_row(f"{e.intervals.confidence:.0%} interval", interval_words(e.intervals))
     table.add_row("energy", f"{e.joules_per_output_token:.2f} J per output token (rated power)")
     table.add_row("chips", f"{e.chips_used} of {e.chips_total} in use")
     for use in e.kv_tiers:

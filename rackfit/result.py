@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,8 +15,9 @@ from pydantic import BaseModel
 from costmodel.evaluate import Evaluation
 from costmodel.fleet import uplink_bytes_per_s
 from costmodel.instance import Instance, instance_from_description
-from costmodel.layout import Layout
+from costmodel.layout import Layout, Shape
 from costmodel.replica import MEMORY_KINDS
+from costmodel.uncertainty import Comparison, compare_costs
 from rackfit.output import write_whole
 from solver.certificate import Certificate
 from solver.search import SearchResult
@@ -55,6 +56,18 @@ class Result:
         """``optimal`` (the gap asked for is proven) or ``feasible``."""
         return self.search.status
 
+    @property
+    def comparison(self) -> Comparison | None:
+        """The runner-up's cost beside the answer's; ``None`` where there is no runner-up."""
+        other = self.search.runner_up
+        costs = [
+            one.evaluation.usd_per_m_output_tokens if one is not None else None
+            for one in (self.search, other)
+        ]
+        if costs[0] is None or costs[1] is None:
+            return None
+        return compare_costs(self.instance.profile, costs[0], costs[1])
+
     def as_dict(self) -> dict[str, Any]:
         """The published document as plain data."""
         found = self.search
@@ -69,6 +82,7 @@ class Result:
             },
             "evaluation": found.evaluation.as_dict(),
             "layout": layout_dict(found.layout),
+            "runner_up": self._runner_up(),
             "memory": memory_by_chip(self.instance, found.layout, found.evaluation),
             "links": link_loads(self.instance, found.layout, found.evaluation),
             "skew": {"relative_cost": found.skew_cost, "spare_slots": spare_slots(found.layout)},
@@ -92,6 +106,29 @@ class Result:
             },
         }
 
+    def _runner_up(self) -> dict[str, Any] | None:
+        other, compared = self.search.runner_up, self.comparison
+        if other is None or compared is None:
+            return None
+        figures = other.evaluation
+        return {
+            "without": asdict(other.without),
+            "usd_per_m_output_tokens": figures.usd_per_m_output_tokens,
+            "least_usd_per_m_output_tokens": other.least_usd_per_m_output_tokens,
+            "excess": compared.excess,
+            "noise": compared.noise,
+            "confidence": compared.confidence,
+            "within_noise": compared.within_noise,
+            "turned": compared.turned,
+            "output_tokens_per_s": figures.output_tokens_per_s,
+            "ttft_s": figures.ttft_s,
+            "tpot_s": figures.tpot_s,
+            "replicas": [
+                {"count": count, "role": role, "shape": shape.model_dump()}
+                for (role, shape), count in replica_counts(other.layout).items()
+            ],
+        }
+
     def _repr_html_(self) -> str:
         """What a notebook shows of the result."""
         from rackfit.frames import result_html
@@ -105,6 +142,15 @@ class Result:
     def text(self) -> str:
         """The document as JSON text."""
         return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def replica_counts(layout: Layout) -> dict[tuple[str, Shape], int]:
+    """How many replicas of each role and shape, in the layout's order."""
+    found: dict[tuple[str, Shape], int] = {}
+    for replica in layout.replicas:
+        key = (replica.role, replica.shape)
+        found[key] = found.get(key, 0) + 1
+    return found
 
 
 def layout_dict(layout: Layout) -> dict[str, Any]:

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from costmodel.instance import Scenario
 from costmodel.layout import Layout
+from costmodel.uncertainty import Intervals
 from rackfit.data_schemas import (
     chip_schema,
     cluster_schema,
@@ -26,6 +28,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 #: What the ends of the published figures must be; ``None`` where a layout cannot be priced.
 _FIGURE = {"type": ["number", "null"]}
+_COUNT = {"type": "integer", "minimum": 1}
 _SHARE = {"type": "number", "minimum": 0}
 
 
@@ -59,6 +62,7 @@ def result_schema() -> dict[str, Any]:
                 "additionalProperties": {"type": "string"},
             },
             "feasible": {"type": "boolean"},
+            "intervals": _or_null(_intervals()),
             "violations": {"type": "array", "items": violation},
         }
     )  # fmt: skip
@@ -94,6 +98,7 @@ def result_schema() -> dict[str, Any]:
             "certificate": certificate,
             "evaluation": evaluation,
             "layout": {"$ref": "#/$defs/Layout"},
+            "runner_up": _or_null(_runner_up()),
             "memory": {"type": "object", "additionalProperties": memory},
             "links": _object(
                 {
@@ -106,6 +111,37 @@ def result_schema() -> dict[str, Any]:
         "required": ["schema_version", "instance", "evaluation", "layout"],
         "$defs": definitions,
     }
+
+
+def _intervals() -> dict[str, Any]:
+    """Low and high end of each figure at one confidence."""
+    ends = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    names = (one.name for one in fields(Intervals) if one.name != "confidence")
+    return _object({"confidence": _SHARE} | {name: _or_null(ends) for name in names})
+
+
+def _runner_up() -> dict[str, Any]:
+    """The best layout found that is built differently, and what its cost's excess is worth."""
+    without = {"role": {"type": "string"}} | dict.fromkeys(("tp", "pp", "stage_chips"), _COUNT)
+    replica = {"count": _COUNT, "role": {"type": "string"}, "shape": {"$ref": "#/$defs/Shape"}}
+    return _object(
+        {
+            "without": _object(without),
+            **dict.fromkeys(
+                (
+                    "usd_per_m_output_tokens", "least_usd_per_m_output_tokens", "excess", "noise",
+                    "confidence", "turned", "output_tokens_per_s", "ttft_s", "tpot_s",
+                ),
+                _FIGURE,
+            ),
+            "within_noise": {"type": ["boolean", "null"]},
+            "replicas": {"type": "array", "items": _object(replica)},
+        }
+    )  # fmt: skip
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -97,9 +97,12 @@ def relaxed_rate(
 
 
 def rate_bound(
-    items: Sequence[Item], classes: Sequence[PoolClass]
+    items: Sequence[Item], classes: Sequence[PoolClass], rounds: int = 32
 ) -> tuple[float, list[dict[int, list[int]]]]:
-    """The least bound over prices, and the fillings met on the way (seeds for the fleet model)."""
+    """The least bound over prices, and the fillings met on the way (seeds for the fleet model).
+
+    Fewer ``rounds`` give a bound that is valid too, and a little weaker.
+    """
     met: list[dict[int, list[int]]] = []
 
     def at(y: float) -> float:
@@ -112,7 +115,7 @@ def rate_bound(
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = at(left), at(right)
     least = min(at(0.0), at(1.0), at_left, at_right)
-    for _ in range(32):
+    for _ in range(rounds):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - golden * (high - low)

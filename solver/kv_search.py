@@ -87,6 +87,7 @@ class PlanSearch:
         self.target = max(gap, _ALMOST)
         self.on_progress = on_progress
         self.best: SearchResult | None = None
+        self.best_search: Search | None = None
         self.best_usd = float("inf")
         self.first_s = 0.0
         self.trajectory: list[Progress] = []
@@ -157,7 +158,7 @@ class PlanSearch:
         if cost < self.best_usd:
             if self.best is None:
                 self.first_s = found.first_layout_s
-            self.best, self.best_usd = found, cost
+            self.best, self.best_usd, self.best_search = found, cost, planned.search
 
     def _relay(self, progress: Progress) -> None:
         """Progress of one plan's search as progress of all."""

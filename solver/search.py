@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,6 +36,9 @@ from topology.errors import (
     Problem,
     VerificationError,
 )
+
+if TYPE_CHECKING:
+    from solver.runner_up import RunnerUp
 
 #: rounds of placing shapes that are not in the bound's fleet
 _HOPES = 32
@@ -71,6 +75,8 @@ class SearchResult:
     trajectory: tuple[Progress, ...]
     #: relative cost of uneven expert load (0 for a dense model)
     skew_cost: float
+    #: the best layout found that is built differently, where it was asked for and there is one
+    runner_up: RunnerUp | None = None
 
 
 def search(
@@ -80,8 +86,9 @@ def search(
     gap: float = 0.01,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
+    runner_up: bool = False,
 ) -> SearchResult:
-    """Best verified layout of an instance, with a proven bound.
+    """Best verified layout of an instance, with a proven bound, and its runner-up if asked for.
 
     Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
     the clock ran out before the first verified layout, ``VerificationError`` on a bug,
@@ -95,9 +102,17 @@ def search(
     if instance.scenario.kv_tiers or instance.workload.hold_s is not None:
         from solver.kv_search import PlanSearch  # one search for each place that KV may lie in
 
-        return PlanSearch(instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress).run()
-    found = Search(instance, clock, gap, seed, on_progress).run()
-    assert found is not None
+        plans = PlanSearch(instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress)
+        found, engine, whole = plans.run(), plans.best_search, False
+    else:
+        engine, whole = Search(instance, clock, gap, seed, on_progress), True
+        answer = engine.run()
+        assert answer is not None
+        found = answer
+    if runner_up and engine is not None:
+        from solver.runner_up import with_runner_up
+
+        return with_runner_up(engine, found, proven=whole)
     return found
 
 

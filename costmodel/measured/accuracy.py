@@ -6,6 +6,7 @@ from collections import Counter
 from statistics import median
 
 from costmodel.measured.calibration import Calibration
+from costmodel.measured.held_out import held_out_words
 from costmodel.measured.parameters import BY_CELL, COMMON
 from costmodel.measured.published import compare, published_deployments
 from costmodel.measured.rows import FLAGGED
@@ -75,6 +76,7 @@ def accuracy_document(found: Calibration) -> str:
         "",
         f"A predicted TPOT carries the interval from {1 + low:.2f} to {1 + high:.2f} times its value "
         f"(90 % of the left-out rows; median {1 + middle:.2f}).",
+        *held_out_words(found.profile.held_out),
         "",
         "## Left out, fold by fold",
         "",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from costmodel.measured.crossvalidation import FOLDS, LeftOut, fold_of, leave_out
 from costmodel.measured.fit import Fitted, Problem, fit, problem_of, start_of
+from costmodel.measured.held_out import with_held_out
 from costmodel.measured.intervals import parameter_intervals
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
 from costmodel.measured.runs import runs_of
@@ -65,7 +66,7 @@ def calibrate(rows: Sequence[MeasuredRow], skipped: Sequence[Skipped], name: str
     left_out = tuple(
         leave_out(problem, key) for key in FOLDS if len({fold_of(run, key) for run in kept}) > 1
     )
-    profile = profile_of(fitted, problem, left_out, name)
+    profile = with_held_out(profile_of(fitted, problem, left_out, name), problem, left_out)
     return Calibration(
         problem=problem,
         fitted=fitted,

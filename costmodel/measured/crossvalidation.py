@@ -19,6 +19,7 @@ from costmodel.measured.fit import (
     measured_ttft_s,
     predicted_tpot_s,
     predicted_ttft_s,
+    steady_ttft_s,
 )
 from costmodel.measured.runs import Run
 from costmodel.measured.scores import Score, score
@@ -37,12 +38,16 @@ def fold_of(run: Run, key: str) -> str:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Predictions ``[rows]`` of a problem's rows, each by a fit without its fold."""
+    """Predictions ``[rows]`` of a problem's rows, each by a fit without its fold.
+
+    ``ttft_s`` is the mean under the row's load, ``steady_ttft_s`` that of evenly spaced arrivals.
+    """
 
     key: str
     folds: tuple[str, ...]
     tpot_s: Array
     ttft_s: Array
+    steady_ttft_s: Array
     fold_of_row: tuple[str, ...]
 
     def score(self, problem: Problem) -> Score:
@@ -72,7 +77,7 @@ def leave_out(problem: Problem, key: str) -> LeftOut:
     """Fit without each fold of ``key`` (``model``, ``system`` or ``engine``) and predict it."""
     labels = np.array([fold_of(run, key) for run in problem.runs])
     names = tuple(sorted(set(labels.tolist())))
-    tpot, ttft = np.zeros(len(labels)), np.zeros(len(labels))
+    tpot, ttft, steady = (np.zeros(len(labels)) for _ in range(3))
     for name in names:
         out = labels == name
         kept = np.ones_like(out) if out.all() else ~out
@@ -80,7 +85,8 @@ def leave_out(problem: Problem, key: str) -> LeftOut:
         tpot[out] = predicted_tpot_s(problem, fitted)[out]
         first_token = fit_first_token(problem, fitted, kept)
         ttft[out] = predicted_ttft_s(problem, fitted, first_token)[out]
-    return LeftOut(key, names, tpot, ttft, tuple(labels.tolist()))
+        steady[out] = steady_ttft_s(problem, fitted)[out]
+    return LeftOut(key, names, tpot, ttft, steady, tuple(labels.tolist()))
 
 
 def error_quantiles(found: Sequence[LeftOut], problem: Problem) -> tuple[float, float, float]:

@@ -212,6 +212,16 @@ def fit_first_token(
     return found
 
 
+def steady_ttft_s(problem: Problem, fitted: Fitted) -> Array:
+    """Mean TTFT of evenly spaced arrivals, as :func:`costmodel.serving.serve` has it.
+
+    A prompt waits for half a prefill and (where one worker does both) half a decode pass, then for its own.
+    """
+    load = prefill_loads(problem, fitted)
+    mixed = np.array([run.row.prefill is None for run in problem.runs])
+    return np.asarray(load.own_s + (load.own_s + mixed * load.pass_s) / 2.0)
+
+
 def measured_ttft_s(problem: Problem) -> Array:
     """Measured TTFT of all rows, NaN where there is none."""
     return np.array([np.nan if r.row.ttft_s is None else r.row.ttft_s for r in problem.runs])

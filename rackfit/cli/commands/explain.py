@@ -87,6 +87,7 @@ def explain_command(
 
 def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], list[str]]:
     """The cheapest layout and how much of each limit it uses, as data and as lines."""
+    from rackfit.uncertainty_words import interval_words
     from solver.binding import uses_of
     from solver.search import search
 
@@ -97,6 +98,9 @@ def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], l
         f"a layout fits: {cost:.4g} $ per million output tokens, within "
         f"{found.certificate.gap:.2%} of the least possible; {found.evaluation.bottleneck}"
     ]
+    intervals = found.evaluation.intervals
+    if intervals is not None:
+        lines.append(f"{intervals.confidence:.0%} interval: {interval_words(intervals)}")
     for use in uses:
         word = "binds" if use.binds else "has room"
         lines.append(f"{use.title}: {use.share:.1%} used, {word}")
@@ -104,5 +108,6 @@ def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], l
         "usd_per_m_output_tokens": cost,
         "gap": found.certificate.gap,
         "bottleneck": found.evaluation.bottleneck,
+        "intervals": None if intervals is None else intervals.as_dict(),
         "limits": [use.as_dict() for use in uses],
     }, lines

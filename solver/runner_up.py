@@ -1,0 +1,216 @@
+"""The runner-up: the cheapest layout found that is built differently, to see what the choice is worth.
+
+*Built differently.* A layout's main shape is that on which most of the chips that generate tokens stand
+(decode and mixed replicas). Two shapes are alike
+if they have one role and their tensor, pipeline and stage widths (chips of a stage: the expert ways of a MoE
+model) are within a quarter of each other. The runner-up has no replica like the main shape of the best
+layout; batches, placements, counts and the other pools may be the same.
+
+It costs about one round of the search: the best fleet of few shapes under the bounds that are left, those of
+it placed that were not yet, and the best fleet of placed shapes, judged by the evaluator. The least that any
+such layout costs is proven by the same relaxation as the certificate's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.layout import Layout
+from solver.assemble import assemble
+from solver.certificate import Certificate
+from solver.fleet import solve_fleet
+from solver.fleet_bound import cost_per_rate_bound, rate_bound
+from solver.fleets import Fleet
+from solver.items import Item
+from solver.search import Search, SearchResult, verify
+from solver.shapes import ROLES, ShapeTable
+
+_PREFILL = ROLES.index("prefill")
+#: widths of like shapes, the larger over the smaller at most
+_ALIKE = 1.25
+#: shapes of each role that a fleet is picked from, beside those that are placed
+_PER_ROLE = 6
+#: rounds of the relaxation: every one bounds
+_ROUNDS = 10
+#: seconds for a fleet of few shapes
+_FLEET_S = 0.4
+#: gap of the fleet that says which shapes to place
+_ROUGH = 0.05
+
+
+@dataclass(frozen=True)
+class MainShape:
+    """Role and widths of the shape that most generating chips of a layout stand on."""
+
+    role: str
+    tp: int
+    pp: int
+    stage_chips: int
+
+    def words(self, *, experts: bool) -> str:
+        """``decode replicas like tp 1 ep 16``."""
+        wide = f" ep {self.stage_chips}" if experts else ""
+        piped = f" pp {self.pp}" if self.pp > 1 else ""
+        return f"{self.role} replicas like tp {self.tp}{wide}{piped}"
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """The cheapest layout found that has no replica like the best one's main shape.
+
+    ``least_usd_per_m_output_tokens``: no such layout of the search space costs less (``None``: not proven).
+    """
+
+    layout: Layout
+    evaluation: Evaluation
+    without: MainShape
+    least_usd_per_m_output_tokens: float | None
+
+
+def main_shape(shapes: ShapeTable, fleet: Fleet) -> MainShape:
+    """The generating shape with most chips; of equals the first in the table."""
+    chips: Counter[MainShape] = Counter()
+    for item, _ in sorted(fleet.stands, key=lambda stand: stand[0].shape):
+        if item.role != _PREFILL:
+            chips[_widths(shapes, item.shape)] += item.chips
+    return max(chips, key=lambda shape: chips[shape])
+
+
+def _widths(shapes: ShapeTable, index: int) -> MainShape:
+    row = shapes.row(index)
+    return MainShape(ROLES[row["role"]], row["tp"], row["pp"], row["tp"] * row["attention_dp"])
+
+
+def like(shapes: ShapeTable, main: MainShape) -> NDArray[np.bool_]:
+    """Which rows of a shape table are like a main shape."""
+    found = shapes.role == ROLES.index(main.role)
+    for widths, width in (
+        (shapes.tp, main.tp),
+        (shapes.pp, main.pp),
+        (shapes.stage_chips, main.stage_chips),
+    ):
+        found &= np.maximum(widths, width) <= _ALIKE * np.minimum(widths, width)
+    return np.asarray(found)
+
+
+def with_runner_up(search: Search, found: SearchResult, *, proven: bool = True) -> SearchResult:
+    """A search's answer with its runner-up, where there is one and time to look for it.
+
+    A runner-up that turns out cheaper (by less than the gap that was proven) becomes the answer, and the
+    answer its runner-up. ``proven``: the search covered all there is, so that what it bounds is a bound.
+    """
+    if search.clock.over or search.best_fleet is None:
+        return found
+    answer = _look(search, found)
+    if answer is not None and not proven:
+        answer = replace(answer, least_usd_per_m_output_tokens=None)
+    return replace(_swapped(found, answer) if answer else found, wall_s=search.clock.elapsed_s)
+
+
+def _swapped(found: SearchResult, answer: RunnerUp) -> SearchResult:
+    """The cheaper of both as the answer."""
+    best, other = (
+        one.evaluation.usd_per_m_output_tokens or float("inf") for one in (found, answer)
+    )
+    if other >= best:
+        return replace(found, runner_up=answer)
+    bound = found.certificate.bound_usd_per_m_output_tokens
+    return replace(
+        found,
+        layout=answer.layout,
+        evaluation=answer.evaluation,
+        certificate=Certificate(min(bound, other), max(0.0, other / bound - 1.0), found.certificate.covers),
+        runner_up=replace(
+            answer, layout=found.layout, evaluation=found.evaluation,
+            least_usd_per_m_output_tokens=None,
+        ),
+    )  # fmt: skip
+
+
+def _look(search: Search, found: SearchResult) -> RunnerUp | None:
+    assert search.best_fleet is not None
+    main = main_shape(search.shapes, search.best_fleet)
+    other = ~like(search.shapes, main)
+    upper = np.where(other, search.items.upper, 0.0)
+    items = search.items.best(upper)
+    wanted = _fleet(search, _few(search, items), _ROUGH)
+    if wanted is None:
+        return None
+    for row in _fresh(search, wanted):
+        if search.clock.over:
+            return None
+        search.realised[row] = search.realiser.realise(row, int(search.bounds.per_rank[row]))
+    achieved = np.zeros_like(upper)
+    for row, placed in search.realised.items():
+        achieved[row] = placed.requests_per_s if other[row] else 0.0
+    fleet = _fleet(search, search.items.best(achieved), search.target)
+    if fleet is None:
+        return None
+    layout = assemble(search.instance, fleet, search.realised)
+    evaluation = evaluate(search.instance, layout)
+    if not search.regular and evaluation.violations:
+        return None  # its replicas would stand too far apart
+    claimed = search.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+    verify(search.instance, claimed if search.regular else float("inf"), evaluation)
+    return RunnerUp(layout, evaluation, main, _least(search, items) * search.to_usd)
+
+
+def _least(search: Search, items: list[Item]) -> float:
+    """What any fleet of the items costs per request at least."""
+    question, classes = search.question, search.classes
+    if question.whole and question.rate is None:
+        rate, _ = rate_bound(items, classes, rounds=_ROUNDS)
+        return question.whole_usd_per_hour / rate if rate > 0 else float("inf")
+    return cost_per_rate_bound(items, classes)
+
+
+def _few(search: Search, items: list[Item]) -> list[Item]:
+    """Items that serve most for their money, no two alike, and those that are placed already."""
+    price = {c.index: c.chip.usd_per_hour for c in search.classes}
+
+    def paid(item: Item) -> float:
+        return price[item.pool_class] * item.chips / item.requests_per_s
+
+    few = [item for item in items if item.shape in search.realised]
+    for role in range(len(ROLES)):
+        taken = np.zeros(len(search.shapes), dtype=bool)
+        count = 0
+        own = [item for item in items if item.role == role]
+        # what is quick to place, where there is such a shape
+        quick = [item for item in own if not item.span and search.shapes.pp[item.shape] == 1]
+        for item in sorted(quick or own, key=paid):
+            if taken[item.shape] or count == _PER_ROLE:
+                continue
+            taken |= like(search.shapes, _widths(search.shapes, item.shape))
+            few += [item] if item.shape not in search.realised else []
+            count += 1
+    return few
+
+
+def _fresh(search: Search, fleet: Fleet) -> list[int]:
+    """What to place of a fleet: of its shapes that were not, the main one, and a prefill one if none was."""
+    chips: Counter[tuple[bool, int]] = Counter()
+    for item, _ in fleet.stands:
+        chips[item.role == _PREFILL, item.shape] += item.chips
+    placed = {search.shapes.row(row)["role"] == _PREFILL for row in search.realised}
+    found = []
+    for prefill in (False, True):
+        rows = [row for is_prefill, row in chips if is_prefill == prefill]
+        new = [row for row in rows if row not in search.realised]
+        if new and not (prefill and True in placed):
+            found.append(max(new, key=lambda row: (chips[prefill, row], -row)))
+    return found
+
+
+def _fleet(search: Search, items: list[Item], gap: float) -> Fleet | None:
+    """The best fleet of few items within a gap."""
+    return solve_fleet(
+        items, search.classes, search.question, clock=search.clock,
+        time_limit_s=_FLEET_S, seed=search.seed,
+        accept_gap=gap,
+    ).fleet  # fmt: skip
