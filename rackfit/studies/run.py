@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
-
-import joblib
+from typing import Any
 
 from costmodel.instance import load_scenario
 from rackfit.output import write_whole
+from rackfit.studies.backends import Backend, answered, check_backend
 from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, solved
-from rackfit.studies.grid import Point, make_points
+from rackfit.studies.grid import make_points
 from rackfit.studies.page import study_page
-from rackfit.studies.point import lost_row, solve_point
+from rackfit.studies.point import solve_point
 from rackfit.studies.registry import find_study
-from rackfit.studies.workers import in_processes
 from topology.errors import InstanceError, Problem
 
-Backend = Literal["loky", "dask", "ray"]
 SCHEMA_VERSION = "1.0"
 
 
@@ -126,7 +122,7 @@ def study(
     scenario: str | Mapping[str, Any] | None = None,
     *,
     over: Axes | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     backend: Backend = "loky",
     options: Options | None = None,
     cache: Path | None = None,
@@ -143,7 +139,7 @@ def study(
     over
         Axes that replace the study's or are crossed with them: ``{"slo.tpot": [0.02, 0.05]}``.
     jobs
-        Processes; -1 is one per core.
+        Processes; -1 is one per core (``None``: one, or all that a cluster has).
     backend
         ``loky`` on this machine, ``dask`` or ``ray`` on a cluster that they already know.
     options
@@ -163,12 +159,16 @@ def study(
     InstanceError
         Unknown study, axis or backend; a point that no scenario accepts.
     """
+    if jobs is None:
+        jobs = 1 if backend == "loky" else -1
     if jobs == 0 or jobs < -1:
         raise InstanceError(Problem("jobs", f"must be positive, or -1 for every core, got {jobs}"))
     chosen = find_study(name)
+    check_backend(backend)
     base = _base(chosen, scenario)
     blocks = chosen.blocks(base, over or {})
     asked = chosen.name if chosen.answer is not None else ""
+    work = partial(solve_point, options=options or Options(), cache=cache)
     points = [
         point for block in blocks for point in make_points(base, block, chosen.parameters, asked)
     ]
@@ -179,7 +179,7 @@ def study(
     axes = {key: values for block in blocks for key, values in block.items()}
     rows: dict[int, Row] = {}
     reused = 0
-    for index, row, known in _run(points, options or Options(), cache, jobs, backend):
+    for index, row, known in answered(work, points, jobs, backend):
         rows[index] = row
         reused += known
         if on_point is not None:
@@ -194,49 +194,3 @@ def _base(chosen: Study, scenario: str | Mapping[str, Any] | None) -> dict[str, 
     elif scenario is not None:
         data = scenario
     return {**data, **chosen.fixed}
-
-
-def _run(
-    points: list[Point], options: Options, cache: Path | None, jobs: int, backend: Backend
-) -> Iterator[tuple[int, Row, bool]]:
-    if jobs == 1 and backend == "loky":
-        for index, point in enumerate(points):
-            yield _numbered(index, point, options, cache)
-        return
-    if backend == "loky":
-        for index, found in in_processes(partial(_given, options, cache), points, jobs):
-            yield (index, *(found or (lost_row(points[index]), False)))
-        return
-    _register(backend)
-    work = (
-        joblib.delayed(_numbered)(index, point, options, cache)
-        for index, point in enumerate(points)
-    )
-    with joblib.parallel_config(backend=backend):
-        yield from joblib.Parallel(n_jobs=jobs)(work)
-
-
-def _given(options: Options, cache: Path | None, point: Point) -> tuple[Row, bool]:
-    return solve_point(point, options, cache)
-
-
-def _numbered(
-    index: int, point: Point, options: Options, cache: Path | None
-) -> tuple[int, Row, bool]:
-    return (index, *solve_point(point, options, cache))
-
-
-def _register(backend: Backend) -> None:
-    """Make a backend known to joblib. Raises ``InstanceError`` where its package is missing."""
-    try:
-        if backend == "dask":
-            distributed = importlib.import_module("distributed")
-            try:
-                distributed.get_client()
-            except ValueError:  # none yet: the scheduler in Dask's configuration, or a local one
-                distributed.Client()
-        elif backend == "ray":
-            importlib.import_module("ray.util.joblib").register_ray()
-    except ImportError:
-        message = f"needs the extra: pip install 'rackfit[{backend}]'"
-        raise InstanceError(Problem(f"--backend {backend}", message)) from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import joblib
@@ -37,11 +39,24 @@ def in_processes(
 def _pool(
     work: Callable[[T], R], given: Sequence[T], indices: Sequence[int], jobs: int
 ) -> Iterator[tuple[int, R]]:
-    def numbered(index: int, one: T) -> tuple[int, R]:
-        return index, work(one)
-
     # two at least: a single job would run in this very process
     with joblib.parallel_config(backend="loky"):
         yield from joblib.Parallel(
             n_jobs=jobs if jobs != 1 else 2, return_as="generator_unordered"
-        )(joblib.delayed(numbered)(index, given[index]) for index in indices)
+        )(joblib.delayed(_numbered)(work, index, given[index]) for index in indices)
+
+
+def _numbered(work: Callable[[T], R], index: int, one: T) -> tuple[int, R]:
+    result = work(one)
+    _settle()
+    return index, result
+
+
+@lru_cache(maxsize=1)
+def _settle() -> None:
+    """Take what the first point left (modules, catalogues) out of garbage collection.
+
+    The pool collects once a second in each process, which would walk through all of it each time.
+    """
+    gc.collect()
+    gc.freeze()

@@ -6,81 +6,34 @@ from statistics import median
 import numpy as np
 import pytest
 
-from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario, resolve_instance
 from costmodel.measured.calibration import shipped_rows
 from costmodel.measured.predict import predict_under
 from costmodel.measured.runs import runs_of
 from costmodel.measured.scores import possible
-from costmodel.plain_layout import plain_layout
 from costmodel.profile import load_profile
-from costmodel.speculation import Speculative
-from costmodel.workload import Workload
+from rackfit.studies.measured_systems import SPECULATIVE, pairs, plain_ratio, plain_speeds
 
-#: DeepSeek-R1 in FP4, 1k prompts and answers (0.9 of nominal), prefill apart, MTP, at 125 tokens/s per
-#: user: total tokens/s per GPU. Source: InferenceX (Apache-2.0), 2026-08.
-MEASURED = {"gb200-nvl72": 4130, "hgx-b200": 941}
-TPOT_S = 1 / 125
-LENGTH = 922
-#: attention ranks and widths ``(tp, dp)`` of decode: beyond a node on NVL72, within one on HGX
-DECODE = {"gb200-nvl72": ((1, 32), (1, 48)), "hgx-b200": ((8, 1), (4, 2), (2, 4))}
-
-
-def tokens_per_s_per_gpu(cluster: str, speculative: Speculative) -> float:
-    """Prompt and answer tokens of the best of some plain layouts that hold the target."""
-    instance = resolve_instance(
-        Scenario(
-            model="deepseek-r1-nvfp4",
-            cluster=cluster,
-            kv_dtype="fp8",
-            workload=Workload(input_tokens=LENGTH, output_tokens=LENGTH),
-            speculative=speculative,
-        )
-    )
-
-    def per_chip(tp: int, dp: int, per_rank: int) -> float:
-        """Requests per second and chip, 0 beyond the target or HBM."""
-        spare = 32 if tp * dp > 8 else 0
-        layout = plain_layout(
-            instance, "decode", tp=tp, attention_dp=dp, batch=per_rank * dp, redundant_experts=spare
-        )
-        found = evaluate(instance, layout)
-        late = (found.tpot_s or 1.0) > TPOT_S
-        if late or any(one.rule == "hbm_capacity" for one in found.violations):
-            return 0.0
-        return float(found.priced.replicas[0].service.requests_per_s) / (tp * dp)
-
-    best = 0.0
-    for tp, dp in DECODE[cluster]:
-        low, high = 0, 64
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if per_chip(tp, dp, middle) else (low, middle)
-        if low:
-            best = max(best, per_chip(tp, dp, low))
-    prefill = evaluate(instance, plain_layout(instance, "prefill", tp=1, attention_dp=8, batch=64))
-    rate = float(prefill.priced.replicas[0].service.requests_per_s) / 8
-    return 2 * LENGTH / (1 / best + 1 / rate)
+#: DeepSeek-R1 in FP4, 1k prompts and answers, prefill apart, MTP, at 125 tokens/s per user: total
+#: tokens/s per GPU, newer system first. Source: InferenceX (Apache-2.0), 2026-08.
+MEASURED = (4130, 941)
+PAIR = pairs()["NVL72 over nodes"]
 
 
 def test_a_rack_is_above_nodes_at_125_tokens_per_second_of_each_user():
     """One draft, accepted as the DeepSeek-V3 report says (85 to 90 %): measured 4.39 times, within 25 %."""
-    drafts = Speculative(draft_tokens=1, acceptance=0.85)
-    found = {cluster: tokens_per_s_per_gpu(cluster, drafts) for cluster in MEASURED}
-    measured = MEASURED["gb200-nvl72"] / MEASURED["hgx-b200"]
-    assert found["gb200-nvl72"] / found["hgx-b200"] == pytest.approx(measured, rel=0.25)
-    for cluster, tokens in MEASURED.items():
-        assert found[cluster] == pytest.approx(tokens, rel=0.25)
+    assert SPECULATIVE == {"draft_tokens": 1, "acceptance": 0.85}
+    found = plain_speeds(PAIR)
+    assert found[0] / found[1] == pytest.approx(PAIR.ratio, rel=0.25)
+    assert MEASURED[0] / MEASURED[1] == pytest.approx(PAIR.ratio, rel=0.01)
+    assert found == pytest.approx(MEASURED, rel=0.25)
 
 
 def test_a_rack_stays_above_nodes_with_three_drafts_but_less_far():
     """Documented disagreement: how many tokens were drafted is not published, and three of them (2.5
-    tokens per pass) give 1.7 times. The order holds either way.
+    tokens per pass) give 1.6 times. The order holds either way.
     """
-    drafts = Speculative(draft_tokens=3, acceptance=0.69)
-    found = {cluster: tokens_per_s_per_gpu(cluster, drafts) for cluster in MEASURED}
-    ratio = found["gb200-nvl72"] / found["hgx-b200"]
-    assert 1 < ratio < 0.75 * 4.39
+    ratio = plain_ratio(PAIR, {"draft_tokens": 3, "acceptance": 0.69})
+    assert 1 < ratio < 0.75 * PAIR.ratio
 
 
 def crossing(batches, times, target):

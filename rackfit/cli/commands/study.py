@@ -25,7 +25,10 @@ def study_command(
     over: Annotated[
         list[str] | None, typer.Option(help="Axis KEY=VALUE,VALUE,...; may be repeated.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per core.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Processes, one by default, all on a cluster; -1 is one per core."),
+    ] = None,
     backend: Annotated[Backend, typer.Option(help="Where points run.")] = "loky",
     out: Annotated[
         Path | None, typer.Option(help="Write table, figure and page into this folder.")

@@ -1,4 +1,4 @@
-"""A study killed half-way goes on without repeating points; a Dask cluster gives the same table."""
+"""A study killed half-way goes on without repeating points; a Dask or Ray cluster gives the same table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from rackfit.studies import point as point_module
+from rackfit.studies.backends import Backend
 from rackfit.studies.base import Options
 from rackfit.studies.run import study
+from topology.errors import InstanceError
 
 BASE = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
 OVER: dict[str, list[Any]] = {
@@ -71,3 +73,31 @@ def test_a_local_dask_cluster_gives_the_same_table() -> None:
         spread = study("grid", BASE, over=over, options=OPTIONS, jobs=2, backend="dask")
     assert spread.rows == alone.rows
     assert spread.conclusion == alone.conclusion
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+@pytest.mark.filterwarnings("ignore")  # of Ray's own
+@pytest.mark.parametrize("jobs", [1, 2, None])
+def test_a_local_ray_cluster_gives_the_same_table(jobs: int | None) -> None:
+    import ray
+
+    over = {"slo.tpot": [0.0005, 0.02, 0.05], "workload.output_tokens": [100, 200]}
+    alone = study("grid", BASE, over=over, options=OPTIONS)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        spread = study("grid", BASE, over=over, options=OPTIONS, jobs=jobs, backend="ray")
+    finally:
+        ray.shutdown()
+    assert spread.rows == alone.rows
+    assert spread.conclusion == alone.conclusion
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_a_backend_that_is_missing_is_named_before_anything_runs(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("distributed", "ray", "ray.util.joblib"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(point_module, "search", lambda *a, **k: pytest.fail("asked a point"))
+    with pytest.raises(InstanceError, match=f"--backend {backend}.*rackfit\\[{backend}\\]"):
+        study("grid", BASE, over=OVER, options=OPTIONS, backend=backend)

@@ -32,7 +32,7 @@ def test_a_lost_point_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) 
     def all_lost(*_: object) -> list[tuple[int, None]]:
         return [(0, None)]
 
-    monkeypatch.setattr("rackfit.studies.run.in_processes", all_lost)
+    monkeypatch.setattr("rackfit.studies.backends.in_processes", all_lost)
     (row,) = study("grid", base, over={"slo.tpot": [0.05]}, jobs=2, options=Options()).rows
     assert row["status"] == "internal"
     assert "killed or ran out of memory" in row["error"]
