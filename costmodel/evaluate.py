@@ -11,7 +11,7 @@ from typing import Any
 
 from costmodel.checks import Violation, rules
 from costmodel.fleet import NOTHING, PricedLayout, price_fleet
-from costmodel.held import idle_by_rank, place_in_flight, price_placed
+from costmodel.held import idle_by_rank, place_in_flight, price_all_placed
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
 from costmodel.replica import MEMORY_KINDS, ReplicaPrice
@@ -154,14 +154,16 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
 
 def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
     """Price every replica; replicas that differ only in equivalent chips are priced once."""
-    known: dict[object, ReplicaPrice] = {}
-    prices = []
-    for replica in layout.replicas:
-        key = _equivalence(instance, replica)
-        if key not in known:
-            known[key] = price_placed(instance, layout, replica)
-        prices.append(_rehome(instance, replica, known[key]))
-    return tuple(prices)
+    different: dict[object, Replica] = {}
+    keys = [_equivalence(instance, replica) for replica in layout.replicas]
+    for key, replica in zip(keys, layout.replicas, strict=True):
+        different.setdefault(key, replica)
+    prices = price_all_placed(instance, layout, list(different.values()))
+    known = dict(zip(different, prices, strict=True))
+    return tuple(
+        _rehome(instance, replica, known[key])
+        for key, replica in zip(keys, layout.replicas, strict=True)
+    )
 
 
 def _equivalence(instance: Instance, replica: Replica) -> object:

@@ -124,6 +124,13 @@ class SlotTable(NamedTuple):
     row_of: dict[int, int]
     experts: NDArray[np.int64]
 
+    def rows(self, layers: Sequence[int]) -> NDArray[np.int64]:
+        """Experts of some layers ``[layers, slots]``; not to be written to."""
+        rows = [self.row_of[layer] for layer in layers]
+        if rows and rows == list(range(rows[0], rows[0] + len(rows))):
+            return self.experts[rows[0] : rows[0] + len(rows)]
+        return self.experts[rows]
+
 
 class Layout(BaseModel):
     """All replicas and the expert maps they use."""

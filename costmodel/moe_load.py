@@ -18,11 +18,21 @@ from costmodel.pass_time import ExpertShares
 Array = NDArray[np.float64]
 
 
-def touch_probability(shares: Array, top_k: float, tokens: ArrayLike, replicas: ArrayLike) -> Array:
-    """Probability that at least one of ``tokens`` reaches one replica of an expert."""
+def log_missed(shares: Array, top_k: float, replicas: ArrayLike) -> Array:
+    """Logarithm of the probability that one token does not reach one replica of an expert."""
     hit = np.minimum(1.0, shares * top_k) / np.asarray(replicas, dtype=float)
     with np.errstate(divide="ignore"):
-        return np.asarray(-np.expm1(np.asarray(tokens, dtype=float) * np.log1p(-hit)))
+        return np.asarray(np.log1p(-hit))
+
+
+def reached(missed: Array, tokens: ArrayLike) -> Array:
+    """Probability that at least one of ``tokens`` reaches a replica, from its :func:`log_missed`."""
+    return np.asarray(-np.expm1(np.asarray(tokens, dtype=float) * missed))
+
+
+def touch_probability(shares: Array, top_k: float, tokens: ArrayLike, replicas: ArrayLike) -> Array:
+    """Probability that at least one of ``tokens`` reaches one replica of an expert."""
+    return reached(log_missed(shares, top_k, replicas), tokens)
 
 
 def expert_shares(
@@ -37,19 +47,49 @@ def expert_shares(
     ``loads [layers, experts]`` with rows that sum to 1, ``expert_rows [layers, slots]`` expert of
     each slot chip by chip, ``tokens`` in the pass over all ranks.
     """
+    alone = touch_probability(loads, top_k, tokens, 1.0)
+    return placed_shares(loads, alone, expert_rows, slots_per_chip, top_k, tokens)
+
+
+def placed_shares(
+    loads: Array,
+    alone: Array,
+    expert_rows: NDArray[np.int64],
+    slots_per_chip: Sequence[int],
+    top_k: float,
+    tokens: ArrayLike,
+) -> ExpertShares:
+    """As :func:`expert_shares` with what an expert without copies sees known, several passes at once.
+
+    ``alone [layers, experts]``: :func:`touch_probability` with one replica; ``tokens``: one number, or
+    one for each layer.
+    """
     num_layers, num_experts = loads.shape
     # flat places [layers, slots] of each slot's expert in an array [layers, experts]
-    at = np.arange(num_layers)[:, None] * num_experts + expert_rows
+    at = np.arange(0, loads.size, num_experts)[:, None] + expert_rows
     counts = np.bincount(at.ravel(), minlength=loads.size).reshape(loads.shape)
-    replicas = np.maximum(counts, 1).astype(float)
-    slot_load = np.take(loads / replicas, at)
-    slot_touch = np.take(touch_probability(loads, top_k, tokens, replicas), at)
+    each, touch = loads, alone
+    copied = np.nonzero(counts > 1)
+    if len(copied[0]):
+        replicas, tokens = counts[copied], np.broadcast_to(tokens, num_layers)[copied[0]]
+        each, touch = loads.copy(), alone.copy()
+        each[copied] /= replicas
+        touch[copied] = touch_probability(loads[copied], top_k, tokens, replicas)
+    slot_load, slot_touch = each.take(at), touch.take(at)
     chips = len(slots_per_chip)
+    sizes = np.array(slots_per_chip)
+    ends = sizes.cumsum()
+    if sizes.all():
+        starts = ends - sizes
+        return ExpertShares(
+            load=np.add.reduceat(slot_load, starts, axis=1),
+            touched=np.add.reduceat(slot_touch, starts, axis=1),
+        )
     load = np.zeros((num_layers, chips))
     touched = np.zeros((num_layers, chips))
-    filled = np.array([place for place, count in enumerate(slots_per_chip) if count], dtype=int)
-    starts = np.concatenate([[0], np.cumsum(slots_per_chip)])[:-1][filled]
+    filled = np.flatnonzero(sizes)
     if len(filled):
+        starts = (ends - sizes)[filled]
         load[:, filled] = np.add.reduceat(slot_load, starts, axis=1)
         touched[:, filled] = np.add.reduceat(slot_touch, starts, axis=1)
     return ExpertShares(load=load, touched=touched)

@@ -279,7 +279,7 @@ def _experts(
     tp: Array,
     ranks: Array,
     rows: Array,
-    fill: float,
+    fill: Array | float,
     chip: Chip,
     efficiency: Efficiency,
     rates: GroupRates,
@@ -292,7 +292,7 @@ def _experts(
 
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
-    routed = (fill * rows * ranks * moe.top_k)[..., None, None]
+    routed = shares.per_layer(fill * rows * ranks * moe.top_k)[..., None]
     flops_s = (
         routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
     )
@@ -315,8 +315,8 @@ def _experts(
     chips = tp * ranks
     layers = np.asarray(shares.num_layers)
     # the busiest sender sets the uniform exchange, the busiest receiver may stretch it
-    busiest_share = fill * shares.load.max(axis=-1)
-    skew = shares.over_layers(np.maximum(1.0, busiest_share * chips[..., None]))
+    busiest_share = shares.per_layer(np.asarray(fill)) * shares.load.max(axis=-1)
+    skew = shares.over_layers(np.maximum(1.0, busiest_share * shares.per_layer(chips)))
     sourced = rows / tp * moe.expert_input_dim
     several = ranks > 1
     for part, element in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +27,8 @@ class Tokens:
     prefill_end: float = 0.0
     prompts: ArrayLike = 0.0
     #: tokens of the average rank over those of the busiest, which the other figures describe
-    fill: float = 1.0
-    verified: float = 1.0
+    fill: Array | float = 1.0
+    verified: Array | float = 1.0
 
     @property
     def rows(self) -> Array:
@@ -43,6 +44,33 @@ class Tokens:
         return np.asarray(
             np.asarray(self.decode, dtype=float) * self.verified
             + np.asarray(self.prompts, dtype=float)
+        )
+
+    @classmethod
+    def side_by_side(cls, passes: Sequence[Tokens], times: Sequence[int]) -> Tokens:
+        """Several passes of one workload as arrays, each of them so many times in a row.
+
+        Raises ``ValueError`` where contexts or prompts of different lengths would have to share one.
+        """
+
+        def column(name: str) -> Array:
+            return np.repeat(np.array([getattr(one, name) for one in passes], dtype=float), times)
+
+        def shared(name: str, present: str) -> float:
+            found = {getattr(one, name) for one in passes if np.any(getattr(one, present))}
+            if len(found) > 1:
+                raise ValueError(f"passes with {name} {sorted(found)} cannot be priced together")
+            return float(next(iter(found), 0.0))
+
+        return cls(
+            decode=column("decode"),
+            context=shared("context", "decode"),
+            prefill=column("prefill"),
+            prefill_start=shared("prefill_start", "prefill"),
+            prefill_end=shared("prefill_end", "prefill"),
+            prompts=column("prompts"),
+            fill=column("fill"),
+            verified=column("verified"),
         )
 
 
@@ -65,6 +93,12 @@ class ExpertShares:
     def num_layers(self) -> ArrayLike:
         """Layers of each stage."""
         return self.load.shape[-2] if self.stage_layers is None else self.stage_layers
+
+    def per_layer(self, values: Array) -> Array:
+        """``values``, one for each stage, as ``[..., layers]``."""
+        if self.stage_layers is None:
+            return values[..., None]
+        return np.repeat(np.broadcast_to(values, self.stage_layers.shape), self.stage_layers)
 
     def over_layers(self, values: Array) -> Array:
         """Sum of ``values [..., layers]`` over the layers of each stage."""

@@ -1,0 +1,87 @@
+"""Bytes in the HBM of every chip of some replicas by kind, their stages side by side in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel import memory
+from costmodel.instance import Instance
+from costmodel.layout import Replica
+from costmodel.serving import Schedule
+from costmodel.stage_times import stage_layers
+
+Array = NDArray[np.float64]
+
+
+def stage_memory(
+    instance: Instance, replicas: Sequence[Replica], plans: Sequence[Schedule]
+) -> list[list[dict[str, Array]]]:
+    """Bytes on each chip by kind ``[chips]``, replica by replica and stage by stage."""
+    operations, workload = instance.operations, instance.workload
+    stages = [stage for replica in replicas for stage in replica.stages]
+    depth = [len(replica.stages) for replica in replicas]
+    tp = np.repeat(np.array([float(replica.shape.tp) for replica in replicas]), depth)
+    chips = np.array([float(len(stage.chips)) for stage in stages])
+    ends = np.cumsum(depth)
+    first, last = np.zeros(len(stages), dtype=bool), np.zeros(len(stages), dtype=bool)
+    first[ends - depth], last[ends - 1] = True, True
+    layers = [(kind, counts) for kind, _, counts in stage_layers(instance, stages)]
+    weights = memory.dense_weight_bytes(layers, tp) + _edges(instance, tp, first, last)
+    weights = weights + last * memory.draft_weight_bytes(operations, tp, chips)
+    slot = memory.expert_slot_bytes(layers) + np.zeros(len(stages))
+    prefills = np.repeat([replica.role == "prefill" for replica in replicas], depth)
+    cached = np.zeros(len(stages))
+    for role, context in ((True, workload.input_tokens), (False, instance.final_context)):
+        if np.any(prefills == role):
+            own = memory.kv_bytes_per_sequence(operations, layers, tp, context)
+            own = own + last * memory.draft_kv_bytes(operations, tp, context)
+            cached = np.where(prefills == role, own, cached)
+    rows = np.repeat([float(plan.rows()) for plan in plans], depth)
+    # only the last stage scores a vocabulary
+    sampled = np.where(last, np.repeat([float(plan.sampled()) for plan in plans], depth), 0.0)
+    active = memory.activation_bytes(operations, tp, rows, sampled)
+    runtime = {
+        placed.chip.name: instance.profile.for_chip(placed.chip.name).runtime_bytes
+        for placed in (instance.cluster.chip(stage.chips[0]) for stage in stages)
+    }
+    found = []
+    index = 0
+    for replica in replicas:
+        sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), replica.shape.tp)
+        ones = np.ones(replica.shape.chips_per_stage)
+        held = []
+        for stage in replica.stages:
+            held.append(
+                {
+                    "weights": weights[index] * ones,
+                    "experts": slot[index] * np.array(stage.slots(), dtype=float),
+                    "kv": cached[index] * sequences,
+                    "activations": active[index] * ones,
+                    "runtime": np.array([_runtime(instance, chip, runtime) for chip in stage.chips]),
+                }
+            )
+            index += 1
+        found.append(held)
+    return found
+
+
+def _edges(
+    instance: Instance, tp: Array, first: NDArray[np.bool_], last: NDArray[np.bool_]
+) -> Array:
+    """Embedding and head of each stage ``[stages]``."""
+    found = np.zeros(len(tp))
+    for is_first, is_last in ((True, True), (True, False), (False, True)):
+        own = memory.edge_weight_bytes(instance.operations, tp, first=is_first, last=is_last)
+        found = np.where((first == is_first) & (last == is_last), own, found)
+    return found
+
+
+def _runtime(instance: Instance, chip_id: str, known: dict[str, float]) -> float:
+    """Bytes that the engine takes on a chip."""
+    name = instance.cluster.chip(chip_id).chip.name
+    if name not in known:
+        known[name] = instance.profile.for_chip(name).runtime_bytes
+    return known[name]
