@@ -126,18 +126,22 @@ class Instance:
         return replace(operations_of(self.model, drafts), kv_in_hbm=self.kv_read_from is None)
 
     def log_missed(self, kind: LayerKind) -> NDArray[np.float64]:
-        """:func:`costmodel.moe_load.log_missed` of a kind's experts, one replica each, computed once.
-
-        ``[layers, experts]``
-        """
+        """:func:`costmodel.moe_load.log_missed` of a kind's experts, one replica each, computed once."""
         assert kind.moe is not None
-        if kind.moe_rows not in self._log_missed:
-            loads = self.expert_loads[list(kind.moe_rows)]
-            self._log_missed[kind.moe_rows] = log_missed(loads, kind.moe.top_k, 1.0)
-        return self._log_missed[kind.moe_rows]
+        key = ("log_missed", kind.moe_rows)
+        if key not in self._of_kind:
+            self._of_kind[key] = log_missed(self.kind_loads(kind), kind.moe.top_k, 1.0)
+        return self._of_kind[key]
+
+    def kind_loads(self, kind: LayerKind) -> NDArray[np.float64]:
+        """Expert loads of a kind's layers ``[layers, experts]``."""
+        key = ("loads", kind.moe_rows)
+        if key not in self._of_kind:
+            self._of_kind[key] = self.expert_loads[list(kind.moe_rows)]
+        return self._of_kind[key]
 
     @cached_property
-    def _log_missed(self) -> dict[tuple[int, ...], NDArray[np.float64]]:
+    def _of_kind(self) -> dict[object, NDArray[np.float64]]:
         return {}
 
     @cached_property

@@ -8,7 +8,7 @@ probability ``1 - (1 - a)^B``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from costmodel.pass_time import ExpertShares
 
 Array = NDArray[np.float64]
+
+#: numbers in an array ``[layers, slots]`` up to which several stages are looked at together
+_IN_CACHE = 1 << 13
 
 
 def log_missed(shares: Array, top_k: float, replicas: ArrayLike) -> Array:
@@ -33,6 +36,20 @@ def reached(missed: Array, tokens: ArrayLike) -> Array:
 def touch_probability(shares: Array, top_k: float, tokens: ArrayLike, replicas: ArrayLike) -> Array:
     """Probability that at least one of ``tokens`` reaches one replica of an expert."""
     return reached(log_missed(shares, top_k, replicas), tokens)
+
+
+def small_groups(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Places of neighbouring stages whose arrays ``[layers, slots]`` together fit a core's cache."""
+    group: list[int] = []
+    total = 0
+    for place, size in enumerate(sizes):
+        if group and total + size > _IN_CACHE:
+            yield group
+            group, total = [], 0
+        group.append(place)
+        total += size
+    if group:
+        yield group
 
 
 def expert_shares(
@@ -67,14 +84,15 @@ def placed_shares(
     num_layers, num_experts = loads.shape
     # flat places [layers, slots] of each slot's expert in an array [layers, experts]
     at = np.arange(0, loads.size, num_experts)[:, None] + expert_rows
-    counts = np.bincount(at.ravel(), minlength=loads.size).reshape(loads.shape)
+    counts = np.bincount(at.ravel(), minlength=loads.size)
     each, touch = loads, alone
-    copied = np.nonzero(counts > 1)
-    if len(copied[0]):
-        replicas, tokens = counts[copied], np.broadcast_to(tokens, num_layers)[copied[0]]
-        each, touch = loads.copy(), alone.copy()
+    copied = np.flatnonzero(counts > 1)
+    if len(copied):
+        replicas = counts[copied]
+        of_layer = np.broadcast_to(tokens, num_layers)[copied // num_experts]
+        each, touch = loads.flatten(), alone.flatten()
+        touch[copied] = touch_probability(each[copied], top_k, of_layer, replicas)
         each[copied] /= replicas
-        touch[copied] = touch_probability(loads[copied], top_k, tokens, replicas)
     slot_load, slot_touch = each.take(at), touch.take(at)
     chips = len(slots_per_chip)
     sizes = np.array(slots_per_chip)

@@ -134,8 +134,7 @@ def _head(
         result.roofline(
             "head",
             count * compute / _peak(chip, efficiency, matmul.dtype),
-            count * matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency)
-            + np.zeros_like(sampled),
+            count * matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency),
             dtype=matmul.dtype,
         )
 
@@ -192,7 +191,7 @@ def _matmuls(
         result.roofline(
             matmul.part,
             count * rows * matmul.flops_per_token / ways / _peak(chip, efficiency, matmul.dtype),
-            count * matmul.weight_bytes / ways / _bandwidth(chip, efficiency) + np.zeros_like(rows),
+            count * matmul.weight_bytes / ways / _bandwidth(chip, efficiency),
             dtype=matmul.dtype,
         )
 
@@ -315,7 +314,7 @@ def _experts(
     chips = tp * ranks
     layers = np.asarray(shares.num_layers)
     # the busiest sender sets the uniform exchange, the busiest receiver may stretch it
-    busiest_share = shares.per_layer(np.asarray(fill)) * shares.load.max(axis=-1)
+    busiest_share = shares.per_layer(np.asarray(fill)) * shares.busiest_load
     skew = shares.over_layers(np.maximum(1.0, busiest_share * shares.per_layer(chips)))
     sourced = rows / tp * moe.expert_input_dim
     several = ranks > 1

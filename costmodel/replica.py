@@ -95,8 +95,7 @@ def price_replicas(
         prefills = float(plan.events * plan.passes) if plan.decode else 1.0
         both = (("decode", plan.decode, 1.0), ("prefill", plan.prefill, prefills))
         own.append([(name, tokens, weight) for name, tokens, weight in both if tokens is not None])
-        stacked = stack_rates(of_stages)
-        passes += [StagePass(replica, tokens, stacked) for _, tokens, _ in own[-1]]
+        passes += [StagePass(replica, tokens, of_stages) for _, tokens, _ in own[-1]]
     timed = iter(stage_times(instance, layout, passes))
     held = stage_memory(instance, replicas, plans)
     return [
@@ -111,7 +110,7 @@ def _priced(
     instance: Instance,
     replica: Replica,
     plan: Schedule,
-    rates: list[GroupRates],
+    rates: GroupRates,
     held: list[dict[str, Array]],
     passes: Sequence[tuple[str, Tokens, float, StageTimes]],
 ) -> ReplicaPrice:
@@ -123,7 +122,8 @@ def _priced(
     for name, tokens, weight, timed in passes:
         imbalance = timed.imbalance
         for part, seconds in timed.parts.items():
-            parts[part] = parts.get(part, 0.0) + weight * seconds
+            own = weight * seconds if weight != 1.0 else seconds
+            parts[part] = parts[part] + own if part in parts else own
         rows = float(tokens.rows)
         hop_s = _hand_off_s(instance, replica, rates, rows)
         times[name] = PipelineTime(
@@ -143,8 +143,8 @@ def _priced(
     )
     by_stage = zip(*(seconds.tolist() for seconds in parts.values()), strict=True)
     stages = tuple(
-        StagePrice(dict(zip(parts, seconds, strict=True)), own, skew)
-        for seconds, own, skew in zip(by_stage, held, imbalance.tolist(), strict=True)
+        StagePrice(dict(zip(parts, seconds, strict=True)), bytes_of, skew)
+        for seconds, bytes_of, skew in zip(by_stage, held, imbalance.tolist(), strict=True)
     )
     return ReplicaPrice(stages, service, _egress(instance, replica, sent_rows, draft_rows, round_s))
 
@@ -152,10 +152,10 @@ def _priced(
 def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[StageTerms]:
     """What the passes of each stage are made of, for those who want to look inside a price."""
     plan = replica_schedule(instance, replica)
-    stacked = stack_rates(_rates(instance, replica))
+    rates = _rates(instance, replica)
     passes = {"decode": plan.decode, "prefill": plan.prefill}
     timed = {
-        name: stage_times(instance, layout, [StagePass(replica, tokens, stacked)], record=True)[0]
+        name: stage_times(instance, layout, [StagePass(replica, tokens, rates)], record=True)[0]
         for name, tokens in passes.items()
         if tokens is not None
     }
@@ -168,27 +168,29 @@ def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[St
     ]
 
 
-def _rates(instance: Instance, replica: Replica) -> list[GroupRates]:
+def _rates(instance: Instance, replica: Replica) -> GroupRates:
+    """Rates of every stage ``[stages]``."""
     moe = instance.operations.moe
     first_chip = instance.cluster.chip(replica.stages[0].chips[0])
-    return rates_of_chips(
-        instance.cluster,
-        [stage.chips for stage in replica.stages],
-        replica.shape.tp,
-        moe.top_k if moe else 0,
-        instance.profile.for_chip(first_chip.chip.name),
+    return stack_rates(
+        rates_of_chips(
+            instance.cluster,
+            [stage.chips for stage in replica.stages],
+            replica.shape.tp,
+            moe.top_k if moe else 0,
+            instance.profile.for_chip(first_chip.chip.name),
+        )
     )
 
 
-def _hand_off_s(
-    instance: Instance, replica: Replica, rates: list[GroupRates], rows: float
-) -> float:
+def _hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
     """Seconds that one pass of ``rows`` tokens per rank spends between stages, back to the first."""
     if replica.shape.pp == 1:
         return 0.0
     operations = instance.operations
     sent = rows / replica.shape.tp * operations.hidden_size * operations.activation_bytes
-    return sum(float(rate.send_latency_s + rate.send_s_per_byte * sent) for rate in rates)
+    hops: list[float] = (rates.send_latency_s + rates.send_s_per_byte * sent).tolist()
+    return sum(hops)
 
 
 def _egress(
@@ -200,6 +202,8 @@ def _egress(
     """
     cluster, operations, shape = instance.cluster, instance.operations, replica.shape
     egress: dict[int, float] = {}
+    if len({cluster.chip(chip).domain for chip in replica.chips}) == 1:
+        return egress
     moe = operations.moe
     moe_layers = np.zeros(len(replica.stages))
     for kind, _, counts in stage_layers(instance, replica.stages):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,28 +44,25 @@ def stage_memory(
     # only the last stage scores a vocabulary
     sampled = np.where(last, np.repeat([float(plan.sampled()) for plan in plans], depth), 0.0)
     active = memory.activation_bytes(operations, tp, rows, sampled)
-    runtime = {
-        placed.chip.name: instance.profile.for_chip(placed.chip.name).runtime_bytes
-        for placed in (instance.cluster.chip(stage.chips[0]) for stage in stages)
-    }
     found = []
-    index = 0
+    first_stage = 0
     for replica in replicas:
+        own_stages = slice(first_stage, first_stage + len(replica.stages))
+        first_stage = own_stages.stop
         sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), replica.shape.tp)
         ones = np.ones(replica.shape.chips_per_stage)
-        held = []
-        for stage in replica.stages:
-            held.append(
-                {
-                    "weights": weights[index] * ones,
-                    "experts": slot[index] * np.array(stage.slots(), dtype=float),
-                    "kv": cached[index] * sequences,
-                    "activations": active[index] * ones,
-                    "runtime": np.array([_runtime(instance, chip, runtime) for chip in stage.chips]),
-                }
-            )
-            index += 1
-        found.append(held)
+        slots = np.zeros((len(replica.stages), len(ones)))
+        if operations.moe is not None:
+            slots[:] = [stage.slots() for stage in replica.stages]
+        by_kind = {
+            "weights": weights[own_stages, None] * ones,
+            "experts": slot[own_stages, None] * slots,
+            "kv": cached[own_stages, None] * sequences,
+            "activations": active[own_stages, None] * ones,
+            "runtime": _runtime(instance, replica),
+        }
+        rows = zip(*by_kind.values(), strict=True)
+        found.append([dict(zip(by_kind, row, strict=True)) for row in rows])
     return found
 
 
@@ -72,16 +70,19 @@ def _edges(
     instance: Instance, tp: Array, first: NDArray[np.bool_], last: NDArray[np.bool_]
 ) -> Array:
     """Embedding and head of each stage ``[stages]``."""
-    found = np.zeros(len(tp))
-    for is_first, is_last in ((True, True), (True, False), (False, True)):
-        own = memory.edge_weight_bytes(instance.operations, tp, first=is_first, last=is_last)
-        found = np.where((first == is_first) & (last == is_last), own, found)
-    return found
+    whole = {
+        (is_first, is_last): float(
+            memory.edge_weight_bytes(instance.operations, 1.0, first=is_first, last=is_last)
+        )
+        for is_first in (False, True)
+        for is_last in (False, True)
+    }
+    ends = zip(first.tolist(), last.tolist(), strict=True)
+    return np.array([whole[own] for own in ends]) / tp
 
 
-def _runtime(instance: Instance, chip_id: str, known: dict[str, float]) -> float:
-    """Bytes that the engine takes on a chip."""
-    name = instance.cluster.chip(chip_id).chip.name
-    if name not in known:
-        known[name] = instance.profile.for_chip(name).runtime_bytes
-    return known[name]
+def _runtime(instance: Instance, replica: Replica) -> Array:
+    """Bytes that the engine takes ``[stages, chips]``."""
+    names = [[instance.cluster.chip(c).chip.name for c in stage.chips] for stage in replica.stages]
+    known = {name: instance.profile.for_chip(name).runtime_bytes for name in set(chain(*names))}
+    return np.array([[known[name] for name in own] for own in names], dtype=float)

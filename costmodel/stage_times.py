@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from costmodel.communication import GroupRates
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica, Stage
-from costmodel.moe_load import placed_shares, reached
 from costmodel.operations import LayerKind
 from costmodel.overlap import both_halves, half
 from costmodel.pass_sums import Term
 from costmodel.pass_time import pass_time
+from costmodel.stage_experts import stage_shares
 from costmodel.tokens import ExpertShares, Tokens
 
 Array = NDArray[np.float64]
@@ -27,8 +27,6 @@ Ints = NDArray[np.int64]
 
 #: numbers in an array ``[MoE layers, chips]`` up to which passes are priced together
 _MOST_TOGETHER = 1 << 20
-#: numbers in an array ``[layers, slots]`` up to which stages are looked at together
-_IN_CACHE = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,7 @@ class StageTimes:
         ]
 
 
-def stage_layers(
-    instance: Instance, stages: Sequence[Stage]
-) -> list[tuple[LayerKind, Ints, Ints]]:
+def stage_layers(instance: Instance, stages: Sequence[Stage]) -> list[tuple[LayerKind, Ints, Ints]]:
     """Kinds of layers, with the first place in ``kind.layers`` and the count of each stage."""
     result = []
     for kind in instance.operations.kinds:
@@ -111,7 +107,7 @@ def _together(
     for index, one in enumerate(passes):
         # one rank exchanges nothing that a second half could hide
         halved = instance.scenario.two_batch_overlap and one.replica.shape.attention_dp > 1
-        alike.setdefault((halved, _types(instance, one.replica)), []).append(index)
+        alike.setdefault((halved, _types(instance, one.replica.stages)), []).append(index)
     for (halved, types), members in alike.items():
         start, widest = 0, 0
         for place, index in enumerate(members):
@@ -173,9 +169,9 @@ def _timed(
         if kind.moe is None:
             experts.append(None)
             continue
-        shares = _shares(instance, layout, stages, kind, starts, counts, routed)
+        shares = stage_shares(instance, layout, stages, kind, starts, counts, routed)
         experts.append(shares)
-        skew += shares.over_layers(shares.load.max(axis=-1)) * (tp * ranks)
+        skew += shares.over_layers(shares.busiest_load) * (tp * ranks)
         moe_layers += counts
     is_last = np.zeros(count)
     is_last[np.cumsum(depth) - 1] = 1.0
@@ -183,7 +179,7 @@ def _timed(
     parts: dict[str, Array] = {}
     slowest, terms = [""] * count, {}
     for name in types:
-        here = np.array([name in _types_of(instance, stage) for stage in stages])
+        here = np.array([len(types) == 1 or name in _types(instance, [stage]) for stage in stages])
         chip = next(
             placed.chip
             for placed in map(instance.cluster.chip, passes[0].replica.chips)
@@ -204,86 +200,12 @@ def _timed(
         slowest = [name if wins else other for wins, other in zip(slower, slowest, strict=True)]
         terms[name] = timed.terms or []
         for part, spent in own.items():
-            parts[part] = np.where(slower, spent, parts.get(part, 0.0))
+            parts[part] = spent if slower.all() else np.where(slower, spent, parts.get(part, 0.0))
     imbalance = np.where(moe_layers > 0, skew / np.maximum(moe_layers, 1), 1.0)
     return StageTimes(total, parts, imbalance, slowest, terms)
 
 
-def _types(instance: Instance, replica: Replica) -> tuple[str, ...]:
-    """Types of the chips of a replica, by name, in order of first use."""
-    return tuple(dict.fromkeys(t for stage in replica.stages for t in _types_of(instance, stage)))
-
-
-def _types_of(instance: Instance, stage: Stage) -> dict[str, None]:
-    return dict.fromkeys([instance.cluster.chip(chip).chip.name for chip in stage.chips])
-
-
-def _shares(
-    instance: Instance,
-    layout: Layout,
-    stages: Sequence[Stage],
-    kind: LayerKind,
-    starts: Ints,
-    counts: Ints,
-    tokens: Array,
-) -> ExpertShares:
-    """Load of the chips in every layer of a kind, stage after stage.
-
-    ``tokens [stages]`` in the pass over all ranks. Stages with the same slots on their chips are
-    computed together; where stages differ in width, the narrower ones have chips without load.
-    """
-    moe = kind.moe
-    assert moe is not None
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for index, stage in enumerate(stages):
-        if counts[index]:
-            alike.setdefault(stage.slots(), []).append(index)
-    # what an expert without copies sees of so many tokens is the same in every pass
-    missed = instance.log_missed(kind)
-    every = {number: reached(missed, number) for number in set(tokens[counts > 0].tolist())}
-    rows_of = np.array(kind.moe_rows)
-    chips = max((len(slots) for slots in alike), default=1)
-    load, touched = np.zeros((counts.sum(), chips)), np.zeros((counts.sum(), chips))
-    place = np.cumsum(counts) - counts
-    for slots, members in alike.items():
-        for indices in _few(members, counts, sum(slots)):
-            inside = [slice(starts[index], starts[index] + counts[index]) for index in indices]
-            placed = [
-                _experts(layout, stages[index], kind.layers[part])
-                for index, part in zip(indices, inside, strict=True)
-            ]
-            alone = [every[tokens[index]][part] for index, part in zip(indices, inside, strict=True)]
-            shares = placed_shares(
-                instance.expert_loads[np.concatenate([rows_of[part] for part in inside])],
-                alone[0] if len(alone) == 1 else np.concatenate(alone),
-                placed[0] if len(placed) == 1 else np.concatenate(placed),
-                slots,
-                moe.top_k,
-                np.repeat(tokens[indices], counts[indices]),
-            )
-            at = np.concatenate([np.arange(place[i], place[i] + counts[i]) for i in indices])
-            load[at, : len(slots)] = shares.load
-            touched[at, : len(slots)] = shares.touched
-    return ExpertShares(load, touched, stage_layers=counts)
-
-
-def _few(stages: Sequence[int], counts: Ints, slots: int) -> Iterator[list[int]]:
-    """Stages in groups whose arrays ``[layers, slots]`` stay small enough for a core's cache."""
-    group: list[int] = []
-    size = 0
-    for stage in stages:
-        size += int(counts[stage]) * slots
-        if group and size > _IN_CACHE:
-            yield group
-            group, size = [], int(counts[stage]) * slots
-        group.append(stage)
-    yield group
-
-
-def _experts(layout: Layout, stage: Stage, layers: tuple[int, ...]) -> Ints:
-    """Expert of each slot in some layers of a stage ``[layers, slots]``."""
-    table = layout.slot_tables.get(stage.expert_map or "")
-    if table is not None:
-        return table.rows(layers)
-    maps = layout.experts_of(stage)
-    return np.array([maps[layer] for layer in layers], dtype=np.int64)
+def _types(instance: Instance, stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Types of the chips of some stages, by name, in order of first use."""
+    chip = instance.cluster.chip
+    return tuple(dict.fromkeys([chip(at).chip.name for stage in stages for at in stage.chips]))

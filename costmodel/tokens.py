@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,7 +58,9 @@ class Tokens:
             return np.repeat(np.array([getattr(one, name) for one in passes], dtype=float), times)
 
         def shared(name: str, present: str) -> float:
-            found = {getattr(one, name) for one in passes if np.any(getattr(one, present))}
+            found = {
+                getattr(one, name) for one in passes if np.asarray(getattr(one, present)).any()
+            }
             if len(found) > 1:
                 raise ValueError(f"passes with {name} {sorted(found)} cannot be priced together")
             return float(next(iter(found), 0.0))
@@ -104,8 +107,21 @@ class ExpertShares:
         """Sum of ``values [..., layers]`` over the layers of each stage."""
         if self.stage_layers is None:
             return np.asarray(values.sum(axis=-1))
+        filled, starts = self._filled
+        if len(starts) == len(self.stage_layers):
+            return np.add.reduceat(values, starts)
         sums = np.zeros(len(self.stage_layers))
-        filled = self.stage_layers > 0
-        starts = (np.cumsum(self.stage_layers) - self.stage_layers)[filled]
         sums[filled] = np.add.reduceat(values, starts)
         return sums
+
+    @cached_property
+    def busiest_load(self) -> Array:
+        """Largest share of a layer's routed tokens on one chip ``[..., layers]``."""
+        return np.asarray(self.load.max(axis=-1))
+
+    @cached_property
+    def _filled(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which stages have layers, and the first layer of each of these."""
+        assert self.stage_layers is not None
+        filled = self.stage_layers > 0
+        return filled, (self.stage_layers.cumsum() - self.stage_layers)[filled]
