@@ -75,17 +75,19 @@ def placed_shares(
     slots_per_chip: Sequence[int],
     top_k: float,
     tokens: ArrayLike,
+    *,
+    copies: bool = True,
 ) -> ExpertShares:
     """As :func:`expert_shares` with what an expert without copies sees known, several passes at once.
 
     ``alone [layers, experts]``: :func:`touch_probability` with one replica; ``tokens``: one number, or
-    one for each layer.
+    one for each layer. Without ``copies`` every expert is taken to have one slot, uncounted.
     """
     num_layers, num_experts = loads.shape
     # flat places [layers, slots] of each slot's expert in an array [layers, experts]
     at = np.arange(0, loads.size, num_experts)[:, None] + expert_rows
-    counts = np.bincount(at.ravel(), minlength=loads.size)
     each, touch = loads, alone
+    counts = np.bincount(at.ravel(), minlength=loads.size) if copies else np.zeros(0, dtype=int)
     copied = np.flatnonzero(counts > 1)
     if len(copied):
         replicas = counts[copied]

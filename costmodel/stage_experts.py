@@ -28,7 +28,7 @@ def stage_shares(
     counts: Ints,
     tokens: Array,
 ) -> ExpertShares:
-    """Load of the chips in every layer of a kind, stage after stage.
+    """Load of the chips in every layer of a kind, stage after stage, on structurally sound stages.
 
     A stage has ``counts`` layers from ``kind.layers[starts]`` on; ``tokens [stages]`` in the pass over
     all ranks. Stages with the same slots on their chips are computed together; where stages differ in
@@ -61,6 +61,7 @@ def stage_shares(
                 slots,
                 moe.top_k,
                 np.repeat(tokens[indices], counts[indices]),
+                copies=sum(slots) != moe.num_experts,
             )
             first = 0
             for index in indices:

@@ -61,8 +61,8 @@ def stage_memory(
             "activations": active[own_stages, None] * ones,
             "runtime": _runtime(instance, replica),
         }
-        rows = zip(*by_kind.values(), strict=True)
-        found.append([dict(zip(by_kind, row, strict=True)) for row in rows])
+        by_stage = zip(*by_kind.values(), strict=True)
+        found.append([dict(zip(by_kind, own, strict=True)) for own in by_stage])
     return found
 
 
@@ -77,8 +77,8 @@ def _edges(
         for is_first in (False, True)
         for is_last in (False, True)
     }
-    ends = zip(first.tolist(), last.tolist(), strict=True)
-    return np.array([whole[own] for own in ends]) / tp
+    which = zip(first.tolist(), last.tolist(), strict=True)
+    return np.array([whole[own] for own in which]) / tp
 
 
 def _runtime(instance: Instance, replica: Replica) -> Array:
