@@ -45,7 +45,7 @@ class GroupRates:
             )
         )
 
-    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> GroupRates:
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> GroupRates:
         """The groups picked by ``index``."""
         return GroupRates(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 

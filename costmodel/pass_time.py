@@ -24,8 +24,8 @@ from costmodel.models.spec import Attention, MoE
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations
 from costmodel.pass_sums import PARTS, PassTime, Term
 from costmodel.profile import Efficiency, Stream
-from costmodel.speculation import draft_runs, draft_shares
-from costmodel.tokens import Array, ExpertShares, Tokens
+from costmodel.speculation import draft_runs
+from costmodel.tokens import Array, ExpertShares, Tokens, even_shares
 from topology import Chip
 
 __all__ = (
@@ -160,7 +160,7 @@ def _draft(
         for kind, count in draft.layers:
             shares = None
             if kind.moe is not None:
-                shares = draft_shares(kind.moe, tp * ranks, run.fill * run.rows * ranks)
+                shares = even_shares(kind.moe, tp * ranks, run.fill * run.rows * ranks)
             _layers(
                 result, operations, kind, last * times * count, tp, ranks, run, chip, efficiency,
                 rates, shares,

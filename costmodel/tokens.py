@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from costmodel.models.spec import MoE
+
 Array = NDArray[np.float64]
 
 
@@ -125,3 +127,15 @@ class ExpertShares:
         assert self.stage_layers is not None
         filled = self.stage_layers > 0
         return filled, (self.stage_layers.cumsum() - self.stage_layers)[filled]
+
+
+def even_shares(moe: MoE, chips: Array, tokens: Array) -> ExpertShares:
+    """Experts one copy each, as even as they go over a stage's chips, evenly loaded.
+
+    ``tokens`` in the pass over all ranks. How an MTP module's experts lie, so that the search and the
+    evaluation see the same, and how those of a shape lie before anything is decided about them.
+    """
+    resident = np.ceil(moe.num_experts / chips)
+    reached = -np.expm1(tokens * np.log1p(-min(moe.top_k / moe.num_experts, 1.0 - 1e-12)))
+    load, touched = np.broadcast_arrays(resident / moe.num_experts, resident * reached)
+    return ExpertShares(load[..., None, None], touched[..., None, None])
