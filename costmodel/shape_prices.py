@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 SECONDS_PER_HOUR = 3600.0
 
 #: shapes priced at once: keeps the working set in cache
-_BLOCK = 1024
+_BLOCK = 2048
 
 
 @dataclass(frozen=True)
