@@ -35,7 +35,17 @@ class GroupRates:
     send_latency_s: Array
     send_s_per_byte: Array
 
-    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> GroupRates:
+    @classmethod
+    def side_by_side(cls, rates: Sequence[GroupRates]) -> GroupRates:
+        """The groups of several arrays as one array."""
+        return cls(
+            *(
+                np.concatenate([getattr(one, name) for one in rates])
+                for name in cls.__dataclass_fields__
+            )
+        )
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> GroupRates:
         """The groups picked by ``index``."""
         return GroupRates(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from costmodel.checks import Violation, rules
 from costmodel.fleet import NOTHING, PricedLayout, price_fleet
-from costmodel.held import idle_by_rank, place_in_flight, price_placed
+from costmodel.held import idle_by_rank, place_in_flight, price_all_placed
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
-from costmodel.replica import MEMORY_KINDS, ReplicaPrice
+from costmodel.replica import ReplicaPrice
 from costmodel.tier_use import TierUse, tier_uses
 from costmodel.uncertainty import Figures, Intervals, intervals_of, words_on_intervals
 
@@ -169,28 +169,29 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
 
 def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
     """Price every replica; replicas that differ only in equivalent chips are priced once."""
-    known: dict[object, ReplicaPrice] = {}
-    prices = []
-    for replica in layout.replicas:
-        key = _equivalence(instance, replica)
-        if key not in known:
-            known[key] = price_placed(instance, layout, replica)
-        prices.append(_rehome(instance, replica, known[key]))
-    return tuple(prices)
+    different: dict[object, Replica] = {}
+    keys = [_equivalence(instance, replica) for replica in layout.replicas]
+    for key, replica in zip(keys, layout.replicas, strict=True):
+        different.setdefault(key, replica)
+    prices = price_all_placed(instance, layout, list(different.values()))
+    known = dict(zip(different, prices, strict=True))
+    return tuple(
+        _rehome(instance, replica, known[key])
+        for key, replica in zip(keys, layout.replicas, strict=True)
+    )
 
 
 def _equivalence(instance: Instance, replica: Replica) -> object:
     """Equal for replicas that price alike: same decision on chips that cannot be told apart."""
     cluster = instance.cluster
-    numbers: dict[int, int] = {}
+    known: dict[int, tuple[int, int] | None] = {}
     places: list[object] = []
-    for stage in replica.stages:
-        for chip in stage.chips:
-            placed = cluster.chip(chip)
-            domain = cluster.domains[placed.domain]
-            number = numbers.setdefault(placed.domain, len(numbers))
-            alike = (number, cluster.first_alike(placed.domain))
-            places.append(alike if domain.interchangeable_chips else chip)
+    for chip in replica.chips:
+        domain = cluster.chip(chip).domain
+        if domain not in known:
+            alike = (len(known), cluster.first_alike(domain))
+            known[domain] = alike if cluster.domains[domain].interchangeable_chips else None
+        places.append(known[domain] or chip)
     idle = tuple((tier, tuple(counts)) for tier, counts in idle_by_rank(replica).items())
     kv = (tuple(replica.rank_sequences()), place_in_flight(replica), idle)
     stages = tuple((s.layers, s.slots(), s.expert_map) for s in replica.stages)
@@ -266,9 +267,9 @@ def hbm_fill(instance: Instance, replica: Replica, price: ReplicaPrice) -> float
     """Fraction of the fullest chip's HBM that is used."""
     fullest = 0.0
     for stage, stage_price in zip(replica.stages, price.stages, strict=True):
-        for place, chip in enumerate(stage.chips):
-            used = sum(float(stage_price.memory[kind][place]) for kind in MEMORY_KINDS)
-            fullest = max(fullest, used / instance.cluster.chip(chip).chip.hbm_bytes)
+        used: list[float] = stage_price.used_bytes.tolist()
+        for chip, own in zip(stage.chips, used, strict=True):
+            fullest = max(fullest, own / instance.cluster.chip(chip).chip.hbm_bytes)
     return fullest
 
 

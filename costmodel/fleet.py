@@ -95,6 +95,7 @@ def _transfer_s(instance: Instance, layout: Layout) -> tuple[float, ...]:
             chip = replica.stages[0].chips[0]
             targets.setdefault(cluster.chip(chip).domain, chip)
     moves: dict[tuple[object, ...], float] = {}
+    whole = request_kv_bytes(instance)
     result = []
     for replica in layout.replicas:
         if replica.role != "prefill":
@@ -103,7 +104,7 @@ def _transfer_s(instance: Instance, layout: Layout) -> tuple[float, ...]:
         source = replica.stages[0].chips[0]
         key = (cluster.chip(source).domain, replica.shape.tp, replica.shape.pp)
         if key not in moves:
-            moved = transfer_bytes_per_chip(instance, replica.shape.tp, replica.shape.pp)
+            moved = whole / (replica.shape.tp * replica.shape.pp)
             moves[key] = max(
                 (cluster.rate("send", (source, target)).time(moved) for target in targets.values()),
                 default=0.0,

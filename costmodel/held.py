@@ -35,7 +35,7 @@ from costmodel.instance import Instance
 from costmodel.kv_plan import Place, Role
 from costmodel.layout import Layout, Replica
 from costmodel.operations import LayerKind
-from costmodel.replica import ReplicaPrice, StagePrice, price_replica
+from costmodel.replica import ReplicaPrice, StagePrice, price_replica, price_replicas
 from costmodel.serving import Service
 from topology import Chip
 
@@ -203,13 +203,37 @@ def blend(new: Service, back: Service, hits: ArrayLike, reload: ArrayLike) -> Se
 
 def price_placed(instance: Instance, layout: Layout, replica: Replica) -> ReplicaPrice:
     """Price a structurally sound replica with its KV where the layout says."""
-    instance = reading_from(instance, place_in_flight(replica))
-    held = idle_by_rank(replica)
+    (price,) = price_all_placed(instance, layout, [replica])
+    return price
+
+
+def price_all_placed(
+    instance: Instance, layout: Layout, replicas: Sequence[Replica]
+) -> list[ReplicaPrice]:
+    """As :func:`price_placed`; replicas that hold nothing idle are priced at once."""
+    found: dict[int, ReplicaPrice] = {}
+    plain: dict[Place, list[int]] = {}
     hold = instance.workload.hold_s
-    if hold is None or replica.role == "decode" or not held:
-        return price_replica(all_new(instance), layout, replica)
+    for index, replica in enumerate(replicas):
+        place, held = place_in_flight(replica), idle_by_rank(replica)
+        if hold is None or replica.role == "decode" or not held:
+            plain.setdefault(place, []).append(index)
+        else:
+            found[index] = _price_holding(reading_from(instance, place), layout, replica, held)
+    for place, members in plain.items():
+        kind = all_new(reading_from(instance, place))
+        prices = price_replicas(kind, layout, [replicas[index] for index in members])
+        found.update(zip(members, prices, strict=True))
+    return [found[index] for index in range(len(replicas))]
+
+
+def _price_holding(
+    instance: Instance, layout: Layout, replica: Replica, held: dict[Place, list[int]]
+) -> ReplicaPrice:
+    """Price of a replica with idle conversations ``held`` on its ranks, by tier."""
     room = sum(sum(counts) for counts in held.values())
-    price = price_kept(instance, layout, replica, tuple(held), room / hold)
+    kept_per_s = room / (instance.workload.hold_s or inf)
+    price = price_kept(instance, layout, replica, tuple(held), kept_per_s)
     stages = tuple(
         _with_idle(instance, replica, index, stage, held.get("hbm"))
         for index, stage in enumerate(price.stages)

@@ -23,7 +23,8 @@ from costmodel.expert_load import read_loads, skewed_load
 from costmodel.kv_plan import KvPlan
 from costmodel.models import load_model
 from costmodel.models.spec import ModelSpec
-from costmodel.operations import ELEMENT_BYTES, Operations, operations_of
+from costmodel.moe_load import log_missed
+from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations, operations_of
 from costmodel.profile import Profile, load_profile
 from costmodel.speculation import Speculative
 from costmodel.workload import Limits, Prices, Slo, Workload
@@ -131,6 +132,25 @@ class Instance:
         """The model compiled into operations."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
         return replace(operations_of(self.model, drafts), kv_in_hbm=self.kv_read_from is None)
+
+    def log_missed(self, kind: LayerKind) -> NDArray[np.float64]:
+        """:func:`costmodel.moe_load.log_missed` of a kind's experts, one replica each, computed once."""
+        assert kind.moe is not None
+        key = ("log_missed", kind.moe_rows)
+        if key not in self._of_kind:
+            self._of_kind[key] = log_missed(self.kind_loads(kind), kind.moe.top_k, 1.0)
+        return self._of_kind[key]
+
+    def kind_loads(self, kind: LayerKind) -> NDArray[np.float64]:
+        """Expert loads of a kind's layers ``[layers, experts]``."""
+        key = ("loads", kind.moe_rows)
+        if key not in self._of_kind:
+            self._of_kind[key] = self.expert_loads[list(kind.moe_rows)]
+        return self._of_kind[key]
+
+    @cached_property
+    def _of_kind(self) -> dict[object, NDArray[np.float64]]:
+        return {}
 
     @cached_property
     def variants(self) -> dict[object, Instance]:

@@ -100,16 +100,13 @@ class Replica(BaseModel):
     def rank_sequences(self) -> list[int]:
         """Sequences of each attention rank: the homes on its chips, over all stages."""
         counts = [0] * self.shape.attention_dp
+        tp, ranks = self.shape.tp, self.shape.attention_dp
         rank_of = {
-            chip: place // self.shape.tp
-            for stage in self.stages
-            for place, chip in enumerate(stage.chips)
+            chip: place // tp for stage in self.stages for place, chip in enumerate(stage.chips)
         }
         for share in self.kv:
-            rank = rank_of.get(share.chip, self.shape.attention_dp)
-            if share.idle:
-                continue
-            if rank < self.shape.attention_dp:
+            rank = rank_of.get(share.chip, ranks)
+            if not share.idle and rank < ranks:
                 counts[rank] += share.sequences
         return counts
 
@@ -123,6 +120,13 @@ class SlotTable(NamedTuple):
 
     row_of: dict[int, int]
     experts: NDArray[np.int64]
+
+    def rows(self, layers: Sequence[int]) -> NDArray[np.int64]:
+        """Experts of some layers ``[layers, slots]``; not to be written to."""
+        rows = [self.row_of[layer] for layer in layers]
+        if rows and rows == list(range(rows[0], rows[0] + len(rows))):
+            return self.experts[rows[0] : rows[0] + len(rows)]
+        return self.experts[rows]
 
 
 class Layout(BaseModel):

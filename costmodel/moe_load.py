@@ -8,7 +8,7 @@ probability ``1 - (1 - a)^B``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,12 +17,39 @@ from costmodel.pass_time import ExpertShares
 
 Array = NDArray[np.float64]
 
+#: numbers in an array ``[layers, slots]`` up to which several stages are looked at together
+_IN_CACHE = 1 << 13
+
+
+def log_missed(shares: Array, top_k: float, replicas: ArrayLike) -> Array:
+    """Logarithm of the probability that one token does not reach one replica of an expert."""
+    hit = np.minimum(1.0, shares * top_k) / np.asarray(replicas, dtype=float)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log1p(-hit))
+
+
+def reached(missed: Array, tokens: ArrayLike) -> Array:
+    """Probability that at least one of ``tokens`` reaches a replica, from its :func:`log_missed`."""
+    return np.asarray(-np.expm1(np.asarray(tokens, dtype=float) * missed))
+
 
 def touch_probability(shares: Array, top_k: float, tokens: ArrayLike, replicas: ArrayLike) -> Array:
     """Probability that at least one of ``tokens`` reaches one replica of an expert."""
-    hit = np.minimum(1.0, shares * top_k) / np.asarray(replicas, dtype=float)
-    with np.errstate(divide="ignore"):
-        return np.asarray(-np.expm1(np.asarray(tokens, dtype=float) * np.log1p(-hit)))
+    return reached(log_missed(shares, top_k, replicas), tokens)
+
+
+def small_groups(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Places of neighbouring stages whose arrays ``[layers, slots]`` together fit a core's cache."""
+    group: list[int] = []
+    total = 0
+    for place, size in enumerate(sizes):
+        if group and total + size > _IN_CACHE:
+            yield group
+            group, total = [], 0
+        group.append(place)
+        total += size
+    if group:
+        yield group
 
 
 def expert_shares(
@@ -37,19 +64,52 @@ def expert_shares(
     ``loads [layers, experts]`` with rows that sum to 1, ``expert_rows [layers, slots]`` expert of
     each slot chip by chip, ``tokens`` in the pass over all ranks.
     """
+    alone = touch_probability(loads, top_k, tokens, 1.0)
+    return placed_shares(loads, alone, expert_rows, slots_per_chip, top_k, tokens)
+
+
+def placed_shares(
+    loads: Array,
+    alone: Array,
+    expert_rows: NDArray[np.int64],
+    slots_per_chip: Sequence[int],
+    top_k: float,
+    tokens: ArrayLike,
+    *,
+    copies: bool = True,
+) -> ExpertShares:
+    """As :func:`expert_shares` with what an expert without copies sees known, several passes at once.
+
+    ``alone [layers, experts]``: :func:`touch_probability` with one replica; ``tokens``: one number, or
+    one for each layer. Without ``copies`` every expert is taken to have one slot, uncounted.
+    """
     num_layers, num_experts = loads.shape
     # flat places [layers, slots] of each slot's expert in an array [layers, experts]
-    at = np.arange(num_layers)[:, None] * num_experts + expert_rows
-    counts = np.bincount(at.ravel(), minlength=loads.size).reshape(loads.shape)
-    replicas = np.maximum(counts, 1).astype(float)
-    slot_load = np.take(loads / replicas, at)
-    slot_touch = np.take(touch_probability(loads, top_k, tokens, replicas), at)
+    at = np.arange(0, loads.size, num_experts)[:, None] + expert_rows
+    each, touch = loads, alone
+    counts = np.bincount(at.ravel(), minlength=loads.size) if copies else np.zeros(0, dtype=int)
+    copied = np.flatnonzero(counts > 1)
+    if len(copied):
+        replicas = counts[copied]
+        of_layer = np.broadcast_to(tokens, num_layers)[copied // num_experts]
+        each, touch = loads.flatten(), alone.flatten()
+        touch[copied] = touch_probability(each[copied], top_k, of_layer, replicas)
+        each[copied] /= replicas
+    slot_load, slot_touch = each.take(at), touch.take(at)
     chips = len(slots_per_chip)
+    sizes = np.array(slots_per_chip)
+    ends = sizes.cumsum()
+    if sizes.all():
+        starts = ends - sizes
+        return ExpertShares(
+            load=np.add.reduceat(slot_load, starts, axis=1),
+            touched=np.add.reduceat(slot_touch, starts, axis=1),
+        )
     load = np.zeros((num_layers, chips))
     touched = np.zeros((num_layers, chips))
-    filled = np.array([place for place, count in enumerate(slots_per_chip) if count], dtype=int)
-    starts = np.concatenate([[0], np.cumsum(slots_per_chip)])[:-1][filled]
+    filled = np.flatnonzero(sizes)
     if len(filled):
+        starts = (ends - sizes)[filled]
         load[:, filled] = np.add.reduceat(slot_load, starts, axis=1)
         touched[:, filled] = np.add.reduceat(slot_touch, starts, axis=1)
     return ExpertShares(load=load, touched=touched)

@@ -41,6 +41,9 @@ ELEMENT_BYTES = {
 }
 
 
+_ONE: Array = np.ones(())
+
+
 @dataclass(frozen=True, slots=True)
 class Matmul:
     """One group of matrices: 2 FLOPs per active parameter and token, its bytes read once a pass."""
@@ -56,7 +59,7 @@ class Matmul:
     def ways(self, tp: Array) -> Array:
         """By how much the busiest chip's share shrinks under ``tp``-way sharding."""
         if self.shard == "replicated":
-            return np.ones_like(tp)
+            return _ONE
         if self.shard == "heads" and self.query_heads:
             return np.asarray(self.query_heads / np.ceil(self.query_heads / tp))
         if self.shard == "kv_heads" and self.kv_heads:

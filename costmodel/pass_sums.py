@@ -56,7 +56,7 @@ class PassTime:
 
     def add(self, part: str, seconds: Array) -> None:
         """Add seconds to a part."""
-        self.parts[part] = self.parts.get(part, np.zeros(())) + seconds
+        self.parts[part] = self.parts[part] + seconds if part in self.parts else seconds
 
     def roofline(
         self,
@@ -75,7 +75,7 @@ class PassTime:
         else:
             self.weights_s = self.weights_s + memory_s
         if self.terms is not None:
-            self.terms.append(Term(part, dtype, stream, compute_s, memory_s))
+            self.terms.append(Term(part, dtype, stream, *np.broadcast_arrays(compute_s, memory_s)))
 
     def traffic(self, part: str, latency_s: Array, bytes_s: Array) -> None:
         """Add one collective: latency and bytes follow each other."""

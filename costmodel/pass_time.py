@@ -24,8 +24,8 @@ from costmodel.models.spec import Attention, MoE
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations
 from costmodel.pass_sums import PARTS, PassTime, Term
 from costmodel.profile import Efficiency, Stream
-from costmodel.speculation import draft_runs, draft_shares
-from costmodel.tokens import Array, ExpertShares, Tokens
+from costmodel.speculation import draft_runs
+from costmodel.tokens import Array, ExpertShares, Tokens, even_shares
 from topology import Chip
 
 __all__ = (
@@ -134,8 +134,7 @@ def _head(
         result.roofline(
             "head",
             count * compute / _peak(chip, efficiency, matmul.dtype),
-            count * matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency)
-            + np.zeros_like(sampled),
+            count * matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency),
             dtype=matmul.dtype,
         )
 
@@ -161,7 +160,7 @@ def _draft(
         for kind, count in draft.layers:
             shares = None
             if kind.moe is not None:
-                shares = draft_shares(kind.moe, tp * ranks, run.fill * run.rows * ranks)
+                shares = even_shares(kind.moe, tp * ranks, run.fill * run.rows * ranks)
             _layers(
                 result, operations, kind, last * times * count, tp, ranks, run, chip, efficiency,
                 rates, shares,
@@ -192,7 +191,7 @@ def _matmuls(
         result.roofline(
             matmul.part,
             count * rows * matmul.flops_per_token / ways / _peak(chip, efficiency, matmul.dtype),
-            count * matmul.weight_bytes / ways / _bandwidth(chip, efficiency) + np.zeros_like(rows),
+            count * matmul.weight_bytes / ways / _bandwidth(chip, efficiency),
             dtype=matmul.dtype,
         )
 
@@ -279,7 +278,7 @@ def _experts(
     tp: Array,
     ranks: Array,
     rows: Array,
-    fill: float,
+    fill: Array | float,
     chip: Chip,
     efficiency: Efficiency,
     rates: GroupRates,
@@ -292,7 +291,7 @@ def _experts(
 
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
-    routed = (fill * rows * ranks * moe.top_k)[..., None, None]
+    routed = shares.per_layer(fill * rows * ranks * moe.top_k)[..., None]
     flops_s = (
         routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
     )
@@ -315,8 +314,8 @@ def _experts(
     chips = tp * ranks
     layers = np.asarray(shares.num_layers)
     # the busiest sender sets the uniform exchange, the busiest receiver may stretch it
-    busiest_share = fill * shares.load.max(axis=-1)
-    skew = shares.over_layers(np.maximum(1.0, busiest_share * chips[..., None]))
+    busiest_share = shares.per_layer(np.asarray(fill)) * shares.busiest_load
+    skew = shares.over_layers(np.maximum(1.0, busiest_share * shares.per_layer(chips)))
     sourced = rows / tp * moe.expert_input_dim
     several = ranks > 1
     for part, element in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -9,16 +10,16 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel import memory
 from costmodel.communication import GroupRates, rates_of_chips, stack_rates
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
 from costmodel.pass_sums import Term
 from costmodel.pass_time import dispatch_element_bytes
-from costmodel.profile import Efficiency
 from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
 from costmodel.speculation import draft_runs
-from costmodel.stage_times import stage_layers, stage_times
+from costmodel.stage_memory import stage_memory
+from costmodel.stage_times import StagePass, StageTimes, stage_layers, stage_times
+from costmodel.tokens import Tokens
 
 Array = NDArray[np.float64]
 
@@ -78,23 +79,51 @@ def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
 
 def price_replica(instance: Instance, layout: Layout, replica: Replica) -> ReplicaPrice:
     """Price a structurally sound replica."""
-    plan = replica_schedule(instance, replica)
-    rates = _rates(instance, replica)
-    stacked = stack_rates(rates)
+    (price,) = price_replicas(instance, layout, [replica])
+    return price
+
+
+def price_replicas(
+    instance: Instance, layout: Layout, replicas: Sequence[Replica]
+) -> list[ReplicaPrice]:
+    """Price structurally sound replicas, the passes of all of them at once."""
+    plans = [replica_schedule(instance, replica) for replica in replicas]
+    rates = [_rates(instance, replica) for replica in replicas]
+    own: list[list[tuple[str, Tokens, float]]] = []
+    passes: list[StagePass] = []
+    for replica, plan, of_stages in zip(replicas, plans, rates, strict=True):
+        prefills = float(plan.events * plan.passes) if plan.decode else 1.0
+        both = (("decode", plan.decode, 1.0), ("prefill", plan.prefill, prefills))
+        own.append([(name, tokens, weight) for name, tokens, weight in both if tokens is not None])
+        passes += [StagePass(replica, tokens, of_stages) for _, tokens, _ in own[-1]]
+    timed = iter(stage_times(instance, layout, passes))
+    held = stage_memory(instance, replicas, plans)
+    return [
+        _priced(instance, replica, plan, of_stages, memory_of, [(*one, next(timed)) for one in run])
+        for replica, plan, of_stages, memory_of, run in zip(
+            replicas, plans, rates, held, own, strict=True
+        )
+    ]
+
+
+def _priced(
+    instance: Instance,
+    replica: Replica,
+    plan: Schedule,
+    rates: GroupRates,
+    held: list[dict[str, Array]],
+    passes: Sequence[tuple[str, Tokens, float, StageTimes]],
+) -> ReplicaPrice:
+    """One replica from the times of its passes: name, tokens, how often in a round, times."""
     times: dict[str, PipelineTime] = {}
     parts: dict[str, Array] = {}
     imbalance = np.ones(len(replica.stages))
     sent_rows = draft_rows = 0.0
-    for name, tokens, weight in (
-        ("decode", plan.decode, 1.0),
-        ("prefill", plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0),
-    ):
-        if tokens is None:
-            continue
-        timed = stage_times(instance, layout, replica, tokens, stacked)
+    for name, tokens, weight, timed in passes:
         imbalance = timed.imbalance
         for part, seconds in timed.parts.items():
-            parts[part] = parts.get(part, np.zeros(len(replica.stages))) + weight * seconds
+            own = weight * seconds if weight != 1.0 else seconds
+            parts[part] = parts[part] + own if part in parts else own
         rows = float(tokens.rows)
         hop_s = _hand_off_s(instance, replica, rates, rows)
         times[name] = PipelineTime(
@@ -112,14 +141,10 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
     round_s = (
         float(service.tpot_s) * plan.emitted / pp if plan.decode else float(times["prefill"].max_s)
     )
-    held = _memory(instance, replica, plan)
+    by_stage = zip(*(seconds.tolist() for seconds in parts.values()), strict=True)
     stages = tuple(
-        StagePrice(
-            {part: float(seconds[index]) for part, seconds in parts.items()},
-            held[index],
-            float(imbalance[index]),
-        )
-        for index in range(len(replica.stages))
+        StagePrice(dict(zip(parts, seconds, strict=True)), bytes_of, skew)
+        for seconds, bytes_of, skew in zip(by_stage, held, imbalance.tolist(), strict=True)
     )
     return ReplicaPrice(stages, service, _egress(instance, replica, sent_rows, draft_rows, round_s))
 
@@ -127,10 +152,10 @@ def price_replica(instance: Instance, layout: Layout, replica: Replica) -> Repli
 def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[StageTerms]:
     """What the passes of each stage are made of, for those who want to look inside a price."""
     plan = replica_schedule(instance, replica)
-    stacked = stack_rates(_rates(instance, replica))
+    rates = _rates(instance, replica)
     passes = {"decode": plan.decode, "prefill": plan.prefill}
     timed = {
-        name: stage_times(instance, layout, replica, tokens, stacked, record=True)
+        name: stage_times(instance, layout, [StagePass(replica, tokens, rates)], record=True)[0]
         for name, tokens in passes.items()
         if tokens is not None
     }
@@ -143,67 +168,29 @@ def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[St
     ]
 
 
-def _rates(instance: Instance, replica: Replica) -> list[GroupRates]:
+def _rates(instance: Instance, replica: Replica) -> GroupRates:
+    """Rates of every stage ``[stages]``."""
     moe = instance.operations.moe
     first_chip = instance.cluster.chip(replica.stages[0].chips[0])
-    return rates_of_chips(
-        instance.cluster,
-        [stage.chips for stage in replica.stages],
-        replica.shape.tp,
-        moe.top_k if moe else 0,
-        instance.profile.for_chip(first_chip.chip.name),
+    return stack_rates(
+        rates_of_chips(
+            instance.cluster,
+            [stage.chips for stage in replica.stages],
+            replica.shape.tp,
+            moe.top_k if moe else 0,
+            instance.profile.for_chip(first_chip.chip.name),
+        )
     )
 
 
-def _hand_off_s(
-    instance: Instance, replica: Replica, rates: list[GroupRates], rows: float
-) -> float:
+def _hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
     """Seconds that one pass of ``rows`` tokens per rank spends between stages, back to the first."""
     if replica.shape.pp == 1:
         return 0.0
     operations = instance.operations
     sent = rows / replica.shape.tp * operations.hidden_size * operations.activation_bytes
-    return sum(float(rate.send_latency_s + rate.send_s_per_byte * sent) for rate in rates)
-
-
-def _memory(instance: Instance, replica: Replica, plan: Schedule) -> list[dict[str, Array]]:
-    """Bytes on each chip by kind, stage by stage."""
-    layers = [(kind, counts) for kind, _, counts in stage_layers(instance, replica)]
-    shape, operations, workload = replica.shape, instance.operations, instance.workload
-    tp, last = shape.tp, len(replica.stages) - 1
-    none = np.zeros(len(replica.stages))
-    dense = none + memory.dense_weight_bytes(layers, tp)
-    context = workload.input_tokens if replica.role == "prefill" else instance.final_context
-    per_sequence = none + memory.kv_bytes_per_sequence(operations, layers, tp, context)
-    sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), tp)
-    slot = none + memory.expert_slot_bytes(layers)
-    rows, sampled = float(plan.rows()), float(plan.sampled())
-    ones = np.ones(shape.chips_per_stage)
-    # only the last stage scores a vocabulary
-    inner = ones * float(memory.activation_bytes(operations, tp, rows, 0.0))
-    outer = ones * float(memory.activation_bytes(operations, tp, rows, sampled))
-    held = []
-    for index, stage in enumerate(replica.stages):
-        edge = memory.edge_weight_bytes(operations, tp, first=index == 0, last=index == last)
-        weights, cached = dense[index] + float(edge), per_sequence[index]
-        if index == last:
-            weights += float(memory.draft_weight_bytes(operations, tp, len(stage.chips)))
-            cached += float(memory.draft_kv_bytes(operations, tp, context))
-        runtime = [_efficiency(instance, chip).runtime_bytes for chip in stage.chips]
-        held.append(
-            {
-                "weights": weights * ones,
-                "experts": slot[index] * np.array(stage.slots(), dtype=float),
-                "kv": cached * sequences,
-                "activations": outer if index == last else inner,
-                "runtime": np.array(runtime, dtype=float),
-            }
-        )
-    return held
-
-
-def _efficiency(instance: Instance, chip_id: str) -> Efficiency:
-    return instance.profile.for_chip(instance.cluster.chip(chip_id).chip.name)
+    hops: list[float] = (rates.send_latency_s + rates.send_s_per_byte * sent).tolist()
+    return sum(hops)
 
 
 def _egress(
@@ -215,9 +202,11 @@ def _egress(
     """
     cluster, operations, shape = instance.cluster, instance.operations, replica.shape
     egress: dict[int, float] = {}
+    if len({cluster.chip(chip).domain for chip in replica.chips}) == 1:
+        return egress
     moe = operations.moe
     moe_layers = np.zeros(len(replica.stages))
-    for kind, _, counts in stage_layers(instance, replica):
+    for kind, _, counts in stage_layers(instance, replica.stages):
         moe_layers += counts if kind.moe is not None else 0
     for index, stage in enumerate(replica.stages):
         homes = [cluster.chip(chip).domain for chip in stage.chips]

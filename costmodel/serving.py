@@ -42,6 +42,8 @@ class Schedule:
 
     def filled(self, fill: float) -> Schedule:
         """The same schedule where the average rank has ``fill`` of the busiest rank's tokens."""
+        if fill == 1.0:
+            return self
         return replace(
             self,
             decode=self.decode and replace(self.decode, fill=fill),

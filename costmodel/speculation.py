@@ -14,9 +14,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodel.models.spec import MoE
 from costmodel.operations import Draft
-from costmodel.tokens import Array, ExpertShares, Tokens
+from costmodel.tokens import Array, Tokens
 
 
 class Speculative(BaseModel):
@@ -46,15 +45,3 @@ def draft_runs(draft: Draft, tokens: Tokens) -> Iterator[tuple[Array, Tokens]]:
     yield np.ones_like(decodes), tokens
     for _ in range(draft.tokens - 1):
         yield decodes, Tokens(decode=tokens.decode, context=tokens.context, fill=tokens.fill)
-
-
-def draft_shares(moe: MoE, chips: Array, tokens: Array) -> ExpertShares:
-    """The module's experts one copy each, as even as they go over the stage's chips, evenly loaded.
-
-    ``tokens`` in the run over all ranks. Nothing is decided about them, so that the search and the
-    evaluation see the same.
-    """
-    resident = np.ceil(moe.num_experts / chips)
-    reached = -np.expm1(tokens * np.log1p(-min(moe.top_k / moe.num_experts, 1.0 - 1e-12)))
-    load, touched = np.broadcast_arrays(resident / moe.num_experts, resident * reached)
-    return ExpertShares(load[..., None, None], touched[..., None, None])

@@ -1,10 +1,12 @@
-"""All stages of one replica priced at once: one array element per stage.
+"""Stages of many replicas priced at once: one array element per stage.
 
-Stages differ in their layers, experts and links; what a layer of a kind costs they share.
+Stages differ in their layers, experts, links, widths and tokens; what a layer of a kind costs they share.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,14 +15,27 @@ from numpy.typing import NDArray
 from costmodel.communication import GroupRates
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica, Stage
-from costmodel.moe_load import expert_shares
 from costmodel.operations import LayerKind
 from costmodel.overlap import both_halves, half
 from costmodel.pass_sums import Term
 from costmodel.pass_time import pass_time
+from costmodel.stage_experts import stage_shares
 from costmodel.tokens import ExpertShares, Tokens
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: numbers in an array ``[MoE layers, chips]`` up to which passes are priced together
+_MOST_TOGETHER = 1 << 20
+
+
+@dataclass(frozen=True)
+class StagePass:
+    """One pass of one replica; ``rates`` has one element per stage."""
+
+    replica: Replica
+    tokens: Tokens
+    rates: GroupRates
 
 
 @dataclass(frozen=True)
@@ -51,136 +66,146 @@ class StageTimes:
         ]
 
 
-def stage_layers(
-    instance: Instance, replica: Replica
-) -> list[tuple[LayerKind, NDArray[np.int64], NDArray[np.int64]]]:
-    """Kinds in a replica, with the first place in ``kind.layers`` and the count of each stage."""
-    first = [stage.layers[0] for stage in replica.stages]
-    last = [stage.layers[1] for stage in replica.stages]
+def stage_layers(instance: Instance, stages: Sequence[Stage]) -> list[tuple[LayerKind, Ints, Ints]]:
+    """Kinds of layers, with the first place in ``kind.layers`` and the count of each stage."""
     result = []
     for kind in instance.operations.kinds:
-        starts = np.searchsorted(kind.layers, first, side="left")
-        counts = np.searchsorted(kind.layers, last, side="right") - starts
-        result.append((kind, starts.astype(np.int64), counts.astype(np.int64)))
+        starts = [bisect_left(kind.layers, stage.layers[0]) for stage in stages]
+        ends = [bisect_right(kind.layers, stage.layers[1]) for stage in stages]
+        first = np.array(starts, dtype=np.int64)
+        result.append((kind, first, np.array(ends, dtype=np.int64) - first))
     return result
 
 
 def stage_times(
+    instance: Instance, layout: Layout, passes: Sequence[StagePass], *, record: bool = False
+) -> list[StageTimes]:
+    """Times of each pass on every stage of its replica; ``record`` keeps the terms.
+
+    On chips of several types the slowest type decides.
+    """
+    found: dict[int, StageTimes] = {}
+    for halved, types, members in _together(instance, passes):
+        some = [passes[index] for index in members]
+        if halved:
+            some = [replace(one, tokens=half(one.tokens)) for one in some]
+        timed = _timed(instance, layout, some, types, halved=halved, record=record)
+        first = 0
+        for index in members:
+            last = first + len(passes[index].replica.stages)
+            found[index] = timed if len(members) == 1 else _part(timed, slice(first, last))
+            first = last
+    return [found[index] for index in range(len(passes))]
+
+
+def _together(
+    instance: Instance, passes: Sequence[StagePass]
+) -> Iterator[tuple[bool, tuple[str, ...], list[int]]]:
+    """Passes that are priced at once: alike in overlap and types of chip, and not too many."""
+    layers = len(instance.operations.moe_layers)
+    alike: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
+    for index, one in enumerate(passes):
+        # one rank exchanges nothing that a second half could hide
+        halved = instance.scenario.two_batch_overlap and one.replica.shape.attention_dp > 1
+        alike.setdefault((halved, _types(instance, one.replica.stages)), []).append(index)
+    for (halved, types), members in alike.items():
+        start, widest = 0, 0
+        for place, index in enumerate(members):
+            widest = max(widest, passes[index].replica.shape.chips_per_stage)
+            if place > start and (place - start + 1) * layers * widest > _MOST_TOGETHER:
+                yield halved, types, members[start:place]
+                start, widest = place, passes[index].replica.shape.chips_per_stage
+        yield halved, types, members[start:]
+
+
+def _part(timed: StageTimes, stages: slice) -> StageTimes:
+    """The times of some of the stages that were priced at once."""
+    every = np.zeros(len(timed.total_s))
+    return StageTimes(
+        timed.total_s[stages],
+        {part: seconds[stages] for part, seconds in timed.parts.items()},
+        timed.imbalance[stages],
+        timed.slowest_chip[stages],
+        {
+            name: [
+                replace(
+                    term,
+                    compute_s=(term.compute_s + every)[stages],
+                    memory_s=(term.memory_s + every)[stages],
+                )
+                for term in terms
+            ]
+            for name, terms in timed.terms.items()
+        },
+    )
+
+
+def _timed(
     instance: Instance,
     layout: Layout,
-    replica: Replica,
-    tokens: Tokens,
-    rates: GroupRates,
+    passes: Sequence[StagePass],
+    types: Sequence[str],
     *,
-    record: bool = False,
+    halved: bool,
+    record: bool,
 ) -> StageTimes:
-    """Time of one pass on every stage; with chips of several types the slowest type decides.
-
-    ``rates`` has one element per stage; ``record`` keeps the terms.
-    """
-    shape, operations = replica.shape, instance.operations
-    # one rank exchanges nothing that a second half could hide
-    halved = instance.scenario.two_batch_overlap and shape.attention_dp > 1
-    if halved:
-        tokens = half(tokens)
-    rows = float(tokens.rows)
-    pp = len(replica.stages)
+    """Times of all stages of some passes on the same types of chip, replica after replica."""
+    operations = instance.operations
+    stages = [stage for one in passes for stage in one.replica.stages]
+    count = len(stages)
+    depth = [len(one.replica.stages) for one in passes]
+    tokens = Tokens.side_by_side([one.tokens for one in passes], depth)
+    shapes = [one.replica.shape for one in passes]
+    tp = np.repeat(np.array([float(shape.tp) for shape in shapes]), depth)
+    ranks = np.repeat(np.array([float(shape.attention_dp) for shape in shapes]), depth)
+    pp = np.repeat(np.array([float(shape.pp) for shape in shapes]), depth)
+    rates = GroupRates.side_by_side([one.rates for one in passes])
     kinds: list[tuple[LayerKind, Array]] = []
     experts: list[ExpertShares | None] = []
-    skew, moe_layers = np.zeros(pp), np.zeros(pp)
-    for kind, starts, counts in stage_layers(instance, replica):
+    skew, moe_layers = np.zeros(count), np.zeros(count)
+    routed = tokens.rows * ranks * tokens.fill
+    for kind, starts, counts in stage_layers(instance, stages):
         kinds.append((kind, counts.astype(float)))
         if kind.moe is None:
             experts.append(None)
             continue
-        routed = rows * shape.attention_dp * tokens.fill
-        shares = _shares(instance, layout, replica, kind, starts, counts, routed)
+        shares = stage_shares(instance, layout, stages, kind, starts, counts, routed)
         experts.append(shares)
-        skew += shares.over_layers(shares.load.max(axis=-1)) * shape.chips_per_stage
+        skew += shares.over_layers(shares.busiest_load) * (tp * ranks)
         moe_layers += counts
-    is_last = np.arange(pp) == pp - 1
-    total = np.full(pp, -np.inf)
+    is_last = np.zeros(count)
+    is_last[np.cumsum(depth) - 1] = 1.0
+    total = np.full(count, -np.inf)
     parts: dict[str, Array] = {}
-    slowest, terms = [""] * pp, {}
-    for name in dict.fromkeys(_chip(instance, chip) for chip in replica.chips):
-        here = np.array(
-            [any(_chip(instance, chip) == name for chip in stage.chips) for stage in replica.stages]
-        )
+    slowest, terms = [""] * count, {}
+    for name in types:
+        here = np.array([len(types) == 1 or name in _types(instance, [stage]) for stage in stages])
         chip = next(
             placed.chip
-            for placed in map(instance.cluster.chip, replica.chips)
+            for placed in map(instance.cluster.chip, passes[0].replica.chips)
             if placed.chip.name == name
         )
         efficiency = instance.profile.for_chip(name)
         timed = pass_time(
-            operations, kinds, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
-            experts, with_head=is_last, record=record,
+            operations, kinds, tp, ranks, tokens, chip, efficiency, rates, experts,
+            with_head=is_last, record=record,
         )  # fmt: skip
         seconds, own = timed.total_s(instance.profile.combination), timed.parts
         if halved:
             seconds, own = both_halves(seconds, own)
-        step = efficiency.step_overhead_s / shape.pp
+        step = efficiency.step_overhead_s / pp
         own = own | {"overhead": own["overhead"] + step}
         slower = here & (seconds + step > total)
         total = np.where(slower, seconds + step, total)
         slowest = [name if wins else other for wins, other in zip(slower, slowest, strict=True)]
         terms[name] = timed.terms or []
         for part, spent in own.items():
-            parts[part] = np.where(slower, spent, parts.get(part, np.zeros(pp)))
+            parts[part] = spent if slower.all() else np.where(slower, spent, parts.get(part, 0.0))
     imbalance = np.where(moe_layers > 0, skew / np.maximum(moe_layers, 1), 1.0)
     return StageTimes(total, parts, imbalance, slowest, terms)
 
 
-def _chip(instance: Instance, chip_id: str) -> str:
-    return instance.cluster.chip(chip_id).chip.name
-
-
-def _shares(
-    instance: Instance,
-    layout: Layout,
-    replica: Replica,
-    kind: LayerKind,
-    starts: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    tokens: float,
-) -> ExpertShares:
-    """Load of the chips in every layer of a kind, stage after stage.
-
-    Stages with the same slots on their chips are computed together.
-    """
-    assert kind.moe is not None
-    chips = replica.shape.chips_per_stage
-    load, touched = np.zeros((counts.sum(), chips)), np.zeros((counts.sum(), chips))
-    place = np.cumsum(counts) - counts
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for index, stage in enumerate(replica.stages):
-        if counts[index]:
-            alike.setdefault(stage.slots(), []).append(index)
-    for slots, indices in alike.items():
-        inside = [slice(starts[index], starts[index] + counts[index]) for index in indices]
-        rows = np.concatenate([kind.moe_rows[part] for part in inside])
-        placed = [
-            _experts(layout, replica.stages[index], kind.layers[part])
-            for index, part in zip(indices, inside, strict=True)
-        ]
-        found = expert_shares(
-            instance.expert_loads[rows],
-            placed[0] if len(placed) == 1 else np.concatenate(placed),
-            slots,
-            kind.moe.top_k,
-            tokens,
-        )
-        if len(alike) == 1:  # layers are in order already
-            return replace(found, stage_layers=counts)
-        at = np.concatenate([np.arange(place[i], place[i] + counts[i]) for i in indices])
-        load[at], touched[at] = found.load, found.touched
-    return ExpertShares(load, touched, stage_layers=counts)
-
-
-def _experts(layout: Layout, stage: Stage, layers: tuple[int, ...]) -> NDArray[np.int64]:
-    """Expert of each slot in some layers of a stage ``[layers, slots]``."""
-    table = layout.slot_tables.get(stage.expert_map or "")
-    if table is not None:
-        return table.experts[[table.row_of[layer] for layer in layers]]
-    maps = layout.experts_of(stage)
-    return np.array([maps[layer] for layer in layers], dtype=np.int64)
+def _types(instance: Instance, stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Types of the chips of some stages, by name, in order of first use."""
+    chip = instance.cluster.chip
+    return tuple(dict.fromkeys([chip(at).chip.name for stage in stages for at in stage.chips]))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from costmodel.models.spec import MoE
 
 Array = NDArray[np.float64]
 
@@ -26,8 +30,8 @@ class Tokens:
     prefill_end: float = 0.0
     prompts: ArrayLike = 0.0
     #: tokens of the average rank over those of the busiest, which the other figures describe
-    fill: float = 1.0
-    verified: float = 1.0
+    fill: Array | float = 1.0
+    verified: Array | float = 1.0
 
     @property
     def rows(self) -> Array:
@@ -43,6 +47,35 @@ class Tokens:
         return np.asarray(
             np.asarray(self.decode, dtype=float) * self.verified
             + np.asarray(self.prompts, dtype=float)
+        )
+
+    @classmethod
+    def side_by_side(cls, passes: Sequence[Tokens], times: Sequence[int]) -> Tokens:
+        """Several passes of one workload as arrays, each of them so many times in a row.
+
+        Raises ``ValueError`` where contexts or prompts of different lengths would have to share one.
+        """
+
+        def column(name: str) -> Array:
+            return np.repeat(np.array([getattr(one, name) for one in passes], dtype=float), times)
+
+        def shared(name: str, present: str) -> float:
+            found = {
+                getattr(one, name) for one in passes if np.asarray(getattr(one, present)).any()
+            }
+            if len(found) > 1:
+                raise ValueError(f"passes with {name} {sorted(found)} cannot be priced together")
+            return float(next(iter(found), 0.0))
+
+        return cls(
+            decode=column("decode"),
+            context=shared("context", "decode"),
+            prefill=column("prefill"),
+            prefill_start=shared("prefill_start", "prefill"),
+            prefill_end=shared("prefill_end", "prefill"),
+            prompts=column("prompts"),
+            fill=column("fill"),
+            verified=column("verified"),
         )
 
 
@@ -66,12 +99,43 @@ class ExpertShares:
         """Layers of each stage."""
         return self.load.shape[-2] if self.stage_layers is None else self.stage_layers
 
+    def per_layer(self, values: Array) -> Array:
+        """``values``, one for each stage, as ``[..., layers]``."""
+        if self.stage_layers is None:
+            return values[..., None]
+        return np.repeat(np.broadcast_to(values, self.stage_layers.shape), self.stage_layers)
+
     def over_layers(self, values: Array) -> Array:
         """Sum of ``values [..., layers]`` over the layers of each stage."""
         if self.stage_layers is None:
             return np.asarray(values.sum(axis=-1))
+        filled, starts = self._filled
+        if len(starts) == len(self.stage_layers):
+            return np.add.reduceat(values, starts)
         sums = np.zeros(len(self.stage_layers))
-        filled = self.stage_layers > 0
-        starts = (np.cumsum(self.stage_layers) - self.stage_layers)[filled]
         sums[filled] = np.add.reduceat(values, starts)
         return sums
+
+    @cached_property
+    def busiest_load(self) -> Array:
+        """Largest share of a layer's routed tokens on one chip ``[..., layers]``."""
+        return np.asarray(self.load.max(axis=-1))
+
+    @cached_property
+    def _filled(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which stages have layers, and the first layer of each of these."""
+        assert self.stage_layers is not None
+        filled = self.stage_layers > 0
+        return filled, (self.stage_layers.cumsum() - self.stage_layers)[filled]
+
+
+def even_shares(moe: MoE, chips: Array, tokens: Array) -> ExpertShares:
+    """Experts one copy each, as even as they go over a stage's chips, evenly loaded.
+
+    ``tokens`` in the pass over all ranks. How an MTP module's experts lie, so that the search and the
+    evaluation see the same, and how those of a shape lie before anything is decided about them.
+    """
+    resident = np.ceil(moe.num_experts / chips)
+    reached = -np.expm1(tokens * np.log1p(-min(moe.top_k / moe.num_experts, 1.0 - 1e-12)))
+    load, touched = np.broadcast_arrays(resident / moe.num_experts, resident * reached)
+    return ExpertShares(load[..., None, None], touched[..., None, None])

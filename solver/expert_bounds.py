@@ -61,6 +61,7 @@ class ExpertBounds:
         self.num_experts = loads.shape[1]
         self._load_bounds = LoadBounds(loads)
         self._load: dict[tuple[int, int], Array] = {}
+        self._mean_and_least: dict[tuple[int, int], tuple[float, float]] = {}
         self._touched: dict[tuple[int, int], tuple[Array, Array]] = {}
 
     @cached_property
@@ -87,8 +88,11 @@ class ExpertBounds:
 
     def load(self, chips: int, slots: int) -> tuple[float, float]:
         """Mean and least over layers of the busiest chip's share."""
-        found = self.layer_loads(chips, slots)
-        return float(found.mean()), float(found.min())
+        key = (chips, slots)
+        if key not in self._mean_and_least:
+            found = self.layer_loads(chips, slots)
+            self._mean_and_least[key] = (float(found.mean()), float(found.min()))
+        return self._mean_and_least[key]
 
     def touched_on_grid(self, chips: int, slots: int) -> tuple[Array, Array]:
         """``[grid]``: mean and least over layers of the experts the busiest chip touches at least."""

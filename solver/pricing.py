@@ -23,6 +23,7 @@ from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
 from costmodel.serving import PipelineTime, Service, schedule, serve
 from solver.expert_bounds import ExpertBounds
 from solver.group_rates import group_rates, nearest_send, span_rates
+from solver.largest_batch import largest_batch
 from solver.pools import PoolClass
 from solver.replica_model import small_enough
 from solver.shapes import ROLES, ShapeTable
@@ -141,16 +142,19 @@ class Pricer:
 
     def rates(self, shapes: ShapeTable) -> GroupRates:
         """Collective rates of shapes, stacked."""
-        found = []
         columns = (
             shapes.pool_class, shapes.tp, shapes.stage_chips, shapes.stage_pools, shapes.pp,
             shapes.slices, shapes.span,
         )  # fmt: skip
-        for row, key in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        keys, rows, inverse = np.unique(
+            np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        found = []
+        for row, key in zip(rows.tolist(), map(tuple, keys.tolist()), strict=True):
             if key not in self._rates:
                 self._rates[key] = self.rates_of(shapes, row)[0]
             found.append(self._rates[key])
-        return stack_rates(found)
+        return stack_rates(found).take(inverse.ravel())
 
     def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
         """Collective rates of a shape, and whether each of its stages has exactly these."""
@@ -202,16 +206,9 @@ class Block:
         one = np.ones(len(self.tp))
         short = self.short_bytes(one)
         service_at_one, meets_at_one = self.service(one)
-        most = self._most_per_rank()
-        low, high = np.zeros_like(one), most.astype(float)
-        low = np.where(meets_at_one & (short <= 0), 1.0, low)
-        high = np.maximum(high, low)
-        while np.any(high - low > 0.5):
-            middle = np.ceil((low + high) / 2)
-            good = self._feasible(np.maximum(middle, 1.0)) & (low > 0)
-            low = np.where(good, middle, low)
-            high = np.where(good, high, np.minimum(high, middle - 1))
-            high = np.maximum(high, low)
+        most = np.maximum(self._most_per_rank(), 1).astype(float)
+        most = np.where(meets_at_one & (short <= 0), most, 0.0)
+        low = largest_batch(self._feasible, most, self._strain(service_at_one, short))
         best, _ = self.service(np.maximum(low, 1.0), exact_stages=True)
         meets = low > 0
         return Bounds(
@@ -233,10 +230,20 @@ class Block:
         most_in_flight = limits.max_sequences_per_rank // self.pp
         return np.asarray(np.maximum(1, most_in_flight), dtype=np.int64)
 
-    def _feasible(self, per_rank: Array) -> NDArray[np.bool_]:
-        """HBM, TPOT and TTFT: all of them grow with the batch."""
-        _, meets = self.service(per_rank, exact_stages=self.exact_stages)
-        return np.asarray((self.short_bytes(per_rank) <= 0) & meets)
+    def _feasible(self, per_rank: Array) -> tuple[NDArray[np.bool_], Array]:
+        """HBM, TPOT and TTFT: all of them grow with the batch; and how near their limits they are."""
+        service, meets = self.service(per_rank, exact_stages=self.exact_stages)
+        short = self.short_bytes(per_rank)
+        return np.asarray((short <= 0) & meets), self._strain(service, short)
+
+    def _strain(self, service: Service, short: Array) -> Array:
+        """Largest of HBM, TPOT and TTFT as fractions of what is allowed."""
+        strain, slo = 1.0 + short / self.chip.hbm_bytes, self.instance.slo
+        if slo.tpot is not None and self.role != PREFILL:
+            strain = np.maximum(strain, service.tpot_s / slo.tpot)
+        if slo.ttft is not None and self.role != DECODE:
+            strain = np.maximum(strain, service.ttft_s / slo.ttft)
+        return strain
 
     def _within_ttft(self, service: Service) -> NDArray[np.bool_]:
         target = self.instance.slo.ttft

@@ -177,7 +177,7 @@ def cut_replica(
                 placed = np.array([maps[layer] for layer in kind.layers], dtype=np.int64)
                 found = expert_shares(
                     instance.expert_loads[list(kind.moe_rows)], placed, slots, kind.moe.top_k,
-                    rows * shape.attention_dp * tokens.fill,
+                    float(rows * shape.attention_dp * tokens.fill),
                 )  # fmt: skip
                 shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
             layer_s[list(kind.layers)] += weight * timed([(kind, 1.0)], tokens, [shares], False)

@@ -15,8 +15,8 @@ from costmodel.pass_time import pass_time
 from costmodel.plain_layout import plain_layout
 from costmodel.profile import Efficiency
 from costmodel.serving import schedule
-from costmodel.speculation import Speculative, draft_shares
-from costmodel.tokens import Tokens
+from costmodel.speculation import Speculative
+from costmodel.tokens import Tokens, even_shares
 from costmodel.workload import Limits, Workload
 from topology.errors import InstanceError
 
@@ -109,7 +109,7 @@ def test_the_module_is_held_in_hbm():
 
 def test_experts_of_the_module_are_even():
     moe = priced()[0].operations.moe
-    shares = draft_shares(moe, np.array([8.0, 3.0]), np.array([100.0, 100.0]))
+    shares = even_shares(moe, np.array([8.0, 3.0]), np.array([100.0, 100.0]))
     assert shares.load[:, 0, 0] == pytest.approx([1 / 8, 43 / 128])
     chance = touch_probability(np.array([1 / 128]), moe.top_k, 100.0, 1.0)[0]
     assert shares.touched[:, 0, 0] == pytest.approx([16 * chance, 43 * chance])
