@@ -36,7 +36,7 @@ def test_all_rules_are_found() -> None:
         "shape_matches",
     }  # fmt: skip
     assert set(rules(structure=False)) == {
-        "both_pools", "hbm_capacity", "kv_tiers", "rate_served", "tpot_target", "ttft_target",
+        "both_pools", "engine_runs", "hbm_capacity", "kv_tiers", "rate_served", "tpot_target", "ttft_target",
         "uplink_capacity",
     }  # fmt: skip
 
