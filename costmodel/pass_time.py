@@ -209,7 +209,8 @@ def _context(
     """Attention over the context. Decode reads the cache once per sequence, prefill once per pass."""
     decode = np.asarray(tokens.decode, dtype=float)
     prefill = np.asarray(tokens.prefill, dtype=float)
-    peak = _peak(chip, efficiency, operations.spec.activation_dtype)
+    dtype = operations.spec.attention_dtype or operations.spec.activation_dtype
+    peak = _peak(chip, efficiency, dtype)
     bandwidth = _bandwidth(chip, efficiency, "kv")
     heads = attention.query_heads / head_ways(attention.query_heads, tp)
     entry_bytes = attention.kv_elements * operations.kv_element_bytes / kv_ways(attention, tp)
@@ -236,14 +237,14 @@ def _context(
         "attention_context",
         count * (decode * tokens.verified) * decode_flops / peak,
         count * decode * decode_bytes / bandwidth,
-        dtype=operations.spec.activation_dtype,
+        dtype=dtype,
         stream="kv",
     )
     result.roofline(
         "attention_context",
         count * prefill * prefill_flops / peak,
         count * prefill_bytes / bandwidth,
-        dtype=operations.spec.activation_dtype,
+        dtype=dtype,
         stream="kv",
     )
 
@@ -332,6 +333,8 @@ def _experts(
 
 def dispatch_element_bytes(moe: MoE, operations: Operations) -> float:
     """Bytes of one dispatched element: FP8 where the experts multiply in FP8 or below, else as is."""
+    if operations.spec.dispatch_dtype is not None:
+        return ELEMENT_BYTES[operations.spec.dispatch_dtype]
     if moe.expert_dtype in ("fp8", "fp4", "int8"):
         return min(ELEMENT_BYTES["fp8"], operations.activation_bytes)
     return operations.activation_bytes

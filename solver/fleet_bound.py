@@ -63,12 +63,14 @@ def best_packing(values: Array, sizes: NDArray[np.int64], capacity: int) -> Pack
             top[sizes[index]] = values[index]
             which[sizes[index]] = index
     useful = np.flatnonzero(which >= 0)
+    worth_of = top[useful]
+    count = np.searchsorted(useful, np.arange(capacity + 1), side="right").tolist()
     for room in range(1, capacity + 1):
         best[room] = best[room - 1]
-        fitting = useful[useful <= room]
+        fitting = useful[: count[room]]
         if len(fitting):
-            totals = best[room - fitting] + top[fitting]
-            at = int(np.argmax(totals))
+            totals = best[room - fitting] + worth_of[: count[room]]
+            at = int(totals.argmax())
             if totals[at] > best[room]:
                 best[room], chosen[room] = totals[at], which[fitting[at]]
     return Packing(best, chosen, sizes)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from statistics import median
 
 from costmodel.measured.calibration import Calibration
 from costmodel.measured.held_out import held_out_words
 from costmodel.measured.parameters import BY_CELL, COMMON
-from costmodel.measured.published import compare, published_deployments
+from costmodel.measured.published_report import published_lines
 from costmodel.measured.rows import FLAGGED
 from costmodel.measured.scores import Score
 
@@ -102,32 +101,8 @@ def accuracy_document(found: Calibration) -> str:
     for (chip, engine), values in found.intervals.items():
         cells = [_interval(name, values[name]) for name in names]
         lines.append(f"| {chip}, {engine} | " + " | ".join(cells) + " |")
-    lines += _published(found)
+    lines += published_lines(found.profile)
     return "\n".join(lines) + "\n" + PEERS
-
-
-def _published(found: Calibration) -> list[str]:
-    """The table of published deployments, none of which was fitted."""
-    compared = [compare(one, found.profile) for one in published_deployments()]
-    middle = median(abs(one.error) for one in compared)
-    lines = [
-        "",
-        "## Published deployments",
-        "",
-        f"Not fitted; H800 was never measured and has the common values. Median error of time {middle:.0%}.",
-        "Runs whose source says that they overlap two half batches are priced so, the overlap perfect; experts",
-        "are loaded evenly, attention ranks too. The 9.01 ms of one user on B200 became 6.78 ms by software alone.",
-        "",
-        "| deployment | published | predicted | error of time |",
-        "|---|---|---|---|",
-    ]
-    for one in compared:
-        unit = "ms per token" if one.deployment.figure == "tpot_ms" else "tokens/s per chip"
-        lines.append(
-            f"| {one.deployment.id} | {one.deployment.value:,.4g} {unit} | {one.predicted:,.4g} "
-            f"| {one.error:+.0%} |"
-        )
-    return lines
 
 
 def _row(name: str, one: Score | None) -> str:

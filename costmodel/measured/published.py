@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodel.evaluate import evaluate
 from costmodel.instance import Dtype, Instance, Scenario, resolve_instance
+from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
 from costmodel.plain_layout import plain_layout
-from costmodel.profile import Profile
+from costmodel.profile import Efficiency, Profile
+from costmodel.trains import servers_for
 from costmodel.workload import Limits, Workload
 from topology.catalogue import data_dir, parse_model, read_data
 
@@ -38,8 +40,17 @@ class Deployment(BaseModel):
     redundant_experts: int = 0
     #: whether the run overlapped two half batches, as its source says
     two_batch_overlap: bool = False
+    #: ``uniform`` where routing was balanced or a load balancer ran, ``skewed`` where whole experts had none
+    expert_load: Literal["uniform", "skewed"] = "uniform"
+    #: what attention multiplied in and tokens were sent to experts in, where the source says so
+    attention_dtype: Dtype | None = None
+    dispatch_dtype: Dtype | None = None
+    #: multiprocessors left to compute beside the exchange, and all of them, where the source says so
+    multiprocessors: tuple[Count, Count] | None = None
     prefill_chunk_tokens: Count = 8192
     source: str
+    #: the source's words that the reading rests on
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,13 @@ def published_deployments() -> list[Deployment]:
     return [parse_model(Deployment, one, path.name) for one in read_data(path)]
 
 
+def published_rows() -> tuple[list[MeasuredRow], list[Skipped]]:
+    """Published runs of one engine that are in no fit."""
+    return read_measured(data_dir("measured") / "points.csv")
+
+
 def compare(deployment: Deployment, profile: Profile) -> Compared:
-    """Predict one deployment under a profile, with its experts evenly loaded."""
+    """Predict one deployment under a profile, read as its source describes it."""
     resolved = resolve_instance(
         Scenario(
             model=deployment.model,
@@ -72,17 +88,25 @@ def compare(deployment: Deployment, profile: Profile) -> Compared:
             workload=Workload(
                 input_tokens=deployment.input_tokens,
                 output_tokens=deployment.output_tokens,
-                expert_load="uniform",
+                expert_load=deployment.expert_load,
             ),
             limits=Limits(prefill_chunk_tokens=deployment.prefill_chunk_tokens),
             two_batch_overlap=deployment.two_batch_overlap,
             profile="physics",
         )
     )
+    model = replace(
+        resolved.model,
+        attention_dtype=deployment.attention_dtype,
+        dispatch_dtype=deployment.dispatch_dtype,
+    )
+    constants = profile.of_engine(deployment.engine)
+    if deployment.multiprocessors is not None:
+        computing, every = deployment.multiprocessors
+        constants = _computing_on(constants, computing / every)
     instance = Instance(
-        resolved.scenario, resolved.model, resolved.cluster, resolved.workload,
-        profile.of_engine(deployment.engine), resolved.expert_loads,
-        resolved.expert_loads_provenance,
+        resolved.scenario, model, resolved.cluster, resolved.workload, constants,
+        resolved.expert_loads, resolved.expert_loads_provenance,
     )  # fmt: skip
     layout = plain_layout(
         instance,
@@ -97,3 +121,49 @@ def compare(deployment: Deployment, profile: Profile) -> Compared:
         return Compared(deployment, 1e3 * float(service.tpot_s))
     chips = deployment.tp * deployment.attention_dp
     return Compared(deployment, float(service.requests_per_s) * deployment.input_tokens / chips)
+
+
+def _computing_on(profile: Profile, share: float) -> Profile:
+    """A profile whose chips compute on a share of their multiprocessors; memory is as fast."""
+
+    def slower(one: Efficiency) -> Efficiency:
+        compute = one.compute or {"bf16": 1.0}
+        fewer = {dtype: share * fraction for dtype, fraction in compute.items()}
+        return one.model_copy(update={"compute": fewer})
+
+    chips = {chip: slower(one) for chip, one in profile.chips.items()}
+    return profile.model_copy(update={"default": slower(profile.default), "chips": chips})
+
+
+@dataclass(frozen=True)
+class Day:
+    """Nodes of eight H800 that DeepSeek's service of one day takes: as published, and predicted.
+
+    *Source:* deepseek-ai/open-infra-index, day 6: 608 G prompt tokens of which 342 G were cache hits, 168 G output
+    tokens, 73.7 k prompt tokens/s (hits included) and 14.8 k output tokens/s per node, 226.75 nodes on average.
+    """
+
+    stated_prefill_nodes: float
+    stated_decode_nodes: float
+    stated_usd: float
+    decode_nodes: float
+    prefill_nodes: float
+    profile_prefill_nodes: float
+
+
+def deepseek_day(profile: Profile) -> Day:
+    """The day under a profile: decode by the service's shape, prefill by the published profile's."""
+    by_id = {one.id: one for one in published_deployments()}
+    service, prefill = (
+        by_id[name] for name in ("DeepSeek service, decode EP144", "DeepSeek profile, prefill EP32")
+    )
+    step_s = compare(service, profile).predicted / 1e3
+    computed = 608e9 - 342e9
+    return Day(
+        stated_prefill_nodes=servers_for(608e9, 73.7e3),
+        stated_decode_nodes=servers_for(168e9, 14.8e3),
+        stated_usd=226.75 * 8 * 24 * 2.0,
+        decode_nodes=servers_for(168e9, 8 * service.batch / service.attention_dp / step_s),
+        prefill_nodes=servers_for(computed, 8 * compare(prefill, profile).predicted),
+        profile_prefill_nodes=servers_for(computed, 8 * prefill.value),
+    )

@@ -168,6 +168,10 @@ class ModelSpec:
     max_context: int | None  #: positions the model supports, where the config says so
     kv_dtype: str = "bf16"
     activation_dtype: str = "bf16"
+    #: what attention over the context multiplies in; ``None``: the activations' dtype
+    attention_dtype: str | None = None
+    #: what tokens are sent to experts in; ``None``: FP8 to experts of 8 bits or fewer, else activations
+    dispatch_dtype: str | None = None
     native_dtype: str = "bf16"  #: label of the native quantisation
     mtp: MTP | None = None
     notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read

@@ -1,0 +1,117 @@
+"""The part of docs/accuracy.md on published points, none of which was fitted."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from costmodel.measured.published import (
+    Compared,
+    compare,
+    deepseek_day,
+    published_deployments,
+    published_rows,
+)
+from costmodel.measured.scores import Validation, validate_rows
+from costmodel.profile import Profile
+
+#: published points that are not predicted, and why
+NOT_READ = (
+    (
+        "PaLM 540B on 64 TPU v4, 4 points",
+        "batch-sharded attention with 2D weight-stationary or weight-gathered FFNs is no layout here: tensor "
+        "parallelism repeats the one KV head on every chip and sums whole activations, which takes longer by "
+        "physics alone than was measured",
+    ),
+    (
+        "SGLang on GB200: decode of June 2025 and with FP8 experts, both prefills, 4 points",
+        "batch or tokens per pass are not stated; prefill streams weights from the host",
+    ),
+    (
+        "TensorRT-LLM performance overview, 21 points at maximum load",
+        "concurrency is not stated",
+    ),
+    ("TensorRT-LLM H200, one user with MTP, 1 point", "accepted tokens are not stated"),
+    (
+        "DeepSeek service, prefill, 1 point",
+        "lengths, batches and the load over the day are not stated; see DeepSeek's day below",
+    ),
+)
+
+
+def published_lines(profile: Profile) -> list[str]:
+    """Deployments, engine rows, what is not read, and DeepSeek's day."""
+    compared = [compare(one, profile) for one in published_deployments()]
+    rows, skipped = published_rows()
+    scored = validate_rows(rows, skipped, profile)
+    errors = [abs(one.error) for one in compared]
+    others = (abs(scored.tpot_s / scored.measured_tpot_s - 1.0)).tolist()
+    lines = [
+        "",
+        "## Published deployments",
+        "",
+        "Not fitted; H800 was never measured and has the common values. Median error of time "
+        f"{median(errors):.1%} over",
+        f"these {len(errors)}, {median(others):.1%} over the {len(others)} single-engine runs below, "
+        f"{median(errors + others):.1%} over all. Two half batches that overlap take",
+        "turns (`costmodel/overlap.py`); experts are loaded evenly where routing was balanced or a balancer ran,",
+        "with the published skew where there was none; attention ranks are loaded evenly. The 9.01 ms of one user on",
+        "B200 became 6.78 ms by software alone; TensorRT-LLM's DEP8 runs are of early 2025, whose software doubled that",
+        "throughput within months, and exchange tokens by all-gather and reduce-scatter, which is priced as all-to-all.",
+        "",
+        "| deployment | published | predicted | error of time | read from the source |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_deployment(one) for one in compared]
+    return lines + _runs(scored) + _not_read() + _day(profile)
+
+
+def _deployment(one: Compared) -> str:
+    unit = "ms per token" if one.deployment.figure == "tpot_ms" else "tokens/s per chip"
+    return (
+        f"| {one.deployment.id} | {one.deployment.value:,.4g} {unit} | {one.predicted:,.4g} "
+        f"| {one.error:+.0%} | {one.deployment.words} |"
+    )
+
+
+def _runs(scored: Validation) -> list[str]:
+    """Engine rows that were published singly and are in no fit."""
+    lines = [
+        "",
+        "## Published runs of one engine",
+        "",
+        "`instances/measured/points.csv`, in no fit; TPOT.",
+        "",
+        "| | mean | median | p90 | bias | rows |",
+        "|---|---|---|---|---|---|",
+    ]
+    total = scored.tpot()
+    assert total is not None
+    for name, one in {"all": total, **scored.by("engine"), **scored.by("system")}.items():
+        lines.append(
+            f"| {name} | {one.mape:.1%} | {one.median_ape:.1%} | {one.p90:.1%} | {one.bias:+.1%} | {one.n} |"
+        )
+    return lines
+
+
+def _not_read() -> list[str]:
+    lines = ["", "Published points that are not predicted:", ""]
+    return lines + [f"- {points}: {why}." for points, why in NOT_READ]
+
+
+def _day(profile: Profile) -> list[str]:
+    day = deepseek_day(profile)
+    return [
+        "",
+        "## DeepSeek's day",
+        "",
+        "608 G prompt tokens (342 G of them cache hits) and 168 G output tokens on 226.75 nodes on average, 278 at "
+        "peak.",
+        f"The published figures agree with each other: {day.stated_prefill_nodes:.0f} prefill nodes at 73.7 k tokens/s "
+        f"(hits included), {day.stated_decode_nodes:.0f} decode nodes at 14.8 k, and",
+        f"226.75 nodes of 8 at $2 per GPU-hour make ${day.stated_usd:,.0f}. Decode is reproduced: "
+        f"{day.decode_nodes:.0f} nodes ({day.decode_nodes / day.stated_decode_nodes - 1:+.0%}).",
+        f"Prefill is not: what was not cached takes {day.prefill_nodes:.0f} busy nodes here, and "
+        f"{day.profile_prefill_nodes:.0f} at the rate of DeepSeek's own profile, which is about twice that of its",
+        "service. The rest is load over the day and room for bursts, of which nothing is published; a model of busy",
+        "nodes must not predict it.",
+    ]
