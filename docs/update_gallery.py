@@ -205,7 +205,8 @@ def main() -> None:
     lines = [
         "# Gallery of studies", "",
         "Written by `make gallery`: every study on its default scenario. Numbers in figures and sentences",
-        "are computed from each study's table (`--out` writes it as CSV and JSON).", "",
+        "are computed from each study's table (`--out` writes it as CSV and JSON, with the figures as SVG and a",
+        "page; `--png` writes the figures as PNG, extra `png`).", "",
     ]  # fmt: skip
     FIGURES.mkdir(exist_ok=True)
     body: list[str] = []

@@ -58,5 +58,5 @@ def expert_loads(instance: Instance, layout: Layout, groups: Sequence[ReplicaGro
     return (
         f"<h2>Expert load</h2><p>1 is perfect balance. Load of the experts is {escape(basis)}.</p>"
         '<div class="wide" tabindex="0" role="region" aria-label="expert load by layer">'
-        f"{chart.svg()}</div>"
+        f"{chart.svgs()}</div>"
     )

@@ -17,13 +17,15 @@ margin:0 auto;padding:1.5em 1em}
 h1{font-size:1.5em;line-height:1.25;overflow-wrap:anywhere}
 h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid var(--line)}
 .headline{background:var(--soft);padding:.8em 1em;border-radius:6px}.headline strong{font-size:1.3em}
-.wide{overflow-x:auto}.wide>svg.chart{min-width:620px}.wide:focus-visible,rect:focus-visible{outline:2px solid var(--link)}
+.wide{overflow-x:auto}.wide>svg.chart:not(.narrow){min-width:620px}.wide:focus-visible,rect:focus-visible{outline:2px solid var(--link)}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9em}
 th,td{text-align:left;vertical-align:top;padding:.25em .8em .25em 0;border-bottom:1px solid var(--line)}
 th{white-space:nowrap}td{min-width:5em;max-width:28em;white-space:nowrap}
 td.long{min-width:22em;white-space:normal;overflow-wrap:anywhere}
 .note{font-size:.9em;opacity:.85}
-@media print{body{max-width:none}.wide{overflow:visible}}
+@media screen and (max-width:640px){th[scope=row]{white-space:normal;min-width:9em}td.long{min-width:15em}}
+@media print{body{max-width:none;font-size:12px;padding:0}.wide{overflow:visible}svg.chart,tr{break-inside:avoid}
+h2,.note,h2+p{break-after:avoid}.wide>svg.chart{min-width:0!important;max-width:90%}}
 """
 
 
@@ -58,4 +60,6 @@ def _data(text: str) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, float) and 1e4 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -58,14 +58,9 @@ def chip_uses(instance: Instance, layout: Layout, evaluation: Evaluation) -> dic
 
 
 def rack_map(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
-    """HTML: a key, then one picture per domain until ``MAX_CHIPS`` chips are drawn."""
+    """HTML: one picture per domain, with its key, until ``MAX_CHIPS`` chips are drawn."""
     uses = chip_uses(instance, layout, evaluation)
-    keys = "".join(
-        f'<span class="key"><svg class="chart" width="14" height="12" aria-hidden="true">'
-        f'<rect class="bar c{index}" width="14" height="12"/></svg> {escape(kind)}</span>'
-        for index, kind in enumerate(MEMORY_KINDS)
-    )
-    parts = [f'<p class="note">HBM of each chip by kind: {keys}</p>']
+    parts = ['<p class="note">HBM of each chip by kind; details on pointing at a chip.</p>']
     drawn = 0
     for domain in instance.cluster.domains:
         if drawn and drawn + len(domain.chips) > MAX_CHIPS:
@@ -111,8 +106,19 @@ def _domain(domain: Domain, uses: dict[str, ChipUse]) -> str:
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(name)}">'
         f'<svg class="chart" viewBox="0 0 {width} {22 + rows * _STEP_Y + 4}" '
-        f'style="min-width:700px;width:100%" role="img" aria-label="{escape(name)}">'
-        f'<text class="name" x="6" y="14">{escape(name)}</text>{"".join(drawn)}</svg></div>'
+        f'style="min-width:{width}px;width:100%" role="img" aria-label="{escape(name)}">'
+        f'<rect class="back" width="{width}" height="{22 + rows * _STEP_Y + 4}"/>'
+        f'<text class="name" x="6" y="14">{escape(name)}</text>{_keys(width)}{"".join(drawn)}</svg></div>'
+    )
+
+
+def _keys(width: int) -> str:
+    """What each colour is, at the right of a domain's name."""
+    return "".join(
+        f'<rect class="bar c{index}" x="{x}" y="5" width="12" height="10"/>'
+        f'<text class="name" x="{x + 16}" y="14">{escape(kind)}</text>'
+        for index, kind in enumerate(MEMORY_KINDS)
+        for x in [width - 88 * (len(MEMORY_KINDS) - index)]
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from costmodel.evaluate import Evaluation
 from costmodel.instance import Instance
 from costmodel.layout import Layout
-from rackfit.chart import Chart, Series
+from rackfit.chart import Chart, Series, chart_style
 from rackfit.expert_load_plot import expert_loads
 from rackfit.page import page, table
 from rackfit.rack_map import rack_map
@@ -24,7 +24,7 @@ from rackfit.roofline_plot import rooflines
 from topology.catalogue import parse_model
 
 _STYLE = (
-    ".key{margin-right:1em}.chart .frame{fill:none;stroke:#999}.chart .small{font-size:9px}"
+    ".track{display:inline-block;width:8.6em}.chart .frame{fill:none;stroke:#999}.chart .small{font-size:9px}"
     ".meter{display:inline-block;height:.8em;background:#0072b2;margin-right:.5em;"
     "vertical-align:middle;print-color-adjust:exact}"
     "@media (prefers-color-scheme:dark){.meter{background:#56b4e9}}"
@@ -87,6 +87,11 @@ def report_page(
         ]
     sections += [_trajectory(proof.solve), _assumptions(instance, evaluation, proof)]
     return page(title, [section for section in sections if section], _STYLE)
+
+
+def figure_style() -> str:
+    """CSS that a figure of a report needs outside the page."""
+    return chart_style() + _STYLE
 
 
 def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: bool) -> str:
@@ -155,7 +160,7 @@ def _trajectory(solve: _Solve) -> str:
         last = solve.trajectory[-1].elapsed_s
         return f"<h2>How it was found</h2><p>In one round, after {last:.1f} s.</p>"
     chart = Chart("Incumbent and bound", "seconds", "$ per million output tokens", series)
-    return f'<h2>How it was found</h2><div class="wide" tabindex="0" role="region" aria-label="incumbent and bound">{chart.svg()}</div>'
+    return f'<h2>How it was found</h2><div class="wide" tabindex="0" role="region" aria-label="incumbent and bound">{chart.svgs()}</div>'
 
 
 def _assumptions(instance: Instance, evaluation: Evaluation, proof: _Proof) -> str:

@@ -24,7 +24,7 @@ def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]
             rows.append((name, value / target, said))
     for replica, price, _ in groups:
         fill = hbm_fill(instance, replica, price)
-        name = f"HBM of the fullest chip, {replica.role} on {len(replica.chips)}"
+        name = f"HBM of the fullest chip, {replica.role} on {len(replica.chips)} chips"
         rows.append((name, fill, f"{fill:.1%}"))
     pools = evaluation.priced
     served = pools.prefill_per_s, pools.decode_per_s
@@ -37,7 +37,7 @@ def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]
         for name, share, said in rows
     )
     return (
-        f"<h2>What binds</h2><p>{escape(evaluation.bottleneck or '')}</p>"
+        f"<h2>What binds</h2><p>{escape((evaluation.bottleneck or '').replace('_', ' '))}</p>"
         + _scrolling(f"<table>{lines}</table>", "what binds")
         + '<p class="note">A bar that is nearly full is a limit that the layout presses against.</p>'
     )
@@ -71,7 +71,7 @@ def deployment(groups: list[ReplicaGroup]) -> str:
 
 
 def times(groups: list[ReplicaGroup]) -> str:
-    """Milliseconds of a pass by kind of work, for each kind of replica."""
+    """A waterfall of a pass by kind of work, in milliseconds, for each kind of replica."""
     columns = []
     for _, price, _ in groups:
         parts: dict[str, float] = {}
@@ -84,18 +84,22 @@ def times(groups: list[ReplicaGroup]) -> str:
         key=lambda part: -max(parts.get(part, 0.0) for parts in columns),
     )
     head = "".join(
-        f'<th scope="col">{escape(replica.role)} on {len(replica.chips)}, ms</th>'
+        f'<th scope="col">{escape(replica.role)} on {len(replica.chips)} chips, ms</th>'
         for replica, _, _ in groups
     )
     lines = []
+    before = [0.0] * len(columns)
     for kind in kinds:
-        cells = "".join(
-            f"<td>{_meter(parts.get(kind, 0.0) / max(sum(parts.values()), 1e-300))}"
-            f"{parts.get(kind, 0.0) * 1e3:.3f}</td>"
-            for parts in columns
-        )
+        cells = ""
+        for place, parts in enumerate(columns):
+            seconds, whole = parts.get(kind, 0.0), max(sum(parts.values()), 1e-300)
+            bar = _meter(seconds / whole, before[place] / whole) if seconds > 0 else _meter(0.0)
+            before[place] += seconds
+            cells += f'<td><span class="track">{bar}</span>{seconds * 1e3:.3f}</td>'
         lines.append(f'<tr><th scope="row">{escape(kind.replace("_", " "))}</th>{cells}</tr>')
-    sums = "".join(f"<td>{sum(parts.values()) * 1e3:.3f}</td>" for parts in columns)
+    sums = "".join(
+        f'<td><span class="track"></span>{sum(parts.values()) * 1e3:.3f}</td>' for parts in columns
+    )
     return (
         '<h2>Time of one pass by kind</h2><div class="wide" tabindex="0" role="region" '
         f'aria-label="time of one pass"><table><tr><th scope="col">kind</th>{head}</tr>'
@@ -126,6 +130,8 @@ def _scrolling(inside: str, label: str) -> str:
     )
 
 
-def _meter(share: float) -> str:
-    """A bar of a share of 1; more than 1 is drawn as full."""
-    return f'<span class="meter" style="width:{min(1.0, max(0.0, share)) * 8:.2f}em"></span>'
+def _meter(share: float, start: float = 0.0) -> str:
+    """A bar of a share of 1 that begins at another share; more than 1 is drawn as full."""
+    wide = min(1.0, max(0.0, share)) * 8
+    moved = f";margin-left:{min(1.0, start) * 8:.2f}em" if start else ""
+    return f'<span class="meter" style="width:{wide:.2f}em{moved}"></span>'

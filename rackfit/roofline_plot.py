@@ -109,7 +109,7 @@ def rooflines(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]
             points = roofline_points(read, first, name)
             if not points:
                 continue
-            title = f"{name} pass of {replica.role} on {len(replica.chips)} chips"
+            title = f"{name.capitalize()} pass of a {replica.role} replica on {len(replica.chips)} chips"
             chart = roofline_chart(read, first, points, title)
             rows = [
                 [p.part.replace("_", " "), p.dtype, p.intensity, p.flops_per_s / 1e12,
@@ -118,7 +118,7 @@ def rooflines(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]
             ]  # fmt: skip
             parts.append(
                 f'<div class="wide" tabindex="0" role="region" aria-label="{escape(title)}">'
-                f"{chart.svg()}</div>"
+                f"{chart.svgs()}</div>"
                 + table(
                     ["operation", "format", "FLOP/B", "TFLOP/s", "ms", "waits for"], rows, title
                 )

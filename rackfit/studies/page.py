@@ -30,7 +30,8 @@ def study_page(
         [
             f'<div class="headline">{said}</div>',
             *(
-                f'<div class="wide" tabindex="0" role="region" aria-label="figure">{chart.svg()}</div>'
+                f'<div class="wide" tabindex="0" role="region" aria-label="{escape(chart.title)}">'
+                f"{chart.svgs()}</div>"
                 for chart in charts
             ),
             "<h2>Table</h2>",

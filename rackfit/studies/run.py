@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.instance import load_scenario
-from rackfit.output import write_whole
+from rackfit.figures import write_figures
+from rackfit.output import make_folder, write_whole
 from rackfit.studies.backends import Backend, answered, check_backend
 from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, solved
 from rackfit.studies.grid import make_points
@@ -92,23 +93,29 @@ class StudyResult:
 
     def write(self, folder: Path) -> list[Path]:
         """Write table (CSV, JSON), figures (SVG) and page (HTML) into ``folder``; the paths."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InstanceError(Problem(str(folder), error.strerror or "no folder")) from None
+        make_folder(folder)
         texts = {".json": self.text(), ".csv": self.csv_text()}
         if solved(self.rows):
-            charts = self.study.figures(self.rows)
-            for number, chart in enumerate(charts, start=1):
-                name = ".svg" if number == 1 else f"-{number}.svg"
-                texts[name] = chart.svg(standalone=True)
             texts[".html"] = study_page(
-                self.study, charts, self.conclusion, self.rows, self.columns()
+                self.study,
+                self.study.figures(self.rows),
+                self.conclusion,
+                self.rows,
+                self.columns(),
             )
         paths = [folder / f"{self.study.name}{ending}" for ending in texts]
         for path, text in zip(paths, texts.values(), strict=True):
             write_whole(text, path)
-        return paths
+        return [*paths, *write_figures(self.figures(), svg=folder, png=None)]
+
+    def figures(self) -> dict[str, str]:
+        """The figures as standalone SVG, by a file's name without ending; none without an answer."""
+        charts = self.study.figures(self.rows) if solved(self.rows) else []
+        name = self.study.name
+        return {
+            name if number == 1 else f"{name}-{number}": chart.svg(standalone=True)
+            for number, chart in enumerate(charts, start=1)
+        }
 
 
 def default_cache() -> Path:

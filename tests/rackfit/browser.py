@@ -150,7 +150,11 @@ _OUTSIDE = """
     const box = element.getBoundingClientRect();
     if (box.width > 0 && box.right > wide + 1) found.push(element.tagName + ' ' + box.right);
   }
+  for (const box of document.querySelectorAll('.wide'))
+    if (box.tabIndex !== 0 || !box.getAttribute('aria-label')) found.push('not reached by keyboard: ' + box.textContent.slice(0, 40));
   for (const svg of document.querySelectorAll('svg.chart')) {
+    if (svg.getClientRects().length === 0) continue;
+    if (svg.hasAttribute('role') && !svg.getAttribute('aria-label')) found.push('figure without a label');
     const frame = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll('text')];
     for (const text of texts) {
       const box = text.getBoundingClientRect();

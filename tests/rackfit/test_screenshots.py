@@ -83,7 +83,7 @@ def test_the_browser_would_see_what_is_wrong(browser: Browser, tmp_path: Path) -
     page = tmp_path / "bad.html"
     page.write_text(
         "<!doctype html><body><div style='width:2000px'>wide</div>"
-        "<svg class='chart' viewBox='0 0 100 40' width='100' height='40'>"
+        "<div class='wide'>no way in</div><svg class='chart' role='img' viewBox='0 0 100 40' width='100' height='40'>"
         "<text class='tick' x='5' y='20'>one upon</text><text class='tick' x='6' y='20'>another</text>"
         "</svg><script>console.error('fault')</script><img src='http://127.0.0.1:9/x.png'></body>"
     )
@@ -93,6 +93,8 @@ def test_the_browser_would_see_what_is_wrong(browser: Browser, tmp_path: Path) -
     assert "http://127.0.0.1:9/x.png" in view.requested
     assert any(text.startswith("texts on each other") for text in view.outside)
     assert any(text.startswith("DIV") for text in view.outside)
+    assert any(text.startswith("not reached by keyboard") for text in view.outside)
+    assert "figure without a label" in view.outside
 
 
 def test_a_hostile_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:

@@ -17,21 +17,36 @@ def register(app: typer.Typer) -> None:
 def report_command(
     layout: Annotated[Path, typer.Argument(help="A JSON document written by rackfit solve.")],
     out: Annotated[Path | None, typer.Option(help="Write the page here, not to stdout.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write each figure as SVG into this folder.")
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Write each figure as PNG into this folder (extra: png).")
+    ] = None,
 ) -> None:
     """Draw a layout as one HTML page that works offline: cost, proof, rack map, times, links.
+
+    With --svg or --png the figures become files; the page is then written only if --out says where.
 
     Exit code 0 if every rule holds, 1 if the layout breaks one (the page lists them).
     """
     from costmodel.evaluate import evaluate
+    from rackfit.figures import check_png, figures_of, write_figures
     from rackfit.output import check_writable, write_whole
-    from rackfit.report import report_page
+    from rackfit.report import figure_style, report_page
     from rackfit.result import read_result
 
     check_writable(out)
+    if png is not None:
+        check_png("--png")
     instance, decision, document = read_result(layout)
     evaluation = evaluate(instance, decision)
-    write_whole(report_page(instance, decision, evaluation, document), out)
+    page = report_page(instance, decision, evaluation, document)
+    if out is not None or (svg is None and png is None):
+        write_whole(page, out)
     if out is not None:
         print(f"report written to {out}", file=sys.stderr)
+    for path in write_figures(figures_of(page, figure_style()), svg, png):
+        print(f"written: {path}", file=sys.stderr)
     if evaluation.violations:
         raise typer.Exit(1)

@@ -33,6 +33,9 @@ def study_command(
     out: Annotated[
         Path | None, typer.Option(help="Write table, figure and page into this folder.")
     ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Write the figures as PNG into this folder (extra: png).")
+    ] = None,
     gap: Annotated[float, typer.Option(help="Proven gap at which each point stops.")] = 0.02,
     time_limit: Annotated[float, typer.Option(help="Seconds of each point at most.")] = 120.0,
     seed: Annotated[int, typer.Option(help="Same seed, same answers.")] = 0,
@@ -47,7 +50,8 @@ def study_command(
     Finished points are kept, so that a study that was interrupted or extended goes on where it
     stopped. Exit code 0 if any point has an answer, 1 if none has.
     """
-    from rackfit.output import write_whole
+    from rackfit.figures import check_png, write_figures
+    from rackfit.output import make_folder, write_whole
     from rackfit.studies.base import Options
     from rackfit.studies.grid import parse_over
     from rackfit.studies.run import default_cache, study
@@ -60,6 +64,10 @@ def study_command(
         problems.append(Problem("--time-limit", f"must be positive seconds, got {time_limit:g}"))
     if problems:
         raise InstanceError(problems)
+    if png is not None:
+        check_png("--png")
+    make_folder(out)
+    make_folder(png)
     result = study(
         name,
         scenario,
@@ -74,6 +82,8 @@ def study_command(
         place = ", ".join(f"{key}={row[key]}" for key in result.axes if key in row)
         print(f"rackfit: {place}: {row['error']}", file=sys.stderr)
     written = result.write(out) if out is not None else []
+    if png is not None:
+        written += write_figures(result.figures(), svg=None, png=png)
     if json:
         write_whole(result.text(), None)
     else:

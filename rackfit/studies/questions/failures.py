@@ -96,8 +96,8 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         if again:
             kept = row["output_tokens_per_s"] / whole["output_tokens_per_s"]
             start += (
-                f"{kept:.1%} of the throughput is kept when solved again, {kept / share:.3f} of the "
-                f"chips' share; EP {row['ep']} instead of {whole['ep']}"
+                f"{kept:.1%} of the throughput is kept when solved again, {kept / share:.3f} times the "
+                f"share of the chips that are left; EP {row['ep']} instead of {whole['ep']}"
             )
         if lost in before:
             left = before[lost]

@@ -26,6 +26,15 @@ from topology.errors import InstanceError, Problem
 
 _HOLD, _PLACE, _BOARD = "workload.hold_s", "idle.place", "board.hold_s"
 _ANY, _NONE = "best", "none"
+_PLACES = {
+    "hbm": "HBM",
+    "host": "host memory",
+    "flash": "flash",
+    "disk": "disk",
+    _NONE: "computing again",
+}
+#: costs that differ by less are called the same
+_TIE = 0.001
 _HOUR = 3600.0
 
 
@@ -202,6 +211,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     if best:
         kept = ", ".join(f"{_time(row[_HOLD])}: {_where(row)}" for row in best)
         said.append(f"Cheapest place by hold: {kept}.")
+        said += _ties(best, lines)
     nothing = {row[_HOLD]: row for row in lines.get(_NONE, [])}
     for row in best:
         again = nothing.get(row[_HOLD])
@@ -210,8 +220,12 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         ratio = again["usd_per_m_output_tokens"] / row["usd_per_m_output_tokens"]
         said.append(
             f"{_time(row[_HOLD])}: computing everything again costs {ratio:.2f} times as much; a "
-            f"million cached tokens that come back save ${saving_usd_per_m(row, again):.4f}, and "
-            f"{row['reload_s'] * 1e3:,.0f} ms pass before a prompt is reloaded."
+            f"million cached tokens that come back save ${saving_usd_per_m(row, again):.4f}, "
+            + (
+                f"and a prompt's KV takes {row['reload_s'] * 1e3:,.0f} ms to load."
+                if row["reload_s"] > 0
+                else "and nothing has to be loaded."
+            )
         )
     known = [row for row in best if row.get("break_even_hbm_s") is not None]
     if known:
@@ -224,7 +238,10 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         said.append(f"Rent of a place reaches what a return saves after: {evens}.")
     board = along(rows, _BOARD)
     if board:
-        tiers = ", ".join(f"{_time(row[_BOARD])}: {row['suited_tier']}" for row in board)
+        tiers = ", ".join(
+            f"{_time(row[_BOARD])}: {_PLACES.get(row['suited_tier'], row['suited_tier'])}"
+            for row in board
+        )
         even = board[0]["break_even_hbm_s"]
         if even is not None:
             said.append(
@@ -240,12 +257,28 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     return said
 
 
+def _ties(best: Sequence[Row], lines: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Which other places cost the same to a tenth of a percent."""
+    found = []
+    for row in best:
+        most = (1 + _TIE) * row["usd_per_m_output_tokens"]
+        alike = [
+            _PLACES.get(place, place)
+            for place, line in lines.items()
+            if place not in (_ANY, row["kept_in"])
+            and any(r[_HOLD] == row[_HOLD] and r["usd_per_m_output_tokens"] <= most for r in line)
+        ]
+        if alike:
+            found.append(f"{_time(row[_HOLD])}: {', '.join(alike)}")
+    return [f"As cheap within {_TIE:.1%}: {'; '.join(found)}."] if found else []
+
+
 def _where(row: Row) -> str:
     if row["kept_in"] == _NONE:
         return "computed again"
     share = row["kept_share"]
     part = "" if share > 0.995 else f" ({share:.0%} of it, the rest computed again)"
-    return f"{row['kept_in']}{part}"
+    return f"{_PLACES.get(row['kept_in'], row['kept_in'])}{part}"
 
 
 def _time(seconds: float) -> str:

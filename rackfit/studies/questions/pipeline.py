@@ -156,8 +156,8 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
             f"{name}{last[key]} stages instead of {first[key]}: weights per chip from "
             f"{first['weight_bytes_per_chip'] / 1e9:.2f} to {last['weight_bytes_per_chip'] / 1e9:.2f} GB, "
             f"KV per chip from {first['kv_bytes_per_chip'] / 1e9:.2f} to "
-            f"{last['kv_bytes_per_chip'] / 1e9:.2f} GB, a token takes {first['tpot_s'] * 1e3:.2f} and "
-            f"{last['tpot_s'] * 1e3:.2f} ms, a domain makes "
+            f"{last['kv_bytes_per_chip'] / 1e9:.2f} GB, a token takes {last['tpot_s'] * 1e3:.2f} ms "
+            f"({first['tpot_s'] * 1e3:.2f} ms before), a domain makes "
             f"{last['decode_tokens_per_s_per_domain'] / first['decode_tokens_per_s_per_domain']:.3f} "
             "times the tokens."
         )
@@ -176,17 +176,17 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         waits = last["tpot_s"] - last["stages_s"]
         if waits > 0.01 * last["tpot_s"]:
             said.append(
-                f"{name}{waits * 1e3:.2f} ms of a token over {last[key]} stages are hops and waiting for the "
-                f"longest stage; the work itself takes {last['stages_s'] * 1e3:.2f} ms, over "
-                f"{first[key]} it takes {first['stages_s'] * 1e3:.2f} ms."
+                f"{name}Over {last[key]} stages {waits * 1e3:.2f} ms of a token are hops and waiting for the "
+                f"longest stage; the work itself takes {last['stages_s'] * 1e3:.2f} ms, and "
+                f"{first['stages_s'] * 1e3:.2f} ms over {first[key]}."
             )
     ratios = [row for row in along(rows, _STAGES) if "hand_off_ratio" in row]
     if ratios:
         short = [row for row in ratios if row["hand_off_ratio"] < 1]
         least = min(ratios, key=lambda row: float(row["hand_off_ratio"]))
         said.append(
-            f"Hand-off: a stage keeps its scale-up busy {least['hand_off_ratio']:.1f} times as long "
-            f"as the hop out takes, or longer ({least['layers_per_stage']:.1f} MoE layers a stage, "
+            f"Hand-off: a stage keeps its scale-up busy at least {least['hand_off_ratio']:.1f} times "
+            f"as long as the hop out takes ({least['layers_per_stage']:.1f} MoE layers a stage, "
             f"{least['scale_up_over_scale_out']:.3g}:1); "
             + (
                 "the hop is never the bottleneck."

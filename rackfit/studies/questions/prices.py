@@ -149,7 +149,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     line = along(rows, _LENGTH)
     for row in line:
         said.append(
-            f"{row[_LENGTH]:,} prompt tokens: a million more of input cost ${row['input_usd_per_m']:.4f}, of "
+            f"{row[_LENGTH]:,} prompt tokens: a million more tokens of input cost ${row['input_usd_per_m']:.4f}, of "
             f"output ${row['output_usd_per_m']:.4f} ({row['output_over_input']:.1f} times), of cached input "
             f"${row['hit_usd_per_m']:.4f} ({row['hit_over_input']:.0%} of input)."
         )
@@ -167,11 +167,15 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         said.append(
             f"Blackboard: memory takes {one['memory_over_compute']:.2g} times as long as compute in a decode "
             f"pass, so output costs up to {max(1.0, one['memory_over_compute']):.2g} times as much as input"
-            + (f"; passes of {enough[_TOKENS]:,} tokens are bound by compute." if enough else ".")
+            + (
+                f"; a pass over {enough[_TOKENS]:,} tokens of each sequence waits for compute."
+                if enough
+                else "."
+            )
         )
     for row in along(rows, _STEP):
         said.append(
-            f"Blackboard: a price step at {row[_STEP]:,} tokens means {row['kv_bytes_at_price_step']:,.0f} bytes of "
+            f"Blackboard: a price step at {row[_STEP]:,} tokens would mean {row['kv_bytes_at_price_step']:,.0f} bytes of "
             f"KV per token; this model has {row['kv_bytes_per_token']:,.0f}."
         )
     return said

@@ -177,7 +177,7 @@ def _systems(rows: Sequence[Row]) -> list[str]:
             rate = row["output_tokens_per_s_per_gpu"] / before["output_tokens_per_s_per_gpu"]
             cost = row["usd_per_m_output_tokens"] / before["usd_per_m_output_tokens"]
             said.append(
-                f"{row[_SYSTEM]}: {GAINS[row['gain']]} bring {rate:.2f} times the tokens per chip, "
+                f"{row[_SYSTEM]}{'' if '+' in row[_SYSTEM] else ' itself'}: {GAINS[row['gain']]} bring {rate:.2f} times the tokens per chip, "
                 f"at {cost:.2f} times the cost of a token."
             )
     first, last = found[0], found[-1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from asking import ask
 
-from rackfit.studies.questions.kv_tiers import saving_usd_per_m
+from rackfit.studies.questions.kv_tiers import _PLACES, saving_usd_per_m
 from rackfit.studies.run import StudyResult
 
 SMALL = {
@@ -52,9 +52,16 @@ def test_a_longer_hold_never_costs_less(held: StudyResult) -> None:
 def test_words_agree_with_the_table(held: StudyResult) -> None:
     line = {r["idle.place"]: r for r in held.rows if r["workload.hold_s"] == 60}
     best, none = line["best"], line["none"]
-    assert f"1 min: {best['kept_in']}" in held.conclusion[0]
-    found = re.search(r"costs ([0-9.]+) times as much; .* save \$([0-9.]+),", held.conclusion[1])
-    assert found is not None
+    assert f"1 min: {_PLACES[best['kept_in']]}" in held.conclusion[0]
+    (found,) = (
+        match
+        for sentence in held.conclusion
+        if (
+            match := re.match(
+                r"1 min: .* costs ([0-9.]+) times as much; .* save \$([0-9.]+),", sentence
+            )
+        )
+    )
     ratio = none["usd_per_m_output_tokens"] / best["usd_per_m_output_tokens"]
     assert float(found[1]) == pytest.approx(ratio, abs=0.005)
     assert float(found[2]) == pytest.approx(saving_usd_per_m(best, none), abs=1e-4)
