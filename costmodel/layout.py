@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
+from struct import error as struct_error
+from struct import pack
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -151,11 +152,12 @@ class Layout(BaseModel):
             widths = {len(row) for row in by_layer.values()}
             if len(widths) != 1:
                 continue
-            try:  # array() reads Python integers several times faster than numpy does
-                flat = array("q", chain.from_iterable(by_layer.values()))
-            except OverflowError:  # no expert has such a number
+            width = widths.pop()
+            try:  # pack() reads Python integers several times faster than numpy does
+                flat = pack(f"={len(by_layer) * width}q", *chain.from_iterable(by_layer.values()))
+            except struct_error:  # no expert has such a number
                 continue
-            experts = np.frombuffer(flat, np.int64).reshape(len(by_layer), widths.pop())
+            experts = np.frombuffer(flat, np.dtype("=i8")).reshape(len(by_layer), width)
             tables[name] = SlotTable({layer: row for row, layer in enumerate(by_layer)}, experts)
         return tables
 
