@@ -52,6 +52,11 @@ def stage_shares(
     chips = max((len(slots) for slots in alike), default=1)
     load, touched = np.zeros((counts.sum(), chips)), np.zeros((counts.sum(), chips))
     for slots, members in alike.items():
+        if slots == (moe.num_experts,):  # one chip that has every expert once
+            for index in members:
+                load[of_stage[index], 0] = 1.0
+                touched[of_stage[index], 0] = every[tokens[index]][of_kind[index]].sum(axis=-1)
+            continue
         for few in small_groups([int(counts[index]) * sum(slots) for index in members]):
             indices = [members[place] for place in few]
             shares = placed_shares(
