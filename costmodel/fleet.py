@@ -133,7 +133,9 @@ def _transfer_egress(
         surplus[home] = surplus.get(home, 0.0) + sign * share
     # what is left of equal rates after rounding is no traffic
     return {
-        home: extra * request_bytes for home, extra in surplus.items() if exceeds(extra, RELATIVE * pooled)
+        home: extra * request_bytes
+        for home, extra in surplus.items()
+        if exceeds(extra, RELATIVE * pooled)
     }
 
 
