@@ -41,7 +41,7 @@ clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build
 
 # Long checks, each in minutes
-.PHONY: exhaustive smoke-catalogue models-mutations models-fuzz bench-topology bench-place calibrate published schemas
+.PHONY: exhaustive smoke-catalogue models-mutations models-fuzz bench-topology bench-place bench-pricing calibrate published schemas
 
 # Generated files: the calibrated profile and its report, the table of published claims, JSON Schemas
 calibrate: $(INSTALLED)
@@ -68,6 +68,10 @@ exhaustive: $(INSTALLED)
 
 bench-topology: $(INSTALLED)
 	$(BIN)/python -m benchmarks.topology
+
+# milliseconds of an evaluation, shapes bounded and priced per second; one core
+bench-pricing: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.pricing
 
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve

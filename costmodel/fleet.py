@@ -56,8 +56,10 @@ def price_fleet(
     for price in prices:
         for domain, load in price.egress_bytes_per_s.items():
             egress[domain] = egress.get(domain, 0.0) + load
+    moved = request_kv_bytes(instance)
     if pooled:
-        for domain, load in _transfer_egress(instance, layout, prices, rates, pooled).items():
+        surplus = _transfer_egress(instance, layout, prices, rates, pooled, moved)
+        for domain, load in surplus.items():
             egress[domain] = egress.get(domain, 0.0) + load
     return PricedLayout(
         replicas=prices,
@@ -65,7 +67,7 @@ def price_fleet(
         prefill_per_s=rates["prefill"],
         decode_per_s=rates["decode"],
         mixed_per_s=rates["mixed"],
-        transfer_s=_transfer_s(instance, layout),
+        transfer_s=_transfer_s(instance, layout, moved),
         egress_bytes_per_s=egress,
     )
 
@@ -86,7 +88,7 @@ def transfer_bytes_per_chip(instance: Instance, tp: float, pp: float) -> float:
     return request_kv_bytes(instance) / (tp * pp)
 
 
-def _transfer_s(instance: Instance, layout: Layout) -> tuple[float, ...]:
+def _transfer_s(instance: Instance, layout: Layout, request_bytes: float) -> tuple[float, ...]:
     """Hand-over time of each prefill replica to the farthest decode replica (0 for other roles)."""
     cluster = instance.cluster
     targets: dict[int, str] = {}
@@ -95,7 +97,6 @@ def _transfer_s(instance: Instance, layout: Layout) -> tuple[float, ...]:
             chip = replica.stages[0].chips[0]
             targets.setdefault(cluster.chip(chip).domain, chip)
     moves: dict[tuple[object, ...], float] = {}
-    whole = request_kv_bytes(instance)
     result = []
     for replica in layout.replicas:
         if replica.role != "prefill":
@@ -104,7 +105,7 @@ def _transfer_s(instance: Instance, layout: Layout) -> tuple[float, ...]:
         source = replica.stages[0].chips[0]
         key = (cluster.chip(source).domain, replica.shape.tp, replica.shape.pp)
         if key not in moves:
-            moved = whole / (replica.shape.tp * replica.shape.pp)
+            moved = request_bytes / (replica.shape.tp * replica.shape.pp)
             moves[key] = max(
                 (cluster.rate("send", (source, target)).time(moved) for target in targets.values()),
                 default=0.0,
@@ -119,6 +120,7 @@ def _transfer_egress(
     prices: tuple[ReplicaPrice, ...],
     rates: dict[str, float],
     pooled: float,
+    request_bytes: float,
 ) -> dict[int, float]:
     """KV bytes per second leaving each domain: what its own decode replicas cannot take."""
     surplus: dict[int, float] = {}
@@ -129,10 +131,11 @@ def _transfer_egress(
         share = pooled / rates[replica.role] * float(price.service.requests_per_s)
         home = instance.cluster.chip(replica.stages[0].chips[0]).domain
         surplus[home] = surplus.get(home, 0.0) + sign * share
-    moved = request_kv_bytes(instance)
     # what is left of equal rates after rounding is no traffic
     return {
-        home: extra * moved for home, extra in surplus.items() if exceeds(extra, RELATIVE * pooled)
+        home: extra * request_bytes
+        for home, extra in surplus.items()
+        if exceeds(extra, RELATIVE * pooled)
     }
 
 

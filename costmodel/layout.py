@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Annotated, Literal, NamedTuple
+from struct import error as struct_error
+from struct import pack
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,22 +113,39 @@ class Replica(BaseModel):
         return counts
 
 
+#: more experts than any layer has
+_MOST_EXPERTS = 1 << 16
+
 #: expert id per slot, chip by chip, of each layer
 ExpertMap = dict[int, tuple[int, ...]]
 
 
-class SlotTable(NamedTuple):
-    """An expert map as an array: ``experts [layers, slots]`` and the row of each layer."""
+@dataclass(frozen=True)
+class SlotTable:
+    """An expert map as arrays: ``experts [layers, slots]``, and the row of each layer.
+
+    ``copies [layers, experts]``: slots of each expert up to the highest one; ``None`` where a number is
+    negative or far beyond any model's.
+    """
 
     row_of: dict[int, int]
     experts: NDArray[np.int64]
+    copies: NDArray[np.int64] | None
 
-    def rows(self, layers: Sequence[int]) -> NDArray[np.int64]:
-        """Experts of some layers ``[layers, slots]``; not to be written to."""
+    def rows(self, layers: Sequence[int]) -> slice | list[int]:
+        """Rows of some layers in the arrays. Raises ``KeyError`` for a layer that is not there."""
         rows = [self.row_of[layer] for layer in layers]
         if rows and rows == list(range(rows[0], rows[0] + len(rows))):
-            return self.experts[rows[0] : rows[0] + len(rows)]
-        return self.experts[rows]
+            return slice(rows[0], rows[0] + len(rows))
+        return rows
+
+
+def count_copies(experts: NDArray[np.int64], num_experts: int) -> NDArray[np.int64]:
+    """Slots of each expert in each layer ``[layers, experts]``; ``experts [layers, slots]``."""
+    size = len(experts) * num_experts
+    # flat places of the slots' experts in an array [layers, experts]
+    at = np.arange(0, size, num_experts)[:, None] + experts
+    return np.bincount(at.ravel(), minlength=size).reshape(len(experts), num_experts)
 
 
 class Layout(BaseModel):
@@ -151,12 +170,17 @@ class Layout(BaseModel):
             widths = {len(row) for row in by_layer.values()}
             if len(widths) != 1:
                 continue
-            try:  # array() reads Python integers several times faster than numpy does
-                flat = array("q", chain.from_iterable(by_layer.values()))
-            except OverflowError:  # no expert has such a number
+            width = widths.pop()
+            try:  # pack() reads Python integers several times faster than numpy does
+                flat = pack(f"={len(by_layer) * width}q", *chain.from_iterable(by_layer.values()))
+            except struct_error:  # no expert has such a number
                 continue
-            experts = np.frombuffer(flat, np.int64).reshape(len(by_layer), widths.pop())
-            tables[name] = SlotTable({layer: row for row, layer in enumerate(by_layer)}, experts)
+            experts = np.frombuffer(flat, np.dtype("=i8")).reshape(len(by_layer), width)
+            copies = None
+            if experts.size and experts.min() >= 0 and experts.max() < _MOST_EXPERTS:
+                copies = count_copies(experts, int(experts.max()) + 1)
+            row_of = {layer: row for row, layer in enumerate(by_layer)}
+            tables[name] = SlotTable(row_of, experts, copies)
         return tables
 
     def __eq__(self, other: object) -> bool:

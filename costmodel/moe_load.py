@@ -8,17 +8,15 @@ probability ``1 - (1 - a)^B``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from costmodel.layout import count_copies
 from costmodel.pass_time import ExpertShares
 
 Array = NDArray[np.float64]
-
-#: numbers in an array ``[layers, slots]`` up to which several stages are looked at together
-_IN_CACHE = 1 << 13
 
 
 def log_missed(shares: Array, top_k: float, replicas: ArrayLike) -> Array:
@@ -38,20 +36,6 @@ def touch_probability(shares: Array, top_k: float, tokens: ArrayLike, replicas: 
     return reached(log_missed(shares, top_k, replicas), tokens)
 
 
-def small_groups(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Places of neighbouring stages whose arrays ``[layers, slots]`` together fit a core's cache."""
-    group: list[int] = []
-    total = 0
-    for place, size in enumerate(sizes):
-        if group and total + size > _IN_CACHE:
-            yield group
-            group, total = [], 0
-        group.append(place)
-        total += size
-    if group:
-        yield group
-
-
 def expert_shares(
     loads: Array,
     expert_rows: NDArray[np.int64],
@@ -65,36 +49,35 @@ def expert_shares(
     each slot chip by chip, ``tokens`` in the pass over all ranks.
     """
     alone = touch_probability(loads, top_k, tokens, 1.0)
-    return placed_shares(loads, alone, expert_rows, slots_per_chip, top_k, tokens)
+    copies = count_copies(expert_rows, loads.shape[1])
+    return placed_shares(loads, alone, expert_rows, copies, slots_per_chip, top_k, tokens)
 
 
 def placed_shares(
     loads: Array,
     alone: Array,
     expert_rows: NDArray[np.int64],
+    copies: NDArray[np.int64],
     slots_per_chip: Sequence[int],
     top_k: float,
     tokens: ArrayLike,
-    *,
-    copies: bool = True,
 ) -> ExpertShares:
-    """As :func:`expert_shares` with what an expert without copies sees known, several passes at once.
+    """As :func:`expert_shares` where more is known, and for several passes at once.
 
-    ``alone [layers, experts]``: :func:`touch_probability` with one replica; ``tokens``: one number, or
-    one for each layer. Without ``copies`` every expert is taken to have one slot, uncounted.
+    ``alone [layers, experts]``: :func:`touch_probability` with one replica; ``copies [layers, experts]``:
+    slots of each expert; ``tokens``: one number, or one for each layer.
     """
     num_layers, num_experts = loads.shape
-    # flat places [layers, slots] of each slot's expert in an array [layers, experts]
-    at = np.arange(0, loads.size, num_experts)[:, None] + expert_rows
     each, touch = loads, alone
-    counts = np.bincount(at.ravel(), minlength=loads.size) if copies else np.zeros(0, dtype=int)
-    copied = np.flatnonzero(counts > 1)
+    copied = np.flatnonzero(copies > 1)
     if len(copied):
-        replicas = counts[copied]
+        replicas = copies.ravel()[copied]
         of_layer = np.broadcast_to(tokens, num_layers)[copied // num_experts]
         each, touch = loads.flatten(), alone.flatten()
         touch[copied] = touch_probability(each[copied], top_k, of_layer, replicas)
         each[copied] /= replicas
+    # flat places [layers, slots] of each slot's expert in an array [layers, experts]
+    at = np.arange(0, loads.size, num_experts)[:, None] + expert_rows
     slot_load, slot_touch = each.take(at), touch.take(at)
     chips = len(slots_per_chip)
     sizes = np.array(slots_per_chip)

@@ -53,12 +53,12 @@ class Schedule:
     def rows(self) -> Array:
         """Tokens of the largest pass, for activations."""
         found = [tokens.rows for tokens in (self.decode, self.prefill) if tokens is not None]
-        return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
+        return found[0] if len(found) == 1 else np.asarray(np.maximum(*found))
 
     def sampled(self) -> Array:
         """Tokens that reach the LM head in the pass with most of them."""
         found = [tokens.sampled for tokens in (self.decode, self.prefill) if tokens is not None]
-        return np.asarray(np.maximum.reduce(np.broadcast_arrays(*found)))
+        return found[0] if len(found) == 1 else np.asarray(np.maximum(*found))
 
 
 def schedule(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.instance import Instance
-from costmodel.layout import Layout, Stage
-from costmodel.moe_load import placed_shares, reached, small_groups
+from costmodel.layout import Layout, Stage, count_copies
+from costmodel.moe_load import placed_shares, reached
 from costmodel.operations import LayerKind
 from costmodel.tokens import ExpertShares
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 T = TypeVar("T", bound=np.generic)
+
+#: numbers in an array ``[layers, slots]`` up to which several stages are looked at together
+_IN_CACHE = 1 << 13
 
 
 def stage_shares(
@@ -52,16 +55,25 @@ def stage_shares(
     chips = max((len(slots) for slots in alike), default=1)
     load, touched = np.zeros((counts.sum(), chips)), np.zeros((counts.sum(), chips))
     for slots, members in alike.items():
-        for few in small_groups([int(counts[index]) * sum(slots) for index in members]):
+        if slots == (moe.num_experts,):  # one chip that has every expert once
+            for index in members:
+                load[of_stage[index], 0] = 1.0
+                touched[of_stage[index], 0] = every[tokens[index]][of_kind[index]].sum(axis=-1)
+            continue
+        for few in _small_groups([int(counts[index]) * sum(slots) for index in members]):
             indices = [members[place] for place in few]
+            placed = [
+                _experts(layout, stages[i], kind.layers[of_kind[i]], moe.num_experts)
+                for i in indices
+            ]
             shares = placed_shares(
                 _joined([loads[of_kind[index]] for index in indices]),
                 _joined([every[tokens[index]][of_kind[index]] for index in indices]),
-                _joined([_experts(layout, stages[i], kind.layers[of_kind[i]]) for i in indices]),
+                _joined([experts for experts, _ in placed]),
+                _joined([copies for _, copies in placed]),
                 slots,
                 moe.top_k,
                 np.repeat(tokens[indices], counts[indices]),
-                copies=sum(slots) != moe.num_experts,
             )
             first = 0
             for index in indices:
@@ -72,14 +84,32 @@ def stage_shares(
     return ExpertShares(load, touched, stage_layers=counts)
 
 
+def _small_groups(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Places of neighbouring stages whose arrays ``[layers, slots]`` together fit a core's cache."""
+    group: list[int] = []
+    total = 0
+    for place, size in enumerate(sizes):
+        if group and total + size > _IN_CACHE:
+            yield group
+            group, total = [], 0
+        group.append(place)
+        total += size
+    if group:
+        yield group
+
+
 def _joined(arrays: Sequence[NDArray[T]]) -> NDArray[T]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _experts(layout: Layout, stage: Stage, layers: tuple[int, ...]) -> Ints:
-    """Expert of each slot in some layers of a stage ``[layers, slots]``."""
+def _experts(
+    layout: Layout, stage: Stage, layers: tuple[int, ...], num_experts: int
+) -> tuple[Ints, Ints]:
+    """Expert of each slot ``[layers, slots]`` and slots of each expert in some layers of a stage."""
     table = layout.slot_tables.get(stage.expert_map or "")
-    if table is not None:
-        return table.rows(layers)
+    if table is not None and table.copies is not None and table.copies.shape[1] == num_experts:
+        rows = table.rows(layers)
+        return table.experts[rows], table.copies[rows]
     maps = layout.experts_of(stage)
-    return np.array([maps[layer] for layer in layers], dtype=np.int64)
+    experts = np.array([maps[layer] for layer in layers], dtype=np.int64)
+    return experts, count_copies(experts, num_experts)

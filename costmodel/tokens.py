@@ -57,12 +57,10 @@ class Tokens:
         """
 
         def column(name: str) -> Array:
-            return np.repeat(np.array([getattr(one, name) for one in passes], dtype=float), times)
+            return np.repeat(np.array([float(getattr(one, name)) for one in passes]), times)
 
         def shared(name: str, present: str) -> float:
-            found = {
-                getattr(one, name) for one in passes if np.asarray(getattr(one, present)).any()
-            }
+            found = {getattr(one, name) for one in passes if float(getattr(one, present))}
             if len(found) > 1:
                 raise ValueError(f"passes with {name} {sorted(found)} cannot be priced together")
             return float(next(iter(found), 0.0))

@@ -11,7 +11,6 @@ from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Stage
-from costmodel.moe_load import small_groups
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
@@ -20,8 +19,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     if moe is None:
         return []
     violations = []
-    # replicas share maps: stages with the same one, layers and slots are looked at once
-    different: dict[tuple[str | None, tuple[int, int], tuple[int, ...]], tuple[str, Stage]] = {}
+    seen: set[tuple[str | None, tuple[int, int], tuple[int, ...]]] = set()
     for index, replica in enumerate(layout.replicas):
         for number, stage in enumerate(replica.stages):
             place, slots = f"replicas[{index}].stages[{number}]", stage.slots()
@@ -29,17 +27,12 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
                 message = f"slots_per_chip for {len(slots)} of {len(stage.chips)} chips"
                 violations.append(Violation("experts_placed", place, message))
                 continue
-            different.setdefault((stage.expert_map, stage.layers, slots), (place, stage))
-    alike: dict[tuple[int, ...], list[tuple[str, Stage]]] = {}
-    for (_, _, slots), (place, stage) in different.items():
-        alike.setdefault(slots, []).append((place, stage))
-    for slots, stages in alike.items():
-        layers = [_moe_layers(instance, stage) for _, stage in stages]
-        for few in small_groups([len(of_stage) * sum(slots) for of_stage in layers]):
-            some, own = [stages[index] for index in few], [layers[index] for index in few]
-            if not _sound(layout, [stage for _, stage in some], own, slots, moe.num_experts):
-                for (place, stage), of_stage in zip(some, own, strict=True):
-                    violations += _stage(layout, stage, place, of_stage, moe.num_experts)
+            key = (stage.expert_map, stage.layers, slots)
+            if key not in seen:  # replicas share maps; one look is enough
+                seen.add(key)
+                layers = _moe_layers(instance, stage)
+                if layers and not _sound(layout, stage, layers, slots, moe.num_experts):
+                    violations += _stage(layout, stage, place, layers, moe.num_experts)
     return violations
 
 
@@ -85,40 +78,24 @@ def _stage(
 
 
 def _sound(
-    layout: Layout,
-    stages: Sequence[Stage],
-    layers: Sequence[Sequence[int]],
-    slots: Sequence[int],
-    num_experts: int,
+    layout: Layout, stage: Stage, layers: Sequence[int], slots: Sequence[int], num_experts: int
 ) -> bool:
-    """Whether every layer of some stages with these slots keeps the rule, all layers at once.
-
-    No finding of its own; ``layers``: those with experts of each stage.
-    """
-    placed = []
-    for stage, own in zip(stages, layers, strict=True):
-        table = layout.slot_tables.get(stage.expert_map or "")
-        if not own:
-            continue
-        if table is None or any(layer not in table.row_of for layer in own):
-            return False
-        if table.experts.shape[1] != sum(slots) or not sum(slots):
-            return False
-        placed.append(table.rows(own))
-    if not placed:
-        return True
-    experts = placed[0] if len(placed) == 1 else np.concatenate(placed)
-    # a negative number is the largest of all without its sign
-    if experts.view(np.uint64).max() >= num_experts:
+    """Whether every layer of the stage keeps the rule, all layers at once; no finding of its own."""
+    table = layout.slot_tables.get(stage.expert_map or "")
+    if table is None or any(layer not in table.row_of for layer in layers):
         return False
-    size = len(experts) * num_experts
-    at = np.arange(0, size, num_experts)[:, None] + experts
-    counts = np.bincount(at.ravel(), minlength=size)
-    if not counts.all():
+    rows, width = table.rows(layers), table.experts.shape[1]
+    if width != sum(slots) or table.copies is None or table.copies.shape[1] != num_experts:
         return False
-    if experts.shape[1] == num_experts:  # every expert once
+    copies = table.copies[rows]
+    if not copies.all():
+        return False
+    if width == num_experts:  # every expert once
         return True
-    copied = counts.take(at) > 1
-    chip_of_slot = np.broadcast_to(np.repeat(np.arange(len(slots)), slots), at.shape)
-    pairs = np.sort(chip_of_slot[copied] * size + at[copied])
+    # only what has several slots can lie twice on a chip
+    experts = table.experts[rows]
+    at = np.arange(0, copies.size, num_experts)[:, None] + experts
+    several = np.flatnonzero(copies.take(at) > 1)
+    chip = np.repeat(np.arange(len(slots)), slots)[several % width]
+    pairs = np.sort(chip * copies.size + at.ravel()[several])
     return not bool((pairs[1:] == pairs[:-1]).any())

@@ -42,7 +42,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         homes = {
             rank_home
             for stage in replica.stages
-            for start in range(0, len(stage.chips), shape.tp)
+            for start in range(0, len(stage.chips) if shape.tp > 1 else 0, shape.tp)
             if len(
                 rank_home := frozenset(
                     instance.cluster.chip(chip).domain

@@ -79,9 +79,8 @@ def figures(found: Evaluation) -> list[float]:
     return [*(float(value) for value in times), held, usd]
 
 
-def compare(instance: Instance, role: Role, count: int, seed: int) -> int:
-    """Price random shapes both ways; the largest number of items, to be counted by the caller."""
-    items = drawn(np.random.default_rng(seed), instance, role, count)
+def compare(instance: Instance, role: Role, items: list[tuple[int, ...]]) -> None:
+    """Price shapes ``(tp, ranks, pp, per_rank)`` both ways and fail where a figure differs."""
     layouts = [even_layout(instance, role, *item) for item in items]
     chip = instance.cluster.usable[0].chip
     moe = instance.operations.moe
@@ -110,7 +109,6 @@ def compare(instance: Instance, role: Role, count: int, seed: int) -> int:
         assert rules <= {"both_pools", "hbm_capacity"}, evaluation.violations
         assert own.tolist() == pytest.approx(figures(evaluation), rel=1e-9)
         assert bool(fits) == ("hbm_capacity" not in rules)
-    return len(items)
 
 
 @pytest.mark.parametrize(
@@ -123,34 +121,17 @@ def compare(instance: Instance, role: Role, count: int, seed: int) -> int:
 )
 @pytest.mark.parametrize("role", ROLES)
 def test_bulk_prices_are_the_evaluators(model: str, cluster: str, role: Role) -> None:
-    assert compare(asked(model, cluster), role, 40, seed=len(model) + len(role)) == 40
+    instance = asked(model, cluster)
+    rng = np.random.default_rng(len(model) + len(role))
+    compare(instance, role, drawn(rng, instance, role, 40))
 
 
 @pytest.mark.parametrize("profile", ["physics", "calibrated:sglang"])
-def test_other_profiles_and_drafts(profile: str) -> None:
+@pytest.mark.parametrize("role", ROLES)
+def test_other_profiles_and_drafts(profile: str, role: Role) -> None:
     drafts = {"draft_tokens": 2, "acceptance": 0.8}
-    instance = asked("deepseek-v3", "hgx-h200@2", profile=profile, speculative=drafts)
-    # stages stay within a node, so that all of them have the rates of the first
-    for role in ROLES:
-        items = [(1, 8, 1, 2), (8, 1, 1, 1), (2, 4, 1, 2)]
-        assert len(items) == 3
-        layouts = [even_layout(instance, role, *item) for item in items]
-        chip = instance.cluster.usable[0].chip
-        rates = [
-            rates_of_chips(
-                instance.cluster, [layout.replicas[0].chips], item[0], 8,
-                instance.profile.for_chip(chip.name),
-            )[0]
-            for item, layout in zip(items, layouts, strict=True)
-        ]  # fmt: skip
-        tp, ranks, pp, per_rank = np.array(items, dtype=float).T
-        shapes = Shapes(role, chip, tp, ranks, pp, per_rank, stack_rates(rates))
-        prices = price_shapes(instance, shapes)
-        for index, layout in enumerate(layouts):
-            want = figures(evaluate(instance, layout))
-            assert float(prices.service.tpot_s[index]) == pytest.approx(want[1], rel=1e-9)
-            assert float(prices.service.ttft_s[index]) == pytest.approx(want[2], rel=1e-9)
-            assert float(prices.hbm_bytes[index]) == pytest.approx(want[4], rel=1e-9)
+    instance = asked("deepseek-v3", "gb200-nvl72", profile=profile, speculative=drafts)
+    compare(instance, role, [(1, 8, 1, 2), (8, 1, 1, 1), (2, 4, 3, 2), (1, 35, 2, 3)])
 
 
 def test_many_blocks_are_priced_as_one_by_one() -> None:

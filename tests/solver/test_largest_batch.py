@@ -1,0 +1,38 @@
+"""The largest good batch is exact whatever the strain says, and needs few probes where it tells the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from solver.largest_batch import largest_batch
+
+Array = NDArray[np.float64]
+
+
+@pytest.mark.parametrize("shape", ["linear", "convex", "concave", "steps", "noise", "constant"])
+def test_exact_for_every_shape_of_strain(shape: str) -> None:
+    rng = np.random.default_rng(3)
+    most = rng.integers(0, 5000, 400).astype(float)
+    limit = np.where(rng.random(400) < 0.2, 9999.0, np.floor(rng.random(400) ** 3 * 5000) + 1.0)
+    strains = {
+        "linear": lambda n: n / (limit + 0.5),
+        "convex": lambda n: (n / (limit + 0.5)) ** 3,
+        "concave": lambda n: (n / (limit + 0.5)) ** 0.3,
+        "steps": lambda n: np.floor(n / 64) / (limit / 64),
+        "noise": lambda n: rng.random(len(n)),
+        "constant": lambda n: np.ones_like(n),
+    }
+    probes = 0
+
+    def probe(batch: Array) -> tuple[NDArray[np.bool_], Array]:
+        nonlocal probes
+        probes += 1
+        assert np.all(batch >= 1)
+        assert np.all(batch == np.floor(batch))
+        return batch <= limit, strains[shape](batch)
+
+    found = largest_batch(probe, most, strains[shape](np.ones(400)))
+    assert found.tolist() == np.minimum(most, limit).tolist()
+    assert probes <= (6 if shape == "linear" else 45)
