@@ -1,6 +1,6 @@
 """Expert placement measured in one run: ours, EPLB, FlashLB-like, bound, time.
 
-    python benchmarks/place.py [LOADS] [--dense-layers N] [--only one,several,nodes,affinity] [--plot DIR]
+    python -m benchmarks.place [LOADS] [--dense-layers N] [--only one,several,nodes,affinity] [--splits all]
 
 ``LOADS`` is any file that ``rackfit place`` reads, for example recorded DeepSeek-V3 counts (61 rows,
 3 dense); without it, generated loads matched to the published skew are used. Times are wall
@@ -93,8 +93,8 @@ def main():
     parser.add_argument("--only", default="one,several,nodes,affinity")
     parser.add_argument("--workloads", type=int, default=2, help="workloads of the first table")
     parser.add_argument("--train", type=int, default=4)
-    parser.add_argument("--stride", type=int, default=1, help="every n-th split")
-    parser.add_argument("--layer-stride", type=int, default=1, help="every n-th layer, all splits")
+    parser.add_argument("--splits", default="published", help="published, all, or n: every n-th")
+    parser.add_argument("--layer-stride", type=int, default=1, help="every n-th layer of them")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--nodes", default="4,8", help="numbers of nodes")
     parser.add_argument("--node-workloads", type=int, default=1)
@@ -114,7 +114,9 @@ def main():
         )
         one_workload([names[i] for i in pick], windows[pick], options.workers)
     if "several" in only and len(windows) > options.train:
-        several_workloads(names, windows, options.train, options.stride, options.layer_stride)
+        several_workloads(
+            names, windows, options.train, options.splits, options.layer_stride, options.workers
+        )
     if "nodes" in only:
         sizes = [size for size in NODE_SIZES if str(size[0]) in options.nodes.split(",")]
         drawn_nodes(names[0], windows[0], sizes=sizes)

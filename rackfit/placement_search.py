@@ -58,6 +58,7 @@ def search(loads: ExpertLoads, options: PlaceOptions, current: Ints | None) -> F
             effort=options.effort,
             time_limit_s=options.time_limit_s,
             seed=options.seed,
+            workers=options.workers,
         )
         return Found(spread.physical_to_logical, spread.bound)
     found = place_layers(

@@ -1,7 +1,7 @@
 r"""One placement for several workloads: recorded windows or scenarios of the same layers.
 
-Minimises the weighted mean over windows (or the worst window) of the busiest chip's share, by the
-same pairwise dealing as for one workload, on a potential that adds up over chips:
+Minimises the weighted mean over windows (or the worst window) of the busiest chip's share, by
+pairwise dealing on a potential that adds up over chips:
 
     sum over windows w and chips c of  p_w exp(beta (load_wc - peak_w)),   beta rising
 
@@ -12,25 +12,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
 from solver.experts.bounds import load_bounds
 from solver.experts.packing import pack_largest_first
 from solver.experts.pair_windows import pair_windows
 from solver.experts.place import finish
-from solver.experts.repartition import MOST_TAKEN, match, splits
-from solver.experts.slots import Floats, Ints, check_loads, check_slots
+from solver.experts.replicas import greedy_replicas
+from solver.experts.slots import Floats, Ints, Slots, check_loads, check_slots
+from solver.experts.window_search import Search
 from solver.experts.windows_bound import replica_bound
 from topology.errors import InstanceError, Problem, VerificationError
 
 Objective = Literal["mean", "worst"]
-#: Sweeps by effort, and the potential's sharpness (per mean chip load) at the first and last.
-SWEEPS = {"fast": 12, "good": 200, "best": 600}
-SHARPNESS = (20.0, 200.0)
+#: Sweeps by effort, and replica counts tried where chips are pairs.
+SWEEPS = {"fast": 12, "good": 400, "best": 1600}
+TRIALS = {"good": 60, "best": 200}
+#: Layers swept together: their loads fit a processor's cache.
+PART = 16
 #: Windows x layers x experts up to which a second start is worth its time at any width.
 SMALL = 8_000
 #: Gap from which a layer's replica counts are bounded over all windows, and the effort for it.
@@ -62,12 +66,14 @@ def place_windows(
     effort: str = "good",
     time_limit_s: float | None = None,
     seed: int = 0,
+    workers: int = 1,
 ) -> WindowPlacements:
     """Place ``windows [windows, layers, experts]`` at once, on chips with ``slots_per_chip`` slots.
 
     Windows count in proportion to ``weights`` (equal by default), each scaled to the same total.
     The bound is the mean (or the largest) of the single windows' bounds, or that of the replica
-    counts over all windows where it is higher. Raises ``InstanceError``.
+    counts over all windows where it is higher. The result depends on ``seed``, not on ``workers``,
+    unless the time limit cuts it short. Raises ``InstanceError``.
     """
     array = np.asarray(windows, dtype=np.float64)
     if array.ndim != 3 or 0 in array.shape:
@@ -83,37 +89,16 @@ def place_windows(
     weight = weight / weight.sum()
     slots = check_slots(slots_per_chip, shares.shape[2])
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
-    best = np.empty(0, dtype=np.int64)
-    value = np.full(shares.shape[1], np.inf)
-    pairs = slots.width == 2 and slots.even and effort != "fast"
-    for peak in summaries(shares[weight > 0], slots.width)[: 1 if effort == "fast" else None]:
-        replicas = spread_replicas(peak, slots.total, slots.num_chips)
-        search = Search(shares, weight, objective, replicas, slots.num_chips)
-        table = pack_largest_first(np.tensordot(weight, shares, 1), replicas, slots)
-        if pairs:
-            pair_windows(table, shares, weight, objective == "worst", replicas, deadline)
-        best = best if best.size else table.copy()
-        rng = np.random.default_rng(seed)
-        sweeps = SWEEPS[effort] // 5 if pairs else SWEEPS[effort]
-        for step in range(sweeps + 1):
-            now = search.value(table)
-            better = now < value
-            best[better], value[better] = table[better], now[better]
-            late = deadline is not None and time.monotonic() > deadline
-            if slots.num_chips < 2 or step == sweeps or late:
-                break
-            first = SHARPNESS[1] if pairs else SHARPNESS[0]
-            sharpness = first * (SHARPNESS[1] / first) ** (step / sweeps)
-            search.sweep(table, sharpness, step, slots.least, rng)
     bounds = np.stack([load_bounds(share, slots.num_chips, slots.total) for share in shares])
+    used, worst = weight > 0, objective == "worst"
+    bound = bounds[used].max(axis=0) if worst else weight @ bounds
+    request = Request(shares[used], weight[used], worst, slots, bound)
+    table = search(request, effort, seed=seed, workers=workers, deadline=deadline)
     judged = [
-        finish(share, best, slots, bound) for share, bound in zip(shares, bounds, strict=True)
+        finish(share, table, slots, bound) for share, bound in zip(shares, bounds, strict=True)
     ]
     max_load = np.stack([one.max_load for one in judged])
-    worst = objective == "worst"
-    expected, bound = (
-        part[weight > 0].max(axis=0) if worst else weight @ part for part in (max_load, bounds)
-    )
+    expected = max_load[used].max(axis=0) if worst else weight @ max_load
     for layer in np.flatnonzero(expected > bound * (1 + WORTH_A_BOUND)):
         if effort == "fast" or (deadline is not None and time.monotonic() > deadline):
             break
@@ -128,6 +113,81 @@ def place_windows(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Windows that count ``[windows, layers, experts]``, their weights, and what no placement is below."""
+
+    shares: Floats
+    weight: Floats
+    worst: bool
+    slots: Slots
+    bound: Floats
+
+
+def search(
+    request: Request, effort: str, *, seed: int, workers: int, deadline: float | None
+) -> Ints:
+    """Slot tables ``[layers, chips, width]``: a few layers at a time, ``workers`` such parts at once."""
+    shares, slots = request.shares, request.slots
+    pairs = slots.width == 2 and slots.even and effort != "fast"
+    starts: list[Ints] = []
+    if pairs:
+        starts.append(
+            pair_windows(
+                shares,
+                request.weight,
+                request.worst,
+                slots.num_chips,
+                request.bound,
+                trials=TRIALS[effort],
+                seed=seed,
+                workers=workers,
+                deadline=deadline,
+            )
+        )
+    else:
+        mean = np.tensordot(request.weight, shares, 1)
+        for peak in summaries(shares, slots.width)[: 1 if effort == "fast" else None]:
+            replicas = greedy_replicas(peak, slots.total, slots.num_chips)
+            starts.append(pack_largest_first(mean, replicas, slots))
+    sweeps = SWEEPS[effort] // 4 if pairs else SWEEPS[effort]
+
+    def work(layers: Ints) -> Ints:
+        part = replace(request, shares=shares[:, layers], bound=request.bound[layers])
+        tables = [start[layers] for start in starts]
+        return anneal_best(part, tables, sweeps, pairs, seed, deadline)
+
+    layers = np.arange(shares.shape[1])
+    parts = np.split(layers, layers[PART::PART])
+    jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
+    return np.concatenate(jobs(delayed(work)(part) for part in parts))
+
+
+def anneal_best(
+    request: Request,
+    starts: Sequence[Ints],
+    sweeps: int,
+    polish: bool,
+    seed: int,
+    deadline: float | None,
+) -> Ints:
+    """Per layer the best table of a descent from each of ``starts``, with the replicas that it has."""
+    slots = request.slots
+    best, value = starts[0].copy(), np.full(len(starts[0]), np.inf)
+    for start in starts:
+        counts = np.zeros((len(start), request.shares.shape[2] + 1), dtype=np.int64)
+        np.add.at(counts, (np.arange(len(start))[:, None], start.reshape(len(start), -1)), 1)
+        loads = Search(
+            request.shares, request.weight, request.worst, counts[:, :-1], slots.num_chips
+        )
+        found, now = loads.anneal(
+            start, sweeps, slots.least, seed, polish=polish, deadline=deadline
+        )
+        better = now < value
+        best[better], value[better] = found[better], now[better]
+    return best
+
+
 def summaries(shares: Floats, width: int) -> list[Floats]:
     """Ways to sum up ``[windows, layers, experts]`` as one load per expert when replicas are chosen.
 
@@ -138,89 +198,3 @@ def summaries(shares: Floats, width: int) -> list[Floats]:
     if width > 2:
         return [most + spread, most][: 2 if shares.size <= SMALL else 1]
     return [most, shares.mean(axis=0) + spread]
-
-
-def spread_replicas(peak: Floats, num_slots: int, most: int) -> Ints:
-    """Replica counts ``[layers, experts]``: each further slot to the largest piece of ``peak``."""
-    replicas = np.ones(peak.shape, dtype=np.int64)
-    pieces = peak.copy() if most > 1 else np.full_like(peak, -1.0)
-    rows = np.arange(len(peak))
-    for _ in range(num_slots - peak.shape[1]):
-        hottest = pieces.argmax(axis=1)
-        count = replicas[rows, hottest] + 1
-        replicas[rows, hottest] = count
-        pieces[rows, hottest] = np.where(count < most, peak[rows, hottest] / count, -1.0)
-    return replicas
-
-
-class Search:
-    """Loads of all windows for fixed replica counts, in units of a mean chip."""
-
-    def __init__(
-        self, shares: Floats, weight: Floats, objective: Objective, replicas: Ints, num_chips: int
-    ):
-        windows, layers, _ = shares.shape
-        self.num_experts = shares.shape[2]
-        self.weight, self.worst = weight, objective == "worst"
-        self.pieces = np.concatenate(
-            [shares * num_chips / replicas, np.zeros((windows, layers, 1))], axis=2
-        )
-
-    def sizes(self, items: Ints) -> Floats:
-        """Load of each of ``items [layers, ...]`` in each window ``[windows, layers, ...]``."""
-        layers = np.arange(items.shape[0]).reshape(-1, *(1,) * (items.ndim - 1))
-        found: Floats = self.pieces[:, layers, items]
-        return found
-
-    def peaks(self, table: Ints) -> Floats:
-        """Busiest chip ``[windows, layers]``."""
-        peak: Floats = self.sizes(table).sum(axis=3).max(axis=2)
-        return peak
-
-    def value(self, table: Ints) -> Floats:
-        """Objective per layer."""
-        peak = self.peaks(table)
-        value: Floats = peak[self.weight > 0].max(axis=0) if self.worst else self.weight @ peak
-        return value
-
-    def sweep(
-        self, table: Ints, sharpness: float, step: int, least: int, rng: np.random.Generator
-    ) -> None:
-        """Deal disjoint pairs of chips anew in ``table [layers, chips, width]``, in place."""
-        taken = min(least, MOST_TAKEN)
-        load = self.sizes(table).sum(axis=3)
-        base = load.max(axis=2)
-        if self.worst:
-            base = np.broadcast_to(base[self.weight > 0].max(axis=0), base.shape)
-        weigh = self.weight[:, None, None]
-        heat = (weigh * np.exp(sharpness * (load - base[..., None]))).sum(axis=0)
-        hot, cold = match(heat, step, rng)
-        rows = np.arange(len(table))[:, None]
-        ours, theirs = table[rows, hot], table[rows, cold]
-        if taken < table.shape[2]:
-            ours, theirs = (
-                np.take_along_axis(
-                    part,
-                    np.argsort(rng.random(part.shape) + (part == self.num_experts), axis=2),
-                    axis=2,
-                )
-                for part in (ours, theirs)
-            )
-        chosen, order = splits(taken)
-        items = np.concatenate([ours[..., :taken], theirs[..., :taken]], axis=2)
-        first = self.sizes(items) @ chosen + self.sizes(ours[..., taken:]).sum(axis=3)[..., None]
-        both = load[:, rows, hot] + load[:, rows, cold]
-        first = (first - base[:, :, None, None]).astype(np.float32)
-        second = (both - 2 * base[..., None]).astype(np.float32)[..., None] - first
-        sharp = np.float32(sharpness)
-        cost = np.exp(np.minimum(sharp * first, 80)) + np.exp(np.minimum(sharp * second, 80))
-        score = np.tensordot(self.weight.astype(np.float32), cost, 1)
-        same = ours[..., :, None] == theirs[..., None, :]
-        same &= (ours != self.num_experts)[..., :, None]
-        stays = same.any(axis=3)[..., :taken].astype(np.float32)
-        away = same.any(axis=2)[..., :taken].astype(np.float32)
-        moved = np.concatenate([-stays, away], axis=2) @ chosen.astype(np.float32)
-        score = np.where(moved + stays.sum(axis=2)[..., None] > 0.5, np.inf, score)
-        dealt = np.take_along_axis(items, order[score.argmin(axis=2)], axis=2)
-        table[rows, hot] = np.concatenate([dealt[..., :taken], ours[..., taken:]], axis=2)
-        table[rows, cold] = np.concatenate([dealt[..., taken:], theirs[..., taken:]], axis=2)

@@ -13,8 +13,12 @@ from solver.experts.abroad import spend_abroad
 from solver.experts.affinity import crossings, group_by_affinity
 from solver.experts.copies import Fanout, Routing
 from solver.experts.nodes import place_on_nodes
-from solver.experts.pair_windows import pair_windows
+from solver.experts.packing import pack_largest_first
+from solver.experts.pair_windows import matched, pair_windows
 from solver.experts.rebalance import rebalance
+from solver.experts.replicas import greedy_replicas
+from solver.experts.slots import Slots
+from solver.experts.window_search import Search
 from solver.experts.windows_bound import replica_bound
 from topology.errors import InstanceError
 
@@ -59,21 +63,63 @@ def test_replica_bound_is_the_least_over_all_replica_counts(worst):
 def test_pairs_match_the_best_of_all_pairings_of_large_with_small(worst):
     shares = windows_of(5, experts=6, layers=2)
     shares /= shares.sum(axis=2, keepdims=True)
-    replicas = np.array([[2, 1, 1, 2, 1, 1], [1, 1, 2, 1, 2, 1]])
     weight = np.full(3, 1 / 3)
-    table = np.zeros((2, 4, 2), dtype=np.int64)
-    pair_windows(table, shares, weight, worst, replicas)
-    for layer, row in enumerate(table):
-        np.testing.assert_array_equal(np.bincount(row.ravel(), minlength=6), replicas[layer])
+    for layer, replicas in enumerate(np.array([[2, 1, 1, 2, 1, 1], [1, 1, 2, 1, 2, 1]])):
+        piece = shares[:, layer] * 4 / replicas
+        base, row = piece.max(axis=1) + piece.min(axis=1), np.empty(0, dtype=np.int64)
+        for sharpness in (40.0, 120.0):
+            row = matched(piece, replicas, weight, worst, base, sharpness)
+            base = piece[:, row].sum(axis=2).max(axis=1)
+        np.testing.assert_array_equal(np.bincount(row.ravel(), minlength=6), replicas)
         assert (row[:, 0] != row[:, 1]).all()
-        piece = shares[:, layer] / replicas[layer]
         values = []
         for order in permutations(row[:, 1]):
             if (row[:, 0] != order).all():
                 peak = (piece[:, row[:, 0]] + piece[:, list(order)]).max(axis=1)
                 values.append(peak.max() if worst else peak.mean())
-        peak = piece[:, row].sum(axis=2).max(axis=1)
-        assert (peak.max() if worst else peak.mean()) <= min(values) * 1.02
+        assert (base.max() if worst else base.mean()) <= min(values) * 1.02
+
+
+@pytest.mark.parametrize("worst", [False, True])
+def test_more_replica_counts_tried_are_never_worse_and_workers_change_nothing(worst):
+    shares = windows_of(6, experts=32, layers=3)
+    shares /= shares.sum(axis=2, keepdims=True)
+    weight, floor = np.array([0.5, 0.3, 0.2]), np.zeros(3)
+
+    def value(trials, workers=1):
+        table = pair_windows(
+            shares, weight, worst, 20, floor, trials=trials, seed=0, workers=workers
+        )
+        peak = np.stack([chip_loads(table.reshape(3, -1), one, 2).max(axis=1) for one in shares])
+        return table, peak.max(axis=0) if worst else weight @ peak
+
+    few, (table, many) = value(1)[1], value(40)
+    assert (many <= few + 1e-12).all()
+    assert (many < few - 1e-6).any()
+    np.testing.assert_array_equal(value(40, workers=2)[0], table)
+
+
+def test_a_descent_never_ends_above_its_start_and_keeps_the_replicas():
+    shares = windows_of(7, experts=40, layers=4)
+    shares /= shares.sum(axis=2, keepdims=True)
+    weight = np.full(3, 1 / 3)
+    for counts in [(5,) * 10, (3,) * 16, (5, 5, 5, 5, 4, 4, 4, 4, 4, 4, 4)]:
+        slots = Slots(counts)
+        replicas = greedy_replicas(shares.max(axis=0), slots.total, slots.num_chips)
+        start = pack_largest_first(shares.mean(axis=0), replicas, slots)
+        search = Search(shares, weight, False, replicas, slots.num_chips)
+        found, value = search.anneal(start, 60, slots.least, 0)
+        assert (value < search.value(search.loads(start))).all()
+        np.testing.assert_allclose(value, search.value(search.loads(found)), rtol=1e-5)
+        for layer in range(4):
+            times = np.bincount(found[layer].ravel(), minlength=41)[:40]
+            np.testing.assert_array_equal(times, replicas[layer])
+
+
+def test_workers_change_nothing_in_a_placement_of_several_windows():
+    windows = windows_of(8, experts=16, layers=20)
+    one, two = (place_windows(windows, [3] * 6, workers=workers) for workers in (1, 2))
+    np.testing.assert_array_equal(one.physical_to_logical, two.physical_to_logical)
 
 
 def test_weights_choose_the_window_that_counts():
