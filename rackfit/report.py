@@ -21,6 +21,7 @@ from rackfit.rack_map import rack_map
 from rackfit.render import replica_groups
 from rackfit.report_figures import binds, deployment, links, times
 from rackfit.roofline_plot import rooflines
+from rackfit.uncertainty_words import interval_words
 from topology.catalogue import parse_model
 
 _STYLE = (
@@ -52,9 +53,16 @@ class _Solve(BaseModel):
     trajectory: tuple[_Moment, ...] = ()
 
 
+class _RunnerUp(BaseModel):
+    usd_per_m_output_tokens: float = Field(gt=0)
+    excess: float
+    within_noise: bool | None = None
+
+
 class _Proof(BaseModel):
     """The parts of a document that only the search knows."""
 
+    runner_up: _RunnerUp | None = None
     certificate: _Certificate | None = None
     solve: _Solve = _Solve()
 
@@ -126,6 +134,15 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
         lines.append("No certificate: the instance has changed since the layout was written.")
     else:
         lines.append("No certificate came with this layout.")
+    if e.intervals is not None:
+        lines.append(f"{e.intervals.confidence:.0%} interval: {interval_words(e.intervals)}")
+    other = proof.runner_up
+    if other is not None:
+        noise = {True: ", within the noise", False: ", beyond the noise", None: ""}
+        lines.append(
+            f"The best found that is built otherwise costs ${other.usd_per_m_output_tokens:,.4f}, "
+            f"{other.excess:.1%} more{noise[other.within_noise]}."
+        )
     return '<div class="headline">' + "".join(f"<p>{_text(line)}</p>" for line in lines) + "</div>"
 
 

@@ -32,9 +32,9 @@ def runner_up_lines(result: Result) -> list[str]:
         for (role, shape), count in replica_counts(other.layout).items()
     )
     least = other.least_usd_per_m_output_tokens
-    proven = "" if least is None else f" (proven: at least ${least:.4f})"
+    proven = "" if least is None else f" (any such layout costs at least ${least:.4f})"
     first = (
-        f"runner-up, without {other.without.words(experts=experts)}: {replicas}: "
+        f"runner-up, built otherwise (no {other.without.words(experts=experts)}): {replicas}: "
         f"${other.evaluation.usd_per_m_output_tokens:.4f}, {compared.excess:.2%} more{proven}"
     )
     if compared.noise is None or compared.turned is None or compared.confidence is None:
@@ -44,9 +44,8 @@ def runner_up_lines(result: Result) -> list[str]:
         ]
     verdict = "within" if compared.within_noise else "beyond"
     second = (
-        f"the difference is {verdict} the noise: {compared.confidence:.0%} of measured pairs of layouts "
-        f"compare to {compared.noise:.0%} of the prediction; {compared.turned:.0%} were off by more than "
-        "this difference, in favour of the dearer"
+        f"that is {verdict} the noise: of measured pairs of layouts {compared.confidence:.0%} compare to within "
+        f"{compared.noise:.0%} of the prediction; in {compared.turned:.0%} the error alone would turn this order"
     )
     return [first, second]
 
