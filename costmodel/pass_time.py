@@ -307,8 +307,8 @@ def _experts(
         result.terms += [
             Term("routed_experts", moe.expert_dtype, "experts", flops, moved)
             for flops, moved in zip(
-                np.moveaxis(fraction[..., None] * flops_s.max(axis=-1), -1, 0),
-                np.moveaxis(fraction[..., None] * bytes_s.max(axis=-1), -1, 0),
+                fraction * shares.layer_by_layer(flops_s.max(axis=-1)),
+                fraction * shares.layer_by_layer(bytes_s.max(axis=-1)),
                 strict=True,
             )
         ]

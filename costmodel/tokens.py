@@ -103,6 +103,13 @@ class ExpertShares:
             return values[..., None]
         return np.repeat(np.broadcast_to(values, self.stage_layers.shape), self.stage_layers)
 
+    def layer_by_layer(self, values: Array) -> Array:
+        """``values [..., layers]`` as ``[layers, ...]``; of several stages, 0 on those without the layer."""
+        if self.stage_layers is None:
+            return np.moveaxis(values, -1, 0)
+        own = np.repeat(np.arange(len(self.stage_layers)), self.stage_layers)
+        return np.asarray((own[:, None] == np.arange(len(self.stage_layers))) * values[:, None])
+
     def over_layers(self, values: Array) -> Array:
         """Sum of ``values [..., layers]`` over the layers of each stage."""
         if self.stage_layers is None:

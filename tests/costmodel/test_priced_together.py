@@ -9,7 +9,7 @@ from costmodel.evaluate import evaluate
 from costmodel.instance import Instance, Scenario, resolve_instance
 from costmodel.layout import Layout
 from costmodel.plain_layout import plain_layout
-from costmodel.replica import price_replica, price_replicas
+from costmodel.replica import price_replica, price_replicas, stage_terms
 from costmodel.stage_times import _together
 from costmodel.tokens import Tokens
 
@@ -68,6 +68,21 @@ def test_together_as_alone(changes: dict[str, object]) -> None:
     evaluation = evaluate(instance, layout)
     times = [float(price.service.tpot_s) for price in evaluation.priced.replicas]
     assert times == pytest.approx([float(price.service.tpot_s) for price in together], rel=1e-12)
+
+
+def test_terms_of_a_stage_are_its_own_layers() -> None:
+    asked = {"model": "deepseek-v3", "cluster": "gb200-nvl72", "workload": "chat"}
+    instance = resolve_instance(Scenario.model_validate(asked))
+    layout = several(instance)
+    for replica in layout.replicas:
+        if replica.role == "mixed":  # its parts are of a round of several passes
+            continue
+        price = price_replica(instance, layout, replica)
+        for stage, terms in zip(price.stages, stage_terms(instance, layout, replica), strict=True):
+            own = [t for t in terms.passes[replica.role] if t.part == "routed_experts"]
+            seconds = sum(max(float(t.compute_s), float(t.memory_s)) for t in own)
+            # the busiest chip may differ between compute and bytes
+            assert seconds == pytest.approx(stage.parts["routed_experts"], rel=1e-6)
 
 
 def test_many_wide_replicas_are_priced_in_several_groups(monkeypatch: pytest.MonkeyPatch) -> None:
