@@ -85,7 +85,7 @@ $(STUDIES:%=study-%): study-%: $(INSTALLED)
 
 studies: $(STUDIES:%=study-%)
 
-# 1,000 points in one process and in two; needs an idle machine
+# 1,000 points in one process and in two, three rounds of some minutes; needs an idle machine
 bench-studies: $(INSTALLED)
 	$(BIN)/python -m benchmarks.studies
 

@@ -15,7 +15,7 @@ from topology import Domain
 
 #: more chips than this are left out, so that a page stays small
 MAX_CHIPS = 1200
-_PER_ROW, _WIDE, _TALL, _STEP_X, _STEP_Y = 24, 30, 56, 39, 72
+_PER_ROW, _WIDE, _TALL, _STEP_X, _STEP_Y, _TOP = 24, 30, 56, 39, 72, 40
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def chip_uses(instance: Instance, layout: Layout, evaluation: Evaluation) -> dic
 def rack_map(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
     """HTML: one picture per domain, with its key, until ``MAX_CHIPS`` chips are drawn."""
     uses = chip_uses(instance, layout, evaluation)
-    parts = ['<p class="note">HBM of each chip by kind; details on pointing at a chip.</p>']
+    parts = [
+        '<p class="note">HBM of each chip by kind. P, D, M and a number: prefill, decode or mixed replica; x: failed. Details on pointing at a chip.</p>'
+    ]
     drawn = 0
     for domain in instance.cluster.domains:
         if drawn and drawn + len(domain.chips) > MAX_CHIPS:
@@ -80,7 +82,7 @@ def _domain(domain: Domain, uses: dict[str, ChipUse]) -> str:
     drawn = []
     for place, placed in enumerate(domain.chips):
         row, column = divmod(place, _PER_ROW)
-        x, bottom = 6 + column * _STEP_X, 22 + row * _STEP_Y + _TALL
+        x, bottom = 6 + column * _STEP_X, _TOP + row * _STEP_Y + _TALL
         use = uses.get(placed.id)
         capacity = placed.chip.hbm_bytes
         state = "failed" if not placed.healthy else "idle" if placed.available else "taken"
@@ -105,21 +107,23 @@ def _domain(domain: Domain, uses: dict[str, ChipUse]) -> str:
         drawn.append(f"<g>{''.join(cells)}<title>{escape(about)}</title></g>")
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(name)}">'
-        f'<svg class="chart" viewBox="0 0 {width} {22 + rows * _STEP_Y + 4}" '
+        f'<svg class="chart" viewBox="0 0 {width} {_TOP + rows * _STEP_Y + 4}" '
         f'style="min-width:{width}px;width:100%" role="img" aria-label="{escape(name)}">'
-        f'<rect class="back" width="{width}" height="{22 + rows * _STEP_Y + 4}"/>'
-        f'<text class="name" x="6" y="14">{escape(name)}</text>{_keys(width)}{"".join(drawn)}</svg></div>'
+        f'<rect class="back" width="{width}" height="{_TOP + rows * _STEP_Y + 4}"/>'
+        f'<text class="name" x="6" y="14">{escape(name)}</text>{_keys()}{"".join(drawn)}</svg></div>'
     )
 
 
-def _keys(width: int) -> str:
-    """What each colour is, at the right of a domain's name."""
-    return "".join(
-        f'<rect class="bar c{index}" x="{x}" y="5" width="12" height="10"/>'
-        f'<text class="name" x="{x + 16}" y="14">{escape(kind)}</text>'
-        for index, kind in enumerate(MEMORY_KINDS)
-        for x in [width - 88 * (len(MEMORY_KINDS) - index)]
-    )
+def _keys() -> str:
+    """What each colour is, under a domain's name."""
+    drawn, x = [], 6.0
+    for index, kind in enumerate(MEMORY_KINDS):
+        drawn.append(
+            f'<rect class="bar c{index}" x="{x:.0f}" y="22" width="12" height="10"/>'
+            f'<text class="name" x="{x + 16:.0f}" y="31">{escape(kind)}</text>'
+        )
+        x += 24 + 6.2 * len(kind)
+    return "".join(drawn)
 
 
 def _said(use: ChipUse, capacity: float) -> str:
