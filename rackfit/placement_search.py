@@ -108,6 +108,7 @@ def over_nodes(total: Floats, options: PlaceOptions, flat: Found) -> Found:
                 abroad=abroad,
                 routing=Routing(top_k, options.top_groups, price),
                 seed=options.seed,
+                workers=options.workers,
             ).physical_to_logical
         )
     node = np.arange(options.slots) // (options.slots // options.gpus * per_node)
