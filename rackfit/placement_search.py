@@ -71,10 +71,19 @@ def search(loads: ExpertLoads, options: PlaceOptions, current: Ints | None) -> F
     )
     bound = found.bound if options.dispatch == "even" else bounds(loads, options)
     best = Found(found.physical_to_logical, bound)
-    nodes = options.gpus // options.gpus_per_node if options.gpus_per_node else 1
-    if nodes > 1 and options.groups > 1:
+    if chooses_nodes(loads, options, False):
         return over_nodes(total, options, best)
     return best
+
+
+def chooses_nodes(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> bool:
+    """Whether balance is weighed against copies to other nodes: one workload, groups, several nodes.
+
+    ``moved``: from a running placement by few moves, where it is not.
+    """
+    several = options.objective != "sum" and len(loads.windows) > 1
+    per_node = options.gpus_per_node or options.gpus
+    return not moved and not several and options.groups > 1 and options.gpus > per_node
 
 
 def bounds(loads: ExpertLoads, options: PlaceOptions) -> Floats:

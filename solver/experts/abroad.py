@@ -113,9 +113,8 @@ class Spender:
         able = possible.any(axis=(1, 2))
         stuck = layers[~able]
         if stuck.size:
-            layers, piece, hot, held, possible = (
-                part[able] for part in (layers, piece, hot, held, possible)
-            )
+            layers, possible = layers[able], possible[able]
+            piece, hot, held = piece[able], hot[able], held[able]
         if not layers.size:
             return stuck
         after = held[:, :, None] | self.kinds

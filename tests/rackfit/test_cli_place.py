@@ -85,10 +85,31 @@ def test_the_trade_off_is_drawn(app, counts, tmp_path):
     drawn = (tmp_path / "c.svg").read_text()
     assert drawn.startswith("<svg")
     assert drawn.count("<circle") >= len(points)
-    refused = run(app, counts, *options, "--curve", tmp_path / "none.svg")
-    assert exit_code(refused.exception) == 2
-    assert "--curve" in str(refused.exception)
-    assert not (tmp_path / "none.svg").exists()
+
+
+def test_a_curve_that_cannot_be_drawn_is_refused_before_the_search(
+    app, counts, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("rackfit.placement.search", lambda *_: pytest.fail("searched"))
+    nodes = ("--gpus-per-node", 2, "--groups", 4, "--top-groups", 2, "--top-k", 4)
+    np.savez(tmp_path / "two.npz", a=LOADS, b=LOADS)
+    out = tmp_path / "p.json"
+    for loads, more, curve, why in (
+        (counts, (), "c.svg", "--groups above 1"),
+        (counts, ("--gpus-per-node", 8, *nodes[2:]), "c.svg", "--gpus-per-node below --gpus"),
+        (tmp_path / "two.npz", nodes, "c.svg", "one workload"),
+        (counts, nodes, "c.png", "SVG"),
+        (counts, nodes, "missing/c.svg", "does not exist"),
+        (counts, (*nodes, "--current", counts, "--max-moves", 3), "c.svg", "no --current"),
+        (counts, (*nodes, "--out", tmp_path / "p.svg"), "p.svg", "--out"),
+    ):
+        refused = run(
+            app, loads, "--gpus", 8, "--slots", 40, "--out", out, *more, "--curve", tmp_path / curve
+        )
+        assert exit_code(refused.exception) == 2, curve
+        assert why in str(refused.exception)
+        assert not (tmp_path / curve).exists()
+    assert not out.exists()
 
 
 def test_several_windows_are_placed_together(app, tmp_path):

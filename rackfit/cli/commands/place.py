@@ -87,8 +87,10 @@ def place_command(
     from costmodel.expert_load import read_loads
     from rackfit.output import check_writable, write_whole
     from rackfit.placement import PlaceOptions, place
+    from rackfit.placement_curve import check_curve, check_curve_path, curve_svg
     from rackfit.placement_files import loads_path, read_placement
 
+    check_curve_path(curve, out)
     check_writable(out)
     check_writable(curve)
     options = PlaceOptions(
@@ -108,6 +110,8 @@ def place_command(
         seed=seed,
     )
     recorded = read_loads(loads_path(loads), dense_layers=dense_layers)
+    if curve is not None:
+        check_curve(recorded, options, current is not None)
     running = None if current is None else read_placement(current, recorded)
     placed = place(recorded, options, running)
     if format is Format.json:
@@ -119,7 +123,5 @@ def place_command(
         text = exporter.render(placed.table)
         print(exporter.hint(placed.table), file=sys.stderr)
     if curve is not None:
-        from rackfit.placement_curve import curve_svg
-
         write_whole(curve_svg(placed), curve)
     write_whole(text, out)
