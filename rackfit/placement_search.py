@@ -41,14 +41,18 @@ def search(loads: ExpertLoads, options: PlaceOptions, current: Ints | None) -> F
     """The placement for ``options``. Raises ``InstanceError`` for impossible requests."""
     slots = options.slots_per_chip()
     total = loads.total
-    if current is not None or options.max_moves is not None:
-        if current is None or options.max_moves is None:
+    most = options.most_moves()
+    if current is not None or most is not None:
+        if current is None or most is None:
             raise InstanceError(
-                Problem("--max-moves", "needs --current, and --current needs --max-moves")
+                Problem(
+                    "--max-moves",
+                    "needs --current, and --current needs --max-moves or --max-bytes",
+                )
             )
         from solver.experts.rebalance import rebalance
 
-        moved, moves = rebalance(total, current, slots, max_moves=options.max_moves)
+        moved, moves = rebalance(total, current, slots, max_moves=most)
         return Found(moved.physical_to_logical, bounds(loads, options), int(moves.sum()))
     if options.objective != "sum" and len(loads.windows) > 1:
         spread = place_windows(

@@ -141,6 +141,18 @@ def test_few_moves_from_a_running_placement(app, counts, tmp_path, format):
     assert 0 < json.loads(result.stdout)["moves"] <= 6
 
 
+def test_moves_are_limited_by_bytes_too(app, counts, tmp_path):
+    running = tmp_path / "running.json"
+    np.save(tmp_path / "old.npy", skewed_load(4, 32, seed=5))
+    run(app, tmp_path / "old.npy", "--gpus", 8, "--slots", 40, "--out", running)
+    here = ("--gpus", 8, "--slots", 40, "--current", running, "--expert-bytes", "44 MB")
+    by_bytes = json.loads(run(app, counts, *here, "--max-bytes", "264 MB").stdout)
+    by_moves = json.loads(run(app, counts, *here[:-2], "--max-moves", 6).stdout)
+    assert by_bytes["physical_to_logical"] == by_moves["physical_to_logical"]
+    assert by_bytes["moved_bytes"] == by_bytes["moves"] * 44e6 <= 264e6
+    assert by_moves["moved_bytes"] is None
+
+
 def test_shipped_loads_are_found_by_name(app):
     result = run(app, "gpt-oss-20b", "--gpus", 8, "--slots", 40, "--fast", "--objective", "sum")
     assert len(json.loads(result.stdout)["physical_to_logical"]) == 24
@@ -255,6 +267,15 @@ def test_out_is_written_whole_or_not_at_all(app, counts, tmp_path):
         ("--gpus", 8, "--slots", 40, "--max-moves", 3),
         ("--gpus", 8, "--slots", 40, "--dense-layers", 9),
         ("--gpus", 8, "--slots", 40, "--dense-layers", -1),
+        ("--gpus", 8, "--slots", 40, "--groups", 5),
+        ("--gpus", 8, "--slots", 40, "--groups", 4, "--top-groups", 5),
+        ("--gpus", 8, "--slots", 40, "--copy-cost", "nan"),
+        ("--gpus", 8, "--slots", 40, "--time-limit", -1),
+        ("--gpus", 8, "--slots", 40, "--workers", -1),
+        ("--gpus", 8, "--slots", 40, "--max-bytes", "2 GB"),
+        ("--gpus", 8, "--slots", 40, "--max-bytes", "2 GB/s", "--expert-bytes", "44 MB"),
+        ("--gpus", 8, "--slots", 40, "--max-bytes", "2 GB", "--expert-bytes", 0),
+        ("--gpus", 8, "--slots", 40, "--max-moves", 3, "--max-bytes", 9, "--expert-bytes", 1),
     ],
 )
 def test_impossible_requests_are_bad_input(app, counts, arguments):

@@ -66,6 +66,13 @@ def place_command(
     max_moves: Annotated[
         int | None, typer.Option(help="Most experts written into slots, with --current.")
     ] = None,
+    max_bytes: Annotated[
+        str | None, typer.Option(help="Most weights copied instead, such as '2 GB'.")
+    ] = None,
+    expert_bytes: Annotated[
+        str | None,
+        typer.Option(help="Weights of one expert of one layer, such as '44 MB', for --max-bytes."),
+    ] = None,
     dense_layers: Annotated[
         int | None, typer.Option(help="Leading all-zero rows that are dense layers.")
     ] = None,
@@ -104,6 +111,8 @@ def place_command(
         objective=objective.value,
         copy_cost=copy_cost,
         max_moves=max_moves,
+        max_bytes=read_bytes(max_bytes, "--max-bytes"),
+        expert_bytes=read_bytes(expert_bytes, "--expert-bytes"),
         effort="fast" if fast else "good",
         time_limit_s=time_limit,
         workers=workers or os.cpu_count() or 1,
@@ -125,3 +134,14 @@ def place_command(
     if curve is not None:
         write_whole(curve_svg(placed), curve)
     write_whole(text, out)
+
+
+def read_bytes(text: str | None, option: str) -> float | None:
+    """Bytes of ``text`` such as ``2 GB``. Raises ``InstanceError``."""
+    from topology.errors import InstanceError, Problem
+    from topology.quantity import parse_quantity
+
+    try:
+        return None if text is None else parse_quantity(text, "B")
+    except ValueError as error:
+        raise InstanceError(Problem(option, str(error))) from None
