@@ -38,10 +38,16 @@ def check_writable(out: Path | None) -> None:
     """Raise ``InstanceError`` early if ``out`` cannot be written, before hours of work."""
     if out is None:
         return
-    if out.is_dir():
+    try:
+        taken, there = out.is_dir(), out.parent.is_dir()
+    except OSError as error:
+        raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None
+    if taken:
         raise InstanceError(Problem(str(out), "is a directory; a file name is needed"))
-    if not out.parent.is_dir():
+    if not there:
         raise InstanceError(Problem(str(out), f"the folder {out.parent} does not exist"))
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise InstanceError(Problem(str(out), f"no permission to write in the folder {out.parent}"))
 
 
 def make_folder(folder: Path | None) -> None:

@@ -5,6 +5,7 @@ The placement is found by the solver and judged by the cost model's evaluator.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ class PlaceOptions:
 
     ``objective`` says what several recorded windows are for: ``sum`` adds them up, ``mean`` and
     ``worst`` place for all of them at once. ``copy_cost`` is what one more remote copy per token
-    costs, as a fraction of a layer's time with perfectly balanced experts.
+    costs, as a fraction of a layer's time with perfectly balanced experts. ``max_moves`` or ``max_bytes`` (with
+    ``expert_bytes``, the weights of one expert of one layer) limit what a running placement may change.
     """
 
     gpus: int
@@ -45,6 +47,8 @@ class PlaceOptions:
     objective: Literal["sum", "mean", "worst"] = "mean"
     copy_cost: float = 0.2
     max_moves: int | None = None
+    max_bytes: float | None = None
+    expert_bytes: float | None = None
     effort: Effort = "good"
     time_limit_s: float | None = None
     workers: int = 1
@@ -56,6 +60,42 @@ class PlaceOptions:
         if not 1 <= top_k <= num_experts:
             raise InstanceError(Problem("--top-k", f"{top_k} of {num_experts} experts per token"))
         return top_k
+
+    def most_moves(self) -> int | None:
+        """Experts that may be written into slots, by number or by bytes; ``None`` without a limit."""
+        if self.max_bytes is None or self.expert_bytes is None:
+            return self.max_moves
+        return math.floor(self.max_bytes / self.expert_bytes * (1 + 1e-12))
+
+    def check(self, num_experts: int) -> None:
+        """Raise ``InstanceError`` with every option that makes no sense, whether or not it is used."""
+        problems = []
+        if self.groups < 1 or num_experts % max(self.groups, 1):
+            problems.append(
+                Problem("--groups", f"{self.groups} groups do not divide {num_experts} experts")
+            )
+        if not 1 <= self.top_groups <= max(self.groups, 1):
+            problems.append(
+                Problem("--top-groups", f"{self.top_groups} of {self.groups} groups per token")
+            )
+        if not (math.isfinite(self.copy_cost) and self.copy_cost >= 0):
+            problems.append(Problem("--copy-cost", f"{self.copy_cost:g}: need a number, 0 or more"))
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            problems.append(
+                Problem("--time-limit", f"{self.time_limit_s:g} s: need seconds above 0")
+            )
+        if self.max_moves is not None and self.max_bytes is not None:
+            problems.append(Problem("--max-bytes", "give this or --max-moves, not both"))
+        if (self.max_bytes is None) != (self.expert_bytes is None):
+            problems.append(Problem("--max-bytes", "needs --expert-bytes, and the other way round"))
+        for name, value in (("--max-bytes", self.max_bytes), ("--expert-bytes", self.expert_bytes)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                problems.append(Problem(name, f"{value:g} B: need a size above 0"))
+        if self.workers < 0:
+            problems.append(Problem("--workers", f"{self.workers}: need 0 (one per core) or more"))
+        if problems:
+            raise InstanceError(problems)
+        self.experts_per_token(num_experts)
 
     def slots_per_chip(self) -> tuple[int, ...]:
         """Slots of each chip: even, or the first chips one more. Raises ``InstanceError``."""
@@ -96,6 +136,13 @@ class Placed:
         """``imbalance / bound - 1`` per layer."""
         return np.maximum(self.imbalance / self.bound - 1, 0.0)
 
+    @property
+    def moved_bytes(self) -> float | None:
+        """Weights that the moves copy; ``None`` without moves or the size of an expert."""
+        if self.found.moves is None or self.options.expert_bytes is None:
+            return None
+        return self.found.moves * self.options.expert_bytes
+
     def document(self) -> dict[str, Any]:
         """The JSON document of ``rackfit place --format json``."""
         return {
@@ -116,6 +163,7 @@ class Placed:
             "cross_node_copies_per_token": float(self.copies.mean()),
             "windows": dict(zip(self.windows, self.by_window.tolist(), strict=False)),
             "moves": self.found.moves,
+            "moved_bytes": self.moved_bytes,
             "trade_off": [
                 {"imbalance": balance, "cross_node_copies_per_token": copies}
                 for balance, copies in self.found.trade_off
@@ -145,7 +193,7 @@ def place(
     start = time.perf_counter()
     if not isinstance(loads, ExpertLoads):
         loads = read_loads(loads_path(str(loads)))
-    options.experts_per_token(loads.num_experts)
+    options.check(loads.num_experts)
     found = search(loads, options, current)
     slots = options.slots_per_chip()
     table = PlacementTable(

@@ -41,14 +41,18 @@ def search(loads: ExpertLoads, options: PlaceOptions, current: Ints | None) -> F
     """The placement for ``options``. Raises ``InstanceError`` for impossible requests."""
     slots = options.slots_per_chip()
     total = loads.total
-    if current is not None or options.max_moves is not None:
-        if current is None or options.max_moves is None:
+    most = options.most_moves()
+    if current is not None or most is not None:
+        if current is None or most is None:
             raise InstanceError(
-                Problem("--max-moves", "needs --current, and --current needs --max-moves")
+                Problem(
+                    "--max-moves",
+                    "needs --current, and --current needs --max-moves or --max-bytes",
+                )
             )
         from solver.experts.rebalance import rebalance
 
-        moved, moves = rebalance(total, current, slots, max_moves=options.max_moves)
+        moved, moves = rebalance(total, current, slots, max_moves=most)
         return Found(moved.physical_to_logical, bounds(loads, options), int(moves.sum()))
     if options.objective != "sum" and len(loads.windows) > 1:
         spread = place_windows(
@@ -71,10 +75,19 @@ def search(loads: ExpertLoads, options: PlaceOptions, current: Ints | None) -> F
     )
     bound = found.bound if options.dispatch == "even" else bounds(loads, options)
     best = Found(found.physical_to_logical, bound)
-    nodes = options.gpus // options.gpus_per_node if options.gpus_per_node else 1
-    if nodes > 1 and options.groups > 1:
+    if chooses_nodes(loads, options, False):
         return over_nodes(total, options, best)
     return best
+
+
+def chooses_nodes(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> bool:
+    """Whether balance is weighed against copies to other nodes: one workload, groups, several nodes.
+
+    ``moved``: from a running placement by few moves, where it is not.
+    """
+    several = options.objective != "sum" and len(loads.windows) > 1
+    per_node = options.gpus_per_node or options.gpus
+    return not moved and not several and options.groups > 1 and options.gpus > per_node
 
 
 def bounds(loads: ExpertLoads, options: PlaceOptions) -> Floats:
@@ -108,6 +121,7 @@ def over_nodes(total: Floats, options: PlaceOptions, flat: Found) -> Found:
                 abroad=abroad,
                 routing=Routing(top_k, options.top_groups, price),
                 seed=options.seed,
+                workers=options.workers,
             ).physical_to_logical
         )
     node = np.arange(options.slots) // (options.slots // options.gpus * per_node)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from solver.experts.copies import Fanout, Routing
@@ -25,6 +26,8 @@ from solver.experts.slots import Floats, Ints
 SHARPNESS = 4.0
 #: Hottest pieces looked at in a step.
 HOTTEST = 64
+#: Layers worked on together: their arrays fit a processor's cache.
+PART = 8
 #: Most nodes for which replicas on two further nodes at once are tried.
 FEW_NODES = 4
 
@@ -37,17 +40,24 @@ def spend_abroad(
     groups: int,
     away: int,
     routing: Routing | None = None,
+    *,
+    workers: int = 1,
 ) -> Ints:
     """Replicas by node ``[layers, experts, nodes]`` (0 or 1): home, and ``away`` foreign ones a node.
 
-    ``chips`` of each node, ``shares [layers, experts]`` and ``home [layers, experts]``; without ``routing`` only loads count.
+    ``chips`` of each node, ``shares [layers, experts]`` and ``home [layers, experts]``; without ``routing``
+    only loads count. Layers are independent: ``workers`` parts of them run at once.
     """
-    return np.stack(
-        [
-            _spend_layer(share, own, nodes, chips, groups, away, routing)
-            for share, own in zip(shares, home, strict=True)
-        ]
-    )
+
+    def work(part: slice) -> Ints:
+        spender = Spender(shares[part], home[part], nodes, chips, groups, away, routing)
+        spender.run()
+        held: Ints = spender.held.astype(np.int64)
+        return held
+
+    parts = [slice(start, start + PART) for start in range(0, len(shares), PART)]
+    jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
+    return np.concatenate(jobs(delayed(work)(part) for part in parts))
 
 
 def steps(nodes: int) -> NDArray[np.bool_]:
@@ -61,55 +71,74 @@ def steps(nodes: int) -> NDArray[np.bool_]:
     return found
 
 
-def _spend_layer(
-    share: Floats,
-    home: Ints,
-    nodes: int,
-    chips: int,
-    groups: int,
-    away: int,
-    routing: Routing | None,
-) -> Ints:
-    held = home[:, None] == np.arange(nodes)
-    room = np.full(nodes, away)
-    price = 0.0 if routing is None else routing.price
-    kinds = steps(nodes) if price > 0 else np.eye(nodes, dtype=bool)
-    fan = None
-    if routing is not None and price > 0:
-        fan = Fanout(share, held.astype(np.int64), routing, groups)
-    unit = share * nodes
-    while room.any():
-        piece = unit / held.sum(axis=1)
-        hot = np.argsort(-piece, kind="stable")[:HOTTEST]
-        possible = _possible(held[hot], kinds, room)
-        if not possible.any():
-            hot = np.arange(len(share))
-            possible = _possible(held, kinds, room)
-            if not possible.any():
-                break
-        after = held[hot, None] | kinds
-        load = piece @ held
-        count = after.sum(axis=2)
-        smaller = unit[hot, None] / count
+class Spender:
+    """Layers whose spare slots are spent step by step, all at once."""
+
+    def __init__(
+        self,
+        shares: Floats,
+        home: Ints,
+        nodes: int,
+        chips: int,
+        groups: int,
+        away: int,
+        routing: Routing | None,
+    ):
+        self.chips = chips
+        self.held = home[..., None] == np.arange(nodes)
+        self.room = np.full((len(shares), nodes), away)
+        self.price = 0.0 if routing is None else routing.price
+        self.kinds = steps(nodes) if self.price > 0 else np.eye(nodes, dtype=bool)
+        self.fan = None
+        if routing is not None and self.price > 0:
+            self.fan = Fanout(shares, self.held.astype(np.int64), routing, groups)
+        self.unit = shares * nodes
+
+    def run(self) -> None:
+        """Spend until no layer has a step left."""
+        active = np.flatnonzero(self.room.any(axis=1))
+        while active.size:
+            stuck = self.step(active, HOTTEST)
+            if stuck.size:
+                done = self.step(stuck, self.unit.shape[1])
+                active = np.setdiff1d(active, done)
+            active = active[self.room[active].any(axis=1)]
+
+    def step(self, layers: Ints, hottest: int) -> Ints:
+        """One step in each of ``layers`` among the ``hottest`` pieces; the layers that have none."""
+        piece = self.unit[layers] / self.held[layers].sum(axis=2)
+        hot = np.argsort(-piece, axis=1, kind="stable")[:, :hottest]
+        held = self.held[layers[:, None], hot]
+        possible = _possible(held, self.kinds, self.room[layers])
+        able = possible.any(axis=(1, 2))
+        stuck = layers[~able]
+        if stuck.size:
+            layers, possible = layers[able], possible[able]
+            piece, hot, held = piece[able], hot[able], held[able]
+        if not layers.size:
+            return stuck
+        after = held[:, :, None] | self.kinds
+        load = (piece[:, None] @ self.held[layers])[:, 0]
+        count, before = after.sum(axis=3), held.sum(axis=2)[..., None]
+        size = np.take_along_axis(piece, hot, axis=1)
+        smaller = np.take_along_axis(self.unit[layers], hot, axis=1)[..., None] / count
         now = smaller[..., None] * after
-        now += load - (piece[hot, None] * held[hot])[:, None]
-        gain = (pressure(now) - pressure(load)).sum(axis=2)
-        before = held[hot].sum(axis=1)[:, None]
-        gain += (
-            count * pressure(smaller * chips) - before * pressure(piece[hot, None] * chips)
-        ) / chips
-        if fan is not None:
-            gain += price * fan.change(hot, after)
-        score = gain / np.maximum(count - before, 1)
-        score -= 1e-3 * piece[hot, None]
-        who, kind = np.unravel_index(int(np.where(possible, score, np.inf).argmin()), score.shape)
-        expert = hot[who]
-        room -= after[who, kind] & ~held[expert]
-        held[expert] = after[who, kind]
-        if fan is not None:
-            fan.set(int(expert), held[expert])
-    replicas: Ints = held.astype(np.int64)
-    return replicas
+        now += (load[:, None] - size[..., None] * held)[:, :, None]
+        gain = pressure(now).sum(axis=3) - pressure(load).sum(axis=1)[:, None, None]
+        alone = pressure(size * self.chips)[..., None]
+        gain += (count * pressure(smaller * self.chips) - before * alone) / self.chips
+        if self.fan is not None:
+            gain += self.price * self.fan.change(layers, hot, after)
+        score = gain / np.maximum(count - before, 1) - 1e-3 * size[..., None]
+        best = np.where(possible, score, np.inf).reshape(len(layers), -1).argmin(axis=1)
+        rows = np.arange(len(layers))
+        who, kind = np.divmod(best, len(self.kinds))
+        expert, chosen = hot[rows, who], after[rows, who, kind]
+        self.room[layers] -= chosen & ~held[rows, who]
+        self.held[layers, expert] = chosen
+        if self.fan is not None:
+            self.fan.set(layers, expert, chosen)
+        return stuck
 
 
 def pressure(load: Floats) -> Floats:
@@ -119,8 +148,8 @@ def pressure(load: Floats) -> Floats:
 
 
 def _possible(held: NDArray[np.bool_], kinds: NDArray[np.bool_], room: Ints) -> NDArray[np.bool_]:
-    """Which steps ``[experts, steps]`` add something new only where there is room."""
-    new = kinds[None] & ~held[:, None]
-    fits = (new <= (room > 0)).all(axis=2) & new.any(axis=2)
-    overlap = (kinds[None] & held[:, None]).any(axis=2)
+    """Which steps ``[layers, experts, steps]`` add something new only where there is room."""
+    new = kinds & ~held[:, :, None]
+    fits = (new <= (room > 0)[:, None, None]).all(axis=3) & new.any(axis=3)
+    overlap = (kinds & held[:, :, None]).any(axis=3)
     return np.asarray(fits & (~overlap | kinds.all(axis=1)))

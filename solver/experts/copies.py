@@ -1,6 +1,6 @@
 """Copies of a token to remote nodes, kept up to date while replicas are added one by one.
 
-The same model as ``costmodel.fanout`` with local-first dispatch, for one layer.
+The same model as ``costmodel.fanout`` with local-first dispatch, for several layers at once.
 """
 
 from __future__ import annotations
@@ -24,43 +24,60 @@ class Routing:
 
 
 class Fanout:
-    """Probability that a token from node ``s`` needs no copy on node ``m``, per set of groups."""
+    """Probability that a token from node ``s`` needs no copy on node ``m``, per set of groups.
 
-    def __init__(self, share: Floats, held: Ints, routing: Routing, groups: int):
+    ``shares [layers, experts]``; ``held [layers, experts, nodes]``, 0 or 1.
+    """
+
+    def __init__(self, shares: Floats, held: Ints, routing: Routing, groups: int):
         if groups > 1:
-            self.odds, self.chance = group_choices(share, routing.top_k, groups, routing.top_groups)
+            found = [
+                group_choices(share, routing.top_k, groups, routing.top_groups) for share in shares
+            ]
+            self.odds = np.stack([odds for odds, _ in found])
+            self.chance = np.stack([chance for _, chance in found])
         else:
-            self.odds, self.chance = np.ones(1), inclusion(share, routing.top_k)[None]
+            self.odds = np.ones((len(shares), 1))
+            self.chance = np.stack([inclusion(share, routing.top_k)[None] for share in shares])
         self.held = held.astype(np.float64)
-        self.nodes = held.shape[1]
+        self.nodes = held.shape[2]
         away = self.fractions(self.held)
-        self.missed = np.ones((len(self.odds), self.nodes, self.nodes))
-        for expert in np.flatnonzero(share):
-            self.missed *= 1 - self.chance[:, expert, None, None] * away[expert]
+        self.missed = np.ones((*self.odds.shape, self.nodes, self.nodes))
+        for layer, start, end in np.ndindex(len(shares), self.nodes, self.nodes):
+            here = np.flatnonzero(away[layer, :, start, end])
+            stays = 1 - self.chance[layer][:, here] * away[layer, here, start, end]
+            self.missed[layer, :, start, end] = stays.prod(axis=1)
 
     @staticmethod
     def fractions(held: Floats) -> Floats:
-        """Fraction ``[experts, from, to]`` of tokens served on another node, local replicas first."""
-        fraction = held / held.sum(axis=1, keepdims=True)
-        away: Floats = (1 - held)[:, :, None] * fraction[:, None, :]
+        """Fraction ``[..., from, to]`` of tokens served on another node, local replicas first."""
+        fraction = held / held.sum(axis=-1, keepdims=True)
+        away: Floats = (1 - held)[..., :, None] * fraction[..., None, :]
         return away
 
-    def change(self, experts: Ints, held: NDArray[np.bool_]) -> Floats:
-        """Change of the expected copies ``[experts, ways]`` if one of ``experts`` lay on the nodes of
-        one of the ways ``held [experts, ways, nodes]``.
+    def change(self, layers: Ints, experts: Ints, held: NDArray[np.bool_]) -> Floats:
+        """Change of the expected copies ``[layers, experts, ways]`` if one of ``experts [layers, experts]``
+        lay on the nodes of one of the ways ``held [layers, experts, ways, nodes]``.
         """
-        before = self.fractions(self.held[experts])
-        chance = self.chance[:, experts, None, None]
-        weight = self.odds[:, None, None] * self.missed
-        pull = np.einsum("gest,gst->est", chance / np.maximum(1 - chance * before, 1e-12), weight)
-        fraction = held / np.maximum(held.sum(axis=2, keepdims=True), 1)
-        served = ((1.0 - held) @ pull * fraction).sum(axis=2)
-        change: Floats = (served - (pull * before).sum(axis=(1, 2))[:, None]) / self.nodes
+        rows = layers[:, None]
+        before = self.fractions(self.held[rows, experts])
+        chance = self.chance.transpose(0, 2, 1)[rows, experts]
+        weight = self.odds[layers][:, :, None] * self.missed[layers].reshape(
+            len(layers), chance.shape[2], -1
+        )
+        # where the expert is itself a part of ``missed``, at one fraction throughout, it is taken out
+        own = chance / np.maximum(1 - chance * before.max(axis=(2, 3))[..., None], 1e-12)
+        pull = np.where(before.reshape(*experts.shape, -1), own @ weight, chance @ weight)
+        pull = pull.reshape(before.shape)
+        fraction = held / np.maximum(held.sum(axis=3, keepdims=True), 1)
+        served = ((1.0 - held) @ pull * fraction).sum(axis=3)
+        change: Floats = (served - (pull * before).sum(axis=(2, 3))[..., None]) / self.nodes
         return change
 
-    def set(self, expert: int, held: NDArray[np.bool_]) -> None:
-        """Put ``expert`` on the nodes ``held [nodes]``."""
-        old = 1 - self.chance[:, expert, None, None] * self.fractions(self.held[[expert]])[0]
-        self.held[expert] = held
-        new = 1 - self.chance[:, expert, None, None] * self.fractions(self.held[[expert]])[0]
-        self.missed *= new / np.maximum(old, 1e-12)
+    def set(self, layers: Ints, experts: Ints, held: NDArray[np.bool_]) -> None:
+        """Put one of ``experts [layers]`` of each layer on the nodes ``held [layers, nodes]``."""
+        chance = self.chance[layers, :, experts][:, :, None, None]
+        old = 1 - chance * self.fractions(self.held[layers, experts])[:, None]
+        self.held[layers, experts] = held
+        new = 1 - chance * self.fractions(self.held[layers, experts])[:, None]
+        self.missed[layers] *= new / np.maximum(old, 1e-12)

@@ -77,12 +77,14 @@ def place_on_nodes(
     abroad: int | None = None,
     routing: Routing | None = None,
     seed: int = 0,
+    workers: int = 1,
 ) -> LayerPlacements:
     """Place ``loads [layers, experts]`` with groups at home and ``abroad`` spare slots per node.
 
     ``abroad`` is all spare slots by default, and at least what chips with more slots than their
     node has experts need; ``routing`` says how tokens pick groups and what a copy
-    to another node is worth against a mean node's load. Raises ``InstanceError`` where groups, nodes and
+    to another node is worth against a mean node's load; ``workers`` parts of the layers are worked on
+    at once. Raises ``InstanceError`` where groups, nodes and
     slots do not divide.
     """
     shares = check_loads(loads)
@@ -93,7 +95,9 @@ def place_on_nodes(
     away = spare if abroad is None else min(max(abroad, 0), spare)
     away = min(max(away, layout.width - own), experts - own)
     home = home_nodes(shares, layout, routing)
-    held = spend_abroad(shares, home, layout.nodes, layout.chips, groups, away, routing)
+    held = spend_abroad(
+        shares, home, layout.nodes, layout.chips, groups, away, routing, workers=workers
+    )
     counts = spend_at_home(shares, home, held, layout)
     pieces = shares / counts.sum(axis=2)
     inside = Slots((layout.width,) * layout.chips)

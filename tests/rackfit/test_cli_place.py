@@ -85,10 +85,31 @@ def test_the_trade_off_is_drawn(app, counts, tmp_path):
     drawn = (tmp_path / "c.svg").read_text()
     assert drawn.startswith("<svg")
     assert drawn.count("<circle") >= len(points)
-    refused = run(app, counts, *options, "--curve", tmp_path / "none.svg")
-    assert exit_code(refused.exception) == 2
-    assert "--curve" in str(refused.exception)
-    assert not (tmp_path / "none.svg").exists()
+
+
+def test_a_curve_that_cannot_be_drawn_is_refused_before_the_search(
+    app, counts, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("rackfit.placement.search", lambda *_: pytest.fail("searched"))
+    nodes = ("--gpus-per-node", 2, "--groups", 4, "--top-groups", 2, "--top-k", 4)
+    np.savez(tmp_path / "two.npz", a=LOADS, b=LOADS)
+    out = tmp_path / "p.json"
+    for loads, more, curve, why in (
+        (counts, (), "c.svg", "--groups above 1"),
+        (counts, ("--gpus-per-node", 8, *nodes[2:]), "c.svg", "--gpus-per-node below --gpus"),
+        (tmp_path / "two.npz", nodes, "c.svg", "one workload"),
+        (counts, nodes, "c.png", "SVG"),
+        (counts, nodes, "missing/c.svg", "does not exist"),
+        (counts, (*nodes, "--current", counts, "--max-moves", 3), "c.svg", "no --current"),
+        (counts, (*nodes, "--out", tmp_path / "p.svg"), "p.svg", "--out"),
+    ):
+        refused = run(
+            app, loads, "--gpus", 8, "--slots", 40, "--out", out, *more, "--curve", tmp_path / curve
+        )
+        assert exit_code(refused.exception) == 2, curve
+        assert why in str(refused.exception)
+        assert not (tmp_path / curve).exists()
+    assert not out.exists()
 
 
 def test_several_windows_are_placed_together(app, tmp_path):
@@ -118,6 +139,18 @@ def test_few_moves_from_a_running_placement(app, counts, tmp_path, format):
     result = run(app, counts, "--gpus", 8, "--slots", 40, "--current", running, "--max-moves", 6)
     assert result.exit_code == 0, result.stderr
     assert 0 < json.loads(result.stdout)["moves"] <= 6
+
+
+def test_moves_are_limited_by_bytes_too(app, counts, tmp_path):
+    running = tmp_path / "running.json"
+    np.save(tmp_path / "old.npy", skewed_load(4, 32, seed=5))
+    run(app, tmp_path / "old.npy", "--gpus", 8, "--slots", 40, "--out", running)
+    here = ("--gpus", 8, "--slots", 40, "--current", running, "--expert-bytes", "44 MB")
+    by_bytes = json.loads(run(app, counts, *here, "--max-bytes", "264 MB").stdout)
+    by_moves = json.loads(run(app, counts, *here[:-2], "--max-moves", 6).stdout)
+    assert by_bytes["physical_to_logical"] == by_moves["physical_to_logical"]
+    assert by_bytes["moved_bytes"] == by_bytes["moves"] * 44e6 <= 264e6
+    assert by_moves["moved_bytes"] is None
 
 
 def test_shipped_loads_are_found_by_name(app):
@@ -234,6 +267,15 @@ def test_out_is_written_whole_or_not_at_all(app, counts, tmp_path):
         ("--gpus", 8, "--slots", 40, "--max-moves", 3),
         ("--gpus", 8, "--slots", 40, "--dense-layers", 9),
         ("--gpus", 8, "--slots", 40, "--dense-layers", -1),
+        ("--gpus", 8, "--slots", 40, "--groups", 5),
+        ("--gpus", 8, "--slots", 40, "--groups", 4, "--top-groups", 5),
+        ("--gpus", 8, "--slots", 40, "--copy-cost", "nan"),
+        ("--gpus", 8, "--slots", 40, "--time-limit", -1),
+        ("--gpus", 8, "--slots", 40, "--workers", -1),
+        ("--gpus", 8, "--slots", 40, "--max-bytes", "2 GB"),
+        ("--gpus", 8, "--slots", 40, "--max-bytes", "2 GB/s", "--expert-bytes", "44 MB"),
+        ("--gpus", 8, "--slots", 40, "--max-bytes", "2 GB", "--expert-bytes", 0),
+        ("--gpus", 8, "--slots", 40, "--max-moves", 3, "--max-bytes", 9, "--expert-bytes", 1),
     ],
 )
 def test_impossible_requests_are_bad_input(app, counts, arguments):

@@ -66,6 +66,13 @@ def place_command(
     max_moves: Annotated[
         int | None, typer.Option(help="Most experts written into slots, with --current.")
     ] = None,
+    max_bytes: Annotated[
+        str | None, typer.Option(help="Most weights copied instead, such as '2 GB'.")
+    ] = None,
+    expert_bytes: Annotated[
+        str | None,
+        typer.Option(help="Weights of one expert of one layer, such as '44 MB', for --max-bytes."),
+    ] = None,
     dense_layers: Annotated[
         int | None, typer.Option(help="Leading all-zero rows that are dense layers.")
     ] = None,
@@ -87,8 +94,10 @@ def place_command(
     from costmodel.expert_load import read_loads
     from rackfit.output import check_writable, write_whole
     from rackfit.placement import PlaceOptions, place
+    from rackfit.placement_curve import check_curve, check_curve_path, curve_svg
     from rackfit.placement_files import loads_path, read_placement
 
+    check_curve_path(curve, out)
     check_writable(out)
     check_writable(curve)
     options = PlaceOptions(
@@ -102,12 +111,16 @@ def place_command(
         objective=objective.value,
         copy_cost=copy_cost,
         max_moves=max_moves,
+        max_bytes=read_bytes(max_bytes, "--max-bytes"),
+        expert_bytes=read_bytes(expert_bytes, "--expert-bytes"),
         effort="fast" if fast else "good",
         time_limit_s=time_limit,
         workers=workers or os.cpu_count() or 1,
         seed=seed,
     )
     recorded = read_loads(loads_path(loads), dense_layers=dense_layers)
+    if curve is not None:
+        check_curve(recorded, options, current is not None)
     running = None if current is None else read_placement(current, recorded)
     placed = place(recorded, options, running)
     if format is Format.json:
@@ -119,7 +132,16 @@ def place_command(
         text = exporter.render(placed.table)
         print(exporter.hint(placed.table), file=sys.stderr)
     if curve is not None:
-        from rackfit.placement_curve import curve_svg
-
         write_whole(curve_svg(placed), curve)
     write_whole(text, out)
+
+
+def read_bytes(text: str | None, option: str) -> float | None:
+    """Bytes of ``text`` such as ``2 GB``. Raises ``InstanceError``."""
+    from topology.errors import InstanceError, Problem
+    from topology.quantity import parse_quantity
+
+    try:
+        return None if text is None else parse_quantity(text, "B")
+    except ValueError as error:
+        raise InstanceError(Problem(option, str(error))) from None

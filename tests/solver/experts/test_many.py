@@ -175,7 +175,8 @@ def test_incremental_copies_agree_with_the_evaluator():
     share = skewed_load(1, 16, seed=7)[0]
     held = np.zeros((16, 4), dtype=np.int64)
     held[np.arange(16), np.arange(16) // 4] = 1
-    fan = Fanout(share, held, Routing(4, 2, 1.0), 4)
+    fan = Fanout(share[None], held[None], Routing(4, 2, 1.0), 4)
+    layer = np.array([0])
 
     def judged(held):
         row = np.concatenate([np.flatnonzero(held[:, n]) for n in range(4)])
@@ -189,12 +190,12 @@ def test_incremental_copies_agree_with_the_evaluator():
         after = np.repeat(held[None, [expert]], 3, axis=1)
         for way, nodes in enumerate(ways):
             after[0, way, nodes] = 1
-        predicted = fan.change(np.array([expert]), after.astype(bool))[0]
+        predicted = fan.change(layer, np.array([[expert]]), after.astype(bool)[None])[0, 0]
         for way in range(3):
             changed = held.copy()
             changed[expert] = after[0, way]
             assert judged(changed) - before == pytest.approx(predicted[way], abs=1e-9)
-        fan.set(expert, after[0, 1].astype(bool))
+        fan.set(layer, np.array([expert]), after[:, 1].astype(bool))
         held[expert] = after[0, 1]
 
 
