@@ -100,6 +100,8 @@ def main():
     parser.add_argument("--node-workloads", type=int, default=1)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
+    if options.splits not in ("published", "all") and not options.splits.strip("0").isdigit():
+        parser.error("--splits: published, all, or a whole number above 0")
     if options.loads is None:
         base = skewed_load(58, 256, seed=0)
         noise = np.random.default_rng(1).lognormal(0, 0.25, (6, *base.shape))

@@ -58,17 +58,16 @@ def several_workloads(names, windows, train, splits, layer_stride, workers):
     chosen = every if splits == "all" else every[:: int(splits)] if splits.isdigit() else []
     if published and published not in chosen:
         chosen = [published, *chosen]
+    chosen = chosen or every[:1]
     for chips, spare in SIZES:
         slots = shares.shape[2] + spare
         if slots % chips:
             continue
-        found = {
-            split: judged(shares, split, chips, slots, workers) for split in chosen or every[:1]
-        }
-        for which in ([published], chosen):
-            if which == [None] or not which or (which is chosen and len(chosen) == 1 and published):
-                continue
-            label = "published" if which == [published] else f"{len(which)} of {len(every)}"
+        found = {split: judged(shares, split, chips, slots, workers) for split in chosen}
+        rows = {"published": [published]} if published else {}
+        if chosen != [published]:
+            rows[f"{len(chosen)} of {len(every)}"] = chosen
+        for label, which in rows.items():
             for stride in (2, 1):
                 row(label, [found[split] for split in which], stride, (chips, spare))
 
