@@ -61,6 +61,10 @@ COMMON = (
     Parameter("layer_overhead_s", 3e-6, 1e-6, 1e-4),
     Parameter("all_to_all", 0.65, 0.2, 0.95, 4.0),
     Parameter("fp4_compute", 0.6, 0.2, 0.95),
+    Parameter("unpacking", 0.7, 0.2, 0.99),
+    Parameter("quantise_overhead_s", 2e-6, 1e-7, 1e-5, 0.1),
+    Parameter("exchange_latency_s", 3e-5, 1e-6, 1e-4, 0.1),
+    Parameter("reduce_ramp_s", 2e-5, 1e-6, 1e-4, 0.1),
 )
 #: fraction of the peak in FP8 over that in BF16: medians of large GEMMs in public kernel tables
 FP8_OVER_BF16 = 0.8
@@ -163,6 +167,10 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
         moe_overhead_s=at["moe_overhead_s"],
         step_overhead_s=np.zeros_like(bf16),
         sequence_overhead_s=at["sequence_overhead_s"],
+        unpacking=at["unpacking"],
+        quantise_overhead_s=at["quantise_overhead_s"],
+        exchange_latency_s=at["exchange_latency_s"],
+        reduce_ramp_s=at["reduce_ramp_s"],
     )
 
 
@@ -193,6 +201,10 @@ def efficiency_at(
         kernel_overhead_s=rounded(one["kernel_overhead_s"]),
         moe_overhead_s=rounded(one["moe_overhead_s"]),
         sequence_overhead_s=rounded(one["sequence_overhead_s"]),
+        unpacking=rounded(one["unpacking"]),
+        quantise_overhead_s=rounded(one["quantise_overhead_s"]),
+        exchange_latency_s=rounded(one["exchange_latency_s"]),
+        reduce_ramp_s=rounded(one["reduce_ramp_s"]),
         runtime_bytes=runtime_bytes,
         provenance="measured" if measured else "assumed",
     )

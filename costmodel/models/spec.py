@@ -169,6 +169,7 @@ class ModelSpec:
     kv_dtype: str = "bf16"
     activation_dtype: str = "bf16"
     native_dtype: str = "bf16"  #: label of the native quantisation
+    native: bool = True  #: whether the checkpoint itself has this precision, or it was asked for
     mtp: MTP | None = None
     notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read
     readings: tuple[Reading, ...] = field(default=())  #: every value used and where it came from
