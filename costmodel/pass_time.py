@@ -320,9 +320,8 @@ def _experts(
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
     routed = (fill * rows * ranks * moe.top_k)[..., None, None]
-    flops_s = (
-        routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
-    )
+    peak = _peak(chip, efficiency, moe.expert_dtype) * efficiency.grouped
+    flops_s = routed * shares.load * 2.0 * moe.expert_params / peak
     bandwidth = _weight_bandwidth(chip, efficiency, moe.expert_dtype, "experts")
     bytes_s = shares.touched * moe.expert_bytes / bandwidth
     busiest = shares.over_layers(np.maximum(flops_s, bytes_s).max(axis=-1))

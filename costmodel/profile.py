@@ -31,7 +31,8 @@ class Efficiency(BaseModel):
     grouped kernels), ``step_overhead_s`` by each pass (scheduler), ``sequence_overhead_s`` by each
     sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
     ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts; weights in a
-    format that the chip must widen first are read at ``unpacking`` of that rate.
+    format that the chip must widen first are read at ``unpacking`` of that rate. Grouped products of
+    routed experts multiply at ``grouped`` of ``compute[dtype]`` (their tiles are seldom full).
 
     ``quantise_overhead_s`` is paid for every activation that is quantised at run time (inputs of products
     whose scales are per block), ``exchange_latency_s`` by each dispatch and each combine beside the links'
@@ -47,6 +48,7 @@ class Efficiency(BaseModel):
     kv: Fraction | None = None
     experts: Fraction | None = None
     unpacking: Fraction = 1.0
+    grouped: Fraction = 1.0
     all_reduce: Fraction = 1.0
     all_to_all: Fraction = 1.0
     layer_overhead_s: Seconds = 0.0

@@ -33,6 +33,8 @@ Array = NDArray[np.float64]
 
 #: log error beyond which a row pulls less the farther off it is
 _ROBUST_AT = 0.1
+#: the same of TTFT, which queueing spreads more
+_FIRST_TOKEN_ROBUST_AT = 0.3
 #: weight of an addition of one unit on the logit scale, in units of a row's log error
 _RIDGE = 2.0
 _MOST_STEPS = 40
@@ -214,7 +216,7 @@ def fit_first_token(
 
             solution = least_squares(
                 residuals, np.log([0.05, 0.5, 0.1, 0.5]), bounds=(np.log(1e-6), np.log(20.0)),
-                loss="soft_l1", f_scale=_ROBUST_AT,
+                loss="soft_l1", f_scale=_FIRST_TOKEN_ROBUST_AT,
             )  # fmt: skip
             base, more, share, passes = (rounded(float(value)) for value in np.exp(solution.x))
             found[label] = FirstToken(

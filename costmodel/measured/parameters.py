@@ -1,4 +1,4 @@
-"""The parameters that are fitted: eight per chip and engine, and three for all.
+"""The parameters that are fitted: eight per chip and engine, and eight for all.
 
 On a logit scale between physical limits, each is a value for all, plus what the chip and what the
 engine add; additions are held near zero (ridge), so that a cell with few rows inherits the rest, and a
@@ -62,6 +62,7 @@ COMMON = (
     Parameter("all_to_all", 0.65, 0.2, 0.95, 4.0),
     Parameter("fp4_compute", 0.6, 0.2, 0.95),
     Parameter("unpacking", 0.7, 0.2, 0.99),
+    Parameter("grouped", 0.6, 0.1, 0.99, 0.1),
     Parameter("quantise_overhead_s", 2e-6, 1e-7, 1e-5, 0.1),
     Parameter("exchange_latency_s", 3e-5, 1e-6, 1e-4, 0.1),
     Parameter("reduce_ramp_s", 2e-5, 1e-6, 1e-4, 0.1),
@@ -168,6 +169,7 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
         step_overhead_s=np.zeros_like(bf16),
         sequence_overhead_s=at["sequence_overhead_s"],
         unpacking=at["unpacking"],
+        grouped=at["grouped"],
         quantise_overhead_s=at["quantise_overhead_s"],
         exchange_latency_s=at["exchange_latency_s"],
         reduce_ramp_s=at["reduce_ramp_s"],
@@ -202,6 +204,7 @@ def efficiency_at(
         moe_overhead_s=rounded(one["moe_overhead_s"]),
         sequence_overhead_s=rounded(one["sequence_overhead_s"]),
         unpacking=rounded(one["unpacking"]),
+        grouped=rounded(one["grouped"]),
         quantise_overhead_s=rounded(one["quantise_overhead_s"]),
         exchange_latency_s=rounded(one["exchange_latency_s"]),
         reduce_ramp_s=rounded(one["reduce_ramp_s"]),

@@ -54,6 +54,7 @@ class Constants:
     step_overhead_s: Array
     sequence_overhead_s: Array
     unpacking: Array
+    grouped: Array
     quantise_overhead_s: Array
     exchange_latency_s: Array
     reduce_ramp_s: Array
@@ -79,6 +80,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
         step_overhead_s=column("step_overhead_s"),
         sequence_overhead_s=column("sequence_overhead_s"),
         unpacking=column("unpacking"),
+        grouped=column("grouped"),
         quantise_overhead_s=column("quantise_overhead_s"),
         exchange_latency_s=column("exchange_latency_s"),
         reduce_ramp_s=column("reduce_ramp_s"),
@@ -109,7 +111,12 @@ class TermTable:
 
     def seconds(self, constants: Constants) -> Array:
         """Time of every pass, ``per_op`` combination."""
-        compute = self.r_compute_s / constants.compute[self.r_dtype, self.r_pass]
+        arithmetic = constants.compute[self.r_dtype, self.r_pass]
+        compute = self.r_compute_s / np.where(
+            self.r_stream == STREAMS.index("experts"),
+            arithmetic * constants.grouped[self.r_pass],
+            arithmetic,
+        )
         stream = constants.streams[self.r_stream, self.r_pass]
         memory = self.r_memory_s / np.where(
             self.r_unpacked, stream * constants.unpacking[self.r_pass], stream
