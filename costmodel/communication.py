@@ -53,9 +53,9 @@ def stack_rates(rates: Sequence[GroupRates]) -> GroupRates:
     )
 
 
-def achieved(rate: Rate | None, fraction: float, wait_s: float = 0.0) -> tuple[float, float]:
-    """Latency (and ``wait_s`` on top) and seconds per byte of a rate at ``fraction`` of the links' bandwidth."""
-    return _NONE if rate is None else (rate.latency_s + wait_s, rate.s_per_byte / fraction)
+def achieved(rate: Rate | None, fraction: float) -> tuple[float, float]:
+    """Latency and seconds per byte of a rate at ``fraction`` of the links' bandwidth."""
+    return _NONE if rate is None else (rate.latency_s, rate.s_per_byte / fraction)
 
 
 def rates_of_chips(
@@ -76,7 +76,7 @@ def rates_of_chips(
         dispatch = _NONE
         if top_k and len(chips) > 1:
             rate = cluster.rate("dispatch", chips, top_k=round(top_k))
-            dispatch = achieved(rate, efficiency.all_to_all, efficiency.exchange_latency_s)
+            dispatch = achieved(rate, efficiency.all_to_all)
         send = _NONE
         if len(stages) > 1:
             following = stages[(index + 1) % len(stages)]

@@ -28,7 +28,7 @@ from costmodel.speculation import draft_runs, draft_shares
 from costmodel.tokens import Array, ExpertShares, Tokens
 from topology import Chip
 
-#: message at which half of :attr:`Efficiency.reduce_ramp_s` is paid: one-shot kernels end about there
+#: message that pays half of what large ones wait: one-shot kernels end about there
 RAMP_BYTES = 2.0**20
 
 __all__ = (
@@ -112,7 +112,8 @@ def _layers(
     overhead = overhead + kind.num_kernels * efficiency.kernel_overhead_s
     overhead = overhead + quantised_of(kind, chip) * efficiency.quantise_overhead_s
     if kind.moe is not None:
-        overhead = overhead + efficiency.moe_overhead_s
+        waited = efficiency.exchange_overhead_s * filled(reduced)
+        overhead = overhead + efficiency.moe_overhead_s + np.where(ranks > 1, waited, 0.0)
     result.add("overhead", count * overhead)
     if kind.moe is not None and shares is not None:
         _experts(
@@ -190,7 +191,12 @@ def _weight_bandwidth(
 
 def ramp_share(tp: Array, reduced: Array) -> Array:
     """Share of :attr:`Efficiency.reduce_ramp_s` that an all-reduce of ``reduced`` bytes over ``tp`` chips pays."""
-    return np.asarray(np.log2(tp) / 3.0 * reduced / (reduced + RAMP_BYTES))
+    return np.asarray(np.log2(tp) / 3.0 * filled(reduced))
+
+
+def filled(message: Array) -> Array:
+    """Share of what waits for large messages that one of so many bytes pays."""
+    return np.asarray(message / (message + RAMP_BYTES))
 
 
 def reductions_of(kind: LayerKind, tp: Array, ranks: Array) -> Array:

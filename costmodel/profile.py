@@ -35,10 +35,10 @@ class Efficiency(BaseModel):
     routed experts multiply at ``grouped`` of ``compute[dtype]`` (their tiles are seldom full).
 
     ``quantise_overhead_s`` is paid for every activation that is quantised at run time (inputs of products
-    whose scales are per block), ``exchange_latency_s`` by each dispatch and each combine beside the links'
-    latency (packing, waiting for the other ranks). ``reduce_ramp_s`` is what an all-reduce over eight
+    whose scales are per block). ``exchange_overhead_s`` is what a layer waits whose experts are exchanged
+    between several attention ranks (packing, the slowest rank) once its messages are large. ``reduce_ramp_s`` is what an all-reduce over eight
     chips waits once its message is too large for one-shot kernels, ``log2(chips) / 3`` of it over others;
-    a message of ``m`` bytes pays ``m / (m + 1 MiB)`` of it.
+    of both a rank with ``m`` bytes of hidden vectors pays ``m / (m + 1 MiB)``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -58,7 +58,7 @@ class Efficiency(BaseModel):
     step_overhead_s: Seconds = 0.0
     sequence_overhead_s: Seconds = 0.0
     quantise_overhead_s: Seconds = 0.0
-    exchange_latency_s: Seconds = 0.0
+    exchange_overhead_s: Seconds = 0.0
     reduce_ramp_s: Seconds = 0.0
     #: HBM that the engine, graphs and communication buffers take on each chip
     runtime_bytes: Bytes = 0.0

@@ -34,7 +34,7 @@ def group_rates(
         rate = cluster.rate_for(
             "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=round(moe.top_k)
         )
-        dispatch = achieved(rate, efficiency.all_to_all, efficiency.exchange_latency_s)
+        dispatch = achieved(rate, efficiency.all_to_all)
     if pp > 1:
         pools = 2 if slices > 1 else 1
         rate = cluster.rate_for("send", home, 2 // pools, pools)

@@ -21,6 +21,7 @@ from costmodel.moe_load import expert_shares
 from costmodel.pass_time import (
     ExpertShares,
     Tokens,
+    filled,
     pass_time,
     quantised_of,
     ramp_share,
@@ -56,7 +57,7 @@ class Constants:
     unpacking: Array
     grouped: Array
     quantise_overhead_s: Array
-    exchange_latency_s: Array
+    exchange_overhead_s: Array
     reduce_ramp_s: Array
 
 
@@ -82,7 +83,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
         unpacking=column("unpacking"),
         grouped=column("grouped"),
         quantise_overhead_s=column("quantise_overhead_s"),
-        exchange_latency_s=column("exchange_latency_s"),
+        exchange_overhead_s=column("exchange_overhead_s"),
         reduce_ramp_s=column("reduce_ramp_s"),
     )
 
@@ -92,8 +93,8 @@ class TermTable:
     """Rooflines (``r_``) and collectives (``t_``) of passes, each with its pass, and counts per pass.
 
     ``r_unpacked``: weights are widened before they are multiplied. ``counts [8, passes]``: layers, kernels,
-    tensor-parallel layers, MoE layers, sampled sequences of a rank, quantised activations, dispatches and
-    combines, ramps of all-reduces.
+    tensor-parallel layers, MoE layers, sampled sequences of a rank, quantised activations, waits of
+    exchanges, ramps of all-reduces.
     """
 
     num_passes: int
@@ -135,7 +136,7 @@ class TermTable:
             + moe * constants.moe_overhead_s
             + sampled * constants.sequence_overhead_s
             + quantised * constants.quantise_overhead_s
-            + exchanges * constants.exchange_latency_s
+            + exchanges * constants.exchange_overhead_s
             + ramps * constants.reduce_ramp_s
             + constants.step_overhead_s
         )
@@ -191,9 +192,8 @@ class TermCollector:
             sum(len(kind.layers) * quantised_of(kind, chip) for kind in operations.kinds)
         )
         tp, ranks = np.asarray(float(group.tp)), np.asarray(float(group.attention_dp))
-        share = float(
-            ramp_share(tp, np.asarray(rows * operations.hidden_size * operations.activation_bytes))
-        )
+        message = np.asarray(rows * operations.hidden_size * operations.activation_bytes)
+        share = float(ramp_share(tp, message))
         ramps = share * sum(count * float(reductions_of(kind, tp, ranks)) for kind, count in kinds)
         self._counts.append(
             (
@@ -203,7 +203,7 @@ class TermCollector:
                 moe_layers,
                 sampled,
                 quantised,
-                2.0 * moe_layers if group.attention_dp > 1 else 0.0,
+                moe_layers * float(filled(message)) if group.attention_dp > 1 else 0.0,
                 ramps,
             )
         )
