@@ -83,6 +83,8 @@ class LayerKind:
     num_kernels: int
     #: rows of this kind's layers in arrays that are indexed by MoE layer
     moe_rows: tuple[int, ...]
+    #: activations that one such layer quantises before products of a format: format, how many
+    quantised: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ def operations_of(spec: ModelSpec, draft_tokens: int = 0) -> Operations:
     for index, layer in enumerate(spec.layers):
         alike.setdefault((layer.sublayers, layer.extra), []).append(index)
     kinds = tuple(
-        _layer_kind(spec.layers[indices[0]], tuple(indices), row_of) for indices in alike.values()
+        _layer_kind(spec.layers[indices[0]], tuple(indices), row_of, native=spec.native)
+        for indices in alike.values()
     )
     head = tuple(_matmul(weights, "head", 0, 0) for weights in spec.head if weights.num_bytes)
     return Operations(
@@ -170,11 +173,14 @@ def _draft(spec: ModelSpec, tokens: int) -> Draft:
     kinds = []
     for index, layer in enumerate(mtp.layers):
         own = layer if index else replace(layer, extra=(*layer.extra, *mtp.extra))
-        kinds.append((_layer_kind(own, (index,), {index: index}), 1.0 / mtp.num_modules))
+        kind = _layer_kind(own, (index,), {index: index}, native=spec.native)
+        kinds.append((kind, 1.0 / mtp.num_modules))
     return Draft(tokens, min(tokens, mtp.num_modules), tuple(kinds))
 
 
-def _layer_kind(layer: Layer, layers: tuple[int, ...], row_of: dict[int, int]) -> LayerKind:
+def _layer_kind(
+    layer: Layer, layers: tuple[int, ...], row_of: dict[int, int], *, native: bool
+) -> LayerKind:
     matmuls: list[Matmul] = [_matmul(w, "attention_projections", 0, 0) for w in layer.extra]
     attentions: list[Attention] = []
     states: list[LinearState] = []
@@ -208,6 +214,7 @@ def _layer_kind(layer: Layer, layers: tuple[int, ...], row_of: dict[int, int]) -
         num_sublayers=len(layer.sublayers),
         num_reductions=reductions,
         num_kernels=_num_kernels(layer.sublayers),
+        quantised=_quantised(layer.sublayers, native=native),
         moe_rows=tuple(row_of[index] for index in layers) if moe is not None else (),
     )
 
@@ -231,6 +238,34 @@ def _num_kernels(sublayers: Sequence[Sublayer]) -> int:
             count += vectors > part.query_heads
         count += sum(weights.active_params > 0 for weights in own)
     return count
+
+
+#: share of bytes above one per parameter from which weights have scales for parts of a matrix
+_PART_SCALES = 1e-5
+
+
+def _quantised(sublayers: Sequence[Sublayer], *, native: bool) -> tuple[tuple[str, int], ...]:
+    """Inputs that are quantised at run time, by format: two per branch whose weights have scales by block.
+
+    With one scale per matrix, or eight bits that were asked for of a wider checkpoint, inputs have constant
+    scales too, which the kernel before applies. Grouped FP4 kernels quantise inside.
+    """
+    counts: dict[str, int] = {}
+    for part in sublayers:
+        if isinstance(part, MoE):
+            dtype, params, size = part.expert_dtype, part.expert_params, part.expert_bytes
+        else:
+            largest = max(part.weights, key=lambda weights: weights.params, default=None)
+            if largest is None:
+                continue
+            dtype, params, size = largest.dtype, largest.params, largest.num_bytes
+        if dtype == "fp4":
+            by_block = not isinstance(part, MoE)
+        else:
+            by_block = native and dtype in ("fp8", "int8") and size > params * (1.0 + _PART_SCALES)
+        if by_block:
+            counts[dtype] = counts.get(dtype, 0) + 2
+    return tuple(counts.items())
 
 
 def _matmul(weights: Weights, part: Part, query_heads: int, kv_heads: int) -> Matmul:

@@ -28,6 +28,9 @@ from costmodel.speculation import draft_runs
 from costmodel.tokens import Array, ExpertShares, Tokens, even_shares
 from topology import Chip
 
+#: message that pays half of what large ones wait: one-shot kernels end about there
+RAMP_BYTES = 2.0**20
+
 __all__ = (
     "PARTS",
     "ExpertShares",
@@ -99,18 +102,18 @@ def _layers(
     result.roofline("norms", np.zeros(()), count * rows * norm_bytes / _bandwidth(chip, efficiency))
     reduced = rows * operations.hidden_size * operations.activation_bytes
     sharded = tp > 1
-    # one rank holds every token on every chip: its experts' outputs are summed, none is sent
-    summed = kind.num_reductions + np.where(ranks > 1, 0.0, float(kind.moe is not None))
-    reductions = np.where(sharded, count * summed, 0.0)
+    reductions = count * reductions_of(kind, tp, ranks)
     result.traffic(
         "all_reduce",
-        reductions * rates.reduce_latency_s,
+        reductions * (rates.reduce_latency_s + efficiency.reduce_ramp_s * ramp_share(tp, reduced)),
         reductions * rates.reduce_s_per_byte * reduced,
     )
     overhead = efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)
     overhead = overhead + kind.num_kernels * efficiency.kernel_overhead_s
+    overhead = overhead + quantised_of(kind, chip) * efficiency.quantise_overhead_s
     if kind.moe is not None:
-        overhead = overhead + efficiency.moe_overhead_s
+        waited = efficiency.exchange_overhead_s * filled(reduced)
+        overhead = overhead + efficiency.moe_overhead_s + np.where(ranks > 1, waited, 0.0)
     result.add("overhead", count * overhead)
     if kind.moe is not None and shares is not None:
         _experts(
@@ -170,11 +173,40 @@ def _draft(
 
 
 def _peak(chip: Chip, efficiency: Efficiency, dtype: str) -> float:
-    return chip.peak_flops_per_s(dtype) * efficiency.arithmetic(dtype)
+    return chip.peak_flops_per_s(dtype) * efficiency.arithmetic(chip.computes_in(dtype))
 
 
 def _bandwidth(chip: Chip, efficiency: Efficiency, stream: Stream = "weights") -> float:
     return chip.hbm_bytes_per_s * efficiency.stream(stream)
+
+
+def _weight_bandwidth(
+    chip: Chip, efficiency: Efficiency, dtype: str, stream: Stream = "weights"
+) -> float:
+    """Bandwidth for weights of ``dtype``, lower where they are widened on the way."""
+    unpacked = efficiency.unpacking if chip.unpacks(dtype) else 1.0
+    return _bandwidth(chip, efficiency, stream) * unpacked
+
+
+def ramp_share(tp: Array, reduced: Array) -> Array:
+    """Share of :attr:`Efficiency.reduce_ramp_s` that an all-reduce of ``reduced`` bytes over ``tp`` chips pays."""
+    return np.asarray(np.log2(tp) / 3.0 * filled(reduced))
+
+
+def filled(message: Array) -> Array:
+    """Share of what waits for large messages that one of so many bytes pays."""
+    return np.asarray(message / (message + RAMP_BYTES))
+
+
+def reductions_of(kind: LayerKind, tp: Array, ranks: Array) -> Array:
+    """All-reduces in a layer of a kind; with one rank the experts' outputs are summed, none is sent."""
+    summed = kind.num_reductions + np.where(ranks > 1, 0.0, float(kind.moe is not None))
+    return np.where(tp > 1, summed, 0.0)
+
+
+def quantised_of(kind: LayerKind, chip: Chip) -> int:
+    """Activations that a layer of a kind quantises: none for weights that the chip widens instead."""
+    return sum(count for dtype, count in kind.quantised if not chip.unpacks(dtype))
 
 
 def _matmuls(
@@ -191,7 +223,7 @@ def _matmuls(
         result.roofline(
             matmul.part,
             count * rows * matmul.flops_per_token / ways / _peak(chip, efficiency, matmul.dtype),
-            count * matmul.weight_bytes / ways / _bandwidth(chip, efficiency),
+            count * matmul.weight_bytes / ways / _weight_bandwidth(chip, efficiency, matmul.dtype),
             dtype=matmul.dtype,
         )
 
@@ -293,10 +325,10 @@ def _experts(
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
     routed = shares.per_layer(fill * rows * ranks * moe.top_k)[..., None]
-    flops_s = (
-        routed * shares.load * 2.0 * moe.expert_params / _peak(chip, efficiency, moe.expert_dtype)
-    )
-    bytes_s = shares.touched * moe.expert_bytes / _bandwidth(chip, efficiency, "experts")
+    peak = _peak(chip, efficiency, moe.expert_dtype) * efficiency.grouped
+    flops_s = routed * shares.load * 2.0 * moe.expert_params / peak
+    bandwidth = _weight_bandwidth(chip, efficiency, moe.expert_dtype, "experts")
+    bytes_s = shares.touched * moe.expert_bytes / bandwidth
     busiest = shares.over_layers(np.maximum(flops_s, bytes_s).max(axis=-1))
     result.add("routed_experts", fraction * busiest)
     compute_s = fraction * shares.over_layers(flops_s.max(axis=-1))

@@ -33,7 +33,15 @@ class Efficiency(BaseModel):
     whose attention is tensor parallel, ``moe_overhead_s`` by each layer with routed experts (routing,
     grouped kernels), ``step_overhead_s`` by each pass (scheduler), ``sequence_overhead_s`` by each
     sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
-    ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts.
+    ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts; weights in a
+    format that the chip must widen first are read at ``unpacking`` of that rate. Grouped products of
+    routed experts multiply at ``grouped`` of ``compute[dtype]`` (their tiles are seldom full).
+
+    ``quantise_overhead_s`` is paid for every activation that is quantised at run time (inputs of products
+    whose scales are per block). ``exchange_overhead_s`` is what a layer waits whose experts are exchanged
+    between several attention ranks (packing, the slowest rank) once its messages are large. ``reduce_ramp_s`` is what an all-reduce over eight
+    chips waits once its message is too large for one-shot kernels, ``log2(chips) / 3`` of it over others;
+    of both a rank with ``m`` bytes of hidden vectors pays ``m / (m + 1 MiB)``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,6 +50,8 @@ class Efficiency(BaseModel):
     hbm: Fraction = 1.0
     kv: Fraction | None = None
     experts: Fraction | None = None
+    unpacking: Fraction = 1.0
+    grouped: Fraction = 1.0
     all_reduce: Fraction = 1.0
     all_to_all: Fraction = 1.0
     layer_overhead_s: Seconds = 0.0
@@ -50,6 +60,9 @@ class Efficiency(BaseModel):
     moe_overhead_s: Seconds = 0.0
     step_overhead_s: Seconds = 0.0
     sequence_overhead_s: Seconds = 0.0
+    quantise_overhead_s: Seconds = 0.0
+    exchange_overhead_s: Seconds = 0.0
+    reduce_ramp_s: Seconds = 0.0
     #: HBM that the engine, graphs and communication buffers take on each chip
     runtime_bytes: Bytes = 0.0
     provenance: Literal["measured", "derived", "assumed"] = "derived"

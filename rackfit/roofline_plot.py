@@ -51,8 +51,14 @@ def roofline_points(instance: Instance, stage: StageTerms, name: str) -> list[Ro
         compute, memory = float(term.compute_s), float(term.memory_s)
         if not term.dtype or not (compute > 0 and memory > 0):
             continue
-        rate = chip.peak_flops_per_s(term.dtype) * efficiency.arithmetic(term.dtype)
+        rate = chip.peak_flops_per_s(term.dtype) * efficiency.arithmetic(
+            chip.computes_in(term.dtype)
+        )
         width = chip.hbm_bytes_per_s * efficiency.stream(term.stream)
+        if term.stream == "experts":
+            rate *= efficiency.grouped
+        if term.stream != "kv" and chip.unpacks(term.dtype):
+            width *= efficiency.unpacking
         sums = found.setdefault((term.part, term.dtype), [0.0, 0.0, 0.0, 0.0])
         for place, value in enumerate((compute * rate, memory * width, max(compute, memory))):
             sums[place] += value
@@ -75,7 +81,7 @@ def roofline_chart(
     chip, efficiency = chip_of(instance, stage), instance.profile.for_chip(stage.slowest_chip)
     width = chip.hbm_bytes_per_s * efficiency.hbm
     peaks = {
-        dtype: chip.peak_flops_per_s(dtype) * efficiency.arithmetic(dtype)
+        dtype: chip.peak_flops_per_s(dtype) * efficiency.arithmetic(chip.computes_in(dtype))
         for dtype in dict.fromkeys(point.dtype for point in points)
     }
     ridges = [peak / width for peak in peaks.values()]

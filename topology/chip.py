@@ -119,15 +119,25 @@ class Chip(BaseModel):
         4-bit integer weights are widened to bf16 first. Raises ``InstanceError`` for a format
         that is not known.
         """
+        return self.flops_per_s[self.computes_in(dtype)]
+
+    def computes_in(self, dtype: str) -> str:
+        """The format of ``flops_per_s`` in which operands of ``dtype`` are multiplied."""
         key = _ALIASES.get(dtype.lower(), dtype.lower())
         if key == "int8":
-            return max(self.flops_per_s.get("int8", 0.0), self.flops_per_s["bf16"])
+            faster = self.flops_per_s.get("int8", 0.0) > self.flops_per_s["bf16"]
+            return "int8" if faster else "bf16"
         if key == "int4":
-            return self.flops_per_s["bf16"]
+            return "bf16"
         if key not in _WIDER:
             known = ", ".join([*_WIDER, "int8", "int4", *_ALIASES])
             raise InstanceError(Problem("dtype", f"unknown format {dtype!r}; known: {known}"))
-        return next(self.flops_per_s[wider] for wider in _WIDER[key] if wider in self.flops_per_s)
+        return next(wider for wider in _WIDER[key] if wider in self.flops_per_s)
+
+    def unpacks(self, dtype: str) -> bool:
+        """Whether weights of ``dtype`` are widened to another format before they are multiplied."""
+        key = _ALIASES.get(dtype.lower(), dtype.lower())
+        return self.computes_in(key) != key
 
     def tier(self, kind: TierKind) -> Tier | None:
         """The chip's tier of a kind, if it has one."""

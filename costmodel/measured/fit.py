@@ -1,12 +1,13 @@
 """The fit: robust least squares on the logarithm of predicted over measured TPOT.
 
-Every row counts alike. The loss is linear for large residuals (mislabelled rows), and a ridge holds
-what chips and engines add near zero: its weight was chosen by the errors of left-out models. Needs scipy (``pip install rackfit[calibrate]``).
+Every row counts alike. The loss of a row is Cauchy's, so that rows which contradict the rest (other engine
+settings than stated) hardly pull; a quadratic ridge holds what chips and engines add near zero. Scale and
+ridge were chosen by the errors of left-out models and systems. Needs scipy (``pip install rackfit[calibrate]``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,11 +31,13 @@ from topology.errors import InstanceError
 
 Array = NDArray[np.float64]
 
-#: log error beyond which the loss grows linearly
-_ROBUST_AT = 0.08
+#: log error beyond which a row pulls less the farther off it is
+_ROBUST_AT = 0.1
+#: the same of TTFT, which queueing spreads more
+_FIRST_TOKEN_ROBUST_AT = 0.3
 #: weight of an addition of one unit on the logit scale, in units of a row's log error
-_RIDGE = 10.0
-_MOST_STEPS = 25
+_RIDGE = 2.0
+_MOST_STEPS = 40
 #: step of the numerical derivative on the logit scale
 _STEP = 1e-4
 
@@ -100,7 +103,7 @@ class _System:
             [run.chip for run in problem.runs], [run.row.engine for run in problem.runs]
         )
         self.owner = owners(problem.table)
-        self.shares = wave_shares(problem.runs)
+        self.shares = wave_shares(problem.runs, problem.batches)
         self.held = structure.held_places()
 
     def log_error(self, scales: Array) -> Array:
@@ -129,6 +132,18 @@ class _System:
         return np.vstack([rows, ridge])
 
 
+def _row_loss(rows: int) -> Callable[[Array], Array]:
+    """Cauchy's loss of the first ``rows`` squared residuals, the square itself of the ridge's."""
+
+    def loss(squares: Array) -> Array:
+        found = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
+        far = 1.0 + squares[:rows]
+        found[:, :rows] = np.log(far), 1.0 / far, -1.0 / far**2
+        return found
+
+    return loss
+
+
 def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:
     """Fit the chosen rows (all by default)."""
     try:
@@ -140,7 +155,8 @@ def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:
     start = start_of([run for run, good in zip(problem.runs, keep, strict=True) if good])
     system = _System(problem, start.structure, keep)
     solution = least_squares(
-        system.residuals, start.x, jac=system.jacobian, loss="soft_l1", f_scale=_ROBUST_AT,
+        system.residuals, start.x, jac=system.jacobian, loss=_row_loss(int(keep.sum())),
+        f_scale=_ROBUST_AT,
         max_nfev=_MOST_STEPS, xtol=1e-5, ftol=1e-5, gtol=1e-8,
     )  # fmt: skip
     return Fitted(start.structure, np.asarray(solution.x))
@@ -200,7 +216,7 @@ def fit_first_token(
 
             solution = least_squares(
                 residuals, np.log([0.05, 0.5, 0.1, 0.5]), bounds=(np.log(1e-6), np.log(20.0)),
-                loss="soft_l1", f_scale=_ROBUST_AT,
+                loss="soft_l1", f_scale=_FIRST_TOKEN_ROBUST_AT,
             )  # fmt: skip
             base, more, share, passes = (rounded(float(value)) for value in np.exp(solution.x))
             found[label] = FirstToken(

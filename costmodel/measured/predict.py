@@ -4,10 +4,10 @@
 pool, closed-loop users are split by Little's law: ``X`` requests per second, at most what the prefill
 pool does, keep ``X output TPOT`` of them decoding.
 
-*Waves.* Requests of one fixed length that start together stay together: they are prefilled one after
-the other and then decode side by side, so that a decoding request sees on average half of the others'
-prefill. Random lengths drift apart: decoding then shares the worker with a steady stream of prefill
-(the mixed replica).
+*Waves.* A decoding request shares its worker with a steady stream of the others' prefill (the mixed
+replica): who finishes is replaced at once. An engine that prefills all that wait before it decodes keeps
+requests of one length together instead: they come in waves, prefilled in a few passes of up to
+:data:`WAVE_TOKENS`; who is prefilled early waits for the later passes, half of them on average.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ from numpy.typing import NDArray
 
 from costmodel.measured.runs import Run, RunTable, run_table
 from costmodel.measured.terms import Constants, constants_of
-from costmodel.profile import FirstToken, Profile
+from costmodel.profile import FirstToken, Profile, load_profile
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``
 Pricing = Callable[[NDArray[np.intp]], Constants]
+
+#: engines that prefill all waiting requests before they decode on
+PREFILL_FIRST = ("sglang",)
+#: prompt tokens of one of their prefill passes (the usual setting)
+WAVE_TOKENS = 16384.0
 
 _ROUNDS = 6
 
@@ -58,9 +63,14 @@ def stated_batches(runs: Sequence[Run]) -> Array:
     return np.array([max(1.0, min(r.row.concurrency / r.row.decode.workers, r.most)) for r in runs])
 
 
-def wave_shares(runs: Sequence[Run]) -> Array:
-    """Share of the others' prefill that decoding sees: a half in waves of equal requests, else all."""
-    return np.array([0.5 if run.row.fixed_lengths else 1.0 for run in runs])
+def wave_shares(runs: Sequence[Run], batches: Array) -> Array:
+    """Share of the others' prefill that decoding sees: all, or that of waves; see the module."""
+    shares = np.ones(len(runs))
+    for i, (run, batch) in enumerate(zip(runs, batches, strict=True)):
+        if run.row.fixed_lengths and run.row.engine in PREFILL_FIRST:
+            passes = np.ceil(batch * run.row.input_tokens / WAVE_TOKENS)
+            shares[i] = 0.5 * (1.0 - 1.0 / max(passes, 1.0))
+    return shares
 
 
 def decode_batches(runs: Sequence[Run], pricing: Pricing) -> Array:
@@ -113,9 +123,21 @@ def predict_under(runs: Sequence[Run], profile: Profile) -> Prediction:
     return predict(runs, profile_pricing(runs, profile), profile.first_token)
 
 
+def bound_s(runs: Sequence[Run]) -> Array:
+    """Least TPOT that the hardware allows at the stated concurrency, whatever the order of prefill.
+
+    Requests of one length may all start together, and then see half of the others' prefill.
+    """
+    pricing = profile_pricing(runs, load_profile("physics"))
+    table = run_table(runs, decode_batches(runs, pricing))
+    halves = np.array([0.5 if run.row.fixed_lengths else 1.0 for run in runs])
+    half = replace(table, events=table.events * halves)
+    return half.tpot_s(table.terms.seconds(pricing(owners(table))))
+
+
 def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
     """TPOT from priced passes."""
-    return replace(table, events=table.events * wave_shares(runs)).tpot_s(seconds)
+    return replace(table, events=table.events * wave_shares(runs, table.batches)).tpot_s(seconds)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class RunTable:
 
     ``decode``/``prefill``: numbers of the passes; ``repeats``: prefill passes per batch of prompts,
     ``events``: such batches per decode pass (0 where prefill has its own workers); ``prompts`` per
-    prefill batch and worker.
+    prefill batch and worker. ``batches``: sequences that decode in each decode worker.
     """
 
     terms: TermTable
@@ -112,6 +112,7 @@ class RunTable:
     prompts: Array
     stages: Array
     prefill_stages: Array
+    batches: Array
 
     def tpot_s(self, seconds: Array) -> Array:
         """Seconds per output token of every run, from the seconds of every pass."""
@@ -174,4 +175,5 @@ def run_table(runs: Sequence[Run], batches: Array) -> RunTable:
         prompts=columns[4],
         stages=columns[5],
         prefill_stages=columns[6],
+        batches=batches,
     )

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.measured.predict import predict_under
+from costmodel.measured.predict import bound_s, predict_under
 from costmodel.measured.rows import MeasuredRow, Skipped
 from costmodel.measured.runs import Run, runs_of
-from costmodel.profile import Profile, load_profile
+from costmodel.profile import Profile
 from topology.errors import InstanceError, Problem
 
 Array = NDArray[np.float64]
@@ -55,7 +55,7 @@ def possible(runs: Sequence[Run]) -> NDArray[np.bool_]:
     """Rows whose measured TPOT is not below what the hardware allows at the stated concurrency."""
     if not runs:
         return np.zeros(0, dtype=bool)
-    bound = predict_under(runs, load_profile("physics")).tpot_s
+    bound = bound_s(runs)
     measured = np.array([run.row.tpot_s for run in runs])
     return np.asarray(measured >= bound * (1.0 - _SLACK))
 

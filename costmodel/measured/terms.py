@@ -18,7 +18,15 @@ from costmodel.instance import Instance
 from costmodel.measured.rows import Group
 from costmodel.models.spec import MoE
 from costmodel.moe_load import expert_shares
-from costmodel.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.pass_time import (
+    ExpertShares,
+    Tokens,
+    filled,
+    pass_time,
+    quantised_of,
+    ramp_share,
+    reductions_of,
+)
 from costmodel.profile import Efficiency
 
 Array = NDArray[np.float64]
@@ -46,6 +54,11 @@ class Constants:
     moe_overhead_s: Array
     step_overhead_s: Array
     sequence_overhead_s: Array
+    unpacking: Array
+    grouped: Array
+    quantise_overhead_s: Array
+    exchange_overhead_s: Array
+    reduce_ramp_s: Array
 
 
 def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
@@ -67,6 +80,11 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
         moe_overhead_s=column("moe_overhead_s"),
         step_overhead_s=column("step_overhead_s"),
         sequence_overhead_s=column("sequence_overhead_s"),
+        unpacking=column("unpacking"),
+        grouped=column("grouped"),
+        quantise_overhead_s=column("quantise_overhead_s"),
+        exchange_overhead_s=column("exchange_overhead_s"),
+        reduce_ramp_s=column("reduce_ramp_s"),
     )
 
 
@@ -74,13 +92,16 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
 class TermTable:
     """Rooflines (``r_``) and collectives (``t_``) of passes, each with its pass, and counts per pass.
 
-    ``counts [5, passes]``: layers, kernels, tensor-parallel layers, MoE layers, sampled sequences of a rank.
+    ``r_unpacked``: weights are widened before they are multiplied. ``counts [8, passes]``: layers, kernels,
+    tensor-parallel layers, MoE layers, sampled sequences of a rank, quantised activations, waits of
+    exchanges, ramps of all-reduces.
     """
 
     num_passes: int
     r_pass: NDArray[np.intp]
     r_dtype: NDArray[np.intp]
     r_stream: NDArray[np.intp]
+    r_unpacked: NDArray[np.bool_]
     r_compute_s: Array
     r_memory_s: Array
     t_pass: NDArray[np.intp]
@@ -91,14 +112,22 @@ class TermTable:
 
     def seconds(self, constants: Constants) -> Array:
         """Time of every pass, ``per_op`` combination."""
-        compute = self.r_compute_s / constants.compute[self.r_dtype, self.r_pass]
-        memory = self.r_memory_s / constants.streams[self.r_stream, self.r_pass]
+        arithmetic = constants.compute[self.r_dtype, self.r_pass]
+        compute = self.r_compute_s / np.where(
+            self.r_stream == STREAMS.index("experts"),
+            arithmetic * constants.grouped[self.r_pass],
+            arithmetic,
+        )
+        stream = constants.streams[self.r_stream, self.r_pass]
+        memory = self.r_memory_s / np.where(
+            self.r_unpacked, stream * constants.unpacking[self.r_pass], stream
+        )
         moved = self.t_bytes_s / np.where(
             self.t_reduce, constants.all_reduce[self.t_pass], constants.all_to_all[self.t_pass]
         )
         total = np.bincount(self.r_pass, np.maximum(compute, memory), self.num_passes)
         total += np.bincount(self.t_pass, self.t_latency_s + moved, self.num_passes)
-        layers, kernels, sharded, moe, sampled = self.counts
+        layers, kernels, sharded, moe, sampled, quantised, exchanges, ramps = self.counts
         return np.asarray(
             total
             + layers * constants.layer_overhead_s
@@ -106,6 +135,9 @@ class TermTable:
             + sharded * constants.sync_overhead_s
             + moe * constants.moe_overhead_s
             + sampled * constants.sequence_overhead_s
+            + quantised * constants.quantise_overhead_s
+            + exchanges * constants.exchange_overhead_s
+            + ramps * constants.reduce_ramp_s
             + constants.step_overhead_s
         )
 
@@ -114,9 +146,9 @@ class TermCollector:
     """Adds passes one by one; :meth:`table` gives them all."""
 
     def __init__(self) -> None:
-        self._rooflines: list[tuple[int, int, int, float, float]] = []
+        self._rooflines: list[tuple[int, int, int, bool, float, float]] = []
         self._traffic: list[tuple[int, bool, float, float]] = []
-        self._counts: list[tuple[float, float, float, float, float]] = []
+        self._counts: list[tuple[float, ...]] = []
 
     def add(self, instance: Instance, group: Group, rates: GroupRates, tokens: Tokens) -> int:
         """Record one pass of a worker; returns its number."""
@@ -146,40 +178,54 @@ class TermCollector:
             if term.part in _TRAFFIC:
                 self._traffic.append((number, term.part == "all_reduce", compute, memory))
             else:
-                dtype = term.dtype if term.dtype in DTYPES else "bf16"
+                place = DTYPES.index(chip.computes_in(term.dtype))
+                # context is read as it is; its dtype is that of the arithmetic
+                widened = term.stream != "kv" and chip.unpacks(term.dtype)
                 self._rooflines.append(
-                    (number, DTYPES.index(dtype), STREAMS.index(term.stream), compute, memory)
+                    (number, place, STREAMS.index(term.stream), widened, compute, memory)
                 )
         layers = float(operations.num_layers)
         kernels = float(sum(len(kind.layers) * kind.num_kernels for kind in operations.kinds))
         sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
+        moe_layers = float(len(operations.moe_layers))
+        quantised = float(
+            sum(len(kind.layers) * quantised_of(kind, chip) for kind in operations.kinds)
+        )
+        tp, ranks = np.asarray(float(group.tp)), np.asarray(float(group.attention_dp))
+        message = np.asarray(rows * operations.hidden_size * operations.activation_bytes)
+        share = float(ramp_share(tp, message))
+        ramps = share * sum(count * float(reductions_of(kind, tp, ranks)) for kind, count in kinds)
         self._counts.append(
             (
                 layers,
                 kernels,
                 layers if group.tp > 1 else 0.0,
-                float(len(operations.moe_layers)),
+                moe_layers,
                 sampled,
+                quantised,
+                moe_layers * float(filled(message)) if group.attention_dp > 1 else 0.0,
+                ramps,
             )
         )
         return number
 
     def table(self) -> TermTable:
         """The table of all passes added."""
-        r = np.array(self._rooflines, dtype=float).reshape(-1, 5).T
+        r = np.array(self._rooflines, dtype=float).reshape(-1, 6).T
         t = np.array(self._traffic, dtype=float).reshape(-1, 4).T
         return TermTable(
             num_passes=len(self._counts),
             r_pass=r[0].astype(np.intp),
             r_dtype=r[1].astype(np.intp),
             r_stream=r[2].astype(np.intp),
-            r_compute_s=r[3],
-            r_memory_s=r[4],
+            r_unpacked=r[3].astype(bool),
+            r_compute_s=r[4],
+            r_memory_s=r[5],
             t_pass=t[0].astype(np.intp),
             t_reduce=t[1].astype(bool),
             t_latency_s=t[2],
             t_bytes_s=t[3],
-            counts=np.array(self._counts, dtype=float).reshape(-1, 5).T,
+            counts=np.array(self._counts, dtype=float).reshape(-1, 8).T,
         )
 
 

@@ -173,6 +173,7 @@ class ModelSpec:
     #: what tokens are sent to experts in; ``None``: FP8 to experts of 8 bits or fewer, else activations
     dispatch_dtype: str | None = None
     native_dtype: str = "bf16"  #: label of the native quantisation
+    native: bool = True  #: whether the checkpoint itself has this precision, or it was asked for
     mtp: MTP | None = None
     notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read
     readings: tuple[Reading, ...] = field(default=())  #: every value used and where it came from

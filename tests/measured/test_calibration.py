@@ -10,7 +10,7 @@ import pytest
 from costmodel.measured.calibration import LEAST_ROWS, calibrate
 from costmodel.measured.fit import fit, predicted_tpot_s, problem_of, start_of
 from costmodel.measured.intervals import parameter_intervals
-from costmodel.measured.parameters import BY_CELL
+from costmodel.measured.parameters import BY_CELL, COMMON
 from costmodel.measured.runs import runs_of
 from costmodel.measured.scores import score
 from costmodel.profile import load_profile
@@ -32,7 +32,8 @@ def test_a_fit_finds_back_what_made_the_times(problem):
     truth = start_of(problem.runs)
     rng = np.random.default_rng(5)
     x = truth.x.copy()
-    x[: len(BY_CELL) + 3] += rng.normal(0, 0.3, len(BY_CELL) + 3)
+    levels = len(COMMON) + len(BY_CELL)
+    x[:levels] += rng.normal(0, 0.3, levels)
     made = predicted_tpot_s(problem, type(truth)(truth.structure, x))
     again = type(problem)(problem.runs, problem.table, problem.batches, made)
     found = predicted_tpot_s(again, fit(again))

@@ -61,5 +61,6 @@ def decoder(
         kv_dtype=b.precision.kv_dtype or "bf16",
         activation_dtype=b.precision.base.dtype,
         native_dtype=b.precision.label,
+        native=b.precision.native,
         mtp=modules,
     )
