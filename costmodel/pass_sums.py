@@ -39,6 +39,8 @@ class Term:
     stream: Stream
     compute_s: Array
     memory_s: Array
+    #: of the arithmetic at ``dtype`` that small products reach
+    share: Array = field(default_factory=lambda: np.ones(()))
 
 
 @dataclass

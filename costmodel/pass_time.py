@@ -30,6 +30,9 @@ from topology import Chip
 
 #: message that pays half of what large ones wait: one-shot kernels end about there
 RAMP_BYTES = 2.0**20
+#: rows per expert at which grouped products are halfway to dense ones: large tiles are 128 rows, and kernel
+#: tables flatten between 256 and 4,096 rows
+TILE_ROWS = 512.0
 
 __all__ = (
     "PARTS",
@@ -193,6 +196,14 @@ def ramp_share(tp: Array, reduced: Array) -> Array:
     return np.asarray(np.log2(tp) / 3.0 * filled(reduced))
 
 
+def full_tiles(rows: Array, grouped: float | Array) -> Array:
+    """Share of dense arithmetic that grouped products reach with so many rows per expert on average.
+
+    ``grouped`` with few, halfway to all of it at ``TILE_ROWS``.
+    """
+    return np.asarray((rows + grouped * TILE_ROWS) / (rows + TILE_ROWS))
+
+
 def filled(message: Array) -> Array:
     """Share of what waits for large messages that one of so many bytes pays."""
     return np.asarray(message / (message + RAMP_BYTES))
@@ -325,7 +336,8 @@ def _experts(
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
     routed = shares.per_layer(fill * rows * ranks * moe.top_k)[..., None]
-    peak = _peak(chip, efficiency, moe.expert_dtype) * efficiency.grouped
+    share = full_tiles(fill * rows * ranks * moe.top_k / moe.num_experts, efficiency.grouped)
+    peak = _peak(chip, efficiency, moe.expert_dtype) * shares.per_layer(share)[..., None]
     flops_s = routed * shares.load * 2.0 * moe.expert_params / peak
     bandwidth = _weight_bandwidth(chip, efficiency, moe.expert_dtype, "experts")
     bytes_s = shares.touched * moe.expert_bytes / bandwidth
@@ -337,7 +349,7 @@ def _experts(
     result.weights_s = result.weights_s + memory_s
     if result.terms is not None:  # one of each layer: its busiest chip by either measure
         result.terms += [
-            Term("routed_experts", moe.expert_dtype, "experts", flops, moved)
+            Term("routed_experts", moe.expert_dtype, "experts", flops, moved, share)
             for flops, moved in zip(
                 fraction * shares.layer_by_layer(flops_s.max(axis=-1)),
                 fraction * shares.layer_by_layer(bytes_s.max(axis=-1)),

@@ -61,6 +61,7 @@ class StageTimes:
                 term,
                 compute_s=np.asarray((term.compute_s + every)[stage]),
                 memory_s=np.asarray((term.memory_s + every)[stage]),
+                share=np.asarray((term.share + every)[stage]),
             )
             for term in self.terms[self.slowest_chip[stage]]
         ]
@@ -132,6 +133,7 @@ def _part(timed: StageTimes, stages: slice) -> StageTimes:
                     term,
                     compute_s=(term.compute_s + every)[stages],
                     memory_s=(term.memory_s + every)[stages],
+                    share=(term.share + every)[stages],
                 )
                 for term in terms
             ]

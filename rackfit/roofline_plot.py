@@ -55,8 +55,7 @@ def roofline_points(instance: Instance, stage: StageTerms, name: str) -> list[Ro
             chip.computes_in(term.dtype)
         )
         width = chip.hbm_bytes_per_s * efficiency.stream(term.stream)
-        if term.stream == "experts":
-            rate *= efficiency.grouped
+        rate *= float(term.share)
         if term.stream != "kv" and chip.unpacks(term.dtype):
             width *= efficiency.unpacking
         sums = found.setdefault((term.part, term.dtype), [0.0, 0.0, 0.0, 0.0])

@@ -22,6 +22,7 @@ from costmodel.pass_time import (
     ExpertShares,
     Tokens,
     filled,
+    full_tiles,
     pass_time,
     quantised_of,
     ramp_share,
@@ -94,7 +95,7 @@ class TermTable:
 
     ``r_unpacked``: weights are widened before they are multiplied. ``counts [8, passes]``: layers, kernels,
     tensor-parallel layers, MoE layers, sampled sequences of a rank, quantised activations, waits of
-    exchanges, ramps of all-reduces.
+    exchanges, ramps of all-reduces. ``expert_rows [passes]``: tokens per expert on average.
     """
 
     num_passes: int
@@ -109,13 +110,14 @@ class TermTable:
     t_latency_s: Array
     t_bytes_s: Array
     counts: Array
+    expert_rows: Array
 
     def seconds(self, constants: Constants) -> Array:
         """Time of every pass, ``per_op`` combination."""
         arithmetic = constants.compute[self.r_dtype, self.r_pass]
         compute = self.r_compute_s / np.where(
             self.r_stream == STREAMS.index("experts"),
-            arithmetic * constants.grouped[self.r_pass],
+            arithmetic * full_tiles(self.expert_rows, constants.grouped)[self.r_pass],
             arithmetic,
         )
         stream = constants.streams[self.r_stream, self.r_pass]
@@ -149,6 +151,7 @@ class TermCollector:
         self._rooflines: list[tuple[int, int, int, bool, float, float]] = []
         self._traffic: list[tuple[int, bool, float, float]] = []
         self._counts: list[tuple[float, ...]] = []
+        self._expert_rows: list[float] = []
 
     def add(self, instance: Instance, group: Group, rates: GroupRates, tokens: Tokens) -> int:
         """Record one pass of a worker; returns its number."""
@@ -207,6 +210,9 @@ class TermCollector:
                 ramps,
             )
         )
+        moe = operations.moe
+        met = rows * group.attention_dp * float(np.asarray(tokens.fill))
+        self._expert_rows.append(met * moe.top_k / moe.num_experts if moe is not None else 0.0)
         return number
 
     def table(self) -> TermTable:
@@ -226,6 +232,7 @@ class TermCollector:
             t_latency_s=t[2],
             t_bytes_s=t[3],
             counts=np.array(self._counts, dtype=float).reshape(-1, 8).T,
+            expert_rows=np.array(self._expert_rows, dtype=float),
         )
 
 
