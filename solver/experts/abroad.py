@@ -109,27 +109,30 @@ class Spender:
         piece = self.unit[layers] / self.held[layers].sum(axis=2)
         hot = np.argsort(-piece, axis=1, kind="stable")[:, :hottest]
         held = self.held[layers[:, None], hot]
-        possible = _possible(held, self.kinds, self.room[layers])
+        possible, new = _possible(held, self.kinds, self.room[layers])
         able = possible.any(axis=(1, 2))
         stuck = layers[~able]
         if stuck.size:
-            layers, possible = layers[able], possible[able]
+            layers, possible, new = layers[able], possible[able], new[able]
             piece, hot, held = piece[able], hot[able], held[able]
         if not layers.size:
             return stuck
         after = held[:, :, None] | self.kinds
         load = (piece[:, None] @ self.held[layers])[:, 0]
-        count, before = after.sum(axis=3), held.sum(axis=2)[..., None]
+        before = held.sum(axis=2)[..., None]
+        count = before + new
         size = np.take_along_axis(piece, hot, axis=1)
         smaller = np.take_along_axis(self.unit[layers], hot, axis=1)[..., None] / count
-        now = smaller[..., None] * after
-        now += (load[:, None] - size[..., None] * held)[:, :, None]
-        gain = pressure(now).sum(axis=3) - pressure(load).sum(axis=1)[:, None, None]
+        gain = np.zeros(count.shape)
+        for node in range(self.room.shape[1]):  # a sum over so short an axis would be slow
+            less = load[:, node, None] - size * held[:, :, node]
+            gain += pressure(less[..., None] + smaller * after[..., node])
+        gain -= pressure(load).sum(axis=1)[:, None, None]
         alone = pressure(size * self.chips)[..., None]
         gain += (count * pressure(smaller * self.chips) - before * alone) / self.chips
         if self.fan is not None:
             gain += self.price * self.fan.change(layers, hot, after)
-        score = gain / np.maximum(count - before, 1) - 1e-3 * size[..., None]
+        score = gain / np.maximum(new, 1) - 1e-3 * size[..., None]
         best = np.where(possible, score, np.inf).reshape(len(layers), -1).argmin(axis=1)
         rows = np.arange(len(layers))
         who, kind = np.divmod(best, len(self.kinds))
@@ -147,9 +150,13 @@ def pressure(load: Floats) -> Floats:
     return value
 
 
-def _possible(held: NDArray[np.bool_], kinds: NDArray[np.bool_], room: Ints) -> NDArray[np.bool_]:
-    """Which steps ``[layers, experts, steps]`` add something new only where there is room."""
-    new = kinds & ~held[:, :, None]
-    fits = (new <= (room > 0)[:, None, None]).all(axis=3) & new.any(axis=3)
-    overlap = (kinds & held[:, :, None]).any(axis=3)
-    return np.asarray(fits & (~overlap | kinds.all(axis=1)))
+def _possible(
+    held: NDArray[np.bool_], kinds: NDArray[np.bool_], room: Ints
+) -> tuple[NDArray[np.bool_], Ints]:
+    """Which steps ``[layers, experts, steps]`` add something new only where there is room, and to how many nodes."""
+    each, ways = kinds.sum(axis=1), kinds.T.astype(np.float64)
+    overlap = (held @ ways).astype(np.int64)
+    new = each - overlap
+    full = (~held & (room <= 0)[:, None]) @ ways
+    alike = (overlap == 0) | (each == kinds.shape[1])
+    return (full < 0.5) & (new > 0) & alike, new

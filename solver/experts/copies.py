@@ -69,8 +69,7 @@ class Fanout:
         own = chance / np.maximum(1 - chance * before.max(axis=(2, 3))[..., None], 1e-12)
         pull = np.where(before.reshape(*experts.shape, -1), own @ weight, chance @ weight)
         pull = pull.reshape(before.shape)
-        fraction = held / np.maximum(held.sum(axis=3, keepdims=True), 1)
-        served = ((1.0 - held) @ pull * fraction).sum(axis=3)
+        served = np.einsum("lewn,lewn->lew", (1.0 - held) @ pull, held) / held.sum(axis=3)
         change: Floats = (served - (pull * before).sum(axis=(2, 3))[..., None]) / self.nodes
         return change
 

@@ -23,6 +23,8 @@ Effort = Literal["fast", "good", "best"]
 #: Sweeps of the descent, and the gap to the bound at which a layer is left alone.
 SWEEPS = {"fast": 4, "good": 600, "best": 2000}
 TOLERANCE = {"fast": 1e-3, "good": 1e-3, "best": 2e-4}
+#: Powers of the loads by which replicas are spread beside the loads themselves, two slots per chip.
+BENT = (0.9, 1.1)
 #: CP-SAT's deterministic time for a layer that is small enough to be solved whole.
 WHOLE_EFFORT = {"fast": 0.0, "good": 0.5, "best": 10.0}
 
@@ -106,6 +108,8 @@ def construct(
     in pairs of chips, then in triples.
     """
     replicas = greedy_replicas(shares, slots.total, slots.num_chips)
+    if slots.width == 2 and slots.even and effort == "fast":
+        replicas = bent_replicas(shares, replicas, slots)
     pieces = np.concatenate([shares / replicas, np.zeros((shares.shape[0], 1))], axis=1)
     table = pack_largest_first(shares, replicas, slots)
     if slots.width == 2 and slots.even:
@@ -127,6 +131,27 @@ def construct(
             table, pieces, bound, steps=sweeps, tolerance=tolerance, rng=rng, deadline=deadline
         )
     return table, peak
+
+
+def bent_replicas(shares: Floats, replicas: Ints, slots: Slots) -> Ints:
+    """``replicas [layers, experts]``, or those spread by a power of the loads where their pairs are more even.
+
+    Two slots per chip: the largest piece is not all, it shares its chip with a small one.
+    """
+
+    def folded(counts: Ints) -> Floats:
+        pieces = np.repeat((shares / counts).ravel(), counts.ravel()).reshape(len(shares), -1)
+        pieces.sort(axis=1)
+        peak: Floats = (pieces + pieces[:, ::-1]).max(axis=1)
+        return peak
+
+    replicas, peak = replicas.copy(), folded(replicas)
+    for power in BENT:
+        tried = greedy_replicas(shares**power, slots.total, slots.num_chips)
+        now = folded(tried)
+        better = now < peak
+        replicas[better], peak[better] = tried[better], now[better]
+    return replicas
 
 
 def finish(shares: Floats, table: Ints, slots: Slots, bound: Floats) -> LayerPlacements:

@@ -202,3 +202,12 @@ def test_largest_pieces_of_all_spare_slots_equal_the_greedy_rule_run_for_each() 
             slots = int(rng.integers(experts, experts * most + 1))
             expected = (shares / greedy_replicas(shares, slots, most)).max(axis=1)
             assert np.array_equal(pieces.largest(slots - experts, most), expected)
+
+
+def test_a_short_search_of_pairs_beats_eplb():
+    loads = skewed_load(12, 64, seed=3)
+    theirs = eplb_loads(loads, eplb(loads, 80, 40), 40)
+    theirs = theirs.max(axis=1) / theirs.sum(axis=1)
+    ours = place_layers(loads, [2] * 40, effort="fast")
+    assert (ours.max_load <= theirs * (1 + 1e-9)).all()
+    assert ours.max_load.mean() < theirs.mean()
