@@ -64,7 +64,8 @@ def test_prefill_serves_less_of_longer_prompts():
         compare(BY_ID[f"SGLang 96 x H100, prefill EP32, {n} tokens"], load_profile("calibrated"))
         for n in (1024, 2048, 4096)
     ]
-    assert found[0].predicted > found[1].predicted > found[2].predicted
+    # attention of short prompts is hidden behind the exchange of the other half
+    assert found[0].predicted >= found[1].predicted > found[2].predicted
 
 
 def test_readings_of_large_deployments_rest_on_words():
