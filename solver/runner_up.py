@@ -6,9 +6,9 @@ if they have one role and their tensor, pipeline and stage widths (chips of a st
 model) are within a quarter of each other. The runner-up has no replica like the main shape of the best
 layout; batches, placements, counts and the other pools may be the same.
 
-It costs about one round of the search: the best fleet of few shapes under the bounds that are left, those of
-it placed that were not yet, and the best fleet of placed shapes, judged by the evaluator. The least that any
-such layout costs is proven by the same relaxation as the certificate's.
+It is looked for as the best one was, for about a second: the best fleet under the bounds that are left, those
+shapes of it placed that were not yet, and again; then the best fleet of placed shapes, judged by the evaluator.
+The least that any such layout costs is proven by the same relaxation as the certificate's.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from solver.shapes import ROLES, ShapeTable
 _PREFILL = ROLES.index("prefill")
 #: widths of like shapes, the larger over the smaller at most
 _ALIKE = 1.25
-#: shapes of each role that a fleet is picked from, beside those that are placed
-_PER_ROLE = 6
+#: seconds to look for it, and of what the search took
+_LOOK_S = 1.0
+_LOOK_SHARE = 0.25
 #: rounds of the relaxation: every one bounds
 _ROUNDS = 10
 #: seconds for a fleet of few shapes
 _FLEET_S = 0.4
 #: gap of the fleet that says which shapes to place
-_ROUGH = 0.05
+_ROUGH = 0.01
 
 
 @dataclass(frozen=True)
@@ -138,13 +139,20 @@ def _look(search: Search, found: SearchResult) -> RunnerUp | None:
     other = ~like(search.shapes, main)
     upper = np.where(other, search.items.upper, 0.0)
     items = search.items.best(upper)
-    wanted = _fleet(search, _few(search, items), _ROUGH)
-    if wanted is None:
-        return None
-    for row in _fresh(search, wanted):
-        if search.clock.over:
+    until = search.clock.elapsed_s + max(_LOOK_S, _LOOK_SHARE * search.clock.elapsed_s)
+    while search.clock.elapsed_s < until:
+        wanted = _fleet(search, search.items.best(upper), _ROUGH)
+        if wanted is None:
             return None
-        search.realised[row] = search.realiser.realise(row, int(search.bounds.per_rank[row]))
+        fresh = sorted(wanted.shapes - set(search.realised))
+        for row in fresh:
+            if search.clock.over:
+                return None
+            search.realised[row] = search.realiser.realise(row, int(search.bounds.per_rank[row]))
+        if not fresh:
+            break
+        for row in fresh:
+            upper[row] = min(upper[row], search.realised[row].upper_requests_per_s)
     achieved = np.zeros_like(upper)
     for row, placed in search.realised.items():
         achieved[row] = placed.requests_per_s if other[row] else 0.0
@@ -167,44 +175,6 @@ def _least(search: Search, items: list[Item]) -> float:
         rate, _ = rate_bound(items, classes, rounds=_ROUNDS)
         return question.whole_usd_per_hour / rate if rate > 0 else float("inf")
     return cost_per_rate_bound(items, classes)
-
-
-def _few(search: Search, items: list[Item]) -> list[Item]:
-    """Items that serve most for their money, no two alike, and those that are placed already."""
-    price = {c.index: c.chip.usd_per_hour for c in search.classes}
-
-    def paid(item: Item) -> float:
-        return price[item.pool_class] * item.chips / item.requests_per_s
-
-    few = [item for item in items if item.shape in search.realised]
-    for role in range(len(ROLES)):
-        taken = np.zeros(len(search.shapes), dtype=bool)
-        count = 0
-        own = [item for item in items if item.role == role]
-        # what is quick to place, where there is such a shape
-        quick = [item for item in own if not item.span and search.shapes.pp[item.shape] == 1]
-        for item in sorted(quick or own, key=paid):
-            if taken[item.shape] or count == _PER_ROLE:
-                continue
-            taken |= like(search.shapes, _widths(search.shapes, item.shape))
-            few += [item] if item.shape not in search.realised else []
-            count += 1
-    return few
-
-
-def _fresh(search: Search, fleet: Fleet) -> list[int]:
-    """What to place of a fleet: of its shapes that were not, the main one, and a prefill one if none was."""
-    chips: Counter[tuple[bool, int]] = Counter()
-    for item, _ in fleet.stands:
-        chips[item.role == _PREFILL, item.shape] += item.chips
-    placed = {search.shapes.row(row)["role"] == _PREFILL for row in search.realised}
-    found = []
-    for prefill in (False, True):
-        rows = [row for is_prefill, row in chips if is_prefill == prefill]
-        new = [row for row in rows if row not in search.realised]
-        if new and not (prefill and True in placed):
-            found.append(max(new, key=lambda row: (chips[prefill, row], -row)))
-    return found
 
 
 def _fleet(search: Search, items: list[Item], gap: float) -> Fleet | None:
