@@ -52,7 +52,8 @@ VALIDATORS = {kind: _validator(kind) for kind in KINDS}
 
 
 def _data(path: Path) -> Any:
-    return yaml.safe_load(path.read_text())
+    text = path.read_text()
+    return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
 
 
 @pytest.mark.parametrize(("kind", "path"), SHIPPED, ids=lambda value: getattr(value, "name", value))

@@ -10,7 +10,7 @@ from solver.clock import Clock
 from solver.search import Search
 
 
-@pytest.mark.parametrize("model", ["qwen3-8b", "llama-3.1-8b"])
+@pytest.mark.parametrize("model", ["qwen3-8b", "gemma-3-27b"])
 def test_dense_models_without_a_target_are_proven(model: str) -> None:
     instance = resolve_instance(Scenario(model=model, cluster="hgx-h100", workload="chat"))
     search = Search(instance, Clock(60), 0.01, 0, None)

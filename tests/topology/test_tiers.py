@@ -64,7 +64,7 @@ def test_a_wrong_tier_is_named_with_the_file_that_asks_for_it(tmp_path: Path) ->
     with pytest.raises(InstanceError) as refused:
         load_chip(path)
     first, second, third = str(refused.value).splitlines()
-    assert first.startswith(f"{path}: tiers[0]: unknown name 'local-nvmee'; known: ddr5-pcie5, ")
+    assert first.startswith(f"{path}: tiers[0]: unknown name 'local-nvmee'; known: ddr4-pcie4, ")
     assert second.startswith(f"{path}: tiers[1]: ")
     assert f"{bad}: bytes: expected a quantity in B" in second
     assert third.startswith(f"{path}: tiers[2]: ")
