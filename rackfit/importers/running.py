@@ -115,13 +115,12 @@ def verdict(running: Running) -> str:
         return f"Rackfit found no layout in its place{but}: {running.nothing_instead}\n"
     if running.instead is None or running.excess is None:
         return ""
+    engine = running.instead.instance.engine
+    best = "optimal" if engine is None else f"the best that {engine.title} runs"
     found = (
         f"${running.instead.evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
-        f"proven within {max(running.instead.certificate.gap, 1e-5):.3%} of optimal"
+        f"proven within {max(running.instead.certificate.gap, 1e-5):.3%} of {best}"
     )
-    engine = running.instead.instance.engine
-    if engine is not None:
-        found += f" of what {engine.title} runs"
     if running.excess <= 0:
         return f"Rackfit found nothing cheaper: {found}\n"
     return f"you pay {running.excess:.1%} more than needed: Rackfit found {found}\n"
