@@ -11,7 +11,17 @@ import pytest
 import yaml
 
 from costmodel.instance import Instance, Scenario
-from costmodel.models.spec import MTP, Attention, DenseFFN, Layer, ModelSpec, MoE, Weights
+from costmodel.models.spec import (
+    MTP,
+    Attention,
+    DenseFFN,
+    Layer,
+    ModelSpec,
+    MoE,
+    Shard,
+    Sublayer,
+    Weights,
+)
 from costmodel.profile import Efficiency, Profile
 from costmodel.speculation import Speculative
 from costmodel.workload import Limits, Slo, Workload
@@ -20,8 +30,8 @@ from topology import load_cluster
 HIDDEN = 64
 
 
-def _weights(name: str, params: int, shard: str) -> Weights:
-    return Weights(name, params, 2.0 * params, "bf16", shard, params)  # type: ignore[arg-type]
+def _weights(name: str, params: int, shard: Shard) -> Weights:
+    return Weights(name, params, 2.0 * params, "bf16", shard, params)
 
 
 def tiny_model(rng: np.random.Generator, num_layers: int, num_experts: int) -> ModelSpec:
@@ -210,10 +220,10 @@ def with_drafts(instance: Instance, draft_tokens: int, acceptance: float) -> Ins
     )
 
 
-def _own(part: object) -> tuple[Weights, ...]:
+def _own(part: Sublayer) -> tuple[Weights, ...]:
     if isinstance(part, MoE):
         return part.router + part.shared
-    return part.weights  # type: ignore[attr-defined,no-any-return]
+    return part.weights
 
 
 @pytest.fixture

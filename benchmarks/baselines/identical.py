@@ -129,13 +129,10 @@ class _Search:
         return Baseline(best.layout, best.evaluation, not queue)
 
     def _best(
-        self, groups: dict[tuple[int, ...], list[int]], way: tuple[object, ...]
+        self, groups: dict[tuple[int, ...], list[int]], way: tuple[tuple[int, ...], ...]
     ) -> tuple[int, ...]:
         """The best row of each footprint as far as is known."""
-        return tuple(
-            max(groups[key], key=lambda row: (self.rate[row], -row))  # type: ignore[index]
-            for key in way
-        )
+        return tuple(max(groups[key], key=lambda row: (self.rate[row], -row)) for key in way)
 
     def _most(self, rows: tuple[int, ...]) -> float:
         """Requests per second if chips could be split at will between the shapes."""

@@ -7,14 +7,14 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout
+from costmodel.layout import Layout, Role
 from costmodel.plain_layout import plain_layout
 from costmodel.replica import price_replica, price_replicas, stage_terms
 from costmodel.stage_times import _together
 from costmodel.tokens import Tokens
 
 #: role, tp, attention_dp, pp, batch, redundant experts, first chip
-REPLICAS = (
+REPLICAS: tuple[tuple[Role, int, int, int, int, int, int], ...] = (
     ("prefill", 1, 1, 3, 6, 0, 0),
     ("prefill", 2, 2, 2, 9, 0, 3),
     ("decode", 1, 12, 1, 300, 32, 11),
@@ -31,7 +31,7 @@ def several(instance: Instance) -> Layout:
         one = plain_layout(
             instance, role, tp=tp, attention_dp=ranks, pp=pp, batch=batch, redundant_experts=more,
             first_chip=first,
-        )  # type: ignore[arg-type] # fmt: skip
+        )  # fmt: skip
         name = f"map{number}" if one.expert_maps else None
         stages = tuple(s.model_copy(update={"expert_map": name}) for s in one.replicas[0].stages)
         replicas.append(one.replicas[0].model_copy(update={"stages": stages}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -78,8 +80,8 @@ def test_cached_tokens_are_not_computed_again() -> None:
     assert plan.prefill.prefill_start == 3000
 
 
-def attention(**changes: object) -> Attention:
-    return Attention("gqa", (), 8, 1, 256, 128, 128, 128, 128, **changes)  # type: ignore[arg-type]
+def attention(**changes: Any) -> Attention:
+    return Attention("gqa", (), 8, 1, 256, 128, 128, 128, 128, **changes)
 
 
 @pytest.mark.parametrize(

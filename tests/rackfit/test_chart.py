@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 from xml.etree import ElementTree
 
 import pytest
@@ -43,9 +44,9 @@ def test_bars_are_as_high_as_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("kind", ["line", "bar"])
-def test_hostile_labels_stay_text(kind: str) -> None:
+def test_hostile_labels_stay_text(kind: Literal["line", "bar"]) -> None:
     points = [(BAD if kind == "bar" else 1.0, 1.0)]
-    chart = Chart(BAD, BAD, BAD, [Series(BAD, points), Series("b", points)], kind=kind)  # type: ignore[arg-type]
+    chart = Chart(BAD, BAD, BAD, [Series(BAD, points), Series("b", points)], kind=kind)
     text = chart.svg(standalone=True)
     assert "<b>" not in text
     root = ElementTree.fromstring(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -27,7 +28,7 @@ def answer() -> Result:
     return solve(Scenario(model="qwen3-30b-a3b", cluster="hgx-h100", workload=workload), workers=1)
 
 
-def _schema(name: str) -> dict:  # type: ignore[type-arg]
+def _schema(name: str) -> dict[str, Any]:
     schema = json.loads((FOLDER / name).read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     return dict(schema)

@@ -101,7 +101,7 @@ def test_random_replicas_stay_below_their_bound(
         price = price_replica(
             instance, Layout(replicas=(replica,), expert_maps={"m": maps} if maps else {}), replica
         )
-        used = max(float(sum(s.memory.values()).max()) for s in price.stages)  # type: ignore[union-attr]
+        used = max(float(sum(s.memory.values()).max()) for s in price.stages)
         service, slo = price.service, instance.slo
         assert slo.tpot is not None
         assert slo.ttft is not None

@@ -19,17 +19,20 @@ from costmodel.fleet import transfer_bytes_per_chip
 from costmodel.held import price_placed
 from costmodel.instance import Instance, Scenario, resolve_instance
 from costmodel.kv_plan import Place
-from costmodel.layout import KvShare, Layout, Replica, Shape, Stage
+from costmodel.layout import KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
 from costmodel.workload import Workload
 from solver.clock import Clock
 from solver.kv_search import kv_plans
 from solver.search import search
-from topology import Cluster, Tier
+from topology import Cluster, Tier, TierKind
 from topology.catalogue import data_dir
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
 Tiny = Callable[[int, int, int, int], Instance]
+ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
+#: tiers, and how many times a tiny chip's sequences the largest of them holds
+TIER_SIZES: tuple[tuple[TierKind, float], ...] = (("host", 20.0), ("flash", 80.0))
 
 #: more idle conversations per rank than any of the instances needs
 MOST_IDLE = 4096
@@ -43,13 +46,13 @@ def with_tiers(instance: Instance, seed: int, usd_per_byte: float = 0.0) -> Inst
     tiers = tuple(
         Tier(
             name=kind,
-            kind=kind,  # type: ignore[arg-type]
+            kind=kind,
             bytes=float(sequence * rng.uniform(0.5, size)),
             read_bytes_per_s=float(chip.hbm_bytes_per_s * rng.uniform(0.02, 0.3)),
             write_bytes_per_s=float(chip.hbm_bytes_per_s * rng.uniform(0.02, 0.3)),
             usd_per_byte=usd_per_byte,
         )
-        for kind, size in (("host", 20.0), ("flash", 80.0))
+        for kind, size in TIER_SIZES
     )
     larger = chip.model_copy(update={"tiers": tiers})
     domains = []
@@ -94,7 +97,7 @@ def replicas(instance: Instance, chips: int) -> Iterator[Replica]:
         if chips % pp or any(count % (chips // pp) for count in heads):
             continue
         tp = chips // pp
-        for role, first in product(("prefill", "decode", "mixed"), range(1, layers)):
+        for role, first in product(ROLES, range(1, layers)):
             if (pp == 1 and first > 1) or (pp > 1 and role == "mixed"):
                 continue
             cut = [(0, layers - 1)] if pp == 1 else [(0, first - 1), (first, layers - 1)]
@@ -108,7 +111,7 @@ def replicas(instance: Instance, chips: int) -> Iterator[Replica]:
                 )
                 shape = Shape(tp=tp, ep=1, pp=pp, attention_dp=1, batch=per_rank * pp)
                 kv = (KvShare(chip=ids[0], sequences=per_rank * pp, bytes=0),)
-                yield Replica(role=role, shape=shape, stages=stages, kv=kv)  # type: ignore[arg-type]
+                yield Replica(role=role, shape=shape, stages=stages, kv=kv)
 
 
 def rate_of(instance: Instance, replica: Replica) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from ortools.sat.python import cp_model
 from costmodel.communication import rates_of_chips
 from costmodel.evaluate import evaluate
 from costmodel.instance import Instance
-from costmodel.layout import KvShare, Layout, Replica, Shape, Stage
+from costmodel.layout import KvShare, Layout, Replica, Role, Shape, Stage
+from costmodel.models.spec import Attention
 from solver.replica_model import ReplicaModel
 
 Tiny = Callable[[int, int, int, int], Instance]
@@ -66,8 +68,8 @@ def random_replica(
         attention_dp=ranks,
         batch=int(sequences.sum()) + wrong,
     )
-    role = str(rng.choice(["prefill", "decode", "mixed"]))
-    return Replica(role=role, shape=shape, stages=stages, kv=kv), maps  # type: ignore[arg-type]
+    role = cast(Role, str(rng.choice(["prefill", "decode", "mixed"])))
+    return Replica(role=role, shape=shape, stages=stages, kv=kv), maps
 
 
 def random_slots(rng: np.random.Generator, experts: int, chips: int, each: int) -> tuple[int, ...]:
@@ -102,7 +104,12 @@ def compare(
     rng: np.random.Generator, instance: Instance, ids: Sequence[str], verdicts: Counter[bool]
 ) -> None:
     """Draw a replica and fail unless model and evaluator say the same of it."""
-    heads = {p.query_heads for layer in instance.model.layers for p in layer.sublayers[:1]}  # type: ignore[union-attr]
+    heads = {
+        part.query_heads
+        for layer in instance.model.layers
+        for part in layer.sublayers
+        if isinstance(part, Attention)
+    }
     replica, maps = random_replica(rng, instance, ids)
     if any(count % replica.shape.tp for count in heads) or not alike(instance, replica):
         return

@@ -11,6 +11,7 @@ from costmodel.models import load_model
 from costmodel.models.load import read_model
 from costmodel.models.parts.formats import FP8_BLOCK, MXFP4, NVFP4, grouped_int
 from costmodel.models.parts.matching import PatternError, Patterns
+from costmodel.models.spec import Attention, MoE
 from costmodel.models.summary import summarise
 from topology.catalogue import data_dir
 from topology.errors import InstanceError
@@ -114,9 +115,12 @@ def test_groups_of_different_precision() -> None:
         },
     }
     spec = read_model(data, "mixed", "mixed")
-    dtypes = {w.name: w.dtype for w in spec.layers[0].sublayers[0].weights}  # type: ignore[union-attr]
+    attention, moe = spec.layers[0].sublayers
+    assert isinstance(attention, Attention)
+    assert isinstance(moe, MoE)
+    dtypes = {w.name: w.dtype for w in attention.weights}
     assert dtypes["query"] == "fp8"
-    assert spec.layers[0].sublayers[1].expert_dtype == "fp4"  # type: ignore[union-attr]
+    assert moe.expert_dtype == "fp4"
     assert spec.head[0].dtype == "bf16"
 
 

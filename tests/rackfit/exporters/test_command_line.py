@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from rackfit.cli.app import main
 from rackfit.result import Result
 from topology.catalogue import data_dir
 
+#: runs a command; exit code, stdout and stderr
+Call = Callable[..., tuple[int, str, str]]
+
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """Runs a command; gives exit code, stdout and stderr."""
 
     def run(*words: object) -> tuple[int, str, str]:
@@ -35,7 +39,7 @@ def document(gpt_oss: Result, tmp_path: Path) -> Path:
     return path
 
 
-def test_export_refuses_then_approximates(call, document: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_export_refuses_then_approximates(call: Call, document: Path, tmp_path: Path) -> None:
     out = tmp_path / "vllm"
     code, _, err = call("export", document, "--to", "vllm", "--out", out)
     assert code == 2
@@ -48,7 +52,7 @@ def test_export_refuses_then_approximates(call, document: Path, tmp_path: Path) 
     assert (out / "commands.sh").is_file()
 
 
-def test_one_file_goes_to_stdout_and_several_need_a_folder(call, document: Path) -> None:  # type: ignore[no-untyped-def]
+def test_one_file_goes_to_stdout_and_several_need_a_folder(call: Call, document: Path) -> None:
     code, out, _ = call("export", document, "--to", "json")
     assert code == 0
     assert json.loads(out)["schema_version"]
@@ -57,8 +61,8 @@ def test_one_file_goes_to_stdout_and_several_need_a_folder(call, document: Path)
     assert "name a new folder" in err
 
 
-def test_running_deployment_is_priced_and_compared(  # type: ignore[no-untyped-def]
-    call, document: Path, gpt_oss: Result, tmp_path: Path
+def test_running_deployment_is_priced_and_compared(
+    call: Call, document: Path, gpt_oss: Result, tmp_path: Path
 ) -> None:
     out, priced = tmp_path / "out", tmp_path / "priced.json"
     call("export", document, "--to", "vllm", "--out", out, "--allow-approximate")
@@ -82,7 +86,7 @@ def test_running_deployment_is_priced_and_compared(  # type: ignore[no-untyped-d
     assert json.loads(text)["expert_copies_to_load"] == 0
 
 
-def test_import_errors_name_file_and_line(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_import_errors_name_file_and_line(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     question = ("--model", "gpt-oss-120b", "--cluster", "hgx-h100")
     for engine, text, message in (
@@ -104,14 +108,14 @@ def test_import_errors_name_file_and_line(call, tmp_path: Path) -> None:  # type
             assert message in err
 
 
-def test_options_that_would_be_ignored_are_refused(call, document: Path) -> None:  # type: ignore[no-untyped-def]
+def test_options_that_would_be_ignored_are_refused(call: Call, document: Path) -> None:
     code, _, err = call("evaluate", document, "--tpot", "10 ms", "--compare")
     assert code == 2
     assert "--tpot: is for --from" in err
     assert "--compare: is for --from" in err
 
 
-def test_a_remark_names_the_chips(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_remark_names_the_chips(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text("# rackfit: chips=r0g6,r0g7\nvllm serve m --tensor-parallel-size 2\n")
     question = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
@@ -129,7 +133,7 @@ def test_a_remark_names_the_chips(call, tmp_path: Path) -> None:  # type: ignore
         ("trtllm", "tensor_parallel_size: 1\nkv_cache_config: {dtype: fp8}\n"),
     ],
 )
-def test_another_kv_precision_is_noted(call, tmp_path: Path, engine: str, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_another_kv_precision_is_noted(call: Call, tmp_path: Path, engine: str, text: str) -> None:
     path = tmp_path / ("run.yaml" if engine == "trtllm" else "run.sh")
     path.write_text(text)
     question = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
@@ -141,7 +145,7 @@ def test_another_kv_precision_is_noted(call, tmp_path: Path, engine: str, text: 
     assert "KV is" not in err
 
 
-def test_a_model_given_as_something_else_is_named(call) -> None:  # type: ignore[no-untyped-def]
+def test_a_model_given_as_something_else_is_named(call: Call) -> None:
     config = data_dir("models") / "llama-3.1-8b.json"
     for words, message in (
         (("solve", config), "is a model's config, not a scenario: give it as --model"),
@@ -154,13 +158,13 @@ def test_a_model_given_as_something_else_is_named(call) -> None:  # type: ignore
         assert len(err.splitlines()) == 1
 
 
-def test_a_folder_of_an_export_is_read(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_folder_of_an_export_is_read(call: Call, tmp_path: Path) -> None:
     (tmp_path / "commands.sh").write_text("vllm serve m --tensor-parallel-size 2\n")
     question = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
     assert call("evaluate", "--from", "vllm", tmp_path, *question)[0] == 0
 
 
-def test_seconds_that_look_like_milliseconds_are_doubted(call) -> None:  # type: ignore[no-untyped-def]
+def test_seconds_that_look_like_milliseconds_are_doubted(call: Call) -> None:
     question = ("solve", "--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
     code, _, err = call(*question, "--tpot", "40")
     assert code == 0

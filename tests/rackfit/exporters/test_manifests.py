@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import networkx as nx
@@ -33,7 +34,7 @@ def _racks(result: Result) -> Counter[tuple[str, str]]:
     )
 
 
-def _documents(export: Export) -> list[dict]:  # type: ignore[type-arg]
+def _documents(export: Export) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(export("dynamo").files["deployment.yaml"]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.instance import Scenario, resolve_instance
+from costmodel.instance import Instance, Scenario, resolve_instance
 from costmodel.layout import Layout
 from rackfit.exporters.export import export_layout
 from topology.errors import ExportError
@@ -25,19 +25,19 @@ def layout(tier: str, idle_in: str | None = None) -> Layout:
 
 
 @pytest.fixture
-def instance():  # type: ignore[no-untyped-def]
+def instance() -> Instance:
     scenario = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": WORKLOAD,
                 "kv_tiers": ["host", "flash"]}  # fmt: skip
     return resolve_instance(Scenario.model_validate(scenario))
 
 
 @pytest.mark.parametrize("target", ["sglang", "vllm", "trtllm", "dynamo", "slurm"])
-def test_caches_read_from_a_tier_are_refused(instance, target: str) -> None:  # type: ignore[no-untyped-def]
+def test_caches_read_from_a_tier_are_refused(instance: Instance, target: str) -> None:
     with pytest.raises(ExportError, match="every pass reads KV from host"):
         export_layout(instance, layout("host"), target)
 
 
-def test_idle_kv_is_noted(instance) -> None:  # type: ignore[no-untyped-def]
+def test_idle_kv_is_noted(instance: Instance) -> None:
     notes = export_layout(instance, layout("hbm", "flash"), "sglang").notes
     assert any("20 GB of idle KV in flash of the mixed replicas" in note for note in notes), notes
     plain = export_layout(instance, layout("hbm", "flash"), "json")

@@ -88,7 +88,7 @@ def test_t12_kv_bytes_of_a_price_step_in_the_table(element: float, kv: float) ->
 
 
 def test_t13_two_kilobytes_in_the_table() -> None:
-    (row,) = rows("context", board(context=1000, kv_shape="1x8x128x1"))  # type: ignore[arg-type]
+    (row,) = rows("context", board(context=1000, kv_shape="1x8x128x1"))
     assert row["kv_bytes_per_token"] == 2048
 
 
