@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from costmodel.engine import EngineName
 from costmodel.instance import Scenario
 from costmodel.workload import Slo, Workload
 from rackfit.api import solve
@@ -39,14 +40,15 @@ QUICK = 5
 
 
 @cache
-def solved(model: str, cluster: str) -> Result:
-    """The answer for 4,000 in, 1,000 out, TTFT 2 s, TPOT 30 ms."""
+def solved(model: str, cluster: str, engine: EngineName | None = None) -> Result:
+    """The answer for 4,000 in, 1,000 out, TTFT 2 s, TPOT 30 ms; of what one engine runs, if named."""
     scenario = Scenario(
         model=model,
         cluster=cluster,
         workload=Workload(input_tokens=4000, output_tokens=1000),
         slo=Slo(ttft=2.0, tpot=0.03),
         profile=str(PROFILE),
+        engine=engine,
     )
     return solve(scenario, workers=1)
 

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import PROFILE, solved
+from conftest import solved
 
 from costmodel.engine import EngineName, load_engine
 from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario
-from costmodel.workload import Slo, Workload
-from rackfit.api import solve
 from rackfit.exporters.export import export_layout
 from rackfit.importers.running import evaluate_running, verdict
-from rackfit.result import Result
 
 ENGINES: tuple[EngineName, ...] = ("sglang", "trtllm", "vllm")
-
-
-@cache
-def solved_for(engine: EngineName, model: str, cluster: str) -> Result:
-    scenario = Scenario(
-        model=model,
-        cluster=cluster,
-        workload=Workload(input_tokens=4000, output_tokens=1000),
-        slo=Slo(ttft=2.0, tpot=0.03),
-        profile=str(PROFILE),
-        engine=engine,
-    )
-    return solve(scenario, workers=1)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -40,7 +22,7 @@ def solved_for(engine: EngineName, model: str, cluster: str) -> Result:
     [("gpt-oss-120b", "hgx-h100"), ("llama-3.1-70b", "hgx-h100"), ("deepseek-v3", "gb200-nvl72")],
 )
 def test_the_answer_is_exported_without_loss(engine: EngineName, model: str, cluster: str) -> None:
-    result = solved_for(engine, model, cluster)
+    result = solved(model, cluster, engine)
     exported = export_layout(result.instance, result.layout, engine)
     assert exported.limits == ()
     assert exported.loss == 0
@@ -52,7 +34,7 @@ def test_the_answer_is_exported_without_loss(engine: EngineName, model: str, clu
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_makes_no_layout_cheaper(engine: EngineName) -> None:
     free = solved("gpt-oss-120b", "hgx-h100").certificate
-    held = solved_for(engine, "gpt-oss-120b", "hgx-h100").evaluation.usd_per_m_output_tokens
+    held = solved("gpt-oss-120b", "hgx-h100", engine).evaluation.usd_per_m_output_tokens
     assert held is not None
     assert held >= free.bound_usd_per_m_output_tokens
 
@@ -74,7 +56,7 @@ def test_the_evaluator_names_what_an_engine_does_not_run() -> None:
 def test_what_runs_is_compared_with_what_its_engine_runs(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("vllm serve x --tensor-parallel-size 8 --enable-expert-parallel\n")
-    scenario = solved_for("vllm", "gpt-oss-120b", "hgx-h100").instance.scenario
+    scenario = solved("gpt-oss-120b", "hgx-h100", "vllm").instance.scenario
     running = evaluate_running(scenario, "vllm", script, compare=True)
     assert running.instead is not None
     assert running.evaluation.feasible
