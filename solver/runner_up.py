@@ -138,7 +138,6 @@ def _look(search: Search, found: SearchResult) -> RunnerUp | None:
     main = main_shape(search.shapes, search.best_fleet)
     other = ~like(search.shapes, main)
     upper = np.where(other, search.items.upper, 0.0)
-    items = search.items.best(upper)
     until = search.clock.elapsed_s + max(_LOOK_S, _LOOK_SHARE * search.clock.elapsed_s)
     while search.clock.elapsed_s < until:
         wanted = _fleet(search, search.items.best(upper), _ROUGH)
@@ -165,7 +164,8 @@ def _look(search: Search, found: SearchResult) -> RunnerUp | None:
         return None  # its replicas would stand too far apart
     claimed = search.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
     verify(search.instance, claimed if search.regular else float("inf"), evaluation)
-    return RunnerUp(layout, evaluation, main, _least(search, items) * search.to_usd)
+    least = _least(search, search.items.best(upper))
+    return RunnerUp(layout, evaluation, main, least * search.to_usd)
 
 
 def _least(search: Search, items: list[Item]) -> float:
