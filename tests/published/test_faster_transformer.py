@@ -29,6 +29,16 @@ X01 = {
 X02 = {(20, 8, 1): (225, 147, 102, 89), (60, 20, 1): (560, 358, 248, 212), (20, 8, 256): (1352, 844, 533, 416)}  # fmt: skip
 
 
+def microbatch(batch, rows, pp):
+    """Sequences of one microbatch as FasterTransformer cuts a batch of sequences of ``rows`` tokens each."""
+    if pp == 1:
+        return batch
+    size = batch // pp if batch % pp == 0 else batch
+    while size * rows > 1024 and size % 2 == 0:
+        size //= 2
+    return size
+
+
 @pytest.fixture(scope="module")
 def milliseconds(tmp_path_factory):
     """``milliseconds(model, (prompt, answer, batch), tp, pp, profile)`` by the evaluator."""
@@ -55,47 +65,41 @@ def milliseconds(tmp_path_factory):
             )
         )
         # the evaluator's pricing without its rules: a layout proper keeps a rank inside a node
+        sizes = {"prefill": microbatch(batch, prompt, pp), "decode": microbatch(batch, 1, pp)}
         layouts = [
-            plain_layout(instance, role, tp=tp, attention_dp=1, pp=pp, batch=batch)
-            for role in ("prefill", "decode")
+            plain_layout(instance, role, tp=tp, attention_dp=1, pp=pp, batch=pp * size)
+            for role, size in sizes.items()
         ]
         prefill, decode = (price_replica(instance, one, one.replicas[0]).service for one in layouts)
         # worst and mean wait differ by half of what a microbatch keeps a stage busy
         busy = 2 * (float(prefill.ttft_s) - float(prefill.ttft_mean_s))
-        first = float(prefill.ttft_s) - busy + (min(pp, batch) - 1) * busy
+        first = float(prefill.ttft_s) - busy + (batch // sizes["prefill"] - 1) * busy
         return 1e3 * (first + (answer - 1) * float(decode.tpot_s))
 
     return found
 
 
 def test_x01_layouts_of_a_large_dense_model_are_in_order(milliseconds):
-    """20 of 24 pairs, all at batch 1 among them; times within a factor of two, 0.8 in the median.
+    """All 24 pairs in order, and their ratios within 25 % at every batch above 1; times 0.5 to 1 of those stated.
 
-    Documented disagreement: at 128 prompt tokens and batch 128 or 256 the pipeline was as fast as TP32 or
-    faster. Here three microbatches fill and drain three stages, and two fifths of the prefill are bubble.
-    Two more pairs, TP16 beside the pipeline, are 5 and 2 % apart here and 2 and 12 % the other way there:
-    all-reduces have the fraction of the links' rate that was fitted inside nodes, between nodes too.
+    Documented disagreement: at batch 1, where all-reduces between nodes cost latency alone, TP32 is 1.5 times
+    too fast beside the pipeline: A100 has the waits of newer chips' all-reduce kernels.
     """
-    wrong, ratios = set(), []
+    times = {}
     for case, measured in X01.items():
-        times = {
-            name: (stated, milliseconds("530b", case, *LAYOUTS[name]))
-            for name, stated in zip(LAYOUTS, measured, strict=True)
-            if stated is not None
-        }
-        ratios += [found / stated for stated, found in times.values()]
-        for one, other in combinations(times, 2):
-            (stated, found), (than, beside) = times[one], times[other]
-            if (stated < than) != (found < beside):
-                wrong.add((case, one, other))
-    assert wrong == {
-        ((128, 8, 128), "TP32", "TP8xPP3"),
-        ((128, 8, 256), "TP32", "TP8xPP3"),
-        ((60, 20, 128), "TP16", "TP8xPP3"),
-        ((128, 8, 64), "TP16", "TP8xPP3"),
-    }
-    assert median(ratios) == pytest.approx(0.8, abs=0.1)
-    assert 0.45 <= min(ratios) <= max(ratios) <= 2
+        for name, stated in zip(LAYOUTS, measured, strict=True):
+            if stated is not None:
+                times[case, name] = stated, milliseconds("530b", case, *LAYOUTS[name])
+    pairs = [pair for pair in combinations(times, 2) if pair[0][0] == pair[1][0]]
+    assert len(pairs) == 24
+    for one, other in pairs:
+        (stated, found), (than, beside) = times[one], times[other]
+        assert (stated < than) == (found < beside), (one, other)
+        if one[0][2] > 1:
+            assert found / beside == pytest.approx(stated / than, rel=0.25), (one, other)
+    ratios = [found / stated for stated, found in times.values()]
+    assert median(ratios) == pytest.approx(0.82, abs=0.05)
+    assert 0.5 <= min(ratios) <= max(ratios) <= 1
 
 
 def test_x01_pipelining_wins_per_chip_at_a_large_batch(milliseconds):
