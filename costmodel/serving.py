@@ -71,8 +71,8 @@ def schedule(
     """Passes of a replica with ``per_rank`` sequences (or prompts) per rank and microbatch.
 
     A mixed rank finishes ``emitted per_rank / decode_steps`` requests per decode pass and prefills as
-    many: one prompt at a time, or several at once where more than one finishes per pass. Passes hold at
-    most ``limits.prefill_chunk_tokens`` tokens.
+    many: one prompt at a time, or several at once where more than one finishes per pass or prompts
+    arrive together. Passes hold at most ``limits.prefill_chunk_tokens`` tokens.
     """
     count = np.asarray(per_rank, dtype=float)
     ones = np.ones_like(count)
@@ -84,7 +84,10 @@ def schedule(
     if role == "decode":
         return Schedule(decode, None, 0.0 * ones, ones, 0.0 * ones, emitted)
     finished = emitted * count / workload.decode_steps
-    prompts = count if role == "prefill" else np.maximum(1.0, finished)
+    prompts = count
+    if role != "prefill":
+        together = np.minimum(float(workload.prompts_together), count)
+        prompts = np.maximum(np.maximum(1.0, together), finished)
     new = prompts * workload.new_tokens
     budget = float(limits.prefill_chunk_tokens)
     whole = np.ceil(workload.new_tokens / budget)

@@ -23,7 +23,9 @@ class Workload(BaseModel):
     HBM (a prefix cache hit), ``output_tokens`` are generated. With ``hold_s`` the cached tokens are not
     simply there: a share ``return_rate`` of the requests continues a conversation whose first
     ``cached_tokens`` were computed ``hold_s`` earlier, the others bring a prompt that is all new; whether
-    and where that KV waits is then part of the layout. ``expert_load`` is ``"skewed"`` (a
+    and where that KV waits is then part of the layout. ``prompts_together`` requests start at the same
+    time, as those of a load generator do whose requests are all equally long; a worker that also decodes
+    then prefills their prompts in one pass. ``expert_load`` is ``"skewed"`` (a
     generator matched to published skew, an assumption), ``"uniform"``, or a file of recorded counts.
     """
 
@@ -38,6 +40,7 @@ class Workload(BaseModel):
     hold_s: PositiveSeconds | None = None
     #: share of requests that go on after that
     return_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    prompts_together: Annotated[int, Field(ge=1, le=65_536)] = 1
     expert_load: str = "skewed"
     expert_load_seed: Annotated[int, Field(ge=0)] = 0
 

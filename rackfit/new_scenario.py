@@ -54,7 +54,8 @@ workload:
   input_tokens: {input_tokens}    # the whole prompt
   output_tokens: {output_tokens}   # the whole answer
   # cached_tokens: {max(0, input_tokens // 2)}     # of the prompt, already in the KV cache
-{waiting}  # expert_load: skewed  # or uniform, or a file of recorded expert counts
+{waiting}  # prompts_together: 1  # requests that start at the same time, as those of a load generator may
+  # expert_load: skewed  # or uniform, or a file of recorded expert counts
   # expert_load_seed: 0  # of the generator of skewed loads
 
 # Latency targets; leave one out for no target.

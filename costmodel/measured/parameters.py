@@ -52,7 +52,7 @@ BY_CELL = (
     Parameter("hbm", 0.75, 0.5, 0.95),
     Parameter("kv", 0.65, 0.3, 0.95),
     Parameter("experts", 0.7, 0.2, 0.95),
-    Parameter("compute", 0.6, 0.2, 0.95, 0.5),
+    Parameter("compute", 0.6, 0.2, 0.95, 1.25),
     Parameter("all_reduce", 0.3, 0.03, 0.95),
 )
 #: fitted once for all; the all-to-all fraction starts at what DeepEP and NVLink kernels achieve

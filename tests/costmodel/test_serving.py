@@ -72,6 +72,18 @@ def test_mixed_batches_prompts_when_more_than_one_finishes_per_step() -> None:
     assert float(plan.events) == pytest.approx(1.0)
 
 
+def test_prompts_that_arrive_together_share_a_pass() -> None:
+    alone = Workload(input_tokens=100, output_tokens=101)
+    together = alone.model_copy(update={"prompts_together": 8})
+    plan = schedule("mixed", together, LIMITS, np.array([4.0, 40.0, 4000.0]))
+    # never more than there are, and never fewer than finish per pass
+    assert list(plan.prompts) == [4.0, 8.0, 40.0]
+    one_by_one = schedule("mixed", alone, LIMITS, np.array([4.0, 40.0, 4000.0]))
+    assert plan.events * plan.prompts == pytest.approx(one_by_one.events * one_by_one.prompts)
+    for role in ("decode", "prefill"):
+        assert schedule(role, together, LIMITS, 40.0) == schedule(role, alone, LIMITS, 40.0)
+
+
 def test_cached_tokens_are_not_computed_again() -> None:
     cached = Workload(input_tokens=4000, cached_tokens=3000, output_tokens=10)
     plan = schedule("prefill", cached, LIMITS, 1.0)

@@ -1,6 +1,7 @@
 """Published deployments that no fit saw."""
 
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -25,6 +26,7 @@ from solver.clock import Clock
 from solver.search import search
 from topology.errors import InstanceError
 
+PUBLISHED = Path(__file__).parents[2] / "docs" / "published.md"
 DEPLOYMENTS = published_deployments()
 BY_ID = {one.id: one for one in DEPLOYMENTS}
 
@@ -105,6 +107,7 @@ def test_deepseek_prefills_its_day_on_twice_the_nodes_that_it_computes_with():
     assert day.profile_prefill_nodes == pytest.approx(49, abs=0.5)
     assert day.prefill_nodes == pytest.approx(day.profile_prefill_nodes, rel=0.15)
     assert day.prefill_nodes < 0.6 * day.stated_prefill_nodes
+    assert f"| 95 nodes | {day.prefill_nodes:.0f} busy ones |" in PUBLISHED.read_text()
 
 
 def test_palm_did_not_run_plain_tensor_parallelism():

@@ -31,8 +31,8 @@ def test_a_rack_is_above_nodes_at_125_tokens_per_second_of_each_user():
 
 
 def test_a_rack_stays_above_nodes_with_three_drafts_but_less_far():
-    """Documented disagreement: how many tokens were drafted is not published, and three of them (2.5
-    tokens per pass) give 1.6 times. The order holds either way.
+    """Documented disagreement: how many tokens were drafted is not published. With three of them (2.5 tokens
+    per pass) the order holds, the ratio does not.
     """
     ratio = plain_ratio(PAIR, {"draft_tokens": 3, "acceptance": 0.69})
     assert 1 < ratio < 0.75 * PAIR.ratio

@@ -115,6 +115,18 @@ def test_optimum_equals_enumeration_with_drafted_tokens(
     assert "optimal" in answers
 
 
+@pytest.mark.parametrize(("chips", "layers", "experts"), [(2, 3, 0), (2, 2, 4)])
+def test_optimum_equals_enumeration_with_prompts_that_arrive_together(
+    tiny: Tiny, chips: int, layers: int, experts: int
+) -> None:
+    answers = []
+    for seed in range(1000, 1004):
+        instance = tiny(seed, chips, layers, experts)
+        workload = instance.workload.model_copy(update={"prompts_together": 4})
+        answers.append(check(replace(instance, workload=workload)).answer)
+    assert "optimal" in answers
+
+
 def for_engine(instance: Instance, engine: EngineName, family: str) -> Instance:
     """The same question, answered with what an engine runs."""
     scenario = instance.scenario.model_copy(update={"engine": engine})
