@@ -21,29 +21,40 @@ def check_curve_path(curve: Path | None, out: Path | None) -> None:
         raise InstanceError(Problem("--curve", f"{curve} is also where --out writes"))
 
 
-def check_curve(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> None:
+def check_curve(
+    loads: ExpertLoads, options: PlaceOptions, moved: bool, together: bool = False
+) -> None:
     """Raise ``InstanceError`` where there is nothing to draw: a placement without that choice.
 
-    That is on one node, without router groups, for several windows at once, or ``moved`` from a
-    running placement.
+    That is on one node, with neither router groups nor experts known to be used ``together``, for
+    several windows at once, or ``moved`` from a running placement.
     """
-    if not chooses_nodes(loads, options, moved):
+    if not chooses_nodes(loads, options, moved, together):
         raise InstanceError(
             Problem(
                 "--curve",
-                "needs --gpus-per-node below --gpus, --groups above 1, one workload (or --objective "
-                "sum) and no --current",
+                "needs --gpus-per-node below --gpus, --groups above 1 or --coactivation, one workload "
+                "(or --objective sum) and no --current",
             )
         )
 
 
 def curve_svg(placed: Placed) -> str:
-    """Busiest over mean chip against remote copies per token, each point the mean over layers."""
+    """Busiest over mean chip against remote copies per token, each point the mean over layers.
+
+    Where experts used together are known, EPLB and random placements stand beside, with what is saved.
+    """
     points = sorted((copies, balance) for balance, copies in placed.found.trade_off)
     chosen = (float(placed.copies.mean()), float(placed.imbalance.mean()))
+    series = [Series("placements tried", points), Series("chosen layer by layer", [chosen])]
+    found = placed.compared
+    for name, other in () if found is None else (("EPLB", found.eplb), ("random", found.random)):
+        saved = found.saving(other) if found is not None else 0.0
+        words = f"{name}: chosen has {abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} copies"
+        series.append(Series(words, [(other.copies, other.imbalance)]))
     return Chart(
         "Balance against traffic",
         "copies to other nodes per token",
         "busiest over mean chip",
-        [Series("placements tried", points), Series("chosen layer by layer", [chosen])],
+        series,
     ).svg(standalone=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.coactivation import CoActivation, together_copies
 from costmodel.dispatch import chip_loads, imbalance
 from costmodel.expert_load import ExpertLoads
 from costmodel.fanout import remote_copies
@@ -19,12 +20,15 @@ from topology.errors import InstanceError, Problem
 
 if TYPE_CHECKING:
     from rackfit.placement import PlaceOptions
+    from solver.experts.copies import Traffic
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 #: Worth of a remote copy against a mean node's load, for the points of the trade-off curve.
 PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
+#: The same where experts used together are known: homes then follow the price too.
+TOGETHER_PRICES = (*PRICES, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,12 @@ class Found:
     trade_off: list[tuple[float, float]] = field(default_factory=list)
 
 
-def search(loads: ExpertLoads, options: PlaceOptions, current: Ints | None) -> Found:
+def search(
+    loads: ExpertLoads,
+    options: PlaceOptions,
+    current: Ints | None,
+    together: CoActivation | None = None,
+) -> Found:
     """The placement for ``options``. Raises ``InstanceError`` for impossible requests."""
     slots = options.slots_per_chip()
     total = loads.total
@@ -75,19 +84,23 @@ def search(loads: ExpertLoads, options: PlaceOptions, current: Ints | None) -> F
     )
     bound = found.bound if options.dispatch == "even" else bounds(loads, options)
     best = Found(found.physical_to_logical, bound)
-    if chooses_nodes(loads, options, False):
-        return over_nodes(total, options, best)
+    if chooses_nodes(loads, options, False, together is not None):
+        return over_nodes(total, options, best, together)
     return best
 
 
-def chooses_nodes(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> bool:
-    """Whether balance is weighed against copies to other nodes: one workload, groups, several nodes.
+def chooses_nodes(
+    loads: ExpertLoads, options: PlaceOptions, moved: bool, together: bool = False
+) -> bool:
+    """Whether balance is weighed against copies to other nodes: one workload and several nodes, with
+    router groups or with experts known to be used ``together``.
 
     ``moved``: from a running placement by few moves, where it is not.
     """
     several = options.objective != "sum" and len(loads.windows) > 1
     per_node = options.gpus_per_node or options.gpus
-    return not moved and not several and options.groups > 1 and options.gpus > per_node
+    known = together or options.groups > 1
+    return not moved and not several and known and options.gpus > per_node
 
 
 def bounds(loads: ExpertLoads, options: PlaceOptions) -> Floats:
@@ -98,57 +111,107 @@ def bounds(loads: ExpertLoads, options: PlaceOptions) -> Floats:
     return bound
 
 
-def over_nodes(total: Floats, options: PlaceOptions, flat: Found) -> Found:
+def over_nodes(
+    total: Floats, options: PlaceOptions, flat: Found, together: CoActivation | None = None
+) -> Found:
     """The point of the trade-off between balance and traffic that costs each layer least.
 
-    Points: groups at home (hierarchical), spare slots abroad at several worths of a copy, and the
-    placement that ignores nodes. Cost of a layer: ``imbalance + copy_cost * copies``.
+    Points: groups (or experts used ``together``) at home, spare slots abroad at several worths of a
+    copy, and the placement that ignores nodes. Cost of a layer: ``imbalance + copy_cost * copies``. With tokens held
+    out the choice rests on the others, and the copies of the points on those held out.
     """
-    from solver.experts.copies import Routing
     from solver.experts.nodes import place_on_nodes
 
-    top_k = options.experts_per_token(total.shape[1])
     per_node = options.gpus_per_node or options.gpus
     tables = [flat.physical_to_logical]
-    for abroad, price in ((0, 0.0), *((None, price) for price in PRICES)):
+    for abroad, traffic in traffics(options, total.shape[1], together):
         tables.append(
             place_on_nodes(
                 total,
                 options.gpus,
                 options.slots,
                 chips_per_node=per_node,
-                groups=options.groups,
+                groups=options.groups if together is None else options.gpus // per_node,
                 abroad=abroad,
-                routing=Routing(top_k, options.top_groups, price),
+                routing=traffic,
                 seed=options.seed,
                 workers=options.workers,
             ).physical_to_logical
         )
-    node = np.arange(options.slots) // (options.slots // options.gpus * per_node)
-    points = []
-    for table in tables:
-        load = chip_loads(
-            table,
-            total,
-            options.slots // options.gpus,
-            dispatch=options.dispatch,
-            chips_per_node=per_node,
-        )
-        copies = remote_copies(
-            table,
-            total,
-            node,
-            top_k=top_k,
-            num_groups=options.groups,
-            top_groups=options.top_groups,
-            local_first=options.dispatch == "sglang-static",
-        )
-        points.append((imbalance(load), copies))
-    cost = np.stack([balance + options.copy_cost * copies for balance, copies in points])
-    best = cost.argmin(axis=0)
-    rows = np.arange(len(total))
+    balance = np.stack([imbalance(loads_of(table, total, options)) for table in tables])
+    copies = np.stack([node_copies(table, total, options, together, False) for table in tables])
+    best = (balance + options.copy_cost * copies).argmin(axis=0)
+    if together is not None and together.held_out is not None:
+        copies = np.stack([node_copies(table, total, options, together) for table in tables])
     return Found(
-        np.stack(tables)[best, rows],
+        np.stack(tables)[best, np.arange(len(total))],
         flat.bound,
-        trade_off=[(float(balance.mean()), float(copies.mean())) for balance, copies in points],
+        trade_off=list(
+            zip(balance.mean(axis=1).tolist(), copies.mean(axis=1).tolist(), strict=True)
+        ),
+    )
+
+
+def traffics(
+    options: PlaceOptions, num_experts: int, together: CoActivation | None
+) -> list[tuple[int | None, Traffic]]:
+    """Spare slots abroad (none, or all) and worths of a copy of the points tried."""
+    if together is None:
+        from solver.experts.copies import Routing
+
+        top_k = options.experts_per_token(num_experts)
+        return [
+            (abroad, Routing(top_k, options.top_groups, price))
+            for abroad, price in ((0, 0.0), *((None, price) for price in PRICES))
+        ]
+    from solver.experts.together import Together
+
+    return [
+        (abroad, Together(together.pairs, together.top_k, price))
+        for abroad, price in ((0, 1.0), *((None, price) for price in TOGETHER_PRICES))
+    ]
+
+
+def loads_of(table: Ints, total: Floats, options: PlaceOptions) -> Floats:
+    """Share of each layer's load on each chip, equally many slots on all."""
+    return chip_loads(
+        table,
+        total,
+        options.slots // options.gpus,
+        dispatch=options.dispatch,
+        chips_per_node=options.gpus_per_node,
+    )
+
+
+def node_copies(
+    table: Ints,
+    total: Floats,
+    options: PlaceOptions,
+    together: CoActivation | None = None,
+    held_out: bool = True,
+) -> Floats:
+    """Expected copies of a token to remote nodes, per layer (zero where all GPUs are one node).
+
+    Counted on the tokens held out (or searched), where there are some.
+    """
+    if options.gpus_per_node is None:
+        return np.zeros(table.shape[0])
+    node = np.repeat(np.arange(options.gpus), options.slots_per_chip()) // options.gpus_per_node
+    local_first = options.dispatch == "sglang-static"
+    if together is not None:
+        return together_copies(
+            table,
+            together,
+            node,
+            local_first=local_first,
+            held_out=held_out and together.held_out is not None,
+        ).value
+    return remote_copies(
+        table,
+        total,
+        node,
+        top_k=options.experts_per_token(total.shape[1]),
+        num_groups=options.groups,
+        top_groups=options.top_groups,
+        local_first=local_first,
     )

@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike
 from costmodel.fanout import group_choices
 from solver.experts.abroad import spend_abroad
 from solver.experts.bounds import load_bounds
-from solver.experts.copies import Routing
+from solver.experts.copies import Routing, Traffic
 from solver.experts.packing import pack_largest_first
 from solver.experts.place import LayerPlacements, finish
 from solver.experts.repartition import descend, table_loads
 from solver.experts.slots import Floats, Ints, Slots, check_loads
+from solver.experts.together import Together, homes
 from topology.errors import InstanceError, Problem
 
 #: Sweeps of the descent inside nodes, and most home assignments compared one by one.
@@ -75,14 +76,15 @@ def place_on_nodes(
     chips_per_node: int,
     groups: int,
     abroad: int | None = None,
-    routing: Routing | None = None,
+    routing: Traffic | None = None,
     seed: int = 0,
     workers: int = 1,
 ) -> LayerPlacements:
     """Place ``loads [layers, experts]`` with groups at home and ``abroad`` spare slots per node.
 
     ``abroad`` is all spare slots by default, and at least what chips with more slots than their
-    node has experts need; ``routing`` says how tokens pick groups and what a copy
+    node has experts need; ``routing`` says how tokens pick groups (``Routing``) or which experts they use
+    together (``Together``: homes follow from that, ``groups`` is the number of nodes), and what a copy
     to another node is worth against a mean node's load; ``workers`` parts of the layers are worked on
     at once. Raises ``InstanceError`` where groups, nodes and
     slots do not divide.
@@ -94,7 +96,10 @@ def place_on_nodes(
     own = experts // layout.nodes
     away = spare if abroad is None else min(max(abroad, 0), spare)
     away = min(max(away, layout.width - own), experts - own)
-    home = home_nodes(shares, layout, routing)
+    if isinstance(routing, Together):
+        home = homes(shares, layout.nodes, routing, seed)
+    else:
+        home = home_nodes(shares, layout, routing)
     held = spend_abroad(
         shares, home, layout.nodes, layout.chips, groups, away, routing, workers=workers
     )
@@ -110,7 +115,7 @@ def place_on_nodes(
     return finish(shares, table.reshape(layers, chips, layout.width), whole, bound)
 
 
-def home_nodes(shares: Floats, layout: NodeLayout, routing: Routing | None = None) -> Ints:
+def home_nodes(shares: Floats, layout: NodeLayout, routing: Traffic | None = None) -> Ints:
     """Home node of each expert ``[layers, experts]``: whole groups, the busiest node least loaded.
 
     With ``routing``, its price times the expected copies is added to the busiest node's load (in
@@ -122,7 +127,7 @@ def home_nodes(shares: Floats, layout: NodeLayout, routing: Routing | None = Non
     plans = np.array(_partitions(layout.groups, each, TRIED))
     member = (plans[:, :, None] == np.arange(layout.nodes)).astype(float)
     cost = np.einsum("lg,pgn->lpn", group, member).max(axis=2) * layout.nodes
-    if routing is not None and routing.price > 0 and layout.groups > 1:
+    if isinstance(routing, Routing) and routing.price > 0 and layout.groups > 1:
         for layer, share in enumerate(shares):
             odds, chance = group_choices(share, routing.top_k, layout.groups, routing.top_groups)
             spared = np.log1p(-np.minimum(chance, 1 - 1e-9)).reshape(len(odds), layout.groups, -1)

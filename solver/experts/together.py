@@ -1,0 +1,177 @@
+r"""Experts that tokens use together, put on one node: fewer copies of tokens cross the network.
+
+Home nodes hold equally many experts each. They are found by exchanging two experts of different
+nodes while that lowers
+
+    sum over nodes n of  exp(beta (load_n - 1)) / beta  +  price * P(a token has an expert on n) (N - 1) / N
+
+with loads in units of the mean node and the probability as ``costmodel.coactivation`` estimates it from pairs.
+The exchange tried is the one that gains most at the present slopes of that estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.coactivation import touch_estimate
+from solver.experts.abroad import SHARPNESS, pressure
+from solver.experts.affinity import balanced_start
+from solver.experts.copies import Fanout, Ledger
+from solver.experts.slots import Floats, Ints
+
+#: Random starts per layer, most exchanges from each, exchanges that may fail before a start ends.
+STARTS, EXCHANGES, FAILURES = 3, 400, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Pair shares ``[layers, experts, experts]`` (single ones on the diagonal), and the worth of a copy."""
+
+    pairs: Floats
+    top_k: int
+    price: float
+
+    def ledger(self, shares: Floats, held: Ints, groups: int, part: slice) -> Ledger:
+        """Copies as the pairs of the layers ``part`` say."""
+        return PairFanout(self.pairs[part], held, self.top_k)
+
+
+class PairFanout:
+    """Copies of a token to remote nodes from pairs, kept up to date while replicas are added.
+
+    ``pairs [layers, experts, experts]``; ``held [layers, experts, nodes]``, 0 or 1.
+    """
+
+    def __init__(self, pairs: Floats, held: Ints, top_k: int):
+        self.top_k = top_k
+        self.chance: Floats = np.einsum("lee->le", pairs).copy()
+        self.apart = pairs - self.chance[:, :, None] * np.eye(pairs.shape[1])
+        self.held = held.astype(np.float64)
+        self.nodes = held.shape[2]
+        layers, experts = self.chance.shape
+        self.away = Fanout.fractions(self.held).reshape(layers, experts, -1)
+        self.mean = (self.chance[:, None] @ self.away)[:, 0]
+        self.beside = self.apart @ self.away
+
+    def both(self, layers: Ints) -> Floats:
+        """Expected pairs of a token's experts ``[layers, from * to]`` served on each remote node."""
+        pairs: Floats = 0.5 * (self.away[layers] * self.beside[layers]).sum(axis=1)
+        return pairs
+
+    def change(self, layers: Ints, experts: Ints, held: NDArray[np.bool_]) -> Floats:
+        """Change of the expected copies ``[layers, experts, ways]`` if one of ``experts [layers, experts]``
+        lay on the nodes of one of the ways ``held [layers, experts, ways, nodes]``.
+        """
+        rows = layers[:, None]
+        after = Fanout.fractions(held.astype(np.float64)).reshape(*held.shape[:3], -1)
+        moved = after - self.away[rows, experts][:, :, None]
+        mean = self.mean[layers][:, None, None]
+        both = self.both(layers)[:, None, None]
+        chance = self.chance[rows, experts][:, :, None, None]
+        pulled = moved * self.beside[rows, experts][:, :, None]
+        new = touch_estimate(mean + chance * moved, both + pulled, self.top_k)
+        old = touch_estimate(mean, both, self.top_k)
+        change: Floats = (new.sum(axis=3) - old.sum(axis=3)) / self.nodes
+        return change
+
+    def set(self, layers: Ints, experts: Ints, held: NDArray[np.bool_]) -> None:
+        """Put one of ``experts [layers]`` of each layer on the nodes ``held [layers, nodes]``."""
+        after = Fanout.fractions(held.astype(np.float64)).reshape(len(layers), -1)
+        moved = after - self.away[layers, experts]
+        self.held[layers, experts] = held
+        self.away[layers, experts] = after
+        self.mean[layers] += self.chance[layers, experts][:, None] * moved
+        self.beside[layers] += self.apart[layers, experts][:, :, None] * moved[:, None]
+
+
+def homes(shares: Floats, nodes: int, together: Together, seed: int) -> Ints:
+    """Home node of each expert ``[layers, experts]``, equally many on every node, best of several starts."""
+    home = np.empty(shares.shape, dtype=np.int64)
+    for layer, share in enumerate(shares):
+        rng = np.random.default_rng([seed, layer])
+        pairs = together.pairs[layer]
+        found = [
+            exchanged(Homes(share, pairs, together, balanced_start(share, nodes, rng), nodes))
+            for _ in range(STARTS)
+        ]
+        home[layer] = min(found, key=lambda one: one[0])[1]
+    return home
+
+
+class Homes:
+    """Home nodes of one layer's experts and what an exchange of two would change."""
+
+    def __init__(self, share: Floats, pairs: Floats, together: Together, home: Ints, nodes: int):
+        self.chance = np.diagonal(pairs)
+        self.apart = pairs - np.diag(self.chance)
+        self.unit = share * nodes
+        self.top_k = together.top_k
+        self.worth = together.price * (nodes - 1) / nodes
+        self.home, self.nodes = home, nodes
+        self.update()
+
+    def update(self) -> None:
+        """Loads, expected experts and pairs of each node anew from ``home``."""
+        member = (self.home[:, None] == np.arange(self.nodes)).astype(np.float64)
+        self.load = self.unit @ member
+        self.beside = self.apart @ member
+        self.mean = self.chance @ member
+        self.both = 0.5 * (self.beside * member).sum(axis=0)
+        self.value = self.cost(self.load, self.mean, self.both)
+
+    def cost(self, load: Floats, mean: Floats, both: Floats) -> float:
+        """What the nodes' loads and a token's copies to them cost."""
+        copies = touch_estimate(mean, both, self.top_k).sum() if self.worth else 0.0
+        return float(pressure(load).sum() + self.worth * copies)
+
+    def slopes(self) -> tuple[Floats, Floats, Floats]:
+        """Change of the cost per node with its load, its expected experts and its pairs."""
+        load = SHARPNESS * pressure(self.load)
+        if not self.worth:
+            return load, np.zeros(self.nodes), np.zeros(self.nodes)
+        step = 1e-4 * np.maximum(self.mean, 1e-6)
+        at = touch_estimate(self.mean, self.both, self.top_k)
+        mean = (touch_estimate(self.mean + step, self.both, self.top_k) - at) / step
+        pairs = (touch_estimate(self.mean, self.both + step, self.top_k) - at) / step
+        return load, self.worth * mean, self.worth * pairs
+
+    def gains(self) -> Floats:
+        """Change of the cost ``[experts, experts]`` by exchanging two, at the present slopes."""
+        load, mean, both = self.slopes()
+        alone = self.unit[:, None] * load + self.chance[:, None] * mean + self.beside * both
+        mine = self.home
+        here = alone[np.arange(len(mine)), mine]
+        toward = alone[:, mine]
+        gain = toward + toward.T - here[:, None] - here
+        gain -= self.apart * (both[mine][:, None] + both[mine])
+        gain[np.tri(len(mine), dtype=bool) | (mine[:, None] == mine)] = np.inf
+        return gain
+
+    def try_exchange(self, one: int, other: int) -> bool:
+        """Exchange the homes of two experts if that truly costs less; whether it did."""
+        before = self.value
+        self.home[one], self.home[other] = self.home[other], self.home[one]
+        self.update()
+        if self.value < before - 1e-9:
+            return True
+        self.home[one], self.home[other] = self.home[other], self.home[one]
+        self.update()
+        return False
+
+
+def exchanged(layer: Homes) -> tuple[float, Ints]:
+    """Cost and homes after the descent by exchanges."""
+    for _ in range(EXCHANGES):
+        gain = layer.gains()
+        flat = gain.ravel()
+        few = np.argpartition(flat, min(FAILURES, flat.size - 1))[:FAILURES]
+        order = few[np.argsort(flat[few], kind="stable")]
+        if not any(
+            flat[pair] < 0 and layer.try_exchange(int(pair) // len(gain), int(pair) % len(gain))
+            for pair in order
+        ):
+            break
+    return layer.value, layer.home
