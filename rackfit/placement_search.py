@@ -5,6 +5,7 @@ All bounds here are shares of a layer's load on the busiest chip.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ Ints = NDArray[np.int64]
 #: Worth of a remote copy against a mean node's load, for the points of the trade-off curve.
 PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
 #: The same where experts used together are known: homes then follow the price too.
-TOGETHER_PRICES = (*PRICES, 4.0)
+TOGETHER_PRICES = (*PRICES, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def over_nodes(
 
     per_node = options.gpus_per_node or options.gpus
     tables = [flat.physical_to_logical]
-    for abroad, traffic in traffics(options, total.shape[1], together):
+    for abroad, traffic, home in traffics(total, options, together):
         tables.append(
             place_on_nodes(
                 total,
@@ -134,6 +135,7 @@ def over_nodes(
                 groups=options.groups if together is None else options.gpus // per_node,
                 abroad=abroad,
                 routing=traffic,
+                home=home,
                 seed=options.seed,
                 workers=options.workers,
             ).physical_to_logical
@@ -153,23 +155,25 @@ def over_nodes(
 
 
 def traffics(
-    options: PlaceOptions, num_experts: int, together: CoActivation | None
-) -> list[tuple[int | None, Traffic]]:
-    """Spare slots abroad (none, or all) and worths of a copy of the points tried."""
+    total: Floats, options: PlaceOptions, together: CoActivation | None
+) -> Iterator[tuple[int | None, Traffic, Ints | None]]:
+    """Points to try: spare slots abroad (none, or all), worth of a copy, homes if not by groups."""
     if together is None:
         from solver.experts.copies import Routing
 
-        top_k = options.experts_per_token(num_experts)
-        return [
-            (abroad, Routing(top_k, options.top_groups, price))
-            for abroad, price in ((0, 0.0), *((None, price) for price in PRICES))
-        ]
-    from solver.experts.together import Together
+        top_k = options.experts_per_token(total.shape[1])
+        for abroad, price in ((0, 0.0), *((None, price) for price in PRICES)):
+            yield abroad, Routing(top_k, options.top_groups, price), None
+        return
+    from solver.experts.together import Together, homes
 
-    return [
-        (abroad, Together(together.pairs, together.top_k, price))
-        for abroad, price in ((0, 1.0), *((None, price) for price in TOGETHER_PRICES))
-    ]
+    nodes = options.gpus // (options.gpus_per_node or options.gpus)
+    local_first = options.dispatch == "sglang-static"
+    for price in TOGETHER_PRICES:
+        known = Together(together.pairs, together.top_k, price, local_first)
+        home = homes(total / total.sum(axis=1, keepdims=True), nodes, known, options.seed)
+        for abroad in (0, None):
+            yield abroad, known, home
 
 
 def loads_of(table: Ints, total: Floats, options: PlaceOptions) -> Floats:

@@ -23,7 +23,6 @@ from solver.experts.packing import pack_largest_first
 from solver.experts.place import LayerPlacements, finish
 from solver.experts.repartition import descend, table_loads
 from solver.experts.slots import Floats, Ints, Slots, check_loads
-from solver.experts.together import Together, homes
 from topology.errors import InstanceError, Problem
 
 #: Sweeps of the descent inside nodes, and most home assignments compared one by one.
@@ -77,15 +76,16 @@ def place_on_nodes(
     groups: int,
     abroad: int | None = None,
     routing: Traffic | None = None,
+    home: Ints | None = None,
     seed: int = 0,
     workers: int = 1,
 ) -> LayerPlacements:
     """Place ``loads [layers, experts]`` with groups at home and ``abroad`` spare slots per node.
 
     ``abroad`` is all spare slots by default, and at least what chips with more slots than their
-    node has experts need; ``routing`` says how tokens pick groups (``Routing``) or which experts they use
-    together (``Together``: homes follow from that, ``groups`` is the number of nodes), and what a copy
-    to another node is worth against a mean node's load; ``workers`` parts of the layers are worked on
+    node has experts need; ``routing`` says how tokens pick groups, or which experts they use together, and what a copy
+    to another node is worth against a mean node's load; ``home [layers, experts]`` gives home nodes
+    that do not follow from groups, equally many experts on each; ``workers`` parts of the layers are worked on
     at once. Raises ``InstanceError`` where groups, nodes and
     slots do not divide.
     """
@@ -96,9 +96,7 @@ def place_on_nodes(
     own = experts // layout.nodes
     away = spare if abroad is None else min(max(abroad, 0), spare)
     away = min(max(away, layout.width - own), experts - own)
-    if isinstance(routing, Together):
-        home = homes(shares, layout.nodes, routing, seed)
-    else:
+    if home is None:
         home = home_nodes(shares, layout, routing)
     held = spend_abroad(
         shares, home, layout.nodes, layout.chips, groups, away, routing, workers=workers

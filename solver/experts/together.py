@@ -22,21 +22,25 @@ from solver.experts.affinity import balanced_start
 from solver.experts.copies import Fanout, Ledger
 from solver.experts.slots import Floats, Ints
 
-#: Random starts per layer, most exchanges from each, exchanges that may fail before a start ends.
-STARTS, EXCHANGES, FAILURES = 3, 400, 20
+#: Random starts per layer, most exchanges from each, exchanges compared exactly before one is made.
+STARTS, EXCHANGES, COMPARED = 3, 400, 24
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Pair shares ``[layers, experts, experts]`` (single ones on the diagonal), and the worth of a copy."""
+    """Pair shares ``[layers, experts, experts]`` (single ones on the diagonal), and the worth of a copy.
+
+    ``local_first``: an expert with a replica on the token's node is served there, else evenly.
+    """
 
     pairs: Floats
     top_k: int
     price: float
+    local_first: bool = True
 
     def ledger(self, shares: Floats, held: Ints, groups: int, part: slice) -> Ledger:
         """Copies as the pairs of the layers ``part`` say."""
-        return PairFanout(self.pairs[part], held, self.top_k)
+        return PairFanout(self.pairs[part], held, self.top_k, self.local_first)
 
 
 class PairFanout:
@@ -45,16 +49,24 @@ class PairFanout:
     ``pairs [layers, experts, experts]``; ``held [layers, experts, nodes]``, 0 or 1.
     """
 
-    def __init__(self, pairs: Floats, held: Ints, top_k: int):
-        self.top_k = top_k
+    def __init__(self, pairs: Floats, held: Ints, top_k: int, local_first: bool = True):
+        self.top_k, self.local_first = top_k, local_first
         self.chance: Floats = np.einsum("lee->le", pairs).copy()
         self.apart = pairs - self.chance[:, :, None] * np.eye(pairs.shape[1])
         self.held = held.astype(np.float64)
         self.nodes = held.shape[2]
         layers, experts = self.chance.shape
-        self.away = Fanout.fractions(self.held).reshape(layers, experts, -1)
+        self.away = self.fractions(self.held).reshape(layers, experts, -1)
         self.mean = (self.chance[:, None] @ self.away)[:, 0]
         self.beside = self.apart @ self.away
+
+    def fractions(self, held: Floats) -> Floats:
+        """Fraction ``[..., from, to]`` of tokens served on another node."""
+        if self.local_first:
+            return Fanout.fractions(held)
+        share = held / held.sum(axis=-1, keepdims=True)
+        away: Floats = share[..., None, :] * (1 - np.eye(self.nodes))
+        return away
 
     def both(self, layers: Ints) -> Floats:
         """Expected pairs of a token's experts ``[layers, from * to]`` served on each remote node."""
@@ -66,7 +78,7 @@ class PairFanout:
         lay on the nodes of one of the ways ``held [layers, experts, ways, nodes]``.
         """
         rows = layers[:, None]
-        after = Fanout.fractions(held.astype(np.float64)).reshape(*held.shape[:3], -1)
+        after = self.fractions(held.astype(np.float64)).reshape(*held.shape[:3], -1)
         moved = after - self.away[rows, experts][:, :, None]
         mean = self.mean[layers][:, None, None]
         both = self.both(layers)[:, None, None]
@@ -79,7 +91,7 @@ class PairFanout:
 
     def set(self, layers: Ints, experts: Ints, held: NDArray[np.bool_]) -> None:
         """Put one of ``experts [layers]`` of each layer on the nodes ``held [layers, nodes]``."""
-        after = Fanout.fractions(held.astype(np.float64)).reshape(len(layers), -1)
+        after = self.fractions(held.astype(np.float64)).reshape(len(layers), -1)
         moved = after - self.away[layers, experts]
         self.held[layers, experts] = held
         self.away[layers, experts] = after
@@ -120,12 +132,14 @@ class Homes:
         self.beside = self.apart @ member
         self.mean = self.chance @ member
         self.both = 0.5 * (self.beside * member).sum(axis=0)
-        self.value = self.cost(self.load, self.mean, self.both)
+        self.value = float(self.cost(self.load, self.mean, self.both))
 
-    def cost(self, load: Floats, mean: Floats, both: Floats) -> float:
-        """What the nodes' loads and a token's copies to them cost."""
-        copies = touch_estimate(mean, both, self.top_k).sum() if self.worth else 0.0
-        return float(pressure(load).sum() + self.worth * copies)
+    def cost(self, load: Floats, mean: Floats, both: Floats) -> Floats:
+        """What the nodes' loads and a token's copies to them cost, nodes on the last axis."""
+        cost: Floats = pressure(load).sum(axis=-1)
+        if self.worth:
+            cost = cost + self.worth * touch_estimate(mean, both, self.top_k).sum(axis=-1)
+        return cost
 
     def slopes(self) -> tuple[Floats, Floats, Floats]:
         """Change of the cost per node with its load, its expected experts and its pairs."""
@@ -150,28 +164,32 @@ class Homes:
         gain[np.tri(len(mine), dtype=bool) | (mine[:, None] == mine)] = np.inf
         return gain
 
-    def try_exchange(self, one: int, other: int) -> bool:
-        """Exchange the homes of two experts if that truly costs less; whether it did."""
-        before = self.value
+    def exchange(self, ones: Ints, others: Ints) -> bool:
+        """Make the one of these exchanges of two experts that truly costs least; whether one costs less."""
+        rows = np.arange(len(ones))
+        left, right = self.home[ones], self.home[others]
+        shared = self.apart[ones, others]
+        load, mean, both = (np.tile(now, (len(ones), 1)) for now in (self.load, self.mean, self.both))
+        for node, gone, come in ((left, ones, others), (right, others, ones)):
+            load[rows, node] += self.unit[come] - self.unit[gone]
+            mean[rows, node] += self.chance[come] - self.chance[gone]
+            both[rows, node] += self.beside[come, node] - self.beside[gone, node] - shared
+        cost = self.cost(load, mean, both)
+        best = int(cost.argmin())
+        if cost[best] > self.value - 1e-9:
+            return False
+        one, other = ones[best], others[best]
         self.home[one], self.home[other] = self.home[other], self.home[one]
         self.update()
-        if self.value < before - 1e-9:
-            return True
-        self.home[one], self.home[other] = self.home[other], self.home[one]
-        self.update()
-        return False
+        return True
 
 
 def exchanged(layer: Homes) -> tuple[float, Ints]:
     """Cost and homes after the descent by exchanges."""
     for _ in range(EXCHANGES):
         gain = layer.gains()
-        flat = gain.ravel()
-        few = np.argpartition(flat, min(FAILURES, flat.size - 1))[:FAILURES]
-        order = few[np.argsort(flat[few], kind="stable")]
-        if not any(
-            flat[pair] < 0 and layer.try_exchange(int(pair) // len(gain), int(pair) % len(gain))
-            for pair in order
-        ):
+        few = np.argpartition(gain, min(COMPARED, gain.size - 1), axis=None)[:COMPARED]
+        few = few[gain.ravel()[few] < 0]
+        if not few.size or not layer.exchange(few // len(gain), few % len(gain)):
             break
     return layer.value, layer.home
