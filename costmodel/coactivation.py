@@ -63,7 +63,7 @@ class Copies:
 
 def pair_shares(picks: Ints, num_experts: int) -> Floats:
     """Share ``[layers, experts, experts]`` of tokens that use both experts, of ``picks [tokens, layers, k]``."""
-    tokens, layers, top_k = picks.shape
+    tokens, layers = picks.shape[:2]
     pairs = np.zeros((layers, num_experts, num_experts))
     for layer in range(layers):
         chosen = picks[:, layer]

@@ -41,9 +41,9 @@ def check_pairs(array: Array, loads: ExpertLoads, place: str, top_k: int | None)
                     f"{where(loads, layer)}, experts {one} and {other}; expected 0 or more",
                 )
             )
-    finite = np.isfinite(counts).all()
-    skew = np.abs(counts - counts.transpose(0, 2, 1)) if finite else np.zeros_like(counts)
-    uneven = skew > ROUNDING * np.maximum(counts, counts.transpose(0, 2, 1))
+    counts = np.nan_to_num(counts, nan=0.0, posinf=0.0, neginf=0.0)
+    size = np.maximum(np.abs(counts), np.abs(counts.transpose(0, 2, 1)))
+    uneven = np.abs(counts - counts.transpose(0, 2, 1)) > ROUNDING * size
     if uneven.any():
         layer, one, other = (int(axis[0]) for axis in np.nonzero(uneven))
         problems.append(
@@ -56,7 +56,7 @@ def check_pairs(array: Array, loads: ExpertLoads, place: str, top_k: int | None)
         )
     own = np.einsum("lee->le", counts)
     beside = counts.sum(axis=2) - own
-    empty = np.flatnonzero(~(beside > 0).any(axis=1)) if finite else np.empty(0, dtype=np.int64)
+    empty = np.flatnonzero(~(beside > 0).any(axis=1))
     if empty.size:
         problems.append(
             Problem(

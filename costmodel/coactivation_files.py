@@ -113,7 +113,9 @@ def read_arrays(path: Path) -> dict[str, Array]:
     place, suffix = str(path), path.suffix.lower()
     if suffix not in readers:
         known = ", ".join(readers)
-        raise InstanceError(Problem(place, f"unknown kind of file for co-activation; known: {known}"))
+        raise InstanceError(
+            Problem(place, f"unknown kind of file for co-activation; known: {known}")
+        )
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:

@@ -171,6 +171,10 @@ class Placed:
                 {"imbalance": balance, "cross_node_copies_per_token": copies}
                 for balance, copies in self.found.trade_off
             ],
+            "trade_off_by_layer": [
+                {"imbalance": balance, "cross_node_copies_per_token": copies}
+                for balance, copies in self.found.by_layer
+            ],
             "co_activation": None if self.compared is None else self.compared.document(),
             "wall_s": self.wall_s,
             "seed": self.options.seed,

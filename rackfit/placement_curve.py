@@ -40,21 +40,34 @@ def check_curve(
 
 
 def curve_svg(placed: Placed) -> str:
-    """Busiest over mean chip against remote copies per token, each point the mean over layers.
+    """Load of the busiest chip above the mean against remote copies per token, means over layers.
 
+    The line chooses among the placements tried layer by layer, the dearer a copy the further left.
     Where experts used together are known, EPLB and random placements stand beside, with what is saved.
     """
-    points = sorted((copies, balance) for balance, copies in placed.found.trade_off)
-    chosen = (float(placed.copies.mean()), float(placed.imbalance.mean()))
-    series = [Series("placements tried", points), Series("chosen layer by layer", [chosen])]
     found = placed.compared
-    for name, other in () if found is None else (("EPLB", found.eplb), ("random", found.random)):
-        saved = found.saving(other) if found is not None else 0.0
-        words = f"{name}: chosen has {abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} copies"
-        series.append(Series(words, [(other.copies, other.imbalance)]))
+    series = [
+        Series("chosen layer by layer", [point(*pair) for pair in placed.found.by_layer]),
+        Series("placements tried", [point(*pair) for pair in placed.found.trade_off], "dots"),
+        Series(
+            f"chosen: a copy worth {placed.options.copy_cost:g} layer times",
+            [point(float(placed.imbalance.mean()), float(placed.copies.mean()))],
+            "dots",
+        ),
+    ]
+    if found is not None:
+        for name, other in (("EPLB", found.eplb), ("random", found.random)):
+            saved = found.saving(other)
+            words = f"{name}: chosen has {abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} copies"
+            series.append(Series(words, [point(other.imbalance, other.copies)], "dots"))
     return Chart(
         "Balance against traffic",
         "copies to other nodes per token",
-        "busiest over mean chip",
+        "busiest chip above the mean, %",
         series,
     ).svg(standalone=True)
+
+
+def point(balance: float, copies: float) -> tuple[float, float]:
+    """A point of the chart: copies, and percent of load above the mean."""
+    return copies, 100 * (balance - 1)

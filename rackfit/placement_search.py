@@ -30,16 +30,23 @@ Ints = NDArray[np.int64]
 PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
 #: The same where experts used together are known: homes then follow the price too.
 TOGETHER_PRICES = (*PRICES, 4.0, 8.0)
+#: Worths of a copy, in balanced layer times, at which the points are chosen layer by layer for the curve.
+WORTHS = tuple(float(worth) for worth in np.geomspace(1e-3, 30.0, 40))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A placement, its bound per layer, moves used, and points (imbalance, copies) of the trade-off."""
+    """A placement, its bound per layer, moves used, and points (imbalance, copies) of the trade-off.
+
+    ``trade_off``: each placement tried, in all layers; ``by_layer``: the one chosen in each layer at
+    growing worths of a copy.
+    """
 
     physical_to_logical: Ints
     bound: Floats
     moves: int | None = None
     trade_off: list[tuple[float, float]] = field(default_factory=list)
+    by_layer: list[tuple[float, float]] = field(default_factory=list)
 
 
 def search(
@@ -142,15 +149,20 @@ def over_nodes(
         )
     balance = np.stack([imbalance(loads_of(table, total, options)) for table in tables])
     copies = np.stack([node_copies(table, total, options, together, False) for table in tables])
-    best = (balance + options.copy_cost * copies).argmin(axis=0)
+    chosen = [(balance + worth * copies).argmin(axis=0) for worth in (options.copy_cost, *WORTHS)]
     if together is not None and together.held_out is not None:
         copies = np.stack([node_copies(table, total, options, together) for table in tables])
+    rows = np.arange(len(total))
+    by_layer = [
+        (float(balance[best, rows].mean()), float(copies[best, rows].mean())) for best in chosen[1:]
+    ]
     return Found(
-        np.stack(tables)[best, np.arange(len(total))],
+        np.stack(tables)[chosen[0], rows],
         flat.bound,
         trade_off=list(
             zip(balance.mean(axis=1).tolist(), copies.mean(axis=1).tolist(), strict=True)
         ),
+        by_layer=list(dict.fromkeys(by_layer)),
     )
 
 

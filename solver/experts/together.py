@@ -159,7 +159,7 @@ class Homes:
         mine = self.home
         here = alone[np.arange(len(mine)), mine]
         toward = alone[:, mine]
-        gain = toward + toward.T - here[:, None] - here
+        gain: Floats = toward + toward.T - here[:, None] - here
         gain -= self.apart * (both[mine][:, None] + both[mine])
         gain[np.tri(len(mine), dtype=bool) | (mine[:, None] == mine)] = np.inf
         return gain
@@ -169,7 +169,9 @@ class Homes:
         rows = np.arange(len(ones))
         left, right = self.home[ones], self.home[others]
         shared = self.apart[ones, others]
-        load, mean, both = (np.tile(now, (len(ones), 1)) for now in (self.load, self.mean, self.both))
+        load, mean, both = (
+            np.tile(now, (len(ones), 1)) for now in (self.load, self.mean, self.both)
+        )
         for node, gone, come in ((left, ones, others), (right, others, ones)):
             load[rows, node] += self.unit[come] - self.unit[gone]
             mean[rows, node] += self.chance[come] - self.chance[gone]
