@@ -14,6 +14,8 @@ Ints = NDArray[np.int64]
 
 #: Relative differences that rounding of shares to six digits explains.
 ROUNDING = 1e-5
+#: Largest pair count: sums and products of such stay numbers.
+MOST_COUNT = 1e100
 #: Fewest tokens of which one half can be held out.
 FEWEST_TOKENS = 2
 
@@ -31,17 +33,18 @@ def check_pairs(array: Array, loads: ExpertLoads, place: str, top_k: int | None)
         return [Problem(place, f"expected numbers, got dtype {array.dtype}")]
     counts = array.astype(np.float64)
     problems = []
-    for what, wrong in (("not finite", ~np.isfinite(counts)), ("negative", counts < 0)):
+    usable = np.isfinite(counts) & (np.abs(counts) <= MOST_COUNT)
+    for what, wrong in (("not usable numbers", ~usable), ("negative", usable & (counts < 0))):
         if wrong.any():
             layer, one, other = (int(axis[0]) for axis in np.nonzero(wrong))
             problems.append(
                 Problem(
                     place,
                     f"{int(wrong.sum())} counts are {what}, first {counts[layer, one, other]:g} in "
-                    f"{where(loads, layer)}, experts {one} and {other}; expected 0 or more",
+                    f"{where(loads, layer)}, experts {one} and {other}; expected 0 to {MOST_COUNT:g}",
                 )
             )
-    counts = np.nan_to_num(counts, nan=0.0, posinf=0.0, neginf=0.0)
+    counts = np.where(usable, counts, 0.0)
     size = np.maximum(np.abs(counts), np.abs(counts.transpose(0, 2, 1)))
     uneven = np.abs(counts - counts.transpose(0, 2, 1)) > ROUNDING * size
     if uneven.any():
