@@ -58,7 +58,9 @@ def curve_svg(placed: Placed) -> str:
     if found is not None:
         for name, other in (("EPLB", found.eplb), ("random", found.random)):
             saved = found.saving(other)
-            words = f"{name}: chosen has {abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} copies"
+            words = (
+                f"{name}: chosen has {abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} copies"
+            )
             series.append(Series(words, [point(other.imbalance, other.copies)], "dots"))
     return Chart(
         "Balance against traffic",

@@ -143,6 +143,7 @@ def over_nodes(
                 abroad=abroad,
                 routing=traffic,
                 home=home,
+                effort=options.effort,
                 seed=options.seed,
                 workers=options.workers,
             ).physical_to_logical

@@ -20,13 +20,14 @@ from solver.experts.abroad import spend_abroad
 from solver.experts.bounds import load_bounds
 from solver.experts.copies import Routing, Traffic
 from solver.experts.packing import pack_largest_first
-from solver.experts.place import LayerPlacements, finish
+from solver.experts.place import Effort, LayerPlacements, finish
 from solver.experts.repartition import descend, table_loads
 from solver.experts.slots import Floats, Ints, Slots, check_loads
 from topology.errors import InstanceError, Problem
 
 #: Sweeps of the descent inside nodes, and most home assignments compared one by one.
-SWEEPS, TRIED = 200, 3000
+SWEEPS = {"fast": 15, "good": 200, "best": 200}
+TRIED = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def place_on_nodes(
     abroad: int | None = None,
     routing: Traffic | None = None,
     home: Ints | None = None,
+    effort: Effort = "good",
     seed: int = 0,
     workers: int = 1,
 ) -> LayerPlacements:
@@ -107,7 +109,7 @@ def place_on_nodes(
     table = np.empty((layers, layout.nodes, layout.chips, layout.width), dtype=np.int64)
     rng = np.random.default_rng(seed)
     for node in range(layout.nodes):
-        table[:, node] = pack_node(pieces, counts[:, :, node], inside, rng)
+        table[:, node] = pack_node(pieces, counts[:, :, node], inside, rng, SWEEPS[effort])
     whole = Slots((layout.width,) * chips)
     bound = load_bounds(shares, chips, slots)
     return finish(shares, table.reshape(layers, chips, layout.width), whole, bound)
@@ -172,7 +174,9 @@ def spend_at_home(shares: Floats, home: Ints, held: Ints, layout: NodeLayout) ->
     return counts
 
 
-def pack_node(pieces: Floats, counts: Ints, inside: Slots, rng: np.random.Generator) -> Ints:
+def pack_node(
+    pieces: Floats, counts: Ints, inside: Slots, rng: np.random.Generator, sweeps: int
+) -> Ints:
     """Slot tables ``[layers, chips, width]`` of one node: ``counts [layers, experts]`` replicas there."""
     present = np.argsort(counts == 0, axis=1, kind="stable")
     most = int((counts > 0).sum(axis=1).max())
@@ -191,7 +195,7 @@ def pack_node(pieces: Floats, counts: Ints, inside: Slots, rng: np.random.Genera
             padded,
             np.maximum(level, size.max(axis=1)),
             least=inside.least,
-            sweeps=SWEEPS,
+            sweeps=sweeps,
             tolerance=1e-3,
             rng=rng,
         )

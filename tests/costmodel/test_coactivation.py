@@ -174,7 +174,10 @@ HOT = int(LOADS.total[1].argmax())
         (PAIRS[:2], r"got shape \[2, 16, 16\]"),
         (PAIRS[:, :8], "expected pair counts"),
         (PICKS[0], "expected pair counts"),
-        (changed(PAIRS, (1, 2, 3), np.nan), "1 counts are not usable numbers, first nan in layer 1"),
+        (
+            changed(PAIRS, (1, 2, 3), np.nan),
+            "1 counts are not usable numbers, first nan in layer 1",
+        ),
         (changed(PAIRS, (1, 2, 3), np.inf), "first inf in layer 1, experts 2 and 3"),
         (changed(PAIRS, (1, 2, 3), 1e308), "first 1e"),
         (changed(PAIRS, (1, 2, 3), -4.0), "1 counts are negative, first -4 in layer 1"),
@@ -183,7 +186,10 @@ HOT = int(LOADS.total[1].argmax())
         (changed(PAIRS, (1, 5, 5), 999.0), "expert 5 has 999 tokens on the diagonal"),
         (changed(PICKS, (7, 1, 2), 16), "first 16 of token 7 in layer 1; expected 0 to 15"),
         (changed(PICKS, (7, 1, 2), -2), "first -2 of token 7"),
-        (changed(PICKS, (7, 1), 3), "1 times a token has an expert twice, first token 7 in layer 1"),
+        (
+            changed(PICKS, (7, 1), 3),
+            "1 times a token has an expert twice, first token 7 in layer 1",
+        ),
         (PICKS.astype(float), "expected whole numbers"),
         (PICKS[:1], "1 tokens with experts in every layer"),
         (PICKS[:, :, :1], "1 experts per token"),

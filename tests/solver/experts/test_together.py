@@ -97,7 +97,9 @@ def test_an_exchange_is_made_only_if_it_costs_less_and_its_cost_is_kept():
 def test_a_price_on_copies_lowers_them_and_placements_are_whole(local_first):
     picks = drawn(layers=3, seed=6)
     known = CoActivation(pair_shares(picks, EXPERTS), TOP_K, "x", picks)
-    loads = np.stack([np.bincount(picks[:, layer].ravel(), minlength=EXPERTS) for layer in range(3)])
+    loads = np.stack(
+        [np.bincount(picks[:, layer].ravel(), minlength=EXPERTS) for layer in range(3)]
+    )
     copies, balance = [], []
     for price in (0.0, 8.0):
         traffic = Together(known.pairs, TOP_K, price, local_first)
