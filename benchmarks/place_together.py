@@ -67,4 +67,7 @@ def together():
             for one in (found.placed, found.eplb, found.random)
         )
         saved = f"{found.saving(found.eplb):.1%}, {found.saving(found.random):.1%}"
-        print(f"{model:<14}{nodes:>6}{f'{chips}+{spare}':>7}{figures}{saved:>24}{wall:>6.0f}", flush=True)
+        print(
+            f"{model:<14}{nodes:>6}{f'{chips}+{spare}':>7}{figures}{saved:>24}{wall:>6.0f}",
+            flush=True,
+        )

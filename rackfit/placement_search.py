@@ -27,9 +27,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 #: Worth of a remote copy against a mean node's load, for the points of the trade-off curve.
-PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
+PRICES = (0.0, 0.15, 0.25, 0.5, 1.0, 2.0)
 #: The same where experts used together are known: homes then follow the price too.
-TOGETHER_PRICES = (*PRICES, 4.0, 8.0)
+TOGETHER_PRICES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 #: Worths of a copy, in balanced layer times, at which the points are chosen layer by layer for the curve.
 WORTHS = tuple(float(worth) for worth in np.geomspace(1e-3, 30.0, 40))
 

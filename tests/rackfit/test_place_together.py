@@ -1,6 +1,8 @@
 """``rackfit place --coactivation``: what is saved, on which tokens, drawn, exported and refused."""
 
 import json
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,3 +169,17 @@ def test_more_copies_are_called_more():
     words = Compared("p.npy", 4, 0, 0, 0, placed=many, eplb=few, random=many).text()
     assert "EPLB 1.000, 100.0% more" in words
     assert "random 2.000, 0.0% saved" in words
+
+
+def test_the_documented_example_runs(app, tmp_path, monkeypatch):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "placement.md").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("rackfit place counts.npz"))
+    monkeypatch.chdir(tmp_path)
+    picks = np.argsort(np.random.default_rng(0).random((800, 2, 64)), axis=2)[:, :, :8]
+    counts = [np.bincount(picks[:, layer].ravel(), minlength=64) for layer in range(2)]
+    np.savez("counts.npz", counts=np.array(counts))
+    np.savez("tokens.npz", tokens=picks)
+    result = CliRunner().invoke(app, [*shlex.split(line)[1:], "--fast"])
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(Path("placement.json").read_text())["co_activation"]["kind"] == "tokens"
+    assert Path("curve.svg").read_text().startswith("<svg")
