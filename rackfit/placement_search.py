@@ -182,9 +182,10 @@ def traffics(
 
     nodes = options.gpus // (options.gpus_per_node or options.gpus)
     local_first = options.dispatch == "sglang-static"
+    shares, home = total / total.sum(axis=1, keepdims=True), None
     for price in TOGETHER_PRICES[:: 2 if options.effort == "fast" else 1]:
         known = Together(together.pairs, together.top_k, price, local_first)
-        home = homes(total / total.sum(axis=1, keepdims=True), nodes, known, options.seed)
+        home = homes(shares, nodes, known, seed=options.seed, start=home, workers=options.workers)
         for abroad in (0, None):
             yield abroad, known, home
 

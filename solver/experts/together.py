@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from costmodel.coactivation import touch_estimate
@@ -22,8 +23,8 @@ from solver.experts.affinity import balanced_start
 from solver.experts.copies import Fanout, Ledger
 from solver.experts.slots import Floats, Ints
 
-#: Random starts per layer, most exchanges from each, exchanges compared exactly before one is made.
-STARTS, EXCHANGES, COMPARED = 3, 400, 24
+#: Most exchanges from each start, exchanges compared exactly before one is made.
+EXCHANGES, COMPARED = 400, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +100,52 @@ class PairFanout:
         self.beside[layers] += self.apart[layers, experts][:, :, None] * moved[:, None]
 
 
-def homes(shares: Floats, nodes: int, together: Together, seed: int) -> Ints:
-    """Home node of each expert ``[layers, experts]``, equally many on every node, best of several starts."""
-    home = np.empty(shares.shape, dtype=np.int64)
-    for layer, share in enumerate(shares):
-        rng = np.random.default_rng([seed, layer])
-        pairs = together.pairs[layer]
-        found = [
-            exchanged(Homes(share, pairs, together, balanced_start(share, nodes, rng), nodes))
-            for _ in range(STARTS)
-        ]
-        home[layer] = min(found, key=lambda one: one[0])[1]
+def homes(
+    shares: Floats,
+    nodes: int,
+    together: Together,
+    *,
+    seed: int = 0,
+    start: Ints | None = None,
+    workers: int = 1,
+) -> Ints:
+    """Home node of each expert ``[layers, experts]``, equally many on every node.
+
+    The best of a start with even loads, two grown from experts used together, and ``start`` (homes at
+    another price) if given. ``workers`` layers are worked on at once.
+    """
+
+    def work(layer: int) -> Ints:
+        rng, share, pairs = (
+            np.random.default_rng([seed, layer]),
+            shares[layer],
+            together.pairs[layer],
+        )
+        starts = [balanced_start(share, nodes, rng)]
+        if together.price > 0:
+            starts += [grown(pairs, nodes, first) for first in (share, rng.random(len(share)))]
+        if start is not None:
+            starts.append(start[layer].copy())
+        found = [exchanged(Homes(share, pairs, together, home, nodes)) for home in starts]
+        return min(found, key=lambda one: one[0])[1]
+
+    jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
+    return np.stack(jobs(delayed(work)(layer) for layer in range(len(shares))))
+
+
+def grown(pairs: Floats, nodes: int, first: Floats) -> Ints:
+    """Nodes filled one after another: each from the expert largest in ``first``, then always the expert
+    whose tokens use most of those already there.
+    """
+    chance = np.maximum(np.diagonal(pairs), 1e-12)
+    home = np.full(len(pairs), nodes - 1, dtype=np.int64)
+    free = np.ones(len(pairs), dtype=bool)
+    for node in range(nodes - 1):
+        pull, chosen = np.zeros(len(pairs)), int(np.where(free, first, -1.0).argmax())
+        for _ in range(len(pairs) // nodes):
+            home[chosen], free[chosen] = node, False
+            pull += pairs[chosen] / chance
+            chosen = int(np.where(free, pull, -1.0).argmax())
     return home
 
 
