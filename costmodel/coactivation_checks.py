@@ -128,9 +128,11 @@ def check_diagonal(
 
 def check_picks(
     arrays: dict[str, Array], loads: ExpertLoads, top_k: int | None
-) -> tuple[Ints, int, list[Problem]]:
-    """Experts of tokens ``[tokens, layers, top_k]`` without incomplete tokens, how many these were, problems."""
-    problems, parts, dropped = [], [], 0
+) -> tuple[list[Ints], int, list[Problem]]:
+    """Arrays of tokens' experts ``[tokens, layers, top_k]`` without incomplete tokens, how many these were, problems."""
+    problems: list[Problem] = []
+    parts: list[Ints] = []
+    dropped = 0
     for place, array in arrays.items():
         if array.dtype.kind not in "iu":
             problems.append(
@@ -151,6 +153,9 @@ def check_picks(
                     )
                 )
         whole = (picks >= 0).all(axis=(1, 2))
+        if whole.sum() < FEWEST_TOKENS:
+            text = f"{whole.sum()} tokens with experts in every layer ({(~whole).sum()} without)"
+            problems.append(Problem(place, f"{text}; need {FEWEST_TOKENS} or more"))
         dropped += int((~whole).sum())
         picks = picks[whole]
         rising = np.sort(picks, axis=2)
@@ -167,25 +172,23 @@ def check_picks(
             )
         parts.append(picks)
     if problems:
-        return np.empty((0, 0, 0), dtype=np.int64), dropped, problems
+        return parts, dropped, problems
     place = next(iter(arrays)).split(": ")[0]
     widths = sorted({part.shape[2] for part in parts})
     if len(widths) > 1:
-        return parts[0], dropped, [Problem(place, f"tokens with {widths} experts each")]
-    picks = np.concatenate(parts)
-    if len(picks) < FEWEST_TOKENS:
-        text = f"{len(picks)} tokens with experts in every layer ({dropped} without); need "
-        return picks, dropped, [Problem(place, text + f"{FEWEST_TOKENS} or more")]
+        text = f"tokens with {widths} experts each; expected equally many"
+        return parts, dropped, [Problem(place, text)]
     if widths[0] < 2:
         text = f"{widths[0]} experts per token, none used together; need 2 or more"
-        return picks, dropped, [Problem(place, text)]
+        return parts, dropped, [Problem(place, text)]
+    picks = np.concatenate(parts)
     layers = range(picks.shape[1])
     used = [np.bincount(picks[:, layer].ravel(), minlength=loads.num_experts) for layer in layers]
     problems = [
         *other_top_k(widths[0], top_k, place),
         *unused(np.stack(used).astype(np.float64), loads, place),
     ]
-    return picks, dropped, problems
+    return parts, dropped, problems
 
 
 def other_top_k(found: int, top_k: int | None, place: str) -> list[Problem]:

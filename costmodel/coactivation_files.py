@@ -39,7 +39,7 @@ def read_coactivation(
 
     Pair counts count tokens that use both experts (on the diagonal those that use the one, or
     zeros, then with ``top_k`` experts per token, 8 by default); several arrays are added up.
-    Experts of tokens are split: the first half is what a search may read, the second is held out.
+    Experts of tokens are split: the first half of each array is what a search may read, the second is held out.
     SGLang's per-token recorder dump (``.pt``) is read with the slots turned into experts. Raises
     ``InstanceError`` with every problem.
     """
@@ -59,13 +59,13 @@ def read_coactivation(
             raise InstanceError(problems)
         return from_counts(np.sum([part.astype(float) for part in parts], axis=0), place, top_k)
     parts = [dense_rows(array, 1, loads) for array in arrays.values()]
-    picks, dropped, problems = check_picks(dict(zip(arrays, parts, strict=True)), loads, top_k)
+    tokens, dropped, problems = check_picks(dict(zip(arrays, parts, strict=True)), loads, top_k)
     if problems:
         raise InstanceError(problems)
-    middle = len(picks) // 2
-    seen, later = thinned(picks[:middle]), thinned(picks[middle:])
+    seen = thinned(np.concatenate([part[: len(part) // 2] for part in tokens]))
+    later = thinned(np.concatenate([part[len(part) // 2 :] for part in tokens]))
     pairs = pair_shares(seen, loads.num_experts)
-    return CoActivation(pairs, picks.shape[2], place, seen, later, dropped)
+    return CoActivation(pairs, seen.shape[2], place, seen, later, dropped)
 
 
 def from_counts(counts: NDArray[np.float64], place: str, top_k: int | None) -> CoActivation:
