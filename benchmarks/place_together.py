@@ -42,7 +42,7 @@ def drawn(windows, top_k, tokens, rng):
 def together():
     print("\nUsed together: tokens drawn from shipped recordings, static dispatch, held-out tokens")
     print(
-        f"{'model':<14}{'nodes':>6}{'size':>7}{'ours':>17}{'EPLB':>17}{'random':>17}{'saved of EPLB, random':>24}{'s':>6}"
+        f"{'model':<14}{'nodes':>6}{'size':>7}{'ours':>17}{'EPLB':>17}{'random':>17}{'saved of EPLB, random':>24}{'as even: EPLB':>14}{'s':>6}"
     )
     for model, top_k, nodes, chips, spare in CASES:
         recorded = read_loads(data_dir("loads") / f"{model}.npz")
@@ -60,14 +60,19 @@ def together():
             dispatch="sglang-static",
         )
         start = time.perf_counter()
-        found = place(loads, options, coactivation=known).compared
+        placed = place(loads, options, coactivation=known)
+        found = placed.compared
         wall = time.perf_counter() - start
         figures = "".join(
             f"{one.imbalance:>10.3f}{one.copies:>7.3f}"
             for one in (found.placed, found.eplb, found.random)
         )
+        even = [
+            copies for balance, copies in placed.found.by_layer if balance <= found.eplb.imbalance
+        ]
+        as_even = f"{1 - min(even) / found.eplb.copies:.1%}" if even else "-"
         saved = f"{found.saving(found.eplb):.1%}, {found.saving(found.random):.1%}"
         print(
-            f"{model:<14}{nodes:>6}{f'{chips}+{spare}':>7}{figures}{saved:>24}{wall:>6.0f}",
+            f"{model:<14}{nodes:>6}{f'{chips}+{spare}':>7}{figures}{saved:>24}{as_even:>14}{wall:>6.0f}",
             flush=True,
         )
