@@ -1,6 +1,6 @@
 """Experts used together over nodes: copies of tokens against EPLB's and random placements.
 
-No record of single tokens with a licence to ship is known, so tokens are drawn: each from one of
+No record of single tokens is shipped, so tokens are drawn: each from one of
 the shipped recordings of a model, its experts one by one in proportion to that recording's loads.
 Experts are then used together only as far as recordings differ, which is less than in real tokens.
 """
