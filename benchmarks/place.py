@@ -1,6 +1,6 @@
 """Expert placement measured in one run: ours, EPLB, FlashLB-like, bound, time.
 
-    python -m benchmarks.place [LOADS] [--dense-layers N] [--only one,several,nodes,affinity] [--splits all]
+    python -m benchmarks.place [LOADS] [--dense-layers N] [--only one,several,nodes,together,affinity] [--splits all]
 
 ``LOADS`` is any file that ``rackfit place`` reads, for example recorded DeepSeek-V3 counts (61 rows,
 3 dense); without it, generated loads matched to the published skew are used. Times are wall
@@ -20,6 +20,7 @@ from benchmarks.baselines.eplb import chip_loads as even_loads
 from benchmarks.baselines.eplb import eplb
 from benchmarks.place_nodes import SIZES as NODE_SIZES
 from benchmarks.place_nodes import drawn_nodes, nodes_and_traffic
+from benchmarks.place_together import together
 from benchmarks.place_windows import several_workloads
 from costmodel.expert_load import read_loads, skewed_load
 from solver.experts import place_layers
@@ -90,7 +91,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("loads", nargs="?")
     parser.add_argument("--dense-layers", type=int)
-    parser.add_argument("--only", default="one,several,nodes,affinity")
+    parser.add_argument("--only", default="one,several,nodes,together,affinity")
     parser.add_argument("--workloads", type=int, default=2, help="workloads of the first table")
     parser.add_argument("--train", type=int, default=4)
     parser.add_argument("--splits", default="published", help="published, all, or n: every n-th")
@@ -124,6 +125,8 @@ def main():
         drawn_nodes(names[0], windows[0], sizes=sizes)
         for name, loads in list(zip(names, windows, strict=True))[: options.node_workloads]:
             nodes_and_traffic(name, loads, options.plot, sizes)
+    if "together" in only:
+        together()
     if "affinity" in only:
         affinity()
 

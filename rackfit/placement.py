@@ -14,12 +14,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.coactivation import CoActivation
+from costmodel.coactivation_files import read_coactivation
 from costmodel.dispatch import Dispatch, chip_loads, imbalance, replica_counts
 from costmodel.expert_load import ExpertLoads, read_loads
-from costmodel.fanout import remote_copies
 from rackfit.exporters.placement_table import PlacementTable
 from rackfit.placement_files import loads_path
-from rackfit.placement_search import Found, search
+from rackfit.placement_search import Found, node_copies, search
+from rackfit.placement_together import Compared, check_together, compare
 from solver.experts.place import Effort
 from topology.errors import InstanceError, Problem
 
@@ -130,6 +132,7 @@ class Placed:
     found: Found
     by_window: Floats
     windows: tuple[str, ...]
+    compared: Compared | None = None
 
     @property
     def gap(self) -> Floats:
@@ -168,6 +171,11 @@ class Placed:
                 {"imbalance": balance, "cross_node_copies_per_token": copies}
                 for balance, copies in self.found.trade_off
             ],
+            "trade_off_by_layer": [
+                {"imbalance": balance, "cross_node_copies_per_token": copies}
+                for balance, copies in self.found.by_layer
+            ],
+            "co_activation": None if self.compared is None else self.compared.document(),
             "wall_s": self.wall_s,
             "seed": self.options.seed,
         }
@@ -177,10 +185,13 @@ def place(
     loads: ExpertLoads | str | Path,
     options: PlaceOptions,
     current: NDArray[np.int64] | None = None,
+    coactivation: CoActivation | str | Path | None = None,
 ) -> Placed:
     """Place recorded loads, from scratch or with few moves from ``current [layers, slots]``.
 
     ``loads`` may be a file of recorded counts or a shipped name (``rackfit catalogue loads``).
+    ``coactivation`` (or its file) says which experts tokens use together: copies to other nodes then
+    follow from it, and a node holds experts that are used together.
     Raises ``InstanceError`` for impossible requests.
 
     >>> import rackfit
@@ -194,7 +205,12 @@ def place(
     if not isinstance(loads, ExpertLoads):
         loads = read_loads(loads_path(str(loads)))
     options.check(loads.num_experts)
-    found = search(loads, options, current)
+    together = coactivation
+    if together is not None:
+        check_together(loads, options, current is not None)
+        if not isinstance(together, CoActivation):
+            together = read_coactivation(together, loads, top_k=options.top_k)
+    found = search(loads, options, current, together)
     slots = options.slots_per_chip()
     table = PlacementTable(
         found.physical_to_logical, loads.num_experts, slots, loads.layer_ids, loads.num_layers
@@ -215,7 +231,10 @@ def place(
         ]
     )
     ratio = ratios.max(axis=0) if options.objective == "worst" else ratios.mean(axis=0)
-    copies = copies_per_token(found.physical_to_logical, loads, options)
+    copies = node_copies(found.physical_to_logical, loads.total, options, together)
+    compared = None
+    if together is not None:
+        compared = compare(found.physical_to_logical, loads.total, options, together)
     return Placed(
         table,
         replica_counts(found.physical_to_logical, loads.num_experts),
@@ -227,22 +246,5 @@ def place(
         found,
         ratios.mean(axis=1),
         loads.names,
-    )
-
-
-def copies_per_token(
-    physical_to_logical: NDArray[np.int64], loads: ExpertLoads, options: PlaceOptions
-) -> Floats:
-    """Expected copies of a token to remote nodes, per layer (zero where all GPUs are one node)."""
-    if options.gpus_per_node is None:
-        return np.zeros(physical_to_logical.shape[0])
-    node = np.repeat(np.arange(options.gpus), options.slots_per_chip()) // options.gpus_per_node
-    return remote_copies(
-        physical_to_logical,
-        loads.total,
-        node,
-        top_k=options.experts_per_token(loads.num_experts),
-        num_groups=options.groups,
-        top_groups=options.top_groups,
-        local_first=options.dispatch == "sglang-static",
+        compared,
     )

@@ -21,29 +21,55 @@ def check_curve_path(curve: Path | None, out: Path | None) -> None:
         raise InstanceError(Problem("--curve", f"{curve} is also where --out writes"))
 
 
-def check_curve(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> None:
+def check_curve(
+    loads: ExpertLoads, options: PlaceOptions, moved: bool, together: bool = False
+) -> None:
     """Raise ``InstanceError`` where there is nothing to draw: a placement without that choice.
 
-    That is on one node, without router groups, for several windows at once, or ``moved`` from a
-    running placement.
+    That is on one node, with neither router groups nor experts known to be used ``together``, for
+    several windows at once, or ``moved`` from a running placement.
     """
-    if not chooses_nodes(loads, options, moved):
+    if not chooses_nodes(loads, options, moved, together):
         raise InstanceError(
             Problem(
                 "--curve",
-                "needs --gpus-per-node below --gpus, --groups above 1, one workload (or --objective "
-                "sum) and no --current",
+                "needs --gpus-per-node below --gpus, --groups above 1 or --coactivation, one workload "
+                "(or --objective sum) and no --current",
             )
         )
 
 
 def curve_svg(placed: Placed) -> str:
-    """Busiest over mean chip against remote copies per token, each point the mean over layers."""
-    points = sorted((copies, balance) for balance, copies in placed.found.trade_off)
-    chosen = (float(placed.copies.mean()), float(placed.imbalance.mean()))
+    """Load of the busiest chip above the mean against remote copies per token, means over layers.
+
+    The line chooses among the placements tried layer by layer, the dearer a copy the further left.
+    Where experts used together are known, EPLB and random placements stand beside, with what is saved.
+    """
+    found = placed.compared
+    series = [
+        Series("chosen layer by layer", [point(*pair) for pair in placed.found.by_layer]),
+        Series("placements tried", [point(*pair) for pair in placed.found.trade_off], "dots"),
+        Series(
+            f"chosen: a copy worth {placed.options.copy_cost:g} layer times",
+            [point(float(placed.imbalance.mean()), float(placed.copies.mean()))],
+            "dots",
+        ),
+    ]
+    if found is not None:
+        for name, other in (("EPLB", found.eplb), ("random", found.random)):
+            saved = found.saving(other)
+            words = (
+                f"{name}: chosen has {abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} copies"
+            )
+            series.append(Series(words, [point(other.imbalance, other.copies)], "dots"))
     return Chart(
         "Balance against traffic",
         "copies to other nodes per token",
-        "busiest over mean chip",
-        [Series("placements tried", points), Series("chosen layer by layer", [chosen])],
+        "busiest chip above the mean, %",
+        series,
     ).svg(standalone=True)
+
+
+def point(balance: float, copies: float) -> tuple[float, float]:
+    """A point of the chart: copies, and percent of load above the mean."""
+    return copies, 100 * (balance - 1)

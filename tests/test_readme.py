@@ -77,7 +77,10 @@ def test_command_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(layout_file, tmp_path)
-    np.savez(tmp_path / "counts.npz", counts=np.random.default_rng(0).integers(1, 999, (2, 256)))
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "counts.npz", counts=rng.integers(1, 999, (2, 256)))
+    tokens = np.argsort(rng.random((1000, 2, 256)), axis=2)[:, :, :8]
+    np.savez(tmp_path / "tokens.npz", tokens=tokens)
     config = data_dir("models") / "qwen3-30b-a3b.json"
     line = line.split("#")[0].replace("path/to/config.json", str(config))
     result = CliRunner().invoke(build_app(), shlex.split(line)[1:])

@@ -19,7 +19,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from solver.experts.copies import Fanout, Routing
+from solver.experts.copies import Ledger, Traffic
 from solver.experts.slots import Floats, Ints
 
 #: Weight of the busiest nodes against the others.
@@ -39,7 +39,7 @@ def spend_abroad(
     chips: int,
     groups: int,
     away: int,
-    routing: Routing | None = None,
+    routing: Traffic | None = None,
     *,
     workers: int = 1,
 ) -> Ints:
@@ -50,10 +50,13 @@ def spend_abroad(
     """
 
     def work(part: slice) -> Ints:
-        spender = Spender(shares[part], home[part], nodes, chips, groups, away, routing)
+        spender = Spender(shares[part], home[part], nodes, chips, away)
+        if routing is not None and routing.price > 0:
+            held = spender.held.astype(np.int64)
+            spender.count(routing.ledger(shares[part], held, groups, part), routing.price)
         spender.run()
-        held: Ints = spender.held.astype(np.int64)
-        return held
+        spent: Ints = spender.held.astype(np.int64)
+        return spent
 
     parts = [slice(start, start + PART) for start in range(0, len(shares), PART)]
     jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
@@ -74,25 +77,19 @@ def steps(nodes: int) -> NDArray[np.bool_]:
 class Spender:
     """Layers whose spare slots are spent step by step, all at once."""
 
-    def __init__(
-        self,
-        shares: Floats,
-        home: Ints,
-        nodes: int,
-        chips: int,
-        groups: int,
-        away: int,
-        routing: Routing | None,
-    ):
+    def __init__(self, shares: Floats, home: Ints, nodes: int, chips: int, away: int):
         self.chips = chips
         self.held = home[..., None] == np.arange(nodes)
         self.room = np.full((len(shares), nodes), away)
-        self.price = 0.0 if routing is None else routing.price
-        self.kinds = steps(nodes) if self.price > 0 else np.eye(nodes, dtype=bool)
-        self.fan = None
-        if routing is not None and self.price > 0:
-            self.fan = Fanout(shares, self.held.astype(np.int64), routing, groups)
+        self.price = 0.0
+        self.kinds = np.eye(nodes, dtype=bool)
+        self.fan: Ledger | None = None
         self.unit = shares * nodes
+
+    def count(self, ledger: Ledger, price: float) -> None:
+        """Let copies to other nodes count, and replicas go to several nodes in one step."""
+        self.fan, self.price = ledger, price
+        self.kinds = steps(self.held.shape[2])
 
     def run(self) -> None:
         """Spend until no layer has a step left."""

@@ -6,12 +6,34 @@ The same model as ``costmodel.fanout`` with local-first dispatch, for several la
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.fanout import group_choices, inclusion
 from solver.experts.slots import Floats, Ints
+
+
+class Ledger(Protocol):
+    """Copies of a token to remote nodes while replicas are added; the arrays are those of :class:`Fanout`."""
+
+    def change(self, layers: Ints, experts: Ints, held: NDArray[np.bool_]) -> Floats:
+        """Change of the expected copies ``[layers, experts, ways]``."""
+
+    def set(self, layers: Ints, experts: Ints, held: NDArray[np.bool_]) -> None:
+        """Put one expert of each layer on the nodes ``held [layers, nodes]``."""
+
+
+class Traffic(Protocol):
+    """What is known of the experts of a token, and the worth of one remote copy of it."""
+
+    @property
+    def price(self) -> float:
+        """Worth of a copy against a mean node's load."""
+
+    def ledger(self, shares: Floats, held: Ints, groups: int, part: slice) -> Ledger:
+        """Copies of the layers ``part``, whose shares are ``shares``, experts on ``held``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +43,10 @@ class Routing:
     top_k: int
     top_groups: int
     price: float
+
+    def ledger(self, shares: Floats, held: Ints, groups: int, part: slice) -> Ledger:
+        """Copies if the experts of a token are independent given its groups; ``part`` is not needed."""
+        return Fanout(shares, held, self, groups)
 
 
 class Fanout:

@@ -18,15 +18,16 @@ from numpy.typing import ArrayLike
 from costmodel.fanout import group_choices
 from solver.experts.abroad import spend_abroad
 from solver.experts.bounds import load_bounds
-from solver.experts.copies import Routing
+from solver.experts.copies import Routing, Traffic
 from solver.experts.packing import pack_largest_first
-from solver.experts.place import LayerPlacements, finish
+from solver.experts.place import Effort, LayerPlacements, finish
 from solver.experts.repartition import descend, table_loads
 from solver.experts.slots import Floats, Ints, Slots, check_loads
 from topology.errors import InstanceError, Problem
 
 #: Sweeps of the descent inside nodes, and most home assignments compared one by one.
-SWEEPS, TRIED = 200, 3000
+SWEEPS = {"fast": 15, "good": 200, "best": 200}
+TRIED = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +76,18 @@ def place_on_nodes(
     chips_per_node: int,
     groups: int,
     abroad: int | None = None,
-    routing: Routing | None = None,
+    routing: Traffic | None = None,
+    home: Ints | None = None,
+    effort: Effort = "good",
     seed: int = 0,
     workers: int = 1,
 ) -> LayerPlacements:
     """Place ``loads [layers, experts]`` with groups at home and ``abroad`` spare slots per node.
 
     ``abroad`` is all spare slots by default, and at least what chips with more slots than their
-    node has experts need; ``routing`` says how tokens pick groups and what a copy
-    to another node is worth against a mean node's load; ``workers`` parts of the layers are worked on
+    node has experts need; ``routing`` says how tokens pick groups, or which experts they use together, and what a copy
+    to another node is worth against a mean node's load; ``home [layers, experts]`` gives home nodes
+    that do not follow from groups, equally many experts on each; ``workers`` parts of the layers are worked on
     at once. Raises ``InstanceError`` where groups, nodes and
     slots do not divide.
     """
@@ -94,7 +98,8 @@ def place_on_nodes(
     own = experts // layout.nodes
     away = spare if abroad is None else min(max(abroad, 0), spare)
     away = min(max(away, layout.width - own), experts - own)
-    home = home_nodes(shares, layout, routing)
+    if home is None:
+        home = home_nodes(shares, layout, routing)
     held = spend_abroad(
         shares, home, layout.nodes, layout.chips, groups, away, routing, workers=workers
     )
@@ -104,13 +109,13 @@ def place_on_nodes(
     table = np.empty((layers, layout.nodes, layout.chips, layout.width), dtype=np.int64)
     rng = np.random.default_rng(seed)
     for node in range(layout.nodes):
-        table[:, node] = pack_node(pieces, counts[:, :, node], inside, rng)
+        table[:, node] = pack_node(pieces, counts[:, :, node], inside, rng, SWEEPS[effort])
     whole = Slots((layout.width,) * chips)
     bound = load_bounds(shares, chips, slots)
     return finish(shares, table.reshape(layers, chips, layout.width), whole, bound)
 
 
-def home_nodes(shares: Floats, layout: NodeLayout, routing: Routing | None = None) -> Ints:
+def home_nodes(shares: Floats, layout: NodeLayout, routing: Traffic | None = None) -> Ints:
     """Home node of each expert ``[layers, experts]``: whole groups, the busiest node least loaded.
 
     With ``routing``, its price times the expected copies is added to the busiest node's load (in
@@ -122,7 +127,7 @@ def home_nodes(shares: Floats, layout: NodeLayout, routing: Routing | None = Non
     plans = np.array(_partitions(layout.groups, each, TRIED))
     member = (plans[:, :, None] == np.arange(layout.nodes)).astype(float)
     cost = np.einsum("lg,pgn->lpn", group, member).max(axis=2) * layout.nodes
-    if routing is not None and routing.price > 0 and layout.groups > 1:
+    if isinstance(routing, Routing) and routing.price > 0 and layout.groups > 1:
         for layer, share in enumerate(shares):
             odds, chance = group_choices(share, routing.top_k, layout.groups, routing.top_groups)
             spared = np.log1p(-np.minimum(chance, 1 - 1e-9)).reshape(len(odds), layout.groups, -1)
@@ -169,7 +174,9 @@ def spend_at_home(shares: Floats, home: Ints, held: Ints, layout: NodeLayout) ->
     return counts
 
 
-def pack_node(pieces: Floats, counts: Ints, inside: Slots, rng: np.random.Generator) -> Ints:
+def pack_node(
+    pieces: Floats, counts: Ints, inside: Slots, rng: np.random.Generator, sweeps: int
+) -> Ints:
     """Slot tables ``[layers, chips, width]`` of one node: ``counts [layers, experts]`` replicas there."""
     present = np.argsort(counts == 0, axis=1, kind="stable")
     most = int((counts > 0).sum(axis=1).max())
@@ -188,7 +195,7 @@ def pack_node(pieces: Floats, counts: Ints, inside: Slots, rng: np.random.Genera
             padded,
             np.maximum(level, size.max(axis=1)),
             least=inside.least,
-            sweeps=SWEEPS,
+            sweeps=sweeps,
             tolerance=1e-3,
             rng=rng,
         )

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from costmodel.coactivation import pair_shares
 from costmodel.dispatch import check_placement, chip_loads, imbalance
 from costmodel.expert_load import read_loads, skewed_load
 from rackfit.cli.app import exit_code
@@ -284,12 +286,40 @@ def test_impossible_requests_are_bad_input(app, counts, arguments):
     assert exit_code(result.exception) == 2
 
 
+def fuzzed_together(rng, folder, loads):
+    """A file of pair counts or of tokens, as often whole as not."""
+    layers, experts = loads.shape
+    top_k = int(rng.integers(1, max(min(experts, 5), 2)))
+    tokens = int(rng.integers(1, 40))
+    picks = np.argsort(rng.random((tokens, layers, experts)), axis=2)[:, :, :top_k]
+    array = picks
+    if rng.random() < 0.5:
+        array = pair_shares(picks, experts) * tokens
+    if rng.random() < 0.3:
+        array = array.astype(float)
+        array[rng.random(array.shape) < 0.1] = rng.choice([0, np.nan, -1, np.inf, 1e308, 3])
+    if rng.random() < 0.1:
+        array = array[..., : rng.integers(array.shape[-1] + 1)]
+    path = folder / f"together.{rng.choice(['npy', 'npz', 'json'])}"
+    if path.suffix == ".npy":
+        np.save(path, array)
+    elif path.suffix == ".npz":
+        np.savez(path, **{f"a{i}": array for i in range(rng.integers(1, 3))})
+    else:
+        path.write_text(json.dumps(array.tolist()))
+    if rng.random() < 0.1:
+        data = bytearray(path.read_bytes())
+        data[rng.integers(len(data))] = rng.integers(256)
+        path.write_bytes(bytes(data))
+    return path
+
+
 @pytest.mark.slow
 def test_ten_thousand_fuzzed_inputs_give_a_valid_placement_or_a_clear_refusal(tmp_path):
     from rackfit.placement import PlaceOptions, place
 
     rng = np.random.default_rng(0)
-    placed = refused = 0
+    placed = refused = used = 0
     for trial in range(10_000):
         layers, experts = rng.integers(1, 4), int(rng.integers(1, 20))
         loads = rng.lognormal(0, rng.choice([0, 1, 4]), (layers, experts))
@@ -323,9 +353,17 @@ def test_ten_thousand_fuzzed_inputs_give_a_valid_placement_or_a_clear_refusal(tm
             effort="fast",
             seed=trial,
         )
+        together = fuzzed_together(rng, tmp_path, loads) if rng.random() < 0.3 else None
+        if together is not None and rng.random() < 0.7:
+            gpus = int(rng.choice([2, 4, 6]))
+            slots = max(-(-options.slots // gpus), 1) * gpus
+            options = replace(
+                options, gpus=gpus, slots=slots, gpus_per_node=gpus // 2, groups=1,
+                top_groups=1, top_k=None, objective="sum",
+            )  # fmt: skip
         try:
             with contextlib.redirect_stderr(io.StringIO()):
-                found = place(read_loads(path), options)
+                found = place(read_loads(path), options, None, together)
         except InstanceError:
             refused += 1
         else:
@@ -336,6 +374,8 @@ def test_ten_thousand_fuzzed_inputs_give_a_valid_placement_or_a_clear_refusal(tm
             assert (found.bound <= found.imbalance * (1 + 1e-9)).all()
             assert np.isfinite(found.imbalance).all()
             json.dumps(found.document(), allow_nan=False)
+            used += found.compared is not None
         os.unlink(path)
     assert placed > 1000
     assert refused > 1000
+    assert used > 100

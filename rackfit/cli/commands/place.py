@@ -51,6 +51,10 @@ def place_command(
     top_k: Annotated[
         int | None, typer.Option(help="Experts per token, for cross-node copies (default 8).")
     ] = None,
+    coactivation: Annotated[
+        Path | None,
+        typer.Option(help="Experts that tokens use together: pair counts, or experts by token."),
+    ] = None,
     dispatch: Annotated[
         DispatchRule, typer.Option(help="The engine's dispatch.")
     ] = DispatchRule.even,
@@ -96,6 +100,7 @@ def place_command(
     from rackfit.placement import PlaceOptions, place
     from rackfit.placement_curve import check_curve, check_curve_path, curve_svg
     from rackfit.placement_files import loads_path, read_placement
+    from rackfit.placement_together import check_together
 
     check_curve_path(curve, out)
     check_writable(out)
@@ -119,10 +124,12 @@ def place_command(
         seed=seed,
     )
     recorded = read_loads(loads_path(loads), dense_layers=dense_layers)
+    if coactivation is not None:
+        check_together(recorded, options, current is not None)
     if curve is not None:
-        check_curve(recorded, options, current is not None)
+        check_curve(recorded, options, current is not None, coactivation is not None)
     running = None if current is None else read_placement(current, recorded)
-    placed = place(recorded, options, running)
+    placed = place(recorded, options, running, coactivation)
     if format is Format.json:
         import json
 
@@ -131,6 +138,8 @@ def place_command(
         exporter = import_module(f"rackfit.exporters.placement_{format.value}")
         text = exporter.render(placed.table)
         print(exporter.hint(placed.table), file=sys.stderr)
+    if placed.compared is not None:
+        print(placed.compared.text(), file=sys.stderr)
     if curve is not None:
         write_whole(curve_svg(placed), curve)
     write_whole(text, out)
