@@ -127,6 +127,11 @@ class ExpertShares:
         return np.asarray(self.load.max(axis=-1))
 
     @cached_property
+    def most_touched(self) -> Array:
+        """Most experts touched on one chip ``[..., layers]``."""
+        return np.asarray(self.touched.max(axis=-1))
+
+    @cached_property
     def _filled(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Which stages have layers, and the first layer of each of these."""
         assert self.stage_layers is not None
