@@ -23,7 +23,7 @@ from costmodel.expert_load import read_loads, skewed_load
 from costmodel.kv_plan import KvPlan
 from costmodel.models import load_model
 from costmodel.models.spec import ModelSpec
-from costmodel.moe_load import log_missed
+from costmodel.moe_load import log_missed, reached
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations, operations_of
 from costmodel.profile import Profile, load_profile
 from costmodel.speculation import Speculative
@@ -34,6 +34,9 @@ from topology.errors import InstanceError, Problem
 
 Pay = Literal["whole", "used"]
 Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
+
+#: passes, by their tokens, of which it is kept how likely each expert is reached
+_MOST_REACHED = 16
 
 
 def _named_or_in_place(value: object) -> str:
@@ -147,6 +150,20 @@ class Instance:
         if key not in self._of_kind:
             self._of_kind[key] = self.expert_loads[list(kind.moe_rows)]
         return self._of_kind[key]
+
+    def reached(self, kind: LayerKind, tokens: float) -> NDArray[np.float64]:
+        """:func:`costmodel.moe_load.reached` of a kind's experts, one replica each ``[layers, experts]``."""
+        key = (kind.moe_rows, tokens)
+        found = self._reached.get(key)
+        if found is None:
+            if len(self._reached) >= _MOST_REACHED:
+                self._reached.clear()
+            found = self._reached[key] = reached(self.log_missed(kind), tokens)
+        return found
+
+    @cached_property
+    def _reached(self) -> dict[tuple[tuple[int, ...], float], NDArray[np.float64]]:
+        return {}
 
     @cached_property
     def _of_kind(self) -> dict[object, NDArray[np.float64]]:
