@@ -10,7 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.communication import GroupRates, rates_of_chips, stack_rates
+from costmodel.communication import GroupRates, stacked_rates_of_chips
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
 from costmodel.pass_sums import Term
@@ -172,14 +172,12 @@ def _rates(instance: Instance, replica: Replica) -> GroupRates:
     """Rates of every stage ``[stages]``."""
     moe = instance.operations.moe
     first_chip = instance.cluster.chip(replica.stages[0].chips[0])
-    return stack_rates(
-        rates_of_chips(
-            instance.cluster,
-            [stage.chips for stage in replica.stages],
-            replica.shape.tp,
-            moe.top_k if moe else 0,
-            instance.profile.for_chip(first_chip.chip.name),
-        )
+    return stacked_rates_of_chips(
+        instance.cluster,
+        [stage.chips for stage in replica.stages],
+        replica.shape.tp,
+        moe.top_k if moe else 0,
+        instance.profile.for_chip(first_chip.chip.name),
     )
 
 
