@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
+from costmodel import memory
 from costmodel.engine import EngineLayouts, EngineName, load_engine
 from costmodel.expert_load import read_loads, skewed_load
 from costmodel.kv_plan import KvPlan
@@ -27,6 +28,7 @@ from costmodel.moe_load import log_missed, reached
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations, operations_of
 from costmodel.profile import Profile, load_profile
 from costmodel.speculation import Speculative
+from costmodel.width_bytes import WidthBytes
 from costmodel.workload import Limits, Prices, Slo, Workload
 from topology import Cluster, TierKind, load_cluster
 from topology.catalogue import beside, parse_model, read_data, resolve
@@ -150,6 +152,28 @@ class Instance:
         if key not in self._of_kind:
             self._of_kind[key] = self.expert_loads[list(kind.moe_rows)]
         return self._of_kind[key]
+
+    def width_bytes(self, tp: int, context: int) -> WidthBytes:
+        """Bytes on a chip of a rank of ``tp`` chips, sequences at ``context`` tokens, worked out once."""
+        known = self._width_bytes
+        if (tp, context) not in known:
+            known[tp, context] = WidthBytes(self.operations, tp, context)
+        return known[tp, context]
+
+    @cached_property
+    def _width_bytes(self) -> dict[tuple[int, int], WidthBytes]:
+        return {}
+
+    @cached_property
+    def request_kv_bytes(self) -> float:
+        """Bytes of KV that one prefilled prompt hands over, wherever caches lie."""
+        operations = replace(self.operations, kv_in_hbm=True)
+        layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
+        context = self.workload.input_tokens
+        return float(
+            memory.kv_bytes_per_sequence(operations, layers, 1.0, context)
+            + memory.draft_kv_bytes(operations, 1.0, context)
+        )
 
     def reached(self, kind: LayerKind, tokens: float) -> NDArray[np.float64]:
         """:func:`costmodel.moe_load.reached` of a kind's experts, one replica each ``[layers, experts]``."""

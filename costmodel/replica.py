@@ -97,12 +97,9 @@ def price_replicas(
         own.append([(name, tokens, weight) for name, tokens, weight in both if tokens is not None])
         passes += [StagePass(replica, tokens, of_stages) for _, tokens, _ in own[-1]]
     timed = iter(stage_times(instance, layout, passes))
-    held = stage_memory(instance, replicas, plans)
     return [
-        _priced(instance, replica, plan, of_stages, memory_of, [(*one, next(timed)) for one in run])
-        for replica, plan, of_stages, memory_of, run in zip(
-            replicas, plans, rates, held, own, strict=True
-        )
+        _priced(instance, replica, plan, of_stages, [(*one, next(timed)) for one in run])
+        for replica, plan, of_stages, run in zip(replicas, plans, rates, own, strict=True)
     ]
 
 
@@ -111,7 +108,6 @@ def _priced(
     replica: Replica,
     plan: Schedule,
     rates: GroupRates,
-    held: list[dict[str, Array]],
     passes: Sequence[tuple[str, Tokens, float, StageTimes]],
 ) -> ReplicaPrice:
     """One replica from the times of its passes: name, tokens, how often in a round, times."""
@@ -141,6 +137,7 @@ def _priced(
     round_s = (
         float(service.tpot_s) * plan.emitted / pp if plan.decode else float(times["prefill"].max_s)
     )
+    held = stage_memory(instance, replica, plan)
     by_stage = zip(*(seconds.tolist() for seconds in parts.values()), strict=True)
     stages = tuple(
         StagePrice(dict(zip(parts, seconds, strict=True)), bytes_of, skew)
