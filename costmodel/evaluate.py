@@ -275,9 +275,10 @@ def hbm_fill(instance: Instance, replica: Replica, price: ReplicaPrice) -> float
 
 def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
     """What each kind of figure rests on: measured, derived or assumed inputs."""
-    chips: Sequence[str] = sorted(
-        {instance.cluster.chip(chip).chip.name for r in layout.replicas for chip in r.chips}
-    )
+    cluster = instance.cluster
+    chips: Sequence[str] = cluster.chip_names
+    if len(chips) > 1:
+        chips = sorted({cluster.chip(chip).chip.name for r in layout.replicas for chip in r.chips})
     profiles = {instance.profile.for_chip(chip).provenance for chip in chips}
     times = "assumed" if "assumed" in profiles else sorted(profiles)[-1] if profiles else "derived"
     bases = {

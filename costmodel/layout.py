@@ -104,6 +104,16 @@ class Replica(_Decision):
         """Every chip of the replica, stage by stage."""
         return tuple(chip for stage in self.stages for chip in stage.chips)
 
+    @cached_property
+    def place_in_flight(self) -> KvTier:
+        """Where the caches of the sequences in flight lie (one place, checked by ``kv_tiers``)."""
+        return next((share.tier for share in self.kv if not share.idle), "hbm")
+
+    @cached_property
+    def idle_kv(self) -> tuple[KvShare, ...]:
+        """Shares of conversations that wait."""
+        return tuple(share for share in self.kv if share.idle)
+
     def rank_sequences(self) -> list[int]:
         """Sequences of each attention rank: the homes on its chips, over all stages."""
         return list(self._rank_sequences)

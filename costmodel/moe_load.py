@@ -71,16 +71,16 @@ def placed_shares(
     each, touch, copied = loads, alone, table.copied
     if len(copied):
         replicas = table.copies.ravel()[copied]
-        of_layer = np.broadcast_to(tokens, num_layers)[copied // num_experts]
+        tokens = np.asarray(tokens, dtype=float)
+        of_layer = tokens[copied // num_experts] if tokens.ndim else tokens
         each, touch = loads.flatten(), alone.flatten()
         touch[copied] = touch_probability(each[copied], top_k, of_layer, replicas)
         each[copied] /= replicas
     slot_load, slot_touch = each.take(table.places), touch.take(table.places)
     chips = len(slots_per_chip)
     sizes = np.array(slots_per_chip)
-    ends = sizes.cumsum()
-    if sizes.all():
-        starts = ends - sizes
+    starts = sizes.cumsum() - sizes
+    if all(slots_per_chip):
         return ExpertShares(
             load=np.add.reduceat(slot_load, starts, axis=1),
             touched=np.add.reduceat(slot_touch, starts, axis=1),
@@ -89,7 +89,6 @@ def placed_shares(
     touched = np.zeros((num_layers, chips))
     filled = np.flatnonzero(sizes)
     if len(filled):
-        starts = (ends - sizes)[filled]
-        load[:, filled] = np.add.reduceat(slot_load, starts, axis=1)
-        touched[:, filled] = np.add.reduceat(slot_touch, starts, axis=1)
+        load[:, filled] = np.add.reduceat(slot_load, starts[filled], axis=1)
+        touched[:, filled] = np.add.reduceat(slot_touch, starts[filled], axis=1)
     return ExpertShares(load=load, touched=touched)

@@ -33,7 +33,7 @@ class Tokens:
     fill: Array | float = 1.0
     verified: Array | float = 1.0
 
-    @property
+    @cached_property
     def rows(self) -> Array:
         """Tokens that the pass computes."""
         return np.asarray(
@@ -41,7 +41,7 @@ class Tokens:
             + np.asarray(self.prefill, dtype=float)
         )
 
-    @property
+    @cached_property
     def sampled(self) -> Array:
         """Tokens that reach the LM head."""
         return np.asarray(
@@ -101,7 +101,9 @@ class ExpertShares:
         """``values``, one for each stage, as ``[..., layers]``."""
         if self.stage_layers is None:
             return values[..., None]
-        return np.repeat(np.broadcast_to(values, self.stage_layers.shape), self.stage_layers)
+        if values.shape != self.stage_layers.shape:
+            values = np.broadcast_to(values, self.stage_layers.shape)
+        return values.repeat(self.stage_layers)
 
     def layer_by_layer(self, values: Array) -> Array:
         """``values [..., layers]`` as ``[layers, ...]``; of several stages, 0 on those without the layer."""
