@@ -153,15 +153,14 @@ class Instance:
             self._of_kind[key] = self.expert_loads[list(kind.moe_rows)]
         return self._of_kind[key]
 
-    def width_bytes(self, tp: int, context: int) -> WidthBytes:
-        """Bytes on a chip of a rank of ``tp`` chips, sequences at ``context`` tokens, worked out once."""
-        known = self._width_bytes
-        if (tp, context) not in known:
-            known[tp, context] = WidthBytes(self.operations, tp, context)
-        return known[tp, context]
+    def width_bytes(self, tp: int) -> WidthBytes:
+        """Bytes on a chip of a rank of ``tp`` chips, worked out once."""
+        if tp not in self._width_bytes:
+            self._width_bytes[tp] = WidthBytes(self.operations, tp)
+        return self._width_bytes[tp]
 
     @cached_property
-    def _width_bytes(self) -> dict[tuple[int, int], WidthBytes]:
+    def _width_bytes(self) -> dict[int, WidthBytes]:
         return {}
 
     @cached_property

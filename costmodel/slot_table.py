@@ -51,6 +51,11 @@ class SlotTable:
         return self.copies is not None and self.copies.shape[1] == num_experts
 
     @cached_property
+    def complete(self) -> bool:
+        """Whether every expert has a slot in every layer."""
+        return self.copies is not None and bool(self.copies.all())
+
+    @cached_property
     def places(self) -> NDArray[np.int64]:
         """Flat place of each slot's expert in ``copies [layers, slots]``."""
         assert self.copies is not None

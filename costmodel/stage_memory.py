@@ -16,7 +16,7 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
     """Bytes on each chip by kind ``[chips]``, stage by stage."""
     shape, prefills = replica.shape, replica.role == "prefill"
     context = instance.workload.input_tokens if prefills else instance.final_context
-    width = instance.width_bytes(shape.tp, context)
+    width = instance.width_bytes(shape.tp)
     rows, sampled = float(plan.rows()), float(plan.sampled())
     sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), shape.tp)
     chips = shape.chips_per_stage
@@ -30,7 +30,7 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
             {
                 "weights": np.full(chips, width.weights(counts, chips, first=first, last=last)),
                 "experts": width.slot(counts) * np.array(stage.slots(), dtype=float),
-                "kv": width.cached(counts, last=last) * sequences,
+                "kv": width.cached(counts, context, last=last) * sequences,
                 "activations": np.full(chips, active),
                 "runtime": _runtime(instance, stage),
             }

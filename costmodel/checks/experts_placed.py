@@ -86,7 +86,7 @@ def _sound(
     if table is None or table.copies is None or not table.holds(num_experts):
         return False
     width = table.experts.shape[1]
-    if width != sum(slots) or not table.copies.all():
+    if width != sum(slots) or not table.complete:
         return False
     if width == num_experts:  # every expert once
         return True
