@@ -241,36 +241,40 @@ def _context(
     # index scores are taken against every cached entry, of which there is one per `compress` tokens
     index_flops = 2.0 * attention.index_heads * attention.index_dim / attention.compress
     index_bytes = attention.index_elements * operations.kv_element_bytes
-    read = attention.read_tokens(tokens.context)
-    decode_flops = (
-        read * 2.0 * heads * (attention.decode_qk_dim + attention.decode_v_dim)
-        + tokens.context * index_flops
-    )
-    decode_bytes = read * entry_bytes + tokens.context * index_bytes
-    attended = mean_attended(attention, tokens.prefill_start, tokens.prefill_end)
-    middle = (tokens.prefill_start + tokens.prefill_end) / 2
-    prefill_flops = (
-        attended * 2.0 * heads * (attention.prefill_qk_dim + attention.prefill_v_dim)
-        + middle * index_flops
-    )
-    prompts = prefill / max(tokens.prefill_end - tokens.prefill_start, 1.0)
-    prefill_bytes = prompts * (
-        attention.stored_tokens(tokens.prefill_end) * entry_bytes + tokens.prefill_end * index_bytes
-    )
-    result.roofline(
-        "attention_context",
-        count * (decode * tokens.verified) * decode_flops / peak,
-        count * decode * decode_bytes / bandwidth,
-        dtype=dtype,
-        stream="kv",
-    )
-    result.roofline(
-        "attention_context",
-        count * prefill * prefill_flops / peak,
-        count * prefill_bytes / bandwidth,
-        dtype=dtype,
-        stream="kv",
-    )
+    decodes, prefills = bool(decode.any()), bool(prefill.any())
+    if decodes or not prefills:
+        read = attention.read_tokens(tokens.context)
+        decode_flops = (
+            read * 2.0 * heads * (attention.decode_qk_dim + attention.decode_v_dim)
+            + tokens.context * index_flops
+        )
+        decode_bytes = read * entry_bytes + tokens.context * index_bytes
+        result.roofline(
+            "attention_context",
+            count * (decode * tokens.verified) * decode_flops / peak,
+            count * decode * decode_bytes / bandwidth,
+            dtype=dtype,
+            stream="kv",
+        )
+    if prefills:
+        start, end = tokens.prefill_start, tokens.prefill_end
+        prefill_flops = (
+            mean_attended(attention, start, end)
+            * 2.0
+            * heads
+            * (attention.prefill_qk_dim + attention.prefill_v_dim)
+            + (start + end) / 2 * index_flops
+        )
+        prompts = prefill / max(end - start, 1.0)
+        stored = attention.stored_tokens(end)
+        prefill_bytes = prompts * (stored * entry_bytes + end * index_bytes)
+        result.roofline(
+            "attention_context",
+            count * prefill * prefill_flops / peak,
+            count * prefill_bytes / bandwidth,
+            dtype=dtype,
+            stream="kv",
+        )
 
 
 def _states(
