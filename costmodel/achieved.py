@@ -38,3 +38,19 @@ class Achieved:
             unpacked = self.efficiency.unpacking if self.chip.unpacks(dtype) else 1.0
             self._weight_bandwidth[key] = self.bandwidth(stream) * unpacked
         return self._weight_bandwidth[key]
+
+
+#: rates by chip and efficiency; a chip and an efficiency that are held here keep their identities
+_known: dict[tuple[int, int], Achieved] = {}
+_MOST_KNOWN = 64
+
+
+def achieved_by(chip: Chip, efficiency: Efficiency) -> Achieved:
+    """The rates of a chip under an efficiency, the same as long as both objects are in use."""
+    key = (id(chip), id(efficiency))
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        found = _known[key] = Achieved(chip, efficiency)
+    return found

@@ -195,7 +195,9 @@ def _equivalence(instance: Instance, replica: Replica) -> object:
     idle = tuple((tier, tuple(counts)) for tier, counts in idle_by_rank(replica).items())
     kv = (tuple(replica.rank_sequences()), place_in_flight(replica), idle)
     stages = tuple((s.layers, s.slots(), s.expert_map) for s in replica.stages)
-    return (replica.role, replica.shape, stages, tuple(places), kv)
+    shape = replica.shape
+    widths = (shape.tp, shape.ep, shape.pp, shape.attention_dp, shape.batch)
+    return (replica.role, widths, stages, tuple(places), kv)
 
 
 def _rehome(instance: Instance, replica: Replica, price: ReplicaPrice) -> ReplicaPrice:

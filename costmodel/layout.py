@@ -66,6 +66,10 @@ class Stage(_Decision):
 
     def slots(self) -> tuple[int, ...]:
         """Slots on each chip, chip by chip (zeros for a stage without expert slots)."""
+        return self._slots
+
+    @cached_property
+    def _slots(self) -> tuple[int, ...]:
         if self.slots_per_chip is None:
             return (0,) * len(self.chips)
         if isinstance(self.slots_per_chip, int):

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from costmodel.achieved import Achieved
+from costmodel.achieved import Achieved, achieved_by
 from costmodel.attended import head_ways, kv_ways, mean_attended
 from costmodel.communication import GroupRates
 from costmodel.models.spec import Attention, MoE
@@ -69,7 +69,7 @@ def pass_time(
     tp = np.asarray(tp, dtype=float)
     ranks = np.asarray(attention_dp, dtype=float)
     result = PassTime(terms=[] if record else None)
-    achieved = Achieved(chip, efficiency)
+    achieved = achieved_by(chip, efficiency)
     for (kind, layer_count), shares in zip(layers, experts, strict=True):
         count = np.asarray(layer_count, dtype=float)
         _layers(result, operations, kind, count, tp, ranks, tokens, achieved, rates, shares)

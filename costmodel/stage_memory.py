@@ -19,7 +19,7 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
     width = instance.width_bytes(shape.tp)
     rows, sampled = float(plan.rows()), float(plan.sampled())
     sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), shape.tp)
-    chips = shape.chips_per_stage
+    chips, ones = shape.chips_per_stage, np.ones(shape.chips_per_stage)
     found = []
     for index, stage in enumerate(replica.stages):
         counts = instance.operations.layers_within(*stage.layers)
@@ -28,10 +28,10 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
         active = width.active(rows, sampled if last else 0.0)
         found.append(
             {
-                "weights": np.full(chips, width.weights(counts, chips, first=first, last=last)),
+                "weights": ones * width.weights(counts, chips, first=first, last=last),
                 "experts": width.slot(counts) * np.array(stage.slots(), dtype=float),
                 "kv": width.cached(counts, context, last=last) * sequences,
-                "activations": np.full(chips, active),
+                "activations": ones * active,
                 "runtime": _runtime(instance, stage),
             }
         )
@@ -41,7 +41,7 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
 def _runtime(instance: Instance, stage: Stage) -> Array:
     """Bytes that the engine takes ``[chips]``."""
     names = instance.cluster.chip_names
-    known = {name: instance.profile.for_chip(name).runtime_bytes for name in names}
     if len(names) == 1:
-        return np.full(len(stage.chips), known[names[0]])
+        return np.full(len(stage.chips), instance.profile.for_chip(names[0]).runtime_bytes)
+    known = {name: instance.profile.for_chip(name).runtime_bytes for name in names}
     return np.array([known[instance.cluster.chip(chip).chip.name] for chip in stage.chips])

@@ -56,24 +56,24 @@ class Tokens:
         Raises ``ValueError`` where contexts or prompts of different lengths would have to share one.
         """
 
-        def column(name: str) -> Array:
-            return np.repeat(np.array([float(getattr(one, name)) for one in passes]), times)
-
         def shared(name: str, present: str) -> float:
             found = {getattr(one, name) for one in passes if float(getattr(one, present))}
             if len(found) > 1:
                 raise ValueError(f"passes with {name} {sorted(found)} cannot be priced together")
             return float(next(iter(found), 0.0))
 
+        own = [(one.decode, one.prefill, one.prompts, one.fill, one.verified) for one in passes]
+        columns = np.array(own, dtype=float).repeat(times, axis=0)
+        decode, prefill, prompts, fill, verified = columns.T
         return cls(
-            decode=column("decode"),
+            decode=decode,
             context=shared("context", "decode"),
-            prefill=column("prefill"),
+            prefill=prefill,
             prefill_start=shared("prefill_start", "prefill"),
             prefill_end=shared("prefill_end", "prefill"),
-            prompts=column("prompts"),
-            fill=column("fill"),
-            verified=column("verified"),
+            prompts=prompts,
+            fill=fill,
+            verified=verified,
         )
 
 
