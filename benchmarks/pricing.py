@@ -3,8 +3,9 @@
 CPU time of this process, so that other work on the machine matters less. *Evaluate*: the layout solved
 for DeepSeek-V3 on a GB200 NVL72, 4,000 tokens in and 1,000 out; ``first`` with nothing read or cached
 (instance and layout new), ``new layout`` with the instance known but no expert map read, ``again`` with both known
-(what is kept then are the maps as arrays and, for the instance, rates of chip groups, expert loads by layer
-and their logarithms; no price). *Search*: every shape of every role with its largest batch, as a solve does
+(what is kept then are the maps as arrays, chips and sequences of replicas and, for the instance, rates of chip
+groups, expert loads by layer with their logarithms and the chance that so many tokens reach an expert, and
+bytes of a layer by rank width; no price, no verdict). *Search*: every shape of every role with its largest batch, as a solve does
 first (``first``: loads and rates of chip groups included). *Points*: random shapes each at a random batch, by
 :func:`costmodel.shape_prices.price_shapes`: times, HBM and cost.
 

@@ -76,7 +76,31 @@ def rates_of_chips(
     efficiency: Efficiency,
 ) -> list[GroupRates]:
     """Rates of each stage of a replica on named chips; the slowest rank decides for all ranks."""
-    result = []
+    found = _of_stages(cluster, stages, tp, top_k, efficiency)
+    return [GroupRates(*(np.asarray(value) for value in own)) for own in found]
+
+
+def stacked_rates_of_chips(
+    cluster: Cluster,
+    stages: Sequence[Sequence[str]],
+    tp: int,
+    top_k: float,
+    efficiency: Efficiency,
+) -> GroupRates:
+    """As :func:`rates_of_chips`, all stages as one of arrays."""
+    found = _of_stages(cluster, stages, tp, top_k, efficiency)
+    return GroupRates(*np.array(found).T)
+
+
+def _of_stages(
+    cluster: Cluster,
+    stages: Sequence[Sequence[str]],
+    tp: int,
+    top_k: float,
+    efficiency: Efficiency,
+) -> list[tuple[float, ...]]:
+    """Numbers of :class:`GroupRates` of each stage."""
+    result: list[tuple[float, ...]] = []
     for index, chips in enumerate(stages):
         reduce = _NONE
         if tp > 1:
@@ -95,5 +119,5 @@ def rates_of_chips(
                 for pair in zip(chips, following, strict=False)
             ]
             send = max(found, key=lambda pair: (pair[1], pair[0]))
-        result.append(GroupRates(*(np.asarray(value) for value in (*reduce, *dispatch, *send))))
+        result.append((*reduce, *dispatch, *send))
     return result

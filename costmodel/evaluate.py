@@ -195,7 +195,9 @@ def _equivalence(instance: Instance, replica: Replica) -> object:
     idle = tuple((tier, tuple(counts)) for tier, counts in idle_by_rank(replica).items())
     kv = (tuple(replica.rank_sequences()), place_in_flight(replica), idle)
     stages = tuple((s.layers, s.slots(), s.expert_map) for s in replica.stages)
-    return (replica.role, replica.shape, stages, tuple(places), kv)
+    shape = replica.shape
+    widths = (shape.tp, shape.ep, shape.pp, shape.attention_dp, shape.batch)
+    return (replica.role, widths, stages, tuple(places), kv)
 
 
 def _rehome(instance: Instance, replica: Replica, price: ReplicaPrice) -> ReplicaPrice:
@@ -275,9 +277,10 @@ def hbm_fill(instance: Instance, replica: Replica, price: ReplicaPrice) -> float
 
 def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
     """What each kind of figure rests on: measured, derived or assumed inputs."""
-    chips: Sequence[str] = sorted(
-        {instance.cluster.chip(chip).chip.name for r in layout.replicas for chip in r.chips}
-    )
+    cluster = instance.cluster
+    chips: Sequence[str] = cluster.chip_names
+    if len(chips) > 1:
+        chips = sorted({cluster.chip(chip).chip.name for r in layout.replicas for chip in r.chips})
     profiles = {instance.profile.for_chip(chip).provenance for chip in chips}
     times = "assumed" if "assumed" in profiles else sorted(profiles)[-1] if profiles else "derived"
     bases = {

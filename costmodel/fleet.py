@@ -6,9 +6,8 @@ a request moves from its prefill replica to a decode replica, inside a domain wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from costmodel import memory
 from costmodel.instance import Instance
 from costmodel.layout import Layout
 from costmodel.replica import ReplicaPrice
@@ -74,13 +73,7 @@ def price_fleet(
 
 def request_kv_bytes(instance: Instance) -> float:
     """Bytes of KV that one prefilled prompt hands over."""
-    operations = replace(instance.operations, kv_in_hbm=True)
-    layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
-    context = instance.workload.input_tokens
-    return float(
-        memory.kv_bytes_per_sequence(operations, layers, 1.0, context)
-        + memory.draft_kv_bytes(operations, 1.0, context)
-    )
+    return instance.request_kv_bytes
 
 
 def transfer_bytes_per_chip(instance: Instance, tp: float, pp: float) -> float:

@@ -95,13 +95,13 @@ def keeps_idle(instance: Instance, role: Role) -> bool:
 
 
 def place_in_flight(replica: Replica) -> Place:
-    """Where the caches of a replica's sequences in flight lie (one place, checked by ``kv_tiers``)."""
-    return next((share.tier for share in replica.kv if not share.idle), "hbm")
+    """Where the caches of a replica's sequences in flight lie."""
+    return replica.place_in_flight
 
 
 def idle_by_rank(replica: Replica) -> dict[Place, list[int]]:
     """Idle conversations of each attention rank, by tier; tiers without any are left out."""
-    if not any(share.idle for share in replica.kv):
+    if not replica.idle_kv:
         return {}
     rank_of = {
         chip: place // replica.shape.tp
@@ -109,8 +109,8 @@ def idle_by_rank(replica: Replica) -> dict[Place, list[int]]:
         for place, chip in enumerate(stage.chips)
     }
     found: dict[Place, list[int]] = {}
-    for share in replica.kv:
-        if share.idle and share.chip in rank_of:
+    for share in replica.idle_kv:
+        if share.chip in rank_of:
             counts = found.setdefault(share.tier, [0] * replica.shape.attention_dp)
             counts[rank_of[share.chip]] += share.sequences
     return {tier: counts for tier, counts in found.items() if any(counts)}

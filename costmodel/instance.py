@@ -18,15 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
+from costmodel import memory
 from costmodel.engine import EngineLayouts, EngineName, load_engine
 from costmodel.expert_load import read_loads, skewed_load
 from costmodel.kv_plan import KvPlan
 from costmodel.models import load_model
 from costmodel.models.spec import ModelSpec
-from costmodel.moe_load import log_missed
+from costmodel.moe_load import log_missed, reached
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations, operations_of
 from costmodel.profile import Profile, load_profile
 from costmodel.speculation import Speculative
+from costmodel.width_bytes import WidthBytes
 from costmodel.workload import Limits, Prices, Slo, Workload
 from topology import Cluster, TierKind, load_cluster
 from topology.catalogue import beside, parse_model, read_data, resolve
@@ -34,6 +36,9 @@ from topology.errors import InstanceError, Problem
 
 Pay = Literal["whole", "used"]
 Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
+
+#: passes, by their tokens, of which it is kept how likely each expert is reached
+_MOST_REACHED = 16
 
 
 def _named_or_in_place(value: object) -> str:
@@ -147,6 +152,41 @@ class Instance:
         if key not in self._of_kind:
             self._of_kind[key] = self.expert_loads[list(kind.moe_rows)]
         return self._of_kind[key]
+
+    def width_bytes(self, tp: int) -> WidthBytes:
+        """Bytes on a chip of a rank of ``tp`` chips, worked out once."""
+        if tp not in self._width_bytes:
+            self._width_bytes[tp] = WidthBytes(self.operations, tp)
+        return self._width_bytes[tp]
+
+    @cached_property
+    def _width_bytes(self) -> dict[int, WidthBytes]:
+        return {}
+
+    @cached_property
+    def request_kv_bytes(self) -> float:
+        """Bytes of KV that one prefilled prompt hands over, wherever caches lie."""
+        operations = replace(self.operations, kv_in_hbm=True)
+        layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
+        context = self.workload.input_tokens
+        return float(
+            memory.kv_bytes_per_sequence(operations, layers, 1.0, context)
+            + memory.draft_kv_bytes(operations, 1.0, context)
+        )
+
+    def reached(self, kind: LayerKind, tokens: float) -> NDArray[np.float64]:
+        """:func:`costmodel.moe_load.reached` of a kind's experts, one replica each ``[layers, experts]``."""
+        key = (kind.moe_rows, tokens)
+        found = self._reached.get(key)
+        if found is None:
+            if len(self._reached) >= _MOST_REACHED:
+                self._reached.clear()
+            found = self._reached[key] = reached(self.log_missed(kind), tokens)
+        return found
+
+    @cached_property
+    def _reached(self) -> dict[tuple[tuple[int, ...], float], NDArray[np.float64]]:
+        return {}
 
     @cached_property
     def _of_kind(self) -> dict[object, NDArray[np.float64]]:

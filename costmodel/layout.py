@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from struct import error as struct_error
 from struct import pack
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
+
+from costmodel.slot_table import SlotTable, slot_table
 
 Role = Literal["prefill", "decode", "mixed"]
 KvTier = Literal["hbm", "host", "flash", "disk"]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
-class Shape(BaseModel):
+class _Decision(BaseModel):
+    """Part of a decision. What was read off its fields once is no part of it, nor of a copy."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __copy__(self) -> Self:
+        """A copy that reads its fields anew, as ``model_copy(update=...)`` may change them."""
+        copied = super().__copy__()
+        for name in self.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
+
+
+class Shape(_Decision):
     """How one replica is built.
 
     Each stage is ``tp * attention_dp`` chips. Attention, dense FFN and shared experts are sharded
@@ -28,8 +41,6 @@ class Shape(BaseModel):
     number of sequences in flight (decode, mixed) or of prompts in one pass (prefill), over all
     ranks and microbatches.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tp: Count
     ep: Count
@@ -43,10 +54,8 @@ class Shape(BaseModel):
         return self.tp * self.attention_dp
 
 
-class Stage(BaseModel):
+class Stage(_Decision):
     """Consecutive layers on one group of chips, rank by rank (``chips[rank * tp + shard]``)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: first and last layer, both included, counted from 0
     layers: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
@@ -57,6 +66,10 @@ class Stage(BaseModel):
 
     def slots(self) -> tuple[int, ...]:
         """Slots on each chip, chip by chip (zeros for a stage without expert slots)."""
+        return self._slots
+
+    @cached_property
+    def _slots(self) -> tuple[int, ...]:
         if self.slots_per_chip is None:
             return (0,) * len(self.chips)
         if isinstance(self.slots_per_chip, int):
@@ -64,7 +77,7 @@ class Stage(BaseModel):
         return self.slots_per_chip
 
 
-class KvShare(BaseModel):
+class KvShare(_Decision):
     """The KV cache on one chip.
 
     ``sequences`` counts those whose home is this chip, so that the replica's shares add up to its
@@ -75,8 +88,6 @@ class KvShare(BaseModel):
     conversations that may go on later; these sequences are not part of the batch.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     chip: str
     tier: KvTier = "hbm"
     idle: bool = False
@@ -84,23 +95,35 @@ class KvShare(BaseModel):
     bytes: Annotated[float, Field(ge=0)]
 
 
-class Replica(BaseModel):
+class Replica(_Decision):
     """A shape put on concrete chips; it holds the whole model."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     role: Role
     shape: Shape
     stages: tuple[Stage, ...]
     kv: tuple[KvShare, ...] = ()
 
-    @property
-    def chips(self) -> list[str]:
+    @cached_property
+    def chips(self) -> tuple[str, ...]:
         """Every chip of the replica, stage by stage."""
-        return [chip for stage in self.stages for chip in stage.chips]
+        return tuple(chip for stage in self.stages for chip in stage.chips)
+
+    @cached_property
+    def place_in_flight(self) -> KvTier:
+        """Where the caches of the sequences in flight lie (one place, checked by ``kv_tiers``)."""
+        return next((share.tier for share in self.kv if not share.idle), "hbm")
+
+    @cached_property
+    def idle_kv(self) -> tuple[KvShare, ...]:
+        """Shares of conversations that wait."""
+        return tuple(share for share in self.kv if share.idle)
 
     def rank_sequences(self) -> list[int]:
         """Sequences of each attention rank: the homes on its chips, over all stages."""
+        return list(self._rank_sequences)
+
+    @cached_property
+    def _rank_sequences(self) -> tuple[int, ...]:
         counts = [0] * self.shape.attention_dp
         tp, ranks = self.shape.tp, self.shape.attention_dp
         rank_of = {
@@ -110,48 +133,15 @@ class Replica(BaseModel):
             rank = rank_of.get(share.chip, ranks)
             if not share.idle and rank < ranks:
                 counts[rank] += share.sequences
-        return counts
+        return tuple(counts)
 
-
-#: more experts than any layer has
-_MOST_EXPERTS = 1 << 16
 
 #: expert id per slot, chip by chip, of each layer
 ExpertMap = dict[int, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class SlotTable:
-    """An expert map as arrays: ``experts [layers, slots]``, and the row of each layer.
-
-    ``copies [layers, experts]``: slots of each expert up to the highest one; ``None`` where a number is
-    negative or far beyond any model's.
-    """
-
-    row_of: dict[int, int]
-    experts: NDArray[np.int64]
-    copies: NDArray[np.int64] | None
-
-    def rows(self, layers: Sequence[int]) -> slice | list[int]:
-        """Rows of some layers in the arrays. Raises ``KeyError`` for a layer that is not there."""
-        rows = [self.row_of[layer] for layer in layers]
-        if rows and rows == list(range(rows[0], rows[0] + len(rows))):
-            return slice(rows[0], rows[0] + len(rows))
-        return rows
-
-
-def count_copies(experts: NDArray[np.int64], num_experts: int) -> NDArray[np.int64]:
-    """Slots of each expert in each layer ``[layers, experts]``; ``experts [layers, slots]``."""
-    size = len(experts) * num_experts
-    # flat places of the slots' experts in an array [layers, experts]
-    at = np.arange(0, size, num_experts)[:, None] + experts
-    return np.bincount(at.ravel(), minlength=size).reshape(len(experts), num_experts)
-
-
-class Layout(BaseModel):
+class Layout(_Decision):
     """All replicas and the expert maps they use."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     replicas: tuple[Replica, ...]
     expert_maps: dict[str, ExpertMap] = Field(default_factory=dict)
@@ -176,11 +166,7 @@ class Layout(BaseModel):
             except struct_error:  # no expert has such a number
                 continue
             experts = np.frombuffer(flat, np.dtype("=i8")).reshape(len(by_layer), width)
-            copies = None
-            if experts.size and experts.min() >= 0 and experts.max() < _MOST_EXPERTS:
-                copies = count_copies(experts, int(experts.max()) + 1)
-            row_of = {layer: row for row, layer in enumerate(by_layer)}
-            tables[name] = SlotTable(row_of, experts, copies)
+            tables[name] = slot_table(tuple(by_layer), experts)
         return tables
 
     def __eq__(self, other: object) -> bool:
@@ -188,12 +174,6 @@ class Layout(BaseModel):
         if not isinstance(other, Layout):
             return NotImplemented
         return self.replicas == other.replicas and self.expert_maps == other.expert_maps
-
-    def __copy__(self) -> Layout:
-        """A copy that reads its expert maps anew, as ``model_copy(update=...)`` may change them."""
-        copied = super().__copy__()
-        copied.__dict__.pop("slot_tables", None)
-        return copied
 
 
 def spread(total: int, parts: int) -> Sequence[int]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodel.layout import count_copies
 from costmodel.pass_time import ExpertShares
+from costmodel.slot_table import SlotTable, slot_table
 
 Array = NDArray[np.float64]
 
@@ -49,41 +49,38 @@ def expert_shares(
     each slot chip by chip, ``tokens`` in the pass over all ranks.
     """
     alone = touch_probability(loads, top_k, tokens, 1.0)
-    copies = count_copies(expert_rows, loads.shape[1])
-    return placed_shares(loads, alone, expert_rows, copies, slots_per_chip, top_k, tokens)
+    table = slot_table(range(len(expert_rows)), expert_rows, loads.shape[1])
+    return placed_shares(loads, alone, table, slots_per_chip, top_k, tokens)
 
 
 def placed_shares(
     loads: Array,
     alone: Array,
-    expert_rows: NDArray[np.int64],
-    copies: NDArray[np.int64],
+    table: SlotTable,
     slots_per_chip: Sequence[int],
     top_k: float,
     tokens: ArrayLike,
 ) -> ExpertShares:
     """As :func:`expert_shares` where more is known, and for several passes at once.
 
-    ``alone [layers, experts]``: :func:`touch_probability` with one replica; ``copies [layers, experts]``:
-    slots of each expert; ``tokens``: one number, or one for each layer.
+    ``alone [layers, experts]``: :func:`touch_probability` with one replica; ``table``: of the same layers
+    and experts; ``tokens``: one number, or one for each layer.
     """
+    assert table.copies is not None
     num_layers, num_experts = loads.shape
-    each, touch = loads, alone
-    copied = np.flatnonzero(copies > 1)
+    each, touch, copied = loads, alone, table.copied
     if len(copied):
-        replicas = copies.ravel()[copied]
-        of_layer = np.broadcast_to(tokens, num_layers)[copied // num_experts]
+        replicas = table.copies.ravel()[copied]
+        tokens = np.asarray(tokens, dtype=float)
+        of_layer = tokens[copied // num_experts] if tokens.ndim else tokens
         each, touch = loads.flatten(), alone.flatten()
         touch[copied] = touch_probability(each[copied], top_k, of_layer, replicas)
         each[copied] /= replicas
-    # flat places [layers, slots] of each slot's expert in an array [layers, experts]
-    at = np.arange(0, loads.size, num_experts)[:, None] + expert_rows
-    slot_load, slot_touch = each.take(at), touch.take(at)
+    slot_load, slot_touch = each.take(table.places), touch.take(table.places)
     chips = len(slots_per_chip)
     sizes = np.array(slots_per_chip)
-    ends = sizes.cumsum()
-    if sizes.all():
-        starts = ends - sizes
+    starts = sizes.cumsum() - sizes
+    if all(slots_per_chip):
         return ExpertShares(
             load=np.add.reduceat(slot_load, starts, axis=1),
             touched=np.add.reduceat(slot_touch, starts, axis=1),
@@ -92,7 +89,6 @@ def placed_shares(
     touched = np.zeros((num_layers, chips))
     filled = np.flatnonzero(sizes)
     if len(filled):
-        starts = (ends - sizes)[filled]
-        load[:, filled] = np.add.reduceat(slot_load, starts, axis=1)
-        touched[:, filled] = np.add.reduceat(slot_touch, starts, axis=1)
+        load[:, filled] = np.add.reduceat(slot_load, starts[filled], axis=1)
+        touched[:, filled] = np.add.reduceat(slot_touch, starts[filled], axis=1)
     return ExpertShares(load=load, touched=touched)

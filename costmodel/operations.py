@@ -7,8 +7,10 @@ its weights are, and how tensor parallelism divides it. Layers that are alike sh
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -122,10 +124,16 @@ class Operations:
         """Layers of the model."""
         return len(self.spec.layers)
 
-    @property
+    @cached_property
     def moe(self) -> MoE | None:
         """The mixture of experts of the model (the first MoE layer's), if it has one."""
         return next((kind.moe for kind in self.kinds if kind.moe is not None), None)
+
+    def layers_within(self, first: int, last: int) -> list[int]:
+        """Layers of each kind between two layers, both included."""
+        return [
+            bisect_right(kind.layers, last) - bisect_left(kind.layers, first) for kind in self.kinds
+        ]
 
     def kind_of_layer(self) -> list[int]:
         """Index into ``kinds`` of every layer."""

@@ -18,12 +18,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from costmodel.achieved import Achieved, achieved_by
 from costmodel.attended import head_ways, kv_ways, mean_attended
 from costmodel.communication import GroupRates
 from costmodel.models.spec import Attention, MoE
 from costmodel.operations import ELEMENT_BYTES, LayerKind, Operations
 from costmodel.pass_sums import PARTS, PassTime, Term
-from costmodel.profile import Efficiency, Stream
+from costmodel.profile import Efficiency
 from costmodel.speculation import draft_runs
 from costmodel.tokens import Array, ExpertShares, Tokens, even_shares
 from topology import Chip
@@ -68,16 +69,17 @@ def pass_time(
     tp = np.asarray(tp, dtype=float)
     ranks = np.asarray(attention_dp, dtype=float)
     result = PassTime(terms=[] if record else None)
+    achieved = achieved_by(chip, efficiency)
     for (kind, layer_count), shares in zip(layers, experts, strict=True):
         count = np.asarray(layer_count, dtype=float)
-        _layers(result, operations, kind, count, tp, ranks, tokens, chip, efficiency, rates, shares)
+        _layers(result, operations, kind, count, tp, ranks, tokens, achieved, rates, shares)
     last = np.asarray(with_head, dtype=float)
     if last.any():
-        _head(result, operations, last, tp, tokens.sampled, chip, efficiency)
+        _head(result, operations, last, tp, tokens.sampled, achieved)
         sequences = np.asarray(tokens.decode, dtype=float) + np.asarray(tokens.prompts, dtype=float)
         result.add("overhead", last * sequences * efficiency.sequence_overhead_s)
         if operations.draft is not None:
-            _draft(result, operations, last, tp, ranks, tokens, chip, efficiency, rates)
+            _draft(result, operations, last, tp, ranks, tokens, achieved, rates)
     return result
 
 
@@ -89,20 +91,19 @@ def _layers(
     tp: Array,
     ranks: Array,
     tokens: Tokens,
-    chip: Chip,
-    efficiency: Efficiency,
+    achieved: Achieved,
     rates: GroupRates,
     shares: ExpertShares | None,
 ) -> None:
     """Add ``count`` layers of one kind."""
-    rows = tokens.rows
-    _matmuls(result, kind, count, tp, rows, chip, efficiency)
+    rows, efficiency = tokens.rows, achieved.efficiency
+    _matmuls(result, kind, count, tp, rows, achieved)
     for attention in kind.attentions:
-        _context(result, operations, attention, count, tp, tokens, chip, efficiency)
-    _states(result, kind, count, tp, tokens, chip, efficiency)
+        _context(result, operations, attention, count, tp, tokens, achieved)
+    _states(result, kind, count, tp, tokens, achieved)
     # a residual branch reads and writes the hidden vector twice (norm and residual sum)
     norm_bytes = 4.0 * kind.num_sublayers * operations.hidden_size * operations.activation_bytes
-    result.roofline("norms", np.zeros(()), count * rows * norm_bytes / _bandwidth(chip, efficiency))
+    result.roofline("norms", np.zeros(()), count * rows * norm_bytes / achieved.bandwidth())
     reduced = rows * operations.hidden_size * operations.activation_bytes
     sharded = tp > 1
     reductions = count * reductions_of(kind, tp, ranks)
@@ -113,7 +114,7 @@ def _layers(
     )
     overhead = efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)
     overhead = overhead + kind.num_kernels * efficiency.kernel_overhead_s
-    overhead = overhead + quantised_of(kind, chip) * efficiency.quantise_overhead_s
+    overhead = overhead + quantised_of(kind, achieved.chip) * efficiency.quantise_overhead_s
     if kind.moe is not None:
         waited = efficiency.exchange_overhead_s * filled(reduced)
         overhead = overhead + efficiency.moe_overhead_s + np.where(ranks > 1, waited, 0.0)
@@ -121,7 +122,7 @@ def _layers(
     if kind.moe is not None and shares is not None:
         _experts(
             result, operations, kind.moe, count / np.maximum(shares.num_layers, 1), tp, ranks,
-            rows, tokens.fill, chip, efficiency, rates, shares,
+            rows, tokens.fill, achieved, rates, shares,
         )  # fmt: skip
 
 
@@ -131,16 +132,15 @@ def _head(
     count: Array,
     tp: Array,
     sampled: Array,
-    chip: Chip,
-    efficiency: Efficiency,
+    achieved: Achieved,
 ) -> None:
     """Add ``count`` runs of the LM head over ``sampled`` tokens."""
     for matmul in operations.head:
         compute = sampled * matmul.flops_per_token / matmul.ways(tp)
         result.roofline(
             "head",
-            count * compute / _peak(chip, efficiency, matmul.dtype),
-            count * matmul.weight_bytes / matmul.ways(tp) / _bandwidth(chip, efficiency),
+            count * compute / achieved.flops_per_s(matmul.dtype),
+            count * matmul.weight_bytes / matmul.ways(tp) / achieved.bandwidth(),
             dtype=matmul.dtype,
         )
 
@@ -152,8 +152,7 @@ def _draft(
     tp: Array,
     ranks: Array,
     tokens: Tokens,
-    chip: Chip,
-    efficiency: Efficiency,
+    achieved: Achieved,
     rates: GroupRates,
 ) -> None:
     """Add the runs of the MTP module beside a pass, each with the LM head for its drafts.
@@ -168,27 +167,11 @@ def _draft(
             if kind.moe is not None:
                 shares = even_shares(kind.moe, tp * ranks, run.fill * run.rows * ranks)
             _layers(
-                result, operations, kind, last * times * count, tp, ranks, run, chip, efficiency,
-                rates, shares,
+                result, operations, kind, last * times * count, tp, ranks, run, achieved, rates,
+                shares,
             )  # fmt: skip
         drafted = np.asarray(run.decode, dtype=float) + np.asarray(run.prompts, dtype=float)
-        _head(result, operations, last * times, tp, drafted, chip, efficiency)
-
-
-def _peak(chip: Chip, efficiency: Efficiency, dtype: str) -> float:
-    return chip.peak_flops_per_s(dtype) * efficiency.arithmetic(chip.computes_in(dtype))
-
-
-def _bandwidth(chip: Chip, efficiency: Efficiency, stream: Stream = "weights") -> float:
-    return chip.hbm_bytes_per_s * efficiency.stream(stream)
-
-
-def _weight_bandwidth(
-    chip: Chip, efficiency: Efficiency, dtype: str, stream: Stream = "weights"
-) -> float:
-    """Bandwidth for weights of ``dtype``, lower where they are widened on the way."""
-    unpacked = efficiency.unpacking if chip.unpacks(dtype) else 1.0
-    return _bandwidth(chip, efficiency, stream) * unpacked
+        _head(result, operations, last * times, tp, drafted, achieved)
 
 
 def ramp_share(tp: Array, reduced: Array) -> Array:
@@ -226,16 +209,16 @@ def _matmuls(
     count: Array,
     tp: Array,
     rows: Array,
-    chip: Chip,
-    efficiency: Efficiency,
+    achieved: Achieved,
 ) -> None:
+    layer_rows = count * rows
     for matmul in kind.matmuls:
-        ways = matmul.ways(tp)
+        ways, dtype = matmul.ways(tp), matmul.dtype
         result.roofline(
             matmul.part,
-            count * rows * matmul.flops_per_token / ways / _peak(chip, efficiency, matmul.dtype),
-            count * matmul.weight_bytes / ways / _weight_bandwidth(chip, efficiency, matmul.dtype),
-            dtype=matmul.dtype,
+            layer_rows * matmul.flops_per_token / ways / achieved.flops_per_s(dtype),
+            count * matmul.weight_bytes / ways / achieved.weight_bandwidth(dtype),
+            dtype=dtype,
         )
 
 
@@ -246,50 +229,52 @@ def _context(
     count: Array,
     tp: Array,
     tokens: Tokens,
-    chip: Chip,
-    efficiency: Efficiency,
+    achieved: Achieved,
 ) -> None:
     """Attention over the context. Decode reads the cache once per sequence, prefill once per pass."""
     decode = np.asarray(tokens.decode, dtype=float)
     prefill = np.asarray(tokens.prefill, dtype=float)
     dtype = operations.spec.attention_dtype or operations.spec.activation_dtype
-    peak = _peak(chip, efficiency, dtype)
-    bandwidth = _bandwidth(chip, efficiency, "kv")
+    peak, bandwidth = achieved.flops_per_s(dtype), achieved.bandwidth("kv")
     heads = attention.query_heads / head_ways(attention.query_heads, tp)
     entry_bytes = attention.kv_elements * operations.kv_element_bytes / kv_ways(attention, tp)
     # index scores are taken against every cached entry, of which there is one per `compress` tokens
     index_flops = 2.0 * attention.index_heads * attention.index_dim / attention.compress
     index_bytes = attention.index_elements * operations.kv_element_bytes
-    read = attention.read_tokens(tokens.context)
-    decode_flops = (
-        read * 2.0 * heads * (attention.decode_qk_dim + attention.decode_v_dim)
-        + tokens.context * index_flops
-    )
-    decode_bytes = read * entry_bytes + tokens.context * index_bytes
-    attended = mean_attended(attention, tokens.prefill_start, tokens.prefill_end)
-    middle = (tokens.prefill_start + tokens.prefill_end) / 2
-    prefill_flops = (
-        attended * 2.0 * heads * (attention.prefill_qk_dim + attention.prefill_v_dim)
-        + middle * index_flops
-    )
-    prompts = prefill / max(tokens.prefill_end - tokens.prefill_start, 1.0)
-    prefill_bytes = prompts * (
-        attention.stored_tokens(tokens.prefill_end) * entry_bytes + tokens.prefill_end * index_bytes
-    )
-    result.roofline(
-        "attention_context",
-        count * (decode * tokens.verified) * decode_flops / peak,
-        count * decode * decode_bytes / bandwidth,
-        dtype=dtype,
-        stream="kv",
-    )
-    result.roofline(
-        "attention_context",
-        count * prefill * prefill_flops / peak,
-        count * prefill_bytes / bandwidth,
-        dtype=dtype,
-        stream="kv",
-    )
+    decodes, prefills = bool(decode.any()), bool(prefill.any())
+    if decodes or not prefills:
+        read = attention.read_tokens(tokens.context)
+        decode_flops = (
+            read * 2.0 * heads * (attention.decode_qk_dim + attention.decode_v_dim)
+            + tokens.context * index_flops
+        )
+        decode_bytes = read * entry_bytes + tokens.context * index_bytes
+        result.roofline(
+            "attention_context",
+            count * (decode * tokens.verified) * decode_flops / peak,
+            count * decode * decode_bytes / bandwidth,
+            dtype=dtype,
+            stream="kv",
+        )
+    if prefills:
+        start, end = tokens.prefill_start, tokens.prefill_end
+        prefill_flops = (
+            mean_attended(attention, start, end)
+            * 2.0
+            * heads
+            * (attention.prefill_qk_dim + attention.prefill_v_dim)
+            + (start + end) / 2 * index_flops
+        )
+        prompts = prefill / max(end - start, 1.0)
+        stored = attention.stored_tokens(end)
+        prefill_bytes = prompts * (stored * entry_bytes + end * index_bytes)
+        result.roofline(
+            "attention_context",
+            count * prefill * prefill_flops / peak,
+            count * prefill_bytes / bandwidth,
+            dtype=dtype,
+            stream="kv",
+        )
 
 
 def _states(
@@ -298,8 +283,7 @@ def _states(
     count: Array,
     tp: Array,
     tokens: Tokens,
-    chip: Chip,
-    efficiency: Efficiency,
+    achieved: Achieved,
 ) -> None:
     """Constant states: read once per sequence, and written after every token that may be the last."""
     rows, decode = tokens.rows, np.asarray(tokens.decode, dtype=float)
@@ -308,8 +292,8 @@ def _states(
         ways = head_ways(state.heads, tp)
         result.roofline(
             "attention_context",
-            count * rows * state.state_flops_per_token / ways / _peak(chip, efficiency, "bf16"),
-            count * decode * moved * state.state_bytes / ways / _bandwidth(chip, efficiency, "kv"),
+            count * rows * state.state_flops_per_token / ways / achieved.flops_per_s("bf16"),
+            count * decode * moved * state.state_bytes / ways / achieved.bandwidth("kv"),
             stream="kv",
         )
 
@@ -323,8 +307,7 @@ def _experts(
     ranks: Array,
     rows: Array,
     fill: Array | float,
-    chip: Chip,
-    efficiency: Efficiency,
+    achieved: Achieved,
     rates: GroupRates,
     shares: ExpertShares,
 ) -> None:
@@ -335,24 +318,25 @@ def _experts(
 
     ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
     """
-    routed = shares.per_layer(fill * rows * ranks * moe.top_k)[..., None]
-    share = full_tiles(fill * rows * ranks * moe.top_k / moe.num_experts, efficiency.grouped)
-    peak = _peak(chip, efficiency, moe.expert_dtype) * shares.per_layer(share)[..., None]
-    flops_s = routed * shares.load * 2.0 * moe.expert_params / peak
-    bandwidth = _weight_bandwidth(chip, efficiency, moe.expert_dtype, "experts")
-    bytes_s = shares.touched * moe.expert_bytes / bandwidth
-    busiest = shares.over_layers(np.maximum(flops_s, bytes_s).max(axis=-1))
-    result.add("routed_experts", fraction * busiest)
-    compute_s = fraction * shares.over_layers(flops_s.max(axis=-1))
-    memory_s = fraction * shares.over_layers(bytes_s.max(axis=-1))
+    met = fill * rows * ranks * moe.top_k
+    routed = shares.per_layer(met)
+    share = full_tiles(met / moe.num_experts, achieved.efficiency.grouped)
+    peak = achieved.flops_per_s(moe.expert_dtype) * shares.per_layer(share)
+    # seconds only grow with load and with experts touched: the busiest chip by each is the largest
+    flops_s = routed * shares.busiest_load * 2.0 * moe.expert_params / peak
+    bandwidth = achieved.weight_bandwidth(moe.expert_dtype, "experts")
+    bytes_s = shares.most_touched * moe.expert_bytes / bandwidth
+    result.add("routed_experts", fraction * shares.over_layers(np.maximum(flops_s, bytes_s)))
+    compute_s = fraction * shares.over_layers(flops_s)
+    memory_s = fraction * shares.over_layers(bytes_s)
     result.compute_s = result.compute_s + compute_s
     result.weights_s = result.weights_s + memory_s
     if result.terms is not None:  # one of each layer: its busiest chip by either measure
         result.terms += [
             Term("routed_experts", moe.expert_dtype, "experts", flops, moved, share)
             for flops, moved in zip(
-                fraction * shares.layer_by_layer(flops_s.max(axis=-1)),
-                fraction * shares.layer_by_layer(bytes_s.max(axis=-1)),
+                fraction * shares.layer_by_layer(flops_s),
+                fraction * shares.layer_by_layer(bytes_s),
                 strict=True,
             )
         ]
@@ -362,12 +346,11 @@ def _experts(
     busiest_share = shares.per_layer(np.asarray(fill)) * shares.busiest_load
     skew = shares.over_layers(np.maximum(1.0, busiest_share * shares.per_layer(chips)))
     sourced = rows / tp * moe.expert_input_dim
-    several = ranks > 1
+    many = np.where(ranks > 1, fraction, 0.0)
     for part, element in (
         ("dispatch", dispatch_element_bytes(moe, operations)),
         ("combine", operations.activation_bytes),
     ):
-        many = np.where(several, fraction, 0.0)
         result.traffic(
             part,
             many * layers * rates.dispatch_latency_s,

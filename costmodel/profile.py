@@ -6,6 +6,7 @@ measured serving runs. A profile is a small JSON file in ``instances/profiles`` 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -172,7 +173,12 @@ class HeldOut(BaseModel):
 
     def _at(self, values: tuple[float, ...], level: float) -> float:
         """A quantile, between those given on the scale of logarithms."""
-        return float(np.exp(np.interp(level, self.levels, np.log(values))))
+        return _quantile(self.levels, values, level)
+
+
+@lru_cache(maxsize=256)
+def _quantile(levels: tuple[float, ...], values: tuple[float, ...], level: float) -> float:
+    return float(np.exp(np.interp(level, levels, np.log(values))))
 
 
 class Profile(BaseModel):

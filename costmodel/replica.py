@@ -10,7 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.communication import GroupRates, rates_of_chips, stack_rates
+from costmodel.communication import GroupRates, stacked_rates_of_chips
 from costmodel.instance import Instance
 from costmodel.layout import Layout, Replica
 from costmodel.pass_sums import Term
@@ -97,12 +97,9 @@ def price_replicas(
         own.append([(name, tokens, weight) for name, tokens, weight in both if tokens is not None])
         passes += [StagePass(replica, tokens, of_stages) for _, tokens, _ in own[-1]]
     timed = iter(stage_times(instance, layout, passes))
-    held = stage_memory(instance, replicas, plans)
     return [
-        _priced(instance, replica, plan, of_stages, memory_of, [(*one, next(timed)) for one in run])
-        for replica, plan, of_stages, memory_of, run in zip(
-            replicas, plans, rates, held, own, strict=True
-        )
+        _priced(instance, replica, plan, of_stages, [(*one, next(timed)) for one in run])
+        for replica, plan, of_stages, run in zip(replicas, plans, rates, own, strict=True)
     ]
 
 
@@ -111,7 +108,6 @@ def _priced(
     replica: Replica,
     plan: Schedule,
     rates: GroupRates,
-    held: list[dict[str, Array]],
     passes: Sequence[tuple[str, Tokens, float, StageTimes]],
 ) -> ReplicaPrice:
     """One replica from the times of its passes: name, tokens, how often in a round, times."""
@@ -141,6 +137,7 @@ def _priced(
     round_s = (
         float(service.tpot_s) * plan.emitted / pp if plan.decode else float(times["prefill"].max_s)
     )
+    held = stage_memory(instance, replica, plan)
     by_stage = zip(*(seconds.tolist() for seconds in parts.values()), strict=True)
     stages = tuple(
         StagePrice(dict(zip(parts, seconds, strict=True)), bytes_of, skew)
@@ -172,14 +169,12 @@ def _rates(instance: Instance, replica: Replica) -> GroupRates:
     """Rates of every stage ``[stages]``."""
     moe = instance.operations.moe
     first_chip = instance.cluster.chip(replica.stages[0].chips[0])
-    return stack_rates(
-        rates_of_chips(
-            instance.cluster,
-            [stage.chips for stage in replica.stages],
-            replica.shape.tp,
-            moe.top_k if moe else 0,
-            instance.profile.for_chip(first_chip.chip.name),
-        )
+    return stacked_rates_of_chips(
+        instance.cluster,
+        [stage.chips for stage in replica.stages],
+        replica.shape.tp,
+        moe.top_k if moe else 0,
+        instance.profile.for_chip(first_chip.chip.name),
     )
 
 

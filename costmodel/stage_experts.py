@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.instance import Instance
-from costmodel.layout import Layout, Stage, count_copies
-from costmodel.moe_load import placed_shares, reached
+from costmodel.layout import Layout, Stage
+from costmodel.moe_load import placed_shares
 from costmodel.operations import LayerKind
+from costmodel.slot_table import SlotTable, slot_table
 from costmodel.tokens import ExpertShares
 
 Array = NDArray[np.float64]
@@ -48,9 +50,9 @@ def stage_shares(
     for index, stage in enumerate(stages):
         if counts[index]:
             alike.setdefault(stage.slots(), []).append(index)
+    by_layer = tokens.repeat(counts)
     # what an expert without copies sees of so many tokens is the same in every pass
-    missed = instance.log_missed(kind)
-    every = {number: reached(missed, number) for number in set(tokens[counts > 0].tolist())}
+    every = {number: instance.reached(kind, number) for number in set(by_layer.tolist())}
     loads = instance.kind_loads(kind)
     chips = max((len(slots) for slots in alike), default=1)
     load, touched = np.zeros((counts.sum(), chips)), np.zeros((counts.sum(), chips))
@@ -62,18 +64,16 @@ def stage_shares(
             continue
         for few in _small_groups([int(counts[index]) * sum(slots) for index in members]):
             indices = [members[place] for place in few]
-            placed = [
-                _experts(layout, stages[i], kind.layers[of_kind[i]], moe.num_experts)
-                for i in indices
+            tables = [
+                _table(layout, stages[i], kind.layers[of_kind[i]], moe.num_experts) for i in indices
             ]
             shares = placed_shares(
                 _joined([loads[of_kind[index]] for index in indices]),
                 _joined([every[tokens[index]][of_kind[index]] for index in indices]),
-                _joined([experts for experts, _ in placed]),
-                _joined([copies for _, copies in placed]),
+                _stacked(tables),
                 slots,
                 moe.top_k,
-                np.repeat(tokens[indices], counts[indices]),
+                _joined([by_layer[of_stage[index]] for index in indices]),
             )
             first = 0
             for index in indices:
@@ -102,14 +102,23 @@ def _joined(arrays: Sequence[NDArray[T]]) -> NDArray[T]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _experts(
-    layout: Layout, stage: Stage, layers: tuple[int, ...], num_experts: int
-) -> tuple[Ints, Ints]:
-    """Expert of each slot ``[layers, slots]`` and slots of each expert in some layers of a stage."""
-    table = layout.slot_tables.get(stage.expert_map or "")
-    if table is not None and table.copies is not None and table.copies.shape[1] == num_experts:
-        rows = table.rows(layers)
-        return table.experts[rows], table.copies[rows]
+def _table(layout: Layout, stage: Stage, layers: tuple[int, ...], num_experts: int) -> SlotTable:
+    """Experts in the slots of some layers of a stage."""
+    whole = layout.slot_tables.get(stage.expert_map or "")
+    table = None if whole is None else whole.of_layers(layers)
+    if table is not None and table.holds(num_experts):
+        return table
     maps = layout.experts_of(stage)
     experts = np.array([maps[layer] for layer in layers], dtype=np.int64)
-    return experts, count_copies(experts, num_experts)
+    return slot_table(layers, experts, num_experts)
+
+
+def _stacked(tables: Sequence[SlotTable]) -> SlotTable:
+    """Several tables of as many slots and experts as one, layer after layer."""
+    if len(tables) == 1:
+        return tables[0]
+    return SlotTable(
+        tuple(chain.from_iterable(table.layers for table in tables)),
+        np.concatenate([table.experts for table in tables]),
+        np.concatenate([table.copies for table in tables if table.copies is not None]),
+    )

@@ -1,88 +1,47 @@
-"""Bytes in the HBM of every chip of some replicas by kind, their stages side by side in arrays."""
+"""Bytes in the HBM of every chip of a replica by kind."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel import memory
 from costmodel.instance import Instance
-from costmodel.layout import Replica
+from costmodel.layout import Replica, Stage
 from costmodel.serving import Schedule
-from costmodel.stage_times import stage_layers
 
 Array = NDArray[np.float64]
 
 
-def stage_memory(
-    instance: Instance, replicas: Sequence[Replica], plans: Sequence[Schedule]
-) -> list[list[dict[str, Array]]]:
-    """Bytes on each chip by kind ``[chips]``, replica by replica and stage by stage."""
-    operations, workload = instance.operations, instance.workload
-    stages = [stage for replica in replicas for stage in replica.stages]
-    depth = [len(replica.stages) for replica in replicas]
-    tp = np.repeat(np.array([float(replica.shape.tp) for replica in replicas]), depth)
-    chips = np.array([float(len(stage.chips)) for stage in stages])
-    ends = np.cumsum(depth)
-    first, last = np.zeros(len(stages), dtype=bool), np.zeros(len(stages), dtype=bool)
-    first[ends - depth], last[ends - 1] = True, True
-    layers = [(kind, counts) for kind, _, counts in stage_layers(instance, stages)]
-    weights = memory.dense_weight_bytes(layers, tp) + _edges(instance, tp, first, last)
-    weights = weights + last * memory.draft_weight_bytes(operations, tp, chips)
-    slot = memory.expert_slot_bytes(layers) + np.zeros(len(stages))
-    prefills = np.repeat([replica.role == "prefill" for replica in replicas], depth)
-    cached = np.zeros(len(stages))
-    for role, context in ((True, workload.input_tokens), (False, instance.final_context)):
-        if np.any(prefills == role):
-            own = memory.kv_bytes_per_sequence(operations, layers, tp, context)
-            own = own + last * memory.draft_kv_bytes(operations, tp, context)
-            cached = np.where(prefills == role, own, cached)
-    rows = np.repeat([float(plan.rows()) for plan in plans], depth)
-    # only the last stage scores a vocabulary
-    sampled = np.where(last, np.repeat([float(plan.sampled()) for plan in plans], depth), 0.0)
-    active = memory.activation_bytes(operations, tp, rows, sampled)
+def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[dict[str, Array]]:
+    """Bytes on each chip by kind ``[chips]``, stage by stage."""
+    shape, prefills = replica.shape, replica.role == "prefill"
+    context = instance.workload.input_tokens if prefills else instance.final_context
+    width = instance.width_bytes(shape.tp)
+    rows, sampled = float(plan.rows()), float(plan.sampled())
+    sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), shape.tp)
+    chips, ones = shape.chips_per_stage, np.ones(shape.chips_per_stage)
     found = []
-    first_stage = 0
-    for replica in replicas:
-        own_stages = slice(first_stage, first_stage + len(replica.stages))
-        first_stage = own_stages.stop
-        sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), replica.shape.tp)
-        ones = np.ones(replica.shape.chips_per_stage)
-        slots = np.zeros((len(replica.stages), len(ones)))
-        if operations.moe is not None:
-            slots[:] = [stage.slots() for stage in replica.stages]
-        by_kind = {
-            "weights": weights[own_stages, None] * ones,
-            "experts": slot[own_stages, None] * slots,
-            "kv": cached[own_stages, None] * sequences,
-            "activations": active[own_stages, None] * ones,
-            "runtime": _runtime(instance, replica),
-        }
-        by_stage = zip(*by_kind.values(), strict=True)
-        found.append([dict(zip(by_kind, own, strict=True)) for own in by_stage])
+    for index, stage in enumerate(replica.stages):
+        counts = instance.operations.layers_within(*stage.layers)
+        first, last = index == 0, index == len(replica.stages) - 1
+        # only the last stage scores a vocabulary
+        active = width.active(rows, sampled if last else 0.0)
+        found.append(
+            {
+                "weights": ones * width.weights(counts, chips, first=first, last=last),
+                "experts": width.slot(counts) * np.array(stage.slots(), dtype=float),
+                "kv": width.cached(counts, context, last=last) * sequences,
+                "activations": ones * active,
+                "runtime": _runtime(instance, stage),
+            }
+        )
     return found
 
 
-def _edges(
-    instance: Instance, tp: Array, first: NDArray[np.bool_], last: NDArray[np.bool_]
-) -> Array:
-    """Embedding and head of each stage ``[stages]``."""
-    whole = {
-        (is_first, is_last): float(
-            memory.edge_weight_bytes(instance.operations, 1.0, first=is_first, last=is_last)
-        )
-        for is_first in (False, True)
-        for is_last in (False, True)
-    }
-    which = zip(first.tolist(), last.tolist(), strict=True)
-    return np.array([whole[own] for own in which]) / tp
-
-
-def _runtime(instance: Instance, replica: Replica) -> Array:
-    """Bytes that the engine takes ``[stages, chips]``."""
-    names = [[instance.cluster.chip(c).chip.name for c in stage.chips] for stage in replica.stages]
-    known = {name: instance.profile.for_chip(name).runtime_bytes for name in set(chain(*names))}
-    return np.array([[known[name] for name in own] for own in names], dtype=float)
+def _runtime(instance: Instance, stage: Stage) -> Array:
+    """Bytes that the engine takes ``[chips]``."""
+    names = instance.cluster.chip_names
+    if len(names) == 1:
+        return np.full(len(stage.chips), instance.profile.for_chip(names[0]).runtime_bytes)
+    known = {name: instance.profile.for_chip(name).runtime_bytes for name in names}
+    return np.array([known[instance.cluster.chip(chip).chip.name] for chip in stage.chips])

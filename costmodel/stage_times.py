@@ -201,13 +201,16 @@ def _timed(
         total = np.where(slower, seconds + step, total)
         slowest = [name if wins else other for wins, other in zip(slower, slowest, strict=True)]
         terms[name] = timed.terms or []
+        slowest_yet = bool(slower.all())
         for part, spent in own.items():
-            parts[part] = spent if slower.all() else np.where(slower, spent, parts.get(part, 0.0))
+            parts[part] = spent if slowest_yet else np.where(slower, spent, parts.get(part, 0.0))
     imbalance = np.where(moe_layers > 0, skew / np.maximum(moe_layers, 1), 1.0)
     return StageTimes(total, parts, imbalance, slowest, terms)
 
 
 def _types(instance: Instance, stages: Sequence[Stage]) -> tuple[str, ...]:
     """Types of the chips of some stages, by name, in order of first use."""
-    chip = instance.cluster.chip
+    names, chip = instance.cluster.chip_names, instance.cluster.chip
+    if len(names) == 1:
+        return names
     return tuple(dict.fromkeys([chip(at).chip.name for stage in stages for at in stage.chips]))

@@ -33,7 +33,7 @@ class Tokens:
     fill: Array | float = 1.0
     verified: Array | float = 1.0
 
-    @property
+    @cached_property
     def rows(self) -> Array:
         """Tokens that the pass computes."""
         return np.asarray(
@@ -41,7 +41,7 @@ class Tokens:
             + np.asarray(self.prefill, dtype=float)
         )
 
-    @property
+    @cached_property
     def sampled(self) -> Array:
         """Tokens that reach the LM head."""
         return np.asarray(
@@ -56,24 +56,24 @@ class Tokens:
         Raises ``ValueError`` where contexts or prompts of different lengths would have to share one.
         """
 
-        def column(name: str) -> Array:
-            return np.repeat(np.array([float(getattr(one, name)) for one in passes]), times)
-
         def shared(name: str, present: str) -> float:
             found = {getattr(one, name) for one in passes if float(getattr(one, present))}
             if len(found) > 1:
                 raise ValueError(f"passes with {name} {sorted(found)} cannot be priced together")
             return float(next(iter(found), 0.0))
 
+        own = [(one.decode, one.prefill, one.prompts, one.fill, one.verified) for one in passes]
+        columns = np.array(own, dtype=float).repeat(times, axis=0)
+        decode, prefill, prompts, fill, verified = columns.T
         return cls(
-            decode=column("decode"),
+            decode=decode,
             context=shared("context", "decode"),
-            prefill=column("prefill"),
+            prefill=prefill,
             prefill_start=shared("prefill_start", "prefill"),
             prefill_end=shared("prefill_end", "prefill"),
-            prompts=column("prompts"),
-            fill=column("fill"),
-            verified=column("verified"),
+            prompts=prompts,
+            fill=fill,
+            verified=verified,
         )
 
 
@@ -101,7 +101,9 @@ class ExpertShares:
         """``values``, one for each stage, as ``[..., layers]``."""
         if self.stage_layers is None:
             return values[..., None]
-        return np.repeat(np.broadcast_to(values, self.stage_layers.shape), self.stage_layers)
+        if values.shape != self.stage_layers.shape:
+            values = np.broadcast_to(values, self.stage_layers.shape)
+        return values.repeat(self.stage_layers)
 
     def layer_by_layer(self, values: Array) -> Array:
         """``values [..., layers]`` as ``[layers, ...]``; of several stages, 0 on those without the layer."""
@@ -125,6 +127,11 @@ class ExpertShares:
     def busiest_load(self) -> Array:
         """Largest share of a layer's routed tokens on one chip ``[..., layers]``."""
         return np.asarray(self.load.max(axis=-1))
+
+    @cached_property
+    def most_touched(self) -> Array:
+        """Most experts touched on one chip ``[..., layers]``."""
+        return np.asarray(self.touched.max(axis=-1))
 
     @cached_property
     def _filled(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

@@ -7,9 +7,9 @@ import numpy as np
 from costmodel import memory
 from costmodel.held import cache_bytes
 from costmodel.instance import Instance
+from solver.block import Bounds
 from solver.fleets import Question
 from solver.pools import PoolClass
-from solver.pricing import Bounds
 from solver.shapes import ROLES, ShapeTable
 from topology import Chip
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,9 @@ from costmodel.held import (
 )
 from costmodel.instance import Instance
 from costmodel.serving import Service
+from solver.block import Array, Block, Bounds
 from solver.pools import PoolClass
-from solver.pricing import Array, Block, Bounds, Pricer
+from solver.pricing import Pricer
 from solver.shapes import ROLES, ShapeTable
 
 #: steps of the batch for idle KV in HBM: for many shapes at once, and for one
@@ -47,6 +49,8 @@ class HeldPricer(Pricer):
 
 class HeldBlock(Block):
     """Shapes of one role on one class that keep idle KV in the place the plan names."""
+
+    by_shape: ClassVar[tuple[str, ...]] = (*Block.by_shape, "chips", "most_bytes")
 
     def __init__(self, pricer: Pricer, shapes: ShapeTable, role: int, pool_class: PoolClass):
         super().__init__(pricer, shapes, role, pool_class)
@@ -69,6 +73,7 @@ class HeldBlock(Block):
         """The same shapes serving one kind of request only."""
         one = copy(self)
         one.instance = kind
+        one.__dict__.pop("_resident", None)
         return one
 
     def _kinds(self) -> tuple[Block, Block]:

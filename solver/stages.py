@@ -84,6 +84,10 @@ def cut_stages(
     return [(ends[s], ends[s + 1] - 1) for s in range(stages)]
 
 
+#: share of a layer that is taken for rounding where layers fill a stage
+_ROUNDING = 1e-9
+
+
 def shortest_longest_stage(
     layer_s: Sequence[Array], kind_of_layer: Sequence[int], head_s: Array, stages: Array
 ) -> Array:
@@ -120,11 +124,20 @@ def _stages_needed(
     """Stages that greedy filling takes under a limit, from the last layer back."""
     needed = np.ones_like(limit)
     used = head_s + np.zeros_like(limit)
+    layers = [np.maximum(own, 1e-30) for own in layer_s]
+    # most that a stage may hold before one more layer of a kind
+    before = [limit - each * (1.0 - _ROUNDING) for each in layers]
+    fitting = [np.maximum(np.floor(limit / each + _ROUNDING), 1) for each in layers]
     for kind, count in runs:
-        each = np.maximum(layer_s[kind], 1e-30)
-        here = np.clip(np.floor((limit - used) / each + 1e-9), 0, count)
-        left = count - here
-        per_stage = np.maximum(np.floor(limit / each + 1e-9), 1)
+        each = layers[kind]
+        if count == 1:  # stays in the stage, or begins the next
+            stays = used <= before[kind]
+            used = used * stays + each
+            needed += ~stays
+            continue
+        here = np.floor((limit - used) / each + _ROUNDING)
+        here = np.minimum(np.maximum(here, 0), count)
+        left, per_stage = count - here, fitting[kind]
         more = np.ceil(left / per_stage)
         needed = needed + more
         in_last = left - (more - 1) * per_stage

@@ -85,10 +85,29 @@ class Cluster:
             message = f"no such chip; {self.name} has r0g0 to {last}"
             raise InstanceError(Problem(str(chip_id)[:80], message)) from None
 
-    @property
+    def __contains__(self, chip_id: str) -> bool:
+        """Whether there is a chip of this id, working or not."""
+        return chip_id in self._by_id
+
+    @cached_property
     def usable(self) -> tuple[PlacedChip, ...]:
         """Every chip that a layout may use, in order."""
         return tuple(chip for chip in self.chips if chip.usable)
+
+    @cached_property
+    def usable_ids(self) -> frozenset[str]:
+        """Ids of the chips that a layout may use."""
+        return frozenset(placed.id for domain in self.domains for placed in domain.usable)
+
+    @cached_property
+    def least_hbm_bytes(self) -> float:
+        """HBM of the chip with least."""
+        return min(placed.chip.hbm_bytes for placed in self.chips)
+
+    @cached_property
+    def chip_names(self) -> tuple[str, ...]:
+        """Names of the types of chip, in order of first place."""
+        return tuple(dict.fromkeys(placed.chip.name for placed in self.chips))
 
     def alike(self, domain_index: int) -> tuple[int, ...]:
         """Indices of the domains interchangeable with this one, itself included."""

@@ -10,13 +10,12 @@ from costmodel.layout import Layout
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Chips that are not in the cluster or cannot be used."""
-    known = {placed.id for placed in instance.cluster.chips}
-    usable = {placed.id for domain in instance.cluster.domains for placed in domain.usable}
+    cluster, usable = instance.cluster, instance.cluster.usable_ids
     violations = []
     for index, replica in enumerate(layout.replicas):
         for chip in replica.chips:
             if chip not in usable:
-                fault = "failed or taken" if chip in known else "not in the cluster"
+                fault = "failed or taken" if chip in cluster else "not in the cluster"
                 violations.append(
                     Violation("chips_usable", f"replicas[{index}]", f"chip {chip} is {fault}")
                 )

@@ -36,7 +36,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     return violations
 
 
-def _moe_layers(instance: Instance, stage: Stage) -> Sequence[int]:
+def _moe_layers(instance: Instance, stage: Stage) -> tuple[int, ...]:
     layers = instance.operations.moe_layers
     return layers[bisect_left(layers, stage.layers[0]) : bisect_right(layers, stage.layers[1])]
 
@@ -78,24 +78,20 @@ def _stage(
 
 
 def _sound(
-    layout: Layout, stage: Stage, layers: Sequence[int], slots: Sequence[int], num_experts: int
+    layout: Layout, stage: Stage, layers: tuple[int, ...], slots: Sequence[int], num_experts: int
 ) -> bool:
     """Whether every layer of the stage keeps the rule, all layers at once; no finding of its own."""
-    table = layout.slot_tables.get(stage.expert_map or "")
-    if table is None or any(layer not in table.row_of for layer in layers):
+    whole = layout.slot_tables.get(stage.expert_map or "")
+    table = None if whole is None else whole.of_layers(layers)
+    if table is None or table.copies is None or not table.holds(num_experts):
         return False
-    rows, width = table.rows(layers), table.experts.shape[1]
-    if width != sum(slots) or table.copies is None or table.copies.shape[1] != num_experts:
-        return False
-    copies = table.copies[rows]
-    if not copies.all():
+    width = table.experts.shape[1]
+    if width != sum(slots) or not table.complete:
         return False
     if width == num_experts:  # every expert once
         return True
     # only what has several slots can lie twice on a chip
-    experts = table.experts[rows]
-    at = np.arange(0, copies.size, num_experts)[:, None] + experts
-    several = np.flatnonzero(copies.take(at) > 1)
+    several = table.copied_slots
     chip = np.repeat(np.arange(len(slots)), slots)[several % width]
-    pairs = np.sort(chip * copies.size + at.ravel()[several])
+    pairs = np.sort(chip * table.copies.size + table.places.ravel()[several])
     return not bool((pairs[1:] == pairs[:-1]).any())

@@ -11,16 +11,15 @@ from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout
-from costmodel.tolerance import RELATIVE, exceeds
+from costmodel.tolerance import exceeds
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """The fullest overfull chip of each stage."""
-    chips = [chip for replica in layout.replicas for chip in replica.chips]
-    stages = [stage for price in priced.replicas for stage in price.stages]
-    held = np.array([instance.cluster.chip(chip).chip.hbm_bytes for chip in chips])
-    used = np.concatenate([stage.used_bytes for stage in stages])
-    if not np.any(used > held * (1.0 + RELATIVE)):
+    # replicas that are alike share their stages' prices
+    stages = {id(stage): stage for price in priced.replicas for stage in price.stages}
+    fullest = max((float(stage.used_bytes.max()) for stage in stages.values()), default=0.0)
+    if not exceeds(fullest, instance.cluster.least_hbm_bytes):
         return []
     violations = []
     for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):

@@ -17,8 +17,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         if placed != replica.shape.batch:
             message = f"{placed} sequences placed, the batch is {replica.shape.batch}"
             violations.append(Violation("kv_placed", place, message))
-        own = set(replica.chips)
-        strange = sorted({share.chip for share in replica.kv} - own)
+        strange = sorted({share.chip for share in replica.kv}.difference(replica.chips))
         if strange:
             message = f"chip {strange[0]} is not one of the replica's"
             violations.append(Violation("kv_placed", place, message))

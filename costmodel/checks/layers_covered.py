@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout import Layout, Stage
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
@@ -13,6 +15,8 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     wanted = list(range(len(instance.model.layers)))
     violations = []
     for index, replica in enumerate(layout.replicas):
+        if _in_order(replica.stages, len(wanted)):
+            continue
         place = f"replicas[{index}]"
         beyond = [stage.layers for stage in replica.stages if stage.layers[1] >= len(wanted)]
         if beyond:
@@ -33,3 +37,14 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         if any(stage.layers[0] > stage.layers[1] for stage in replica.stages):
             violations.append(Violation("layers_covered", place, "a stage has no layer"))
     return violations
+
+
+def _in_order(stages: Sequence[Stage], num_layers: int) -> bool:
+    """Whether every stage goes on where the one before it ended, to the last layer."""
+    following = 0
+    for stage in stages:
+        first, last = stage.layers
+        if not following == first <= last:
+            return False
+        following = last + 1
+    return following == num_layers

@@ -6,19 +6,14 @@ from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
 from costmodel.layout import Layout
-from costmodel.models.spec import Attention
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Stage counts, chips per stage, expert width and head divisibility that do not fit."""
     violations = []
-    known = {placed.id for placed in instance.cluster.chips}
-    heads = {
-        part.query_heads
-        for layer in instance.model.layers
-        for part in layer.sublayers
-        if isinstance(part, Attention)
-    }
+    cluster = instance.cluster
+    kinds = instance.operations.kinds
+    heads = {attention.query_heads for kind in kinds for attention in kind.attentions}
     for index, replica in enumerate(layout.replicas):
         shape, place = replica.shape, f"replicas[{index}]"
 
@@ -45,9 +40,9 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
             for start in range(0, len(stage.chips) if shape.tp > 1 else 0, shape.tp)
             if len(
                 rank_home := frozenset(
-                    instance.cluster.chip(chip).domain
+                    cluster.chip(chip).domain
                     for chip in stage.chips[start : start + shape.tp]
-                    if chip in known
+                    if chip in cluster
                 )
             )
             > 1

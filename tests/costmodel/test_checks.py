@@ -135,7 +135,7 @@ def test_reading_maps_as_arrays_changes_no_layout(good: tuple[Instance, dict[str
     _, data = good
     layout, read = Layout.model_validate(data), Layout.model_validate(data)
     name, table = next(iter(read.slot_tables.items()))
-    for layer, row in table.row_of.items():
+    for row, layer in enumerate(table.layers):
         assert tuple(table.experts[row].tolist()) == layout.expert_maps[name][layer]
     assert read == layout
     assert read != "a layout"
@@ -145,5 +145,5 @@ def test_reading_maps_as_arrays_changes_no_layout(good: tuple[Instance, dict[str
     again = changed.slot_tables[name]
     assert all(
         tuple(again.experts[row].tolist()) == swapped[name][layer]
-        for layer, row in again.row_of.items()
+        for row, layer in enumerate(again.layers)
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from solver.largest_batch import largest_batch
+from solver.largest_batch import Probe, largest_batch
 
 Array = NDArray[np.float64]
 
@@ -36,3 +36,27 @@ def test_exact_for_every_shape_of_strain(shape: str) -> None:
     found = largest_batch(probe, most, strains[shape](np.ones(400)))
     assert found.tolist() == np.minimum(most, limit).tolist()
     assert probes <= (6 if shape == "linear" else 45)
+
+
+@pytest.mark.parametrize("shape", ["linear", "noise"])
+def test_settled_shapes_are_probed_no_more(shape: str) -> None:
+    rng = np.random.default_rng(4)
+    # few shapes are in doubt for long
+    most = np.where(rng.random(300) < 0.1, 5000.0, rng.integers(0, 4, 300))
+    limit = np.floor(rng.random(300) * 6000) + 1.0
+    probed: list[int] = []
+
+    def of_rows(rows: NDArray[np.int64]) -> Probe:
+        def probe(batch: Array) -> tuple[NDArray[np.bool_], Array]:
+            probed.append(len(batch))
+            assert len(batch) == len(rows)
+            strain = batch / (limit[rows] + 0.5) if shape == "linear" else rng.random(len(batch))
+            return batch <= limit[rows], strain
+
+        return probe
+
+    every = np.arange(300)
+    found = largest_batch(of_rows(every), most, of_rows(every)(np.ones(300))[1], of_rows)
+    assert found.tolist() == np.minimum(most, limit).tolist()
+    assert probed[:2] == [300, 300]
+    assert probed[-1] < 60
