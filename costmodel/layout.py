@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Role = Literal["prefill", "decode", "mixed"]
 KvTier = Literal["hbm", "host", "flash", "disk"]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+#: expert slots of a layer on each chip: one number, or one per chip
+Slots = int | tuple[int, ...]
 
 
 class Shape(BaseModel):
@@ -52,16 +54,39 @@ class Stage(BaseModel):
     layers: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
     chips: tuple[str, ...]
     #: expert slots of each MoE layer on each chip: one number, or one per chip
-    slots_per_chip: int | tuple[int, ...] | None = None
+    slots_per_chip: Slots | None = None
     expert_map: str | None = None
+    #: the MoE layers that have other slots than ``slots_per_chip``, with theirs
+    layer_slots: dict[Annotated[int, Field(ge=0)], Slots] | None = None
 
-    def slots(self) -> tuple[int, ...]:
-        """Slots on each chip, chip by chip (zeros for a stage without expert slots)."""
-        if self.slots_per_chip is None:
+    def slots(self, layer: int | None = None) -> tuple[int, ...]:
+        """Slots of a layer on each chip, chip by chip (zeros for a stage without expert slots).
+
+        Without a layer: of those that ``layer_slots`` does not name.
+        """
+        slots = self.slots_per_chip
+        if layer is not None and self.layer_slots is not None:
+            slots = self.layer_slots.get(layer, slots)
+        if slots is None:
             return (0,) * len(self.chips)
-        if isinstance(self.slots_per_chip, int):
-            return (self.slots_per_chip,) * len(self.chips)
-        return self.slots_per_chip
+        if isinstance(slots, int):
+            return (slots,) * len(self.chips)
+        return slots
+
+    @property
+    def unlike(self) -> tuple[int, ...]:
+        """Layers whose slots differ from those of ``slots_per_chip``."""
+        return tuple(
+            layer for layer in sorted(self.layer_slots or ()) if self.slots(layer) != self.slots()
+        )
+
+    @property
+    def slot_key(self) -> tuple[object, ...]:
+        """Equal for stages with the same slots on their chips in every layer."""
+        return (
+            self.slots(),
+            *sorted((layer, self.slots(layer)) for layer in self.layer_slots or ()),
+        )
 
 
 class KvShare(BaseModel):

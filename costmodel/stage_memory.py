@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costmodel import memory
 from costmodel.instance import Instance
-from costmodel.layout import Replica
+from costmodel.layout import Replica, Stage
 from costmodel.serving import Schedule
 from costmodel.stage_times import stage_layers
 
@@ -51,18 +51,34 @@ def stage_memory(
         first_stage = own_stages.stop
         sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), replica.shape.tp)
         ones = np.ones(replica.shape.chips_per_stage)
-        slots = np.zeros((len(replica.stages), len(ones)))
+        experts = np.zeros((len(replica.stages), len(ones)))
         if operations.moe is not None:
-            slots[:] = [stage.slots() for stage in replica.stages]
+            experts[:] = [stage.slots() for stage in replica.stages]
+            experts *= slot[own_stages, None]
+            for number, stage in enumerate(replica.stages):
+                if stage.layer_slots:
+                    experts[number] = _unlike_experts(instance, stage)
         by_kind = {
             "weights": weights[own_stages, None] * ones,
-            "experts": slot[own_stages, None] * slots,
+            "experts": experts,
             "kv": cached[own_stages, None] * sequences,
             "activations": active[own_stages, None] * ones,
             "runtime": _runtime(instance, replica),
         }
         by_stage = zip(*by_kind.values(), strict=True)
         found.append([dict(zip(by_kind, own, strict=True)) for own in by_stage])
+    return found
+
+
+def _unlike_experts(instance: Instance, stage: Stage) -> Array:
+    """Bytes of expert slots on each chip ``[chips]``, layer by layer."""
+    found = np.zeros(len(stage.chips))
+    for kind in instance.operations.kinds:
+        inside = [layer for layer in kind.layers if stage.layers[0] <= layer <= stage.layers[1]]
+        if kind.moe is not None and inside:
+            found += kind.moe.expert_bytes * np.sum(
+                [stage.slots(layer) for layer in inside], axis=0
+            )
     return found
 
 
