@@ -39,7 +39,7 @@ def check_curve(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> None:
 
 def curve_svg(placed: Placed) -> str:
     """Busiest over mean chip against remote copies per token, each point the mean over layers."""
-    points = sorted((copies, balance) for balance, copies in placed.found.trade_off)
+    points = sorted((copies, balance) for balance, copies in placed.trade_off)
     chosen = (float(placed.copies.mean()), float(placed.imbalance.mean()))
     return Chart(
         "Balance against traffic",

@@ -66,6 +66,10 @@ class PlacementTable:
         """Slots per chip of each layer, or ``InstanceError`` where the chips of one differ."""
         return [self.even_slots(target)] * len(self.layer_ids)
 
+    def slots_per_gpu(self) -> list[int] | list[list[int]]:
+        """Slots of each chip, the same in every layer."""
+        return list(self.slots_per_chip)
+
     def rows(self) -> list[list[int]]:
         """Expert of each slot, layer by layer."""
         found: list[list[int]] = self.physical_to_logical.tolist()
@@ -116,6 +120,10 @@ class UnlikeTable:
                 )
                 raise InstanceError(Problem(f"layer {layer}", message))
         return [slots[0] for slots in self.layer_slots]
+
+    def slots_per_gpu(self) -> list[int] | list[list[int]]:
+        """Slots of each chip, layer by layer."""
+        return [list(slots) for slots in self.layer_slots]
 
     def rows(self) -> list[list[int]]:
         """Expert of each slot, layer by layer."""
