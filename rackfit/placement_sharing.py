@@ -25,7 +25,7 @@ from solver.experts.layer_slots import (
     slot_choices,
     staggered,
 )
-from solver.experts.shared_bound import shared_bound
+from solver.experts.shared_bound import SharedBound
 from topology.errors import InstanceError, Problem
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _bound(loads: ExpertLoads, options: PlaceOptions, most: int) -> float:
     windows = loads.total[None] if options.objective == "sum" else loads.windows
     budget = options.slots * loads.total.shape[0]
     each = [
-        shared_bound(LoadBounds(window), options.gpus, most, budget)[0] * options.gpus
+        SharedBound(LoadBounds(window), options.gpus, most).mean_and_least(budget)[0] * options.gpus
         for window in windows
     ]
     return float(np.max(each) if options.objective == "worst" else np.mean(each))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ from solver.group_rates import group_rates, nearest_send, span_rates
 from solver.largest_batch import largest_batch
 from solver.pools import PoolClass
 from solver.replica_model import small_enough
-from solver.shapes import ROLES, ShapeTable
+from solver.shapes import ROLES, ShapeTable, slot_counts
+from solver.shared_bounds import SharedSlotBounds
 from solver.stages import shortest_longest_stage
 
 Array = NDArray[np.float64]
@@ -79,6 +81,14 @@ class Pricer:
         self._rates: dict[tuple[int, ...], GroupRates] = {}
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
+        elif moe is not None and instance.scenario.layer_slots != "same":
+            self.experts = SharedSlotBounds(
+                instance.expert_loads,
+                moe.top_k,
+                lru_cache(partial(slot_counts, instance)),
+                hot_copies=self.hot_copies,
+                rows=instance.scenario.layer_slots == "rows",
+            )
         elif moe is not None:
             self.experts = ExpertBounds(
                 instance.expert_loads, moe.top_k, hot_copies=self.hot_copies
@@ -112,21 +122,23 @@ class Pricer:
         return Block(self, shapes, role, pool_class)
 
     def tightened(
-        self, shapes: ShapeTable, row: int, layer_bounds: Array, most_per_rank: int
+        self, shapes: ShapeTable, row: int, layer_bounds: Array | None, most_per_rank: int
     ) -> float:
         """A shape's rate bound with the load bounds ``[moe layers]`` that its placement proved.
 
-        Layer by layer instead of on average, hence no looser than :meth:`bounds`.
+        Layer by layer instead of on average, hence no looser than :meth:`bounds`. ``None``: on average, for a
+        shape whose layers share their slots.
         """
         one = shapes.take(np.array([row]))
         pool_class = self.classes[int(one.pool_class[0])]
         block = self.block(one, int(one.role[0]), pool_class)
-        block.by_layer = np.maximum(
-            layer_bounds,
-            self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
-            if self.experts is not None
-            else 0.0,
-        )
+        if layer_bounds is not None:
+            proven = (
+                0.0
+                if self.experts is None
+                else self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
+            )
+            block.by_layer = np.maximum(layer_bounds, proven)
         block.most = most_per_rank
         block.exact_stages = True
         return float(block.bounds().requests_per_s[0])
@@ -188,6 +200,8 @@ class Block:
         self.experts = pricer.experts
         self.slots = shapes.slots
         self.stage_chips = shapes.stage_chips
+        #: slots of a layer at least, on average; fewer than ``slots`` where layers share them
+        self.fewest = self.slots
         self.by_layer: Array | None = None
         self.most: int | None = None
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)
@@ -196,6 +210,8 @@ class Block:
             pairs, inverse = np.unique(
                 np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
             )
+            fewest = [pricer.experts.fewest(*pair) for pair in pairs.tolist()]
+            self.fewest = np.array(fewest, dtype=np.int64)[inverse.ravel()]
             loads = np.array([pricer.experts.load(*pair) for pair in pairs.tolist()])
             self.load, self.least_load = loads[inverse.ravel()].T
             grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
@@ -375,9 +391,10 @@ class Block:
         )
         weights = weights + memory.draft_weight_bytes(operations, self.tp, self.stage_chips)
         sampled = np.where(self.pp > 1, 0.0, plan.sampled())
-        slots = np.ceil(self.slots / self.stage_chips)
+        mean = self.fewest / self.stage_chips
+        staggered = instance.scenario.layer_slots == "any"  # chips with one more take turns
         one_pool = memory.expert_slot_bytes(self.layers) * np.where(
-            self.pp > 1, self.slots / self.stage_chips, slots
+            (self.pp > 1) | (self.fewest < self.slots) | staggered, mean, np.ceil(mean)
         )
         kv = memory.kv_bytes_per_sequence(operations, self.layers, self.tp, context)
         kv = kv + memory.draft_kv_bytes(operations, self.tp, context)

@@ -148,6 +148,7 @@ class Search:
         self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
         if like is not None:
             self.realiser.placements = like.realiser.placements
+            self.realiser.shared = like.realiser.shared
         self.question = Question(
             whole=instance.scenario.pay == "whole",
             whole_usd_per_hour=sum(

@@ -20,18 +20,25 @@ _GRID = np.unique(np.round(np.geomspace(1, 4096, 40)).astype(np.int64))
 _PRICES = np.concatenate([[0.0], np.geomspace(1e-4, 1e2, 73)])
 
 
-def shared_bound(bounds: LoadBounds, num_chips: int, most: int, budget: int) -> tuple[float, float]:
-    """Mean over layers of the busiest chip's share at least, and the least of one layer.
+class SharedBound:
+    """Bounds for layers that share slots on ``num_chips`` chips, ``most`` to a layer at most.
 
-    Every layer has between one slot per expert and chip and ``most``; ``budget`` slots over all layers.
+    Every layer has at least one slot per expert and per chip.
     """
-    layers, experts = bounds.shares.shape
-    fewest = max(experts, num_chips)
-    grid = fewest + _GRID
-    counts = np.unique(np.concatenate([[fewest], grid[grid < most], [most]]))
-    value = np.stack([bounds.bound(num_chips, int(count)) for count in counts], axis=1)
-    from_count = np.concatenate([counts[:1], counts[:-1] + 1])
-    prices = _PRICES / (num_chips * fewest)
-    cheapest = (value[None] + prices[:, None, None] * from_count).min(axis=2).sum(axis=1)
-    mean = float((cheapest - prices * budget).max()) / layers
-    return max(mean * (1 - ROUNDING), float(value[:, -1].mean())), float(value[:, -1].min())
+
+    def __init__(self, bounds: LoadBounds, num_chips: int, most: int):
+        self.layers, experts = bounds.shares.shape
+        fewest = max(experts, num_chips)
+        grid = fewest + _GRID
+        counts = np.unique(np.concatenate([[fewest], grid[grid < most], [most]]))
+        value = np.stack([bounds.bound(num_chips, int(count)) for count in counts], axis=1)
+        from_count = np.concatenate([counts[:1], counts[:-1] + 1])
+        self._prices = _PRICES / (num_chips * fewest)
+        priced = value[None] + self._prices[:, None, None] * from_count
+        self._cheapest = priced.min(axis=2).sum(axis=1)
+        self._floor = value[:, -1]
+
+    def mean_and_least(self, budget: int) -> tuple[float, float]:
+        """Mean over layers of the busiest chip's share with ``budget`` slots over all, and the least of one layer."""
+        mean = float((self._cheapest - self._prices * budget).max()) / self.layers
+        return max(mean * (1 - ROUNDING), float(self._floor.mean())), float(self._floor.min())

@@ -16,7 +16,7 @@ from solver.experts.layer_slots import (
     slot_choices,
     staggered,
 )
-from solver.experts.shared_bound import shared_bound
+from solver.experts.shared_bound import SharedBound
 
 
 def test_choices_hold_every_expert_and_end_where_asked() -> None:
@@ -63,9 +63,9 @@ def test_bound_is_below_every_share_of_the_slots(seed: int) -> None:
     busiest = np.stack(
         [place_layers(loads, even_spread(n, chips), effort="good").max_load for n in counts], axis=1
     )
-    bounds = LoadBounds(loads)
+    bounds = SharedBound(LoadBounds(loads), chips, most)
     for budget in range(18, 31):
-        mean, least = shared_bound(bounds, chips, most, budget)
+        mean, least = bounds.mean_and_least(budget)
         for picks in product(range(len(counts)), repeat=3):
             if sum(counts[pick] for pick in picks) <= budget:
                 own = busiest[np.arange(3), list(picks)]
@@ -75,8 +75,8 @@ def test_bound_is_below_every_share_of_the_slots(seed: int) -> None:
 
 def test_more_slots_never_raise_the_bound() -> None:
     loads = np.random.default_rng(5).lognormal(0.0, 1.0, (4, 32))
-    bounds = LoadBounds(loads)
-    means = [shared_bound(bounds, 16, 64, 4 * slots)[0] for slots in range(32, 65)]
+    bounds = SharedBound(LoadBounds(loads), 16, 64)
+    means = [bounds.mean_and_least(4 * slots)[0] for slots in range(32, 65)]
     assert all(after <= before * (1 + 1e-9) for before, after in pairwise(means))
     assert means[0] > means[8] * 1.1
 

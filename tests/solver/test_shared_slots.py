@@ -1,0 +1,135 @@
+"""Layers that share their slots: bounds hold for every share of tiny instances, answers are within them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from costmodel.communication import rates_of_chips
+from costmodel.evaluate import evaluate
+from costmodel.instance import Instance
+from costmodel.layout import Replica
+from costmodel.replica import replica_schedule
+from solver.clock import Clock
+from solver.experts.layer_slots import even_spread
+from solver.search import SearchResult, search, usd_per_m_output
+from solver.shapes import slot_counts
+from tests.solver.enumeration import (
+    Best,
+    _not_worse,
+    best_replicas,
+    drafts,
+    hand_over_s,
+    layer_times,
+    least_cost,
+    placements,
+    rate_of,
+    takings,
+)
+from tests.solver.test_exhaustive import replicas_below_bounds
+from topology.errors import NoFeasibleLayout
+
+Tiny = Callable[[int, int, int, int], Instance]
+#: slots and experts of one layer, chip by chip
+Option = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def sharing(instance: Instance, how: str) -> Instance:
+    scenario = instance.scenario.model_copy(update={"layer_slots": how})
+    return replace(instance, scenario=scenario)
+
+
+def options(instance: Instance, draft: Replica, layer: int, *, rows: bool) -> Iterator[Option]:
+    """Every number of slots of a layer, on any chips as evenly as can be, with experts placed as no worse way is."""
+    chips, moe = len(draft.stages[0].chips), instance.operations.moe
+    assert moe is not None
+    counts = slot_counts(instance, chips)
+    plan = replica_schedule(instance, draft)
+    rates = rates_of_chips(
+        instance.cluster, [draft.stages[0].chips], draft.shape.tp, moe.top_k,
+        instance.profile.for_chip(instance.cluster.chip(draft.stages[0].chips[0]).chip.name),
+    )[0]  # fmt: skip
+    for slots in range(counts[0], counts[-1] + 1):
+        if rows and slots % chips:
+            continue
+        each = even_spread(slots, chips)
+        stage = draft.stages[0].model_copy(update={"slots_per_chip": each})
+        one = draft.model_copy(update={"stages": (stage,)})
+        passes = [tokens for tokens in (plan.decode, plan.prefill) if tokens is not None]
+        times = np.stack([layer_times(instance, one, rates, layer, t) for t in passes], axis=1)
+        ways = placements(moe.num_experts, each)
+        ends = np.cumsum(each)
+        for way in _not_worse(times):
+            chip_rows = [
+                tuple(ways[way][end - n : end].tolist()) for end, n in zip(ends, each, strict=True)
+            ]
+            for order in {tuple(each[c] for c in order): order for order in permutations(range(chips))}.values():  # fmt: skip
+                experts = tuple(expert for chip in order for expert in chip_rows[chip])
+                yield tuple(each[chip] for chip in order), experts
+
+
+def unlike_replicas(instance: Instance, *, rows: bool) -> list[Best]:
+    """The best replica of one stage whose layers have any numbers of slots, by shape and range of slots."""
+    found: dict[tuple[object, ...], Best] = {}
+    layers = instance.operations.moe_layers
+    for taken in takings(instance):
+        for draft, slots in drafts(instance, taken):
+            width = draft.shape.chips_per_stage
+            counts = slot_counts(instance, width)
+            if draft.shape.pp > 1 or width == 1 or slots != counts[0]:
+                continue
+            transfer = hand_over_s(instance, draft)[1]
+            if not np.isfinite(transfer):
+                continue
+            for shares in product(*(list(options(instance, draft, k, rows=rows)) for k in layers)):
+                total = sum(sum(own) for own, _ in shares)
+                top = min(count for count in counts if total <= count * len(layers))
+                held = {k: own for k, (own, _) in zip(layers, shares, strict=True)}
+                stage = draft.stages[0].model_copy(update={"layer_slots": held})
+                replica = draft.model_copy(update={"stages": (stage,)})
+                maps = {k: row for k, (_, row) in zip(layers, shares, strict=True)}
+                rate, _ = rate_of(instance, replica, maps, transfer)
+                key = (draft.role, taken, draft.shape.tp, top)
+                if rate > (found[key].rate if key in found else 0.0):
+                    found[key] = Best(
+                        draft.role, taken, draft.shape.tp, 1, top, rate, replica, maps
+                    )
+    return list(found.values())
+
+
+def solved(instance: Instance) -> SearchResult | None:
+    try:
+        return search(instance, clock=Clock(60), gap=0.0)
+    except NoFeasibleLayout:
+        return None
+
+
+SIZES = [(2, 2, 2), (2, 3, 3), (3, 2, 3), (2, 2, 4), (3, 2, 2)]
+
+
+@pytest.mark.parametrize("how", ["rows", "any"])
+@pytest.mark.parametrize(("chips", "layers", "experts"), SIZES)
+def test_no_share_of_the_slots_beats_its_bound(
+    tiny: Tiny, chips: int, layers: int, experts: int, how: str
+) -> None:
+    compared = 0
+    for seed in (1000, 1001):
+        instance = sharing(tiny(seed, chips, layers, experts), how)
+        unlike = unlike_replicas(instance, rows=how == "rows")
+        compared += replicas_below_bounds(instance, unlike)
+        least = least_cost(instance, [*best_replicas(instance, near=True), *unlike])
+        found = solved(instance)
+        if found is None:
+            continue
+        assert least is not None
+        judged = evaluate(instance, found.layout)
+        assert judged.feasible
+        scale = usd_per_m_output(instance) * (1 + 1e-9)
+        assert found.certificate.bound_usd_per_m_output_tokens <= least * scale
+        assert judged.usd_per_m_output_tokens is not None
+        assert judged.usd_per_m_output_tokens >= least * usd_per_m_output(instance) * (1 - 1e-9)
+    assert compared
