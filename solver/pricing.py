@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +26,8 @@ from solver.group_rates import group_rates, nearest_send, span_rates
 from solver.largest_batch import largest_batch
 from solver.pools import PoolClass
 from solver.replica_model import small_enough
-from solver.shapes import ROLES, ShapeTable, slot_counts
-from solver.shared_bounds import SharedSlotBounds
+from solver.shapes import ROLES, ShapeTable
+from solver.shared_bounds import expert_bounds
 from solver.stages import shortest_longest_stage
 
 Array = NDArray[np.float64]
@@ -81,18 +80,8 @@ class Pricer:
         self._rates: dict[tuple[int, ...], GroupRates] = {}
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
-        elif moe is not None and instance.scenario.layer_slots != "same":
-            self.experts = SharedSlotBounds(
-                instance.expert_loads,
-                moe.top_k,
-                lru_cache(partial(slot_counts, instance)),
-                hot_copies=self.hot_copies,
-                rows=instance.scenario.layer_slots == "rows",
-            )
         elif moe is not None:
-            self.experts = ExpertBounds(
-                instance.expert_loads, moe.top_k, hot_copies=self.hot_copies
-            )
+            self.experts = expert_bounds(instance, moe.top_k, hot_copies=self.hot_copies)
 
     def bounds(self, shapes: ShapeTable) -> Bounds:
         """Upper bounds of all shapes (any mix of roles and classes)."""

@@ -62,6 +62,10 @@ class Realiser:
         self.placements = Placements(instance, clock, seed, hot_copies=pricer.hot_copies)
         self.shared = SharedPlacements(instance, self.placements)
 
+    def take_placements(self, other: Realiser) -> None:
+        """Use what another realiser of the same question, with KV elsewhere, has placed."""
+        self.placements, self.shared = other.placements, other.shared
+
     def realise(self, row: int, most_per_rank: int) -> Realised:
         """Best replica of a shape with at most ``most_per_rank`` sequences per rank and microbatch.
 

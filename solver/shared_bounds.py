@@ -18,19 +18,32 @@ least, with ``g_e(r)``, ``f_e(r) = r g_e(r)`` and ``n`` chips as in :mod:`solver
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.instance import Instance
 from costmodel.moe_load import touch_probability
 from solver.expert_bounds import GRID, ExpertBounds
 from solver.experts.shared_bound import SharedBound
+from solver.shapes import slot_counts
 
 Array = NDArray[np.float64]
 
 #: spare slots of a layer up to which each number is looked at
 _EACH = 64
+
+
+def expert_bounds(instance: Instance, top_k: float, *, hot_copies: bool) -> ExpertBounds:
+    """Bounds for the slots that the layers of a question may have."""
+    how = instance.scenario.layer_slots
+    if how == "same":
+        return ExpertBounds(instance.expert_loads, top_k, hot_copies=hot_copies)
+    counts = lru_cache(partial(slot_counts, instance))
+    return SharedSlotBounds(
+        instance.expert_loads, top_k, counts, hot_copies=hot_copies, rows=how == "rows"
+    )
 
 
 class SharedSlotBounds(ExpertBounds):

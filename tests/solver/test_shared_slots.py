@@ -11,9 +11,10 @@ import pytest
 
 from costmodel.communication import rates_of_chips
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
-from costmodel.layout import Replica
+from costmodel.instance import Instance, instance_from_description, resolve_instance
+from costmodel.layout import Layout, Replica
 from costmodel.replica import replica_schedule
+from rackfit.cli.question import build_scenario
 from solver.clock import Clock
 from solver.experts.layer_slots import even_spread
 from solver.search import SearchResult, search, usd_per_m_output
@@ -31,7 +32,7 @@ from tests.solver.enumeration import (
     takings,
 )
 from tests.solver.test_exhaustive import replicas_below_bounds
-from topology.errors import NoFeasibleLayout
+from topology.errors import InstanceError, NoFeasibleLayout
 
 Tiny = Callable[[int, int, int, int], Instance]
 #: slots and experts of one layer, chip by chip
@@ -108,11 +109,16 @@ def solved(instance: Instance) -> SearchResult | None:
         return None
 
 
-SIZES = [(2, 2, 2), (2, 3, 3), (3, 2, 3), (2, 2, 4), (3, 2, 2)]
+SIZES = [(2, 2, 2), (2, 2, 3), (3, 2, 2)]
+#: as many again, larger
+LARGER = [(2, 3, 3), (3, 2, 3), (2, 2, 4)]
 
 
 @pytest.mark.parametrize("how", ["rows", "any"])
-@pytest.mark.parametrize(("chips", "layers", "experts"), SIZES)
+@pytest.mark.parametrize(
+    ("chips", "layers", "experts"),
+    [*SIZES, *(pytest.param(*size, marks=pytest.mark.slow) for size in LARGER)],
+)
 def test_no_share_of_the_slots_beats_its_bound(
     tiny: Tiny, chips: int, layers: int, experts: int, how: str
 ) -> None:
@@ -133,3 +139,44 @@ def test_no_share_of_the_slots_beats_its_bound(
         assert judged.usd_per_m_output_tokens is not None
         assert judged.usd_per_m_output_tokens >= least * usd_per_m_output(instance) * (1 - 1e-9)
     assert compared
+
+
+@pytest.mark.parametrize("seed", [2001, 2006])
+def test_sharing_is_cheaper_and_the_best_there_is(tiny: Tiny, seed: int) -> None:
+    """Three experts on two chips: the chip with two takes turns, so both have room for one more sequence."""
+    alike, instance = tiny(seed, 2, 2, 3), sharing(tiny(seed, 2, 2, 3), "any")
+    before, after = solved(alike), solved(instance)
+    assert before is not None
+    assert after is not None
+    least = least_cost(instance, unlike_replicas(instance, rows=False))
+    assert least is not None
+    found = after.evaluation.usd_per_m_output_tokens
+    assert found == pytest.approx(least * usd_per_m_output(instance))
+    assert found is not None
+    assert found < 0.7 * (before.evaluation.usd_per_m_output_tokens or 0.0)
+    assert any(stage.unlike for replica in after.layout.replicas for stage in replica.stages)
+    assert Layout.model_validate_json(after.layout.model_dump_json()) == after.layout
+    assert "whatever the others have" in after.certificate.covers
+    assert "the same in every layer" in before.certificate.covers
+
+
+def test_sharing_serves_where_equal_slots_do_not_fit(tiny: Tiny) -> None:
+    assert solved(tiny(2008, 2, 2, 3)) is None
+    assert solved(sharing(tiny(2008, 2, 2, 3), "any")) is not None
+
+
+def test_an_engine_and_unlike_layers_are_refused_together() -> None:
+    asked = build_scenario(
+        None, model="gpt-oss-20b", cluster="hgx-h100", engine="sglang", layer_slots="rows"
+    )
+    with pytest.raises(InstanceError, match="rows: SGLang gives every layer equally many slots"):
+        resolve_instance(asked)
+
+
+def test_the_question_keeps_how_slots_are_shared() -> None:
+    asked = build_scenario(None, model="gpt-oss-20b", cluster="hgx-h100", layer_slots="any")
+    described = resolve_instance(asked).describe()
+    assert described["scenario"]["layer_slots"] == "any"
+    assert instance_from_description(described, "file").scenario.layer_slots == "any"
+    plain = build_scenario(None, model="gpt-oss-20b", cluster="hgx-h100", layer_slots="same")
+    assert "layer_slots" not in resolve_instance(plain).describe()["scenario"]
