@@ -22,7 +22,7 @@ from solver.replica_model import ReplicaModel, small_enough
 from solver.shapes import ROLES
 from solver.shared_slots import LayerSlots
 from solver.spans import pools_of
-from solver.stages import cut_replica
+from solver.stages import cut_replica, layer_times
 
 if TYPE_CHECKING:
     from solver.realise import Realiser
@@ -32,6 +32,7 @@ _BATCHES = 24
 #: cuts are the best up to the rounding of times to whole picoseconds
 _ROUNDING = 1e-6
 
+Array = NDArray[np.float64]
 #: a replica, its price, and its expert map by layer
 Found = tuple[Replica, ReplicaPrice, ExpertMap]
 
@@ -84,6 +85,13 @@ class Attempt:
     def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
         layers = self.instance.operations.moe_layers
         return {layer: tuple(row) for layer, row in zip(layers, experts.tolist(), strict=False)}
+
+    def layer_seconds(self, per_rank: int, slots: tuple[int, ...], maps: ExpertMap) -> Array:
+        """Seconds of each layer of one stage at this batch, with other slots and experts."""
+        draft = self._replica(max(per_rank, 1), ((0, self.instance.operations.num_layers - 1),))
+        return layer_times(
+            self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, slots, maps
+        )[0]
 
     def given(self, maps: ExpertMap, layer_slots: LayerSlots) -> Attempt:
         """The attempt with these experts and slots by layer, which no search changes."""

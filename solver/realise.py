@@ -141,15 +141,20 @@ class Realiser:
         upper = upper_at(most_per_rank)
         best = Realised(shape, 0, 0, 0.0, upper, (), slots, {})
         experts, _ = self.placements.of(slots, free=True)
-        attempts = [Attempt(self, row, slots, experts, far_s)]
+        alike = Attempt(self, row, slots, experts, far_s)
+        found, per_rank = alike.largest(most_per_rank)
+        attempts = [alike]
         if shape["pp"] == 1:
             least = tuple(spread(max(experts.max() + 1, chips), chips))
-            for layer_slots, maps in self.shared.tries(chips, fewest, shape["slots"]):
+            # layers are weighed at the batch that equal slots allow
+            seconds = partial(alike.layer_seconds, per_rank or most_per_rank)
+            for layer_slots, maps in self.shared.tries(chips, fewest, shape["slots"], seconds):
                 attempts.append(Attempt(self, row, least, experts, far_s).given(maps, layer_slots))
         for attempt in attempts:
             if self.clock.over and best.requests_per_s > 0:
                 break
-            found, per_rank = attempt.largest(most_per_rank)
+            if attempt is not alike:
+                found, per_rank = attempt.largest(most_per_rank)
             found, per_rank = attempt.with_more_room(found, per_rank)
             found, per_rank, _ = attempt.best_cut(found, per_rank, upper_at)
             if found is None:

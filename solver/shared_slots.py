@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,11 @@ from costmodel.instance import Instance
 from costmodel.layout import ExpertMap
 from solver.experts import place_layers
 from solver.experts.layer_slots import (
+    Choice,
     SlotShares,
-    busiest_shares,
     even_spread,
     on_chips,
+    place_choices,
     slot_choices,
     staggered,
 )
@@ -23,6 +24,8 @@ from solver.placements import Placements
 Array = NDArray[np.float64]
 #: slots on each chip of the layers, by layer
 LayerSlots = dict[int, tuple[int, ...]]
+#: seconds of layers by number, with these slots on the chips and these experts
+LayerSeconds = Callable[[tuple[int, ...], ExpertMap], Array]
 
 #: totals tried within a shape's range, as parts of it
 _PARTS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -34,43 +37,54 @@ class SharedPlacements:
     def __init__(self, instance: Instance, placements: Placements):
         self.instance = instance
         self.placements = placements
-        self._shares: dict[tuple[int, int], SlotShares] = {}
+        self._choices: dict[tuple[int, int], list[Choice]] = {}
         self._rows: dict[tuple[int, int], dict[int, tuple[int, ...]]] = {}
 
-    def tries(self, chips: int, fewest: int, slots: int) -> Iterator[tuple[LayerSlots, ExpertMap]]:
-        """Slots and experts of all MoE layers, for totals above ``fewest`` and up to ``slots`` to a layer."""
+    def tries(
+        self, chips: int, fewest: int, slots: int, seconds: LayerSeconds
+    ) -> Iterator[tuple[LayerSlots, ExpertMap]]:
+        """Slots and experts of all MoE layers, for totals above ``fewest`` and up to ``slots`` to a layer.
+
+        ``seconds``: time of every layer that a map names, all with the same slots on the chips.
+        """
         layers = self.instance.operations.moe_layers
+        choices = self._placed_choices(chips, slots)
+        if not choices:
+            return
+        spent = np.full((len(layers), len(choices)), np.inf)
+        for place, choice in enumerate(choices):
+            names = [layers[row] for row in choice.layers.tolist()]
+            maps = {k: tuple(row) for k, row in zip(names, choice.rows.tolist(), strict=True)}
+            spent[choice.layers, place] = seconds(choice.slots_per_chip, maps)[names]
+        counts_tried = [sum(choice.slots_per_chip) for choice in choices]
+        shares = SlotShares.of(spent, counts_tried, len(layers) * slots)
         seen = set()
         for part in _PARTS:
             total = len(layers) * fewest + round(len(layers) * (slots - fewest) * part)
-            counts = self._counts(chips, slots, total)
-            if counts is None or counts in seen:
+            if total < len(layers) * counts_tried[0]:
                 continue
-            if sum(counts) <= len(layers) * fewest < len(layers) * slots:
-                continue  # belongs to the range below
+            counts = shares.choose(total)
+            if counts in seen or sum(counts) <= len(layers) * fewest < len(layers) * slots:
+                continue  # or of the range below
             seen.add(counts)
             rows = [self._row(chips, count, layer) for layer, count in self._placed(chips, counts)]
             held = staggered(counts, chips)
-            maps = {
+            experts = {
                 layer: on_chips(row, own)
                 for layer, row, own in zip(layers, rows, held, strict=True)
             }
-            yield dict(zip(layers, held, strict=True)), maps
+            yield dict(zip(layers, held, strict=True)), experts
 
-    def _counts(self, chips: int, slots: int, total: int) -> tuple[int, ...] | None:
-        """The best share of a total; ``None`` where it is too small."""
-        loads = self.instance.expert_loads
-        if (chips, slots) not in self._shares:
+    def _placed_choices(self, chips: int, slots: int) -> list[Choice]:
+        """The layers with every number of slots that is tried."""
+        key = (chips, slots)
+        if key not in self._choices:
+            loads = self.instance.expert_loads
             rows = self.instance.scenario.layer_slots == "rows"
-            choices = slot_choices(loads.shape[1], chips, slots, rows=rows)
-            if not choices:
-                return None
-            busiest = busiest_shares(loads, chips, choices, seed=self.placements.seed)
-            self._shares[chips, slots] = SlotShares.of(busiest, choices, len(loads) * slots)
-        shares = self._shares[chips, slots]
-        if total < len(loads) * int(shares.choices[0]):
-            return None
-        return shares.choose(total)
+            counts = slot_choices(loads.shape[1], chips, slots, rows=rows)
+            placed = place_choices(loads, chips, counts, seed=self.placements.seed)
+            self._choices[key] = list(placed)
+        return self._choices[key]
 
     def _placed(self, chips: int, counts: tuple[int, ...]) -> list[tuple[int, int]]:
         """Rows of the loads with their slots, each placed by now."""

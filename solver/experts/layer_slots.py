@@ -7,12 +7,13 @@ budget of ``B`` slots over all layers are
 
 a knapsack with one choice per layer, solved exactly for every budget at once by dynamic programming
 (C. Hu et al., CRAFT, arXiv 2603.28768, shares replicas among layers for the same reason). ``u_l(s)`` is what
-the placement search reaches, not a model of it.
+the placement search reaches, not a model of it. A layer's seconds may stand in its place: a slot more is also an expert
+more whose weights are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import gcd
@@ -52,28 +53,46 @@ def slot_choices(num_experts: int, num_chips: int, most: int, *, rows: bool) -> 
     return tuple(sorted(count for count in some | set(full) if count <= limit))
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Layers placed with one number of slots, quickly.
+
+    ``layers``: rows of the loads; ``rows [layers, slots]`` experts, larger chips first; ``busiest [layers]``.
+    """
+
+    slots_per_chip: tuple[int, ...]
+    layers: Ints
+    rows: Ints
+    busiest: Floats
+
+
+def place_choices(
+    loads: Floats, num_chips: int, choices: Sequence[int], *, seed: int = 0
+) -> Iterator[Choice]:
+    """Layers with each number of slots, by construction and a short descent.
+
+    A layer that is even with fewer slots is not placed with more.
+    """
+    shares = check_loads(loads)
+    todo = np.arange(len(shares))
+    for count in choices:
+        slots = Slots(even_spread(count, num_chips))
+        bound = load_bounds(shares[todo], num_chips, count)
+        rng = np.random.default_rng(seed)
+        table, peak = construct(shares[todo], slots, bound, "good", rng, None, _SWEEPS)
+        yield Choice(slots.counts, todo, table[:, slots.mask()], peak)
+        todo = todo[peak > (1 + _EVEN) / num_chips]
+        if not len(todo):
+            return
+
+
 def busiest_shares(
     loads: Floats, num_chips: int, choices: Sequence[int], *, seed: int = 0
 ) -> Floats:
-    """The busiest chip's share ``[layers, choices]`` that construction and descent reach.
-
-    A layer that is even with fewer slots is not placed with more: its share is taken to stay.
-    """
-    shares = check_loads(loads)
-    found = np.empty((len(shares), len(choices)))
-    open_layers = np.arange(len(shares))
-    for place, count in enumerate(choices):
-        slots = Slots(even_spread(count, num_chips))
-        if place:
-            found[:, place] = found[:, place - 1]
-        some = shares[open_layers]
-        bound = load_bounds(some, num_chips, count)
-        rng = np.random.default_rng(seed)
-        found[open_layers, place] = construct(some, slots, bound, "good", rng, None, _SWEEPS)[1]
-        open_layers = open_layers[found[open_layers, place] > (1 + _EVEN) / num_chips]
-        if not len(open_layers):
-            found[:, place + 1 :] = found[:, place : place + 1]
-            break
+    """The busiest chip's share ``[layers, choices]`` of :func:`place_choices`; infinite where not placed."""
+    found = np.full((len(loads), len(choices)), np.inf)
+    for place, choice in enumerate(place_choices(loads, num_chips, choices, seed=seed)):
+        found[choice.layers, place] = choice.busiest
     return found
 
 
