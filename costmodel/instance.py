@@ -54,6 +54,8 @@ class Scenario(BaseModel):
     KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
     pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
     ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.engine`).
+    ``layer_slots`` says how many spare expert slots the layers have: the ``same``, or unlike numbers in whole ``rows``
+    (one per chip) or in ``any`` numbers, which fewer formats hold.
     ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
     :mod:`topology.failures`), in text joined by ``+``.
     """
@@ -80,6 +82,7 @@ class Scenario(BaseModel):
     kv_tiers: tuple[TierKind, ...] = ()
     two_batch_overlap: bool = False
     engine: EngineName | None = None
+    layer_slots: Literal["same", "rows", "any"] = "same"
     failed: tuple[str, ...] = ()
 
     @field_validator("failed", "kv_tiers", mode="before")
@@ -227,6 +230,8 @@ class Instance:
             del data["two_batch_overlap"]
         if self.engine is None:
             del data["engine"]
+        if self.scenario.layer_slots == "same":
+            del data["layer_slots"]
         return data
 
 
@@ -299,6 +304,10 @@ def resolve_instance(scenario: Scenario) -> Instance:
         problems.append(
             Problem("speculative", f"{model.name} has no MTP module to draft tokens; leave it out")
         )
+    if scenario.engine is not None and scenario.layer_slots != "same":
+        title = load_engine(scenario.engine).title
+        message = f"{scenario.layer_slots}: {title} gives every layer equally many slots; leave out this or engine"
+        problems.append(Problem("layer_slots", message))
     unknown = {model.kv_dtype, model.activation_dtype} - set(ELEMENT_BYTES)
     if unknown:
         problems.append(Problem("model", f"dtypes {sorted(unknown)} are not known"))

@@ -17,6 +17,8 @@ from costmodel.slot_table import SlotTable, slot_table
 Role = Literal["prefill", "decode", "mixed"]
 KvTier = Literal["hbm", "host", "flash", "disk"]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+#: expert slots of a layer on each chip: one number, or one per chip
+Slots = int | tuple[int, ...]
 
 
 class _Decision(BaseModel):
@@ -61,20 +63,45 @@ class Stage(_Decision):
     layers: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
     chips: tuple[str, ...]
     #: expert slots of each MoE layer on each chip: one number, or one per chip
-    slots_per_chip: int | tuple[int, ...] | None = None
+    slots_per_chip: Slots | None = None
     expert_map: str | None = None
+    #: the MoE layers that have other slots than ``slots_per_chip``, with theirs
+    layer_slots: dict[Annotated[int, Field(ge=0)], Slots] | None = None
 
-    def slots(self) -> tuple[int, ...]:
-        """Slots on each chip, chip by chip (zeros for a stage without expert slots)."""
-        return self._slots
+    def slots(self, layer: int | None = None) -> tuple[int, ...]:
+        """Slots of a layer on each chip, chip by chip (zeros for a stage without expert slots).
+
+        Without a layer: of those that ``layer_slots`` does not name.
+        """
+        if layer is None or self.layer_slots is None or layer not in self.layer_slots:
+            return self._slots
+        return self._each(self.layer_slots[layer])
+
+    def _each(self, slots: Slots | None) -> tuple[int, ...]:
+        if slots is None:
+            return (0,) * len(self.chips)
+        if isinstance(slots, int):
+            return (slots,) * len(self.chips)
+        return slots
 
     @cached_property
     def _slots(self) -> tuple[int, ...]:
-        if self.slots_per_chip is None:
-            return (0,) * len(self.chips)
-        if isinstance(self.slots_per_chip, int):
-            return (self.slots_per_chip,) * len(self.chips)
-        return self.slots_per_chip
+        return self._each(self.slots_per_chip)
+
+    @cached_property
+    def unlike(self) -> tuple[int, ...]:
+        """Layers whose slots differ from those of ``slots_per_chip``."""
+        return tuple(
+            layer for layer in sorted(self.layer_slots or ()) if self.slots(layer) != self.slots()
+        )
+
+    @cached_property
+    def slot_key(self) -> tuple[object, ...]:
+        """Equal for stages with the same slots on their chips in every layer."""
+        return (
+            self.slots(),
+            *sorted((layer, self.slots(layer)) for layer in self.layer_slots or ()),
+        )
 
 
 class KvShare(_Decision):

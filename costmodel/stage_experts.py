@@ -47,14 +47,19 @@ def stage_shares(
     ends = counts.cumsum()
     of_stage = [slice(*span) for span in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
     alike: dict[tuple[int, ...], list[int]] = {}
+    unlike = []
     for index, stage in enumerate(stages):
-        if counts[index]:
+        if counts[index] and stage.layer_slots:
+            unlike.append(index)
+        elif counts[index]:
             alike.setdefault(stage.slots(), []).append(index)
     by_layer = tokens.repeat(counts)
     # what an expert without copies sees of so many tokens is the same in every pass
     every = {number: instance.reached(kind, number) for number in set(by_layer.tolist())}
     loads = instance.kind_loads(kind)
-    chips = max((len(slots) for slots in alike), default=1)
+    chips = max(
+        (len(stage.chips) for stage, own in zip(stages, counts, strict=True) if own), default=1
+    )
     load, touched = np.zeros((counts.sum(), chips)), np.zeros((counts.sum(), chips))
     for slots, members in alike.items():
         if slots == (moe.num_experts,):  # one chip that has every expert once
@@ -81,7 +86,26 @@ def stage_shares(
                 load[of_stage[index], : len(slots)] = shares.load[first:last]
                 touched[of_stage[index], : len(slots)] = shares.touched[first:last]
                 first = last
+    for index in unlike:
+        layers, own = kind.layers[of_kind[index]], loads[of_kind[index]]
+        alone, wide = every[tokens[index]][of_kind[index]], len(stages[index].chips)
+        for slots, places in _layers_alike(stages[index], layers).items():
+            rows = of_stage[index].start + np.array(places)
+            named = tuple(layers[place] for place in places)
+            table = _table(layout, stages[index], named, moe.num_experts)
+            shares = placed_shares(
+                own[places], alone[places], table, slots, moe.top_k, by_layer[rows]
+            )
+            load[rows, :wide], touched[rows, :wide] = shares.load, shares.touched
     return ExpertShares(load, touched, stage_layers=counts)
+
+
+def _layers_alike(stage: Stage, layers: Sequence[int]) -> dict[tuple[int, ...], list[int]]:
+    """Places in ``layers`` of those with the same slots on the stage's chips, by these slots."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for place, layer in enumerate(layers):
+        found.setdefault(stage.slots(layer), []).append(place)
+    return found
 
 
 def _small_groups(sizes: Sequence[int]) -> Iterator[list[int]]:

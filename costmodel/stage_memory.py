@@ -26,10 +26,13 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
         first, last = index == 0, index == len(replica.stages) - 1
         # only the last stage scores a vocabulary
         active = width.active(rows, sampled if last else 0.0)
+        experts = width.slot(counts) * np.array(stage.slots(), dtype=float)
+        if stage.layer_slots:
+            experts = _unlike_experts(instance, stage)
         found.append(
             {
                 "weights": ones * width.weights(counts, chips, first=first, last=last),
-                "experts": width.slot(counts) * np.array(stage.slots(), dtype=float),
+                "experts": experts,
                 "kv": width.cached(counts, context, last=last) * sequences,
                 "activations": ones * active,
                 "runtime": _runtime(instance, stage),
@@ -45,3 +48,15 @@ def _runtime(instance: Instance, stage: Stage) -> Array:
         return np.full(len(stage.chips), instance.profile.for_chip(names[0]).runtime_bytes)
     known = {name: instance.profile.for_chip(name).runtime_bytes for name in names}
     return np.array([known[instance.cluster.chip(chip).chip.name] for chip in stage.chips])
+
+
+def _unlike_experts(instance: Instance, stage: Stage) -> Array:
+    """Bytes of expert slots on each chip ``[chips]``, layer by layer."""
+    found = np.zeros(len(stage.chips))
+    for kind in instance.operations.kinds:
+        inside = [layer for layer in kind.layers if stage.layers[0] <= layer <= stage.layers[1]]
+        if kind.moe is not None and inside:
+            found += kind.moe.expert_bytes * np.sum(
+                [stage.slots(layer) for layer in inside], axis=0
+            )
+    return found

@@ -118,7 +118,7 @@ def _held(layout: Layout) -> dict[str, set[tuple[int, int]]]:
                 if not first <= layer <= last:
                     continue
                 start = 0
-                for chip, count in zip(stage.chips, stage.slots(), strict=True):
+                for chip, count in zip(stage.chips, stage.slots(layer), strict=True):
                     held = found.setdefault(chip, set())
                     held.update((layer, expert) for expert in row[start : start + count])
                     start += count

@@ -32,10 +32,16 @@ def stage_load(instance: Instance, layout: Layout, stage: Stage) -> StageLoad | 
         return None
     layers = tuple(instance.operations.moe_layers[row] for row in rows)
     maps = layout.experts_of(stage)
-    slots = np.array([maps[layer] for layer in layers], dtype=np.int64)
-    # how many experts a token wants is no part of how its visits are shared out
-    shares = expert_shares(instance.expert_loads[rows], slots, stage.slots(), 1.0, 1.0)
-    return StageLoad(layers, shares.load * len(stage.chips))
+    load = np.zeros((len(layers), len(stage.chips)))
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for place, layer in enumerate(layers):
+        alike.setdefault(stage.slots(layer), []).append(place)
+    for slots, places in alike.items():
+        experts = np.array([maps[layers[place]] for place in places], dtype=np.int64)
+        loads = instance.expert_loads[[rows[place] for place in places]]
+        # how many experts a token wants is no part of how its visits are shared out
+        load[places] = expert_shares(loads, experts, slots, 1.0, 1.0).load
+    return StageLoad(layers, load * len(stage.chips))
 
 
 def expert_loads(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]) -> str:

@@ -68,6 +68,7 @@ slo:
 # pay: {plain.pay}           # whole: every healthy chip is paid; used: chips in replicas only
 # rate: 100            # requests/s to serve at least cost, instead of filling the cluster
 # engine: sglang       # only layouts that it runs as they are; also vllm, trtllm
+# layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # failed: []           # what is out of service, such as [r0g3, r1]
 # two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves; rackfit evaluate prices them, no search

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,9 +18,10 @@ from costmodel.coactivation import CoActivation
 from costmodel.coactivation_files import read_coactivation
 from costmodel.dispatch import Dispatch, chip_loads, imbalance, replica_counts
 from costmodel.expert_load import ExpertLoads, read_loads
-from rackfit.exporters.placement_table import PlacementTable
+from rackfit.exporters.placement_table import AnyTable, PlacementTable
 from rackfit.placement_files import loads_path
-from rackfit.placement_search import Found, node_copies, search
+from rackfit.placement_search import node_copies, search
+from rackfit.placement_sharing import Shared, place_sharing
 from rackfit.placement_together import Compared, check_together, compare
 from solver.experts.place import Effort
 from topology.errors import InstanceError, Problem
@@ -37,6 +38,8 @@ class PlaceOptions:
     ``worst`` place for all of them at once. ``copy_cost`` is what one more remote copy per token
     costs, as a fraction of a layer's time with perfectly balanced experts. ``max_moves`` or ``max_bytes`` (with
     ``expert_bytes``, the weights of one expert of one layer) limit what a running placement may change.
+    ``layer_slots``: ``slots`` in every layer, or on average, shared among the layers in whole ``rows`` (equally many
+    on every GPU of a layer) or in ``any`` numbers.
     """
 
     gpus: int
@@ -55,6 +58,7 @@ class PlaceOptions:
     time_limit_s: float | None = None
     workers: int = 1
     seed: int = 0
+    layer_slots: Literal["same", "rows", "any"] = "same"
 
     def experts_per_token(self, num_experts: int) -> int:
         """``top_k``, by default 8 or all experts if there are fewer. Raises ``InstanceError``."""
@@ -93,6 +97,15 @@ class PlaceOptions:
         for name, value in (("--max-bytes", self.max_bytes), ("--expert-bytes", self.expert_bytes)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 problems.append(Problem(name, f"{value:g} B: need a size above 0"))
+        if self.layer_slots != "same" and self.most_moves() is not None:
+            message = "slots are shared among the layers of a new placement; leave out --max-moves and --max-bytes"
+            problems.append(Problem("--layer-slots", message))
+        nodes = self.gpus_per_node is not None and self.gpus > self.gpus_per_node
+        if self.layer_slots == "any" and self.groups > 1 and nodes:
+            message = (
+                "any: router groups at home on nodes need equally many slots per GPU; give rows"
+            )
+            problems.append(Problem("--layer-slots", message))
         if self.workers < 0:
             problems.append(Problem("--workers", f"{self.workers}: need 0 (one per core) or more"))
         if problems:
@@ -122,17 +135,23 @@ class PlaceOptions:
 class Placed:
     """A placement and what the evaluator says of it."""
 
-    table: PlacementTable
+    table: AnyTable
     replicas: NDArray[np.int64]
     imbalance: Floats
     bound: Floats
     copies: Floats
     wall_s: float
     options: PlaceOptions
-    found: Found
+    moves: int | None
+    trade_off: list[tuple[float, float]]
     by_window: Floats
     windows: tuple[str, ...]
+    #: points chosen layer by layer at growing worths of a copy
+    by_layer: list[tuple[float, float]] = field(default_factory=list)
+    #: EPLB and random placements where experts used together are known
     compared: Compared | None = None
+    #: what unlike numbers of slots gain, where they were asked for
+    shared: Shared | None = None
 
     @property
     def gap(self) -> Floats:
@@ -142,20 +161,24 @@ class Placed:
     @property
     def moved_bytes(self) -> float | None:
         """Weights that the moves copy; ``None`` without moves or the size of an expert."""
-        if self.found.moves is None or self.options.expert_bytes is None:
+        if self.moves is None or self.options.expert_bytes is None:
             return None
-        return self.found.moves * self.options.expert_bytes
+        return self.moves * self.options.expert_bytes
 
     def document(self) -> dict[str, Any]:
-        """The JSON document of ``rackfit place --format json``."""
+        """The JSON document of ``rackfit place --format json``.
+
+        ``slots_per_gpu``: one list for all layers, or one for each where slots are shared among them.
+        """
+        shared = {} if self.shared is None else {"shared": self.shared.document()}
         return {
             "schema_version": SCHEMA_VERSION,
             "gpus": self.options.gpus,
             "slots": self.options.slots,
-            "slots_per_gpu": list(self.table.slots_per_chip),
+            "slots_per_gpu": self.table.slots_per_gpu(),
             "dispatch": self.options.dispatch,
             "layer_ids": list(self.table.layer_ids),
-            "physical_to_logical": self.table.physical_to_logical.tolist(),
+            "physical_to_logical": self.table.rows(),
             "replicas": self.replicas.tolist(),
             "imbalance": {
                 "per_layer": self.imbalance.tolist(),
@@ -165,17 +188,18 @@ class Placed:
             "gap": self.gap.tolist(),
             "cross_node_copies_per_token": float(self.copies.mean()),
             "windows": dict(zip(self.windows, self.by_window.tolist(), strict=False)),
-            "moves": self.found.moves,
+            "moves": self.moves,
             "moved_bytes": self.moved_bytes,
             "trade_off": [
                 {"imbalance": balance, "cross_node_copies_per_token": copies}
-                for balance, copies in self.found.trade_off
+                for balance, copies in self.trade_off
             ],
             "trade_off_by_layer": [
                 {"imbalance": balance, "cross_node_copies_per_token": copies}
-                for balance, copies in self.found.by_layer
+                for balance, copies in self.by_layer
             ],
             "co_activation": None if self.compared is None else self.compared.document(),
+            **shared,
             "wall_s": self.wall_s,
             "seed": self.options.seed,
         }
@@ -206,6 +230,12 @@ def place(
         loads = read_loads(loads_path(str(loads)))
     options.check(loads.num_experts)
     together = coactivation
+    if options.layer_slots != "same":
+        excluded = {"--current": current, "--coactivation": coactivation}
+        for flag in [flag for flag, given in excluded.items() if given is not None]:
+            message = f"slots are shared among the layers of a new placement; leave out {flag}"
+            raise InstanceError(Problem("--layer-slots", message))
+        return place_sharing(loads, options)
     if together is not None:
         check_together(loads, options, current is not None)
         if not isinstance(together, CoActivation):
@@ -243,8 +273,10 @@ def place(
         copies,
         time.perf_counter() - start,
         options,
-        found,
+        found.moves,
+        found.trade_off,
         ratios.mean(axis=1),
         loads.names,
+        found.by_layer,
         compared,
     )

@@ -47,8 +47,8 @@ def curve_svg(placed: Placed) -> str:
     """
     found = placed.compared
     series = [
-        Series("chosen layer by layer", [point(*pair) for pair in placed.found.by_layer]),
-        Series("placements tried", [point(*pair) for pair in placed.found.trade_off], "dots"),
+        Series("chosen layer by layer", [point(*pair) for pair in placed.by_layer]),
+        Series("placements tried", [point(*pair) for pair in placed.trade_off], "dots"),
         Series(
             f"chosen: a copy worth {placed.options.copy_cost:g} layer times",
             [point(float(placed.imbalance.mean()), float(placed.copies.mean()))],

@@ -44,7 +44,7 @@ def chip_uses(instance: Instance, layout: Layout, evaluation: Evaluation) -> dic
         for index, (stage, stage_price) in enumerate(
             zip(replica.stages, price.stages, strict=True)
         ):
-            key = (stage.expert_map, stage.layers, stage.slots())
+            key = (stage.expert_map, stage.layers, stage.slot_key)
             if key not in known:
                 found = stage_load(instance, layout, stage)
                 known[key] = None if found is None else found.load.mean(axis=0).tolist()

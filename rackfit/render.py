@@ -171,7 +171,7 @@ def replica_groups(layout: Layout, evaluation: Evaluation) -> list[ReplicaGroup]
     found: dict[object, ReplicaGroup] = {}
     order = {"prefill": 0, "decode": 1, "mixed": 2}
     for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
-        stages = tuple((s.layers, s.slots_per_chip, s.expert_map) for s in replica.stages)
+        stages = tuple((s.layers, s.slot_key, s.expert_map) for s in replica.stages)
         key = (order[replica.role], replica.shape, stages)
         found.setdefault(key, (replica, price, []))[2].append(replica)
     return sorted(found.values(), key=lambda group: order[group[0].role])
@@ -185,7 +185,8 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         table.add_column(column, justify="left" if column == "role" else "right", no_wrap=True)
     for replica, price, members in groups:
         shape = replica.shape
-        slots = sorted(set(replica.stages[0].slots()))
+        stage = replica.stages[0]
+        slots = sorted({n for layer in (None, *stage.unlike) for n in stage.slots(layer)})
         table.add_row(
             str(len(members)), replica.role, str(len(replica.chips)), str(shape.tp),
             str(shape.attention_dp), str(shape.ep), str(shape.pp), f"{shape.batch:,}",

@@ -194,12 +194,13 @@ def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> di
     return {"uplinks": uplinks, "busiest_link": busiest}
 
 
-def spare_slots(layout: Layout) -> dict[str, int]:
-    """Expert slots beyond one per expert, by expert map."""
-    spare = {}
+def spare_slots(layout: Layout) -> dict[str, int | dict[str, int]]:
+    """Expert slots beyond one per expert, by expert map; layer by layer where layers differ."""
+    spare: dict[str, int | dict[str, int]] = {}
     for name, layers in layout.expert_maps.items():
-        slots = next(iter(layers.values()), ())
-        spare[name] = len(slots) - len(set(slots))
+        counts = {str(layer): len(row) - len(set(row)) for layer, row in layers.items()}
+        alike = len(set(counts.values())) <= 1
+        spare[name] = next(iter(counts.values()), 0) if alike else counts
     return spare
 
 

@@ -51,6 +51,7 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
                 names if shape.maps else None,
                 shape.extra,
                 shape.idle,
+                shape.layer_slots,
             )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

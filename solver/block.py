@@ -68,6 +68,8 @@ class Block:
         self.experts = pricer.experts
         self.slots = shapes.slots
         self.stage_chips = shapes.stage_chips
+        #: slots of a layer at least, on average; fewer than ``slots`` where layers share them
+        self.fewest = self.slots
         self.by_layer: Array | None = None
         self.most: int | None = None
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)
@@ -76,13 +78,15 @@ class Block:
             pairs, inverse = np.unique(
                 np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
             )
+            fewest = [pricer.experts.fewest(*pair) for pair in pairs.tolist()]
+            self.fewest = np.array(fewest, dtype=np.int64)[inverse.ravel()]
             loads = np.array([pricer.experts.load(*pair) for pair in pairs.tolist()])
             self.load, self.least_load = loads[inverse.ravel()].T
             grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
             self.touched, self.least_touched = grids[inverse.ravel()].swapaxes(0, 1)
 
     #: attributes with one element for each shape
-    by_shape: ClassVar[tuple[str, ...]] = ("tp", "ranks", "pp", "slots", "stage_chips")
+    by_shape: ClassVar[tuple[str, ...]] = ("tp", "ranks", "pp", "slots", "fewest", "stage_chips")
 
     def take(self, rows: Ints) -> Self:
         """The block of some of its shapes."""
@@ -287,9 +291,10 @@ class Block:
             operations, self.tp, first=True, last=True
         )
         weights = weights + memory.draft_weight_bytes(operations, self.tp, self.stage_chips)
-        slots = np.ceil(self.slots / self.stage_chips)
+        mean = self.fewest / self.stage_chips
+        staggered = instance.scenario.layer_slots == "any"  # chips with one more take turns
         one_pool = memory.expert_slot_bytes(self.layers) * np.where(
-            self.pp > 1, self.slots / self.stage_chips, slots
+            (self.pp > 1) | (self.fewest < self.slots) | staggered, mean, np.ceil(mean)
         )
         kv = memory.kv_bytes_per_sequence(operations, self.layers, self.tp, context)
         kv = kv + memory.draft_kv_bytes(operations, self.tp, context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from costmodel import memory
 from costmodel.fleet import transfer_bytes_per_chip
@@ -49,11 +49,13 @@ def build_replica(
     expert_maps: Sequence[str] | None,
     extra: int = 0,
     idle: int = 0,
+    layer_slots: Mapping[int, tuple[int, ...]] | None = None,
 ) -> Replica:
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
 
     ``expert_maps[s]``: name of the stage's expert map. The first ``extra`` ranks hold one sequence
-    more; ``idle`` conversations wait on each rank, where the plan of the search says.
+    more; ``idle`` conversations wait on each rank, where the plan of the search says. ``layer_slots``: layers whose slots are
+    not ``slots``.
     """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
     role: Role = ROLES[shape["role"]]
@@ -64,6 +66,12 @@ def build_replica(
             chips=tuple(here),
             slots_per_chip=(slots[0] if even else slots) if slots else None,
             expert_map=None if expert_maps is None else expert_maps[number],
+            layer_slots={
+                layer: own
+                for layer, own in (layer_slots or {}).items()
+                if layers[0] <= layer <= layers[1] and own != slots
+            }
+            or None,
         )
         for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
     )

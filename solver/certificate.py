@@ -25,6 +25,19 @@ _LEFT_OUT = {
 }
 
 
+_COPIES = "spare slots holding copies of the busiest experts, as many experts as there are spare slots at most"
+
+#: placements of experts, by the slots that the layers may have
+_SLOTS = {
+    "same": f"with equal slots per chip, {_COPIES} (none spare, the next three full rows, about 32 and 64 spare; "
+    "the same in every layer)",
+    "rows": f"with equal slots per chip, {_COPIES}, from none spare to the third full row or about 64 in each "
+    "layer whatever the others have",
+    "any": f"with a layer's slots as even over the chips as they can be, {_COPIES}, from none spare to the third "
+    "full row or about 64 in each layer whatever the others have",
+}
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What is proven of the answer.
@@ -55,9 +68,7 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     if instance.operations.moe is not None:
         text += (
             f"; experts on all chips of a stage, over 1 to {spans} domains with the same number of "
-            f"chips in each; every placement of experts with equal slots per chip, spare slots "
-            "holding copies of the busiest experts, as many experts as there are spare slots at most "
-            "(none spare, the next three full rows, about 32 and 64 spare; the same in every layer)"
+            f"chips in each; every placement of experts {_SLOTS[instance.scenario.layer_slots]}"
         )
     text += "".join(
         f"; replicas over up to {domains} domains of {family.chip} with {_NUMBERS[family.kind]}, in one stage "

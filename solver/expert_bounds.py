@@ -30,7 +30,7 @@ from solver.experts import LoadBounds
 Array = NDArray[np.float64]
 
 #: batches (tokens over all ranks) between which touched experts are bounded from below
-_GRID = np.unique(np.round(np.geomspace(1, 2**22, 67))).astype(float)
+GRID = np.unique(np.round(np.geomspace(1, 2**22, 67))).astype(float)
 
 
 def _fullest(experts: int, chips: int) -> tuple[int, int]:
@@ -68,11 +68,11 @@ class ExpertBounds:
     def _single(self) -> Array:
         """``[2, grid, experts + 1]``: mean and least over layers of the sum of the j smallest ``g_e(1)``."""
         touch = touch_probability(
-            np.sort(self.loads, axis=1)[None], self.top_k, _GRID[:, None, None], 1.0
+            np.sort(self.loads, axis=1)[None], self.top_k, GRID[:, None, None], 1.0
         )
         sums = touch.cumsum(axis=-1)
         both = np.stack([sums.mean(axis=1), sums.min(axis=1)])
-        return np.concatenate([np.zeros((2, len(_GRID), 1)), both], axis=2)
+        return np.concatenate([np.zeros((2, len(GRID), 1)), both], axis=2)
 
     def _coldest_copied(self, spare: int) -> Array:
         """``[layers]``: load share of the coldest expert that one of ``spare`` slots may copy."""
@@ -85,6 +85,10 @@ class ExpertBounds:
         if key not in self._load:
             self._load[key] = self._load_bounds.bound(chips, slots)
         return self._load[key]
+
+    def fewest(self, chips: int, slots: int) -> int:
+        """Slots of a layer at least, on average over the layers: all of them have ``slots``."""
+        return slots
 
     def load(self, chips: int, slots: int) -> tuple[float, float]:
         """Mean and least over layers of the busiest chip's share."""
@@ -138,7 +142,7 @@ class ExpertBounds:
 
     def _extra(self, spare: int, chips: int) -> Array:
         """``[2, grid]``: what ``spare`` replicas add at least to the sum of touched slots."""
-        cold, tokens = self._coldest_copied(spare)[None, :], _GRID[:, None]
+        cold, tokens = self._coldest_copied(spare)[None, :], GRID[:, None]
         pile = min(spare + 1, chips)
         spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
         alone = touch_probability(cold, self.top_k, tokens, 1.0)
@@ -147,6 +151,6 @@ class ExpertBounds:
 
     def touched(self, tables: Array, tokens: Array) -> Array:
         """Look up rows of :meth:`touched_on_grid` at the grid point below ``tokens``."""
-        place = np.clip(np.searchsorted(_GRID, tokens, side="right") - 1, 0, len(_GRID) - 1)
+        place = np.clip(np.searchsorted(GRID, tokens, side="right") - 1, 0, len(GRID) - 1)
         found = tables[np.arange(len(tokens)), place]
         return np.where(tokens < 1.0, 0.0, found)

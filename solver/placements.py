@@ -57,15 +57,22 @@ class Placements:
             time_limit_s=None if limit == float("inf") else max(limit / 4, 0.2),
             seed=self.seed,
         )
-        experts = placed.physical_to_logical
-        if self.hot_copies:
-            cold = ~copies_are_hot(self.instance.expert_loads, experts)
-            if cold.any():  # outside what the bound covers: keep to copies of busy experts
-                experts = experts.copy()
-                experts[cold] = place_layers(
-                    self.instance.expert_loads[cold], slots_per_chip, effort="fast"
-                ).physical_to_logical
-        return experts, placed.bound
+        loads = self.instance.expert_loads
+        return self.covered(loads, placed.physical_to_logical, slots_per_chip), placed.bound
+
+    def covered(
+        self, loads: Array, experts: NDArray[np.int64], slots_per_chip: Sequence[int]
+    ) -> NDArray[np.int64]:
+        """The placements, or where the bound does not cover one of them, one with copies of busy experts."""
+        if not self.hot_copies:
+            return experts
+        cold = ~copies_are_hot(loads, experts)
+        if cold.any():
+            experts = experts.copy()
+            experts[cold] = place_layers(
+                loads[cold], slots_per_chip, effort="fast"
+            ).physical_to_logical
+        return experts
 
 
 def placed_in_order(loads: Array, chips: int, slots: int) -> Placed:

@@ -20,6 +20,7 @@ from solver.group_rates import group_rates, span_rates
 from solver.pools import PoolClass
 from solver.replica_model import small_enough
 from solver.shapes import ROLES, ShapeTable
+from solver.shared_bounds import expert_bounds
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
@@ -49,9 +50,7 @@ class Pricer:
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
         elif moe is not None:
-            self.experts = ExpertBounds(
-                instance.expert_loads, moe.top_k, hot_copies=self.hot_copies
-            )
+            self.experts = expert_bounds(instance, moe.top_k, hot_copies=self.hot_copies)
 
     def bounds(self, shapes: ShapeTable) -> Bounds:
         """Upper bounds of all shapes (any mix of roles and classes)."""
@@ -81,21 +80,23 @@ class Pricer:
         return Block(self, shapes, role, pool_class)
 
     def tightened(
-        self, shapes: ShapeTable, row: int, layer_bounds: Array, most_per_rank: int
+        self, shapes: ShapeTable, row: int, layer_bounds: Array | None, most_per_rank: int
     ) -> float:
         """A shape's rate bound with the load bounds ``[moe layers]`` that its placement proved.
 
-        Layer by layer instead of on average, hence no looser than :meth:`bounds`.
+        Layer by layer instead of on average, hence no looser than :meth:`bounds`. ``None``: on average, for a
+        shape whose layers share their slots.
         """
         one = shapes.take(np.array([row]))
         pool_class = self.classes[int(one.pool_class[0])]
         block = self.block(one, int(one.role[0]), pool_class)
-        block.by_layer = np.maximum(
-            layer_bounds,
-            self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
-            if self.experts is not None
-            else 0.0,
-        )
+        if layer_bounds is not None:
+            proven = (
+                0.0
+                if self.experts is None
+                else self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
+            )
+            block.by_layer = np.maximum(layer_bounds, proven)
         block.most = most_per_rank
         block.exact_stages = True
         return float(block.bounds().requests_per_s[0])

@@ -147,7 +147,7 @@ class Search:
         self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes)
         self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
         if like is not None:
-            self.realiser.placements = like.realiser.placements
+            self.realiser.take_placements(like.realiser)
         self.question = Question(
             whole=instance.scenario.pay == "whole",
             whole_usd_per_hour=sum(

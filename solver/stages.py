@@ -145,7 +145,7 @@ def _stages_needed(
     return needed
 
 
-def cut_replica(
+def layer_times(
     instance: Instance,
     draft: Replica,
     chip: Chip,
@@ -153,13 +153,11 @@ def cut_replica(
     rates: GroupRates,
     slots: Sequence[int],
     maps: ExpertMap,
-    *,
-    clock: Clock,
-    seed: int,
-) -> list[tuple[int, int]] | None:
-    """Stages of a replica at the batch of ``draft``; layer times and bytes are the evaluator's.
+) -> tuple[Array, float]:
+    """Seconds of each layer ``[layers]`` and of the head, at the batch of ``draft``, by the evaluator's formulas.
 
-    A mixed replica weighs a layer's prefill time by how often it is run beside a decode pass.
+    All MoE layers have ``slots``; those that ``maps`` does not name have no time. A mixed replica weighs a layer's
+    prefill time by how often it is run beside a decode pass.
     """
     operations, shape = instance.operations, draft.shape
     plan = replica_schedule(instance, draft)
@@ -169,10 +167,6 @@ def cut_replica(
     if plan.prefill is not None:
         passes.append((plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0))
     layer_s = np.zeros(operations.num_layers)
-    layer_bytes = np.zeros(operations.num_layers)
-    workload = instance.workload
-    context = workload.input_tokens if draft.role == "prefill" else instance.final_context
-    sequences = max(draft.rank_sequences())
     head_s = 0.0
 
     def timed(layers: list[tuple[LayerKind, float]], tokens: Tokens, shares: list[ExpertShares | None], head: bool) -> Array:  # fmt: skip
@@ -185,16 +179,43 @@ def cut_replica(
     for tokens, weight in passes:
         rows = float(tokens.rows)
         for kind in operations.kinds:
-            shares = None
+            shares, layers = None, list(kind.layers)
             if kind.moe is not None:
-                placed = np.array([maps[layer] for layer in kind.layers], dtype=np.int64)
+                places = [place for place, layer in enumerate(kind.layers) if layer in maps]
+                layers = [kind.layers[place] for place in places]
+                if not layers:
+                    continue
+                placed = np.array([maps[layer] for layer in layers], dtype=np.int64)
                 found = expert_shares(
-                    instance.expert_loads[list(kind.moe_rows)], placed, slots, kind.moe.top_k,
+                    instance.kind_loads(kind)[places], placed, slots, kind.moe.top_k,
                     float(rows * shape.attention_dp * tokens.fill),
                 )  # fmt: skip
                 shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
-            layer_s[list(kind.layers)] += weight * timed([(kind, 1.0)], tokens, [shares], False)
+            layer_s[layers] += weight * timed([(kind, 1.0)], tokens, [shares], False)
         head_s += weight * float(timed([], tokens, [], True))
+    return layer_s, head_s
+
+
+def cut_replica(
+    instance: Instance,
+    draft: Replica,
+    chip: Chip,
+    efficiency: Efficiency,
+    rates: GroupRates,
+    slots: Sequence[int],
+    maps: ExpertMap,
+    *,
+    clock: Clock,
+    seed: int,
+) -> list[tuple[int, int]] | None:
+    """Stages of a replica at the batch of ``draft``; layer times and bytes are the evaluator's."""
+    operations, shape = instance.operations, draft.shape
+    plan = replica_schedule(instance, draft)
+    layer_s, head_s = layer_times(instance, draft, chip, efficiency, rates, slots, maps)
+    layer_bytes = np.zeros(operations.num_layers)
+    workload = instance.workload
+    context = workload.input_tokens if draft.role == "prefill" else instance.final_context
+    sequences = max(draft.rank_sequences())
     for kind in operations.kinds:
         one = [(kind, 1.0)]
         held = float(memory.dense_weight_bytes(one, shape.tp))

@@ -39,6 +39,11 @@ def _broken(
     moe = instance.operations.moe
     if moe is None:
         return found
+    if any(stage.unlike for stage in replica.stages):
+        return [
+            *found,
+            f"layers with unlike numbers of expert slots; {engine.title} takes one for all",
+        ]
     counts = sorted({count for stage in replica.stages for count in stage.slots()})
     if len(counts) > 1:
         message = f"{counts[0]} to {counts[-1]} expert slots per chip"

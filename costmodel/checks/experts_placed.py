@@ -10,7 +10,7 @@ import numpy as np
 from costmodel.checks import Violation
 from costmodel.fleet import PricedLayout
 from costmodel.instance import Instance
-from costmodel.layout import Layout, Stage
+from costmodel.layout import Layout, Slots, Stage
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
@@ -19,21 +19,53 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     if moe is None:
         return []
     violations = []
-    seen: set[tuple[str | None, tuple[int, int], tuple[int, ...]]] = set()
+    seen: set[tuple[str | None, tuple[int, int], tuple[object, ...]]] = set()
     for index, replica in enumerate(layout.replicas):
         for number, stage in enumerate(replica.stages):
             place, slots = f"replicas[{index}].stages[{number}]", stage.slots()
-            if len(slots) != len(stage.chips):
-                message = f"slots_per_chip for {len(slots)} of {len(stage.chips)} chips"
-                violations.append(Violation("experts_placed", place, message))
+            misfit = _misfit(stage, place)
+            if misfit is not None:
+                violations.append(misfit)
                 continue
-            key = (stage.expert_map, stage.layers, slots)
+            key = (stage.expert_map, stage.layers, stage.slot_key)
             if key not in seen:  # replicas share maps; one look is enough
                 seen.add(key)
                 layers = _moe_layers(instance, stage)
-                if layers and not _sound(layout, stage, layers, slots, moe.num_experts):
+                sound = not stage.layer_slots and _sound(
+                    layout, stage, layers, slots, moe.num_experts
+                )
+                if layers and not sound:
                     violations += _stage(layout, stage, place, layers, moe.num_experts)
     return violations
+
+
+def _misfit(stage: Stage, place: str) -> Violation | None:
+    """Slots that are not one number, or one per chip and 0 or more, for all layers or for one."""
+    given: list[tuple[str, Slots | None]] = [("slots_per_chip", stage.slots_per_chip)]
+    given += [
+        (f"layer_slots[{layer}]", slots) for layer, slots in (stage.layer_slots or {}).items()
+    ]
+    for name, slots in given:
+        if isinstance(slots, tuple) and len(slots) != len(stage.chips):
+            message = f"{name} for {len(slots)} of {len(stage.chips)} chips"
+            return Violation("experts_placed", place, message)
+        least = min(slots, default=0) if isinstance(slots, tuple) else slots or 0
+        if least < 0:
+            return Violation(
+                "experts_placed", place, f"{name} is {least}; expected 0 or more slots"
+            )
+    strange = sorted(
+        layer
+        for layer in stage.layer_slots or ()
+        if not stage.layers[0] <= layer <= stage.layers[1]
+    )
+    if strange:
+        message = (
+            f"layer_slots names layer {strange[0]}; the stage has layers "
+            f"{stage.layers[0]}-{stage.layers[1]}"
+        )
+        return Violation("experts_placed", place, message)
+    return None
 
 
 def _moe_layers(instance: Instance, stage: Stage) -> tuple[int, ...]:
@@ -46,9 +78,9 @@ def _stage(
 ) -> list[Violation]:
     """What is wrong with the experts of one stage, layer by layer."""
     found = []
-    maps, slots = layout.experts_of(stage), stage.slots()
+    maps = layout.experts_of(stage)
     for layer in layers:
-        where = f"{place} layer {layer}"
+        where, slots = f"{place} layer {layer}", stage.slots(layer)
         placed = maps.get(layer)
         if placed is None:
             found.append(Violation("experts_placed", where, "has no expert map"))

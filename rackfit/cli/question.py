@@ -45,6 +45,13 @@ Engine = Annotated[
     Literal["sglang", "trtllm", "vllm"] | None,
     typer.Option(help="Only layouts that this engine runs as they are."),
 ]
+LayerSlots = Annotated[
+    Literal["same", "rows", "any"] | None,
+    typer.Option(
+        help="Spare expert slots of the layers: the same, or unlike numbers in whole rows of one per chip "
+        "(JSON, vLLM-Ascend) or any (JSON)."
+    ),
+]
 ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]

@@ -11,11 +11,11 @@ from costmodel.engine import in_order
 from costmodel.instance import Instance
 from costmodel.layout import ExpertMap, Layout, Replica, Stage
 from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.placement_table import PlacementTable
+from rackfit.exporters.placement_table import AnyTable, PlacementTable, UnlikeTable
 from rackfit.exporters.registry import Limit
 
 
-def placement_table(instance: Instance, layout: Layout, replica: Replica) -> PlacementTable | None:
+def placement_table(instance: Instance, layout: Layout, replica: Replica) -> AnyTable | None:
     """Experts of each slot of every MoE layer of a replica; ``None`` for a model without experts.
 
     Stages of one replica have the same slots per chip here (:func:`slot_limits` says where not).
@@ -29,6 +29,19 @@ def placement_table(instance: Instance, layout: Layout, replica: Replica) -> Pla
     ]
     if moe is None or not layers:
         return None
+    if any(stage.unlike for stage in replica.stages):
+        slots = {
+            layer: stage.slots(layer)
+            for stage in replica.stages
+            for layer in range(stage.layers[0], stage.layers[1] + 1)
+        }
+        return UnlikeTable(
+            experts=tuple(row for _, row in layers),
+            num_experts=moe.num_experts,
+            layer_slots=tuple(slots[layer] for layer, _ in layers),
+            layer_ids=tuple(layer for layer, _ in layers),
+            num_layers=len(instance.model.layers),
+        )
     return PlacementTable(
         physical_to_logical=np.array([row for _, row in layers], dtype=np.int64),
         num_experts=moe.num_experts,
@@ -39,29 +52,51 @@ def placement_table(instance: Instance, layout: Layout, replica: Replica) -> Pla
 
 
 def spare_slots(deployment: Deployment, server: Server) -> int:
-    """Slots of a layer beyond one per expert."""
+    """Slots of a layer beyond one per expert; where layers differ, of the one with most."""
     moe = deployment.instance.operations.moe
-    slots = sum(server.replica.stages[0].slots())
+    slots = max(sum(own) for own in _slots_by_layer(server.replica.stages[0]).values())
     return slots - moe.num_experts if moe and slots else 0
 
 
-def map_name(table: PlacementTable) -> str:
+def map_name(table: AnyTable) -> str:
     """A short name of a placement by its content, so that equal maps share one file."""
-    digest = hashlib.sha256(table.physical_to_logical.tobytes() + repr(table.layer_ids).encode())
+    if isinstance(table, PlacementTable):
+        content = table.physical_to_logical.tobytes()
+    else:
+        content = repr((table.experts, table.layer_slots)).encode()
+    digest = hashlib.sha256(content + repr(table.layer_ids).encode())
     return f"experts-ep{table.num_chips}-{digest.hexdigest()[:8]}"
 
 
-def slot_limits(server: Server, target: str) -> list[Limit]:
-    """Slots that differ between the chips or between the stages of a replica."""
+def _slots_by_layer(stage: Stage) -> dict[int, tuple[int, ...]]:
+    """Slots on the chips of a stage in each of its layers."""
+    return {layer: stage.slots(layer) for layer in range(stage.layers[0], stage.layers[1] + 1)}
+
+
+def slot_limits(server: Server, target: str, *, unlike_layers: bool = False) -> list[Limit]:
+    """Slots that differ between the chips, the layers or the stages of a replica.
+
+    ``unlike_layers``: the target gives each layer a number of slots of its own.
+    """
     found = []
     for number, stage in enumerate(server.replica.stages):
-        slots = stage.slots()
-        if len(set(slots)) > 1:
+        place = f"{server.name} stage {number}"
+        uneven = [(layer, slots) for layer, slots in _slots_by_layer(stage).items() if len(set(slots)) > 1]  # fmt: skip
+        if uneven:
+            layer, slots = uneven[0]
             message = (
                 f"{min(slots)} to {max(slots)} expert slots per chip; {target} gives every rank "
                 "the same number"
             )
-            found.append(Limit(f"{server.name} stage {number}", message, True))
+            found.append(Limit(f"{place} layer {layer}" if stage.unlike else place, message, True))
+        if stage.unlike and not unlike_layers:
+            counts = [sum(slots) for slots in _slots_by_layer(stage).values()]
+            layer = stage.unlike[0]
+            message = (
+                f"{min(counts)} to {max(counts)} expert slots by layer; {target} takes one number of "
+                "redundant experts for all layers"
+            )
+            found.append(Limit(f"{place} layer {layer}", message, True))
     sizes = {max(stage.slots(), default=0) for stage in server.replica.stages}
     if len(sizes) > 1:
         message = (
@@ -82,26 +117,37 @@ def chip_limits(deployment: Deployment, server: Server, target: str) -> list[Lim
     return [Limit(server.name, message, False)]
 
 
-def with_even_slots(layout: Layout) -> Layout:
+def with_even_slots(layout: Layout, *, unlike_layers: bool = False) -> Layout:
     """The layout with every chip of a replica given as many slots as its fullest chip.
 
-    New slots hold the experts with fewest copies that the chip does not have yet.
+    New slots hold the experts with fewest copies that the chip does not have yet. ``unlike_layers``:
+    layers keep slots of their own, and only the chips of each layer are made even.
     """
     maps = dict(layout.expert_maps)
     replicas = []
     for index, replica in enumerate(layout.replicas):
-        most = max((slots for stage in replica.stages for slots in stage.slots()), default=0)
-        if all(set(stage.slots()) <= {most} for stage in replica.stages):
+        by_layer = [_slots_by_layer(stage) for stage in replica.stages]
+        most = max((max(slots) for own in by_layer for slots in own.values()), default=0)
+        if all(set(slots) <= {most} for own in by_layer for slots in own.values()):
             replicas.append(replica)
             continue
         stages = []
-        for number, stage in enumerate(replica.stages):
+        for number, (stage, slots) in enumerate(zip(replica.stages, by_layer, strict=True)):
+            apart = unlike_layers and bool(stage.unlike)
+            wide = {layer: max(own) if apart else most for layer, own in slots.items()}
             name = f"even-{index}-{number}"
             maps[name] = {
-                layer: _padded(row, stage.slots(), most)
+                layer: _padded(row, slots[layer], wide[layer])
                 for layer, row in layout.experts_of(stage).items()
+                if layer in slots
             }
-            stages.append(stage.model_copy(update={"slots_per_chip": most, "expert_map": name}))
+            base = max(stage.slots()) if apart else most
+            update = {
+                "slots_per_chip": base,
+                "expert_map": name,
+                "layer_slots": {k: own for k, own in wide.items() if own != base} or None,
+            }
+            stages.append(stage.model_copy(update=update))
         replicas.append(replica.model_copy(update={"stages": tuple(stages)}))
     return _used(layout, replicas, maps)
 
@@ -159,13 +205,15 @@ def same_as_start(instance: Instance, layout: Layout, replica: Replica) -> bool:
 
 
 def _starts(layout: Layout, stage: Stage, num_experts: int) -> bool:
-    slots = stage.slots()
-    if not sum(slots) or len(slots) == 1:
+    if len(stage.chips) == 1:
         return True
-    wanted = _by_chip(in_order(num_experts, sum(slots)), slots)
+    wanted = {
+        slots: _by_chip(in_order(num_experts, sum(slots)), slots)
+        for slots in set(_slots_by_layer(stage).values())
+    }
     first, last = stage.layers
     return all(
-        _by_chip(row, slots) == wanted
+        _by_chip(row, stage.slots(layer)) == wanted[stage.slots(layer)]
         for layer, row in layout.experts_of(stage).items()
         if first <= layer <= last
     )

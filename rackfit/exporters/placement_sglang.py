@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 
-from rackfit.exporters.placement_table import PlacementTable
+from rackfit.exporters.placement_table import AnyTable
 
 NAME = "sglang"
 
 
-def render(table: PlacementTable) -> str:
-    """The file's text. Raises ``InstanceError`` for uneven slots."""
-    table.even_slots("SGLang")
+def render(table: AnyTable) -> str:
+    """The file's text. Raises ``InstanceError`` for uneven slots or unlike layers."""
+    table = table.uniform("SGLang")
     rows = [[slot % table.num_experts for slot in range(table.num_slots)]] * table.num_layers
     for layer, row in zip(table.layer_ids, table.physical_to_logical.tolist(), strict=True):
         rows[layer] = row
     return json.dumps({"physical_to_logical_map": rows}) + "\n"
 
 
-def hint(table: PlacementTable) -> str:
+def hint(table: AnyTable) -> str:
     """How the file is used."""
-    spare = table.num_slots - table.num_experts
+    spare = table.uniform("SGLang").num_slots - table.num_experts
     return f"sglang: --init-expert-location FILE --ep-num-redundant-experts {spare}"

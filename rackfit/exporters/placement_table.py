@@ -56,3 +56,78 @@ class PlacementTable:
                 )
             )
         return self.slots_per_chip[0]
+
+    def uniform(self, target: str) -> PlacementTable:
+        """The table itself, if its chips are even; else ``InstanceError``."""
+        self.even_slots(target)
+        return self
+
+    def layer_rooms(self, target: str) -> list[int]:
+        """Slots per chip of each layer, or ``InstanceError`` where the chips of one differ."""
+        return [self.even_slots(target)] * len(self.layer_ids)
+
+    def slots_per_gpu(self) -> list[int] | list[list[int]]:
+        """Slots of each chip, the same in every layer."""
+        return list(self.slots_per_chip)
+
+    def rows(self) -> list[list[int]]:
+        """Expert of each slot, layer by layer."""
+        found: list[list[int]] = self.physical_to_logical.tolist()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class UnlikeTable:
+    """As :class:`PlacementTable` where layers have unlike numbers of slots.
+
+    ``experts [layers][slots]``; ``layer_slots [layers][chips]`` slots of each chip.
+    """
+
+    experts: tuple[tuple[int, ...], ...]
+    num_experts: int
+    layer_slots: tuple[tuple[int, ...], ...]
+    layer_ids: tuple[int, ...]
+    num_layers: int
+
+    def __post_init__(self) -> None:
+        for layer, row, slots in zip(self.layer_ids, self.experts, self.layer_slots, strict=True):
+            PlacementTable(
+                np.array([row], dtype=np.int64), self.num_experts, slots, (layer,), self.num_layers
+            )
+
+    @property
+    def num_chips(self) -> int:
+        """Chips (expert-parallel ranks)."""
+        return len(self.layer_slots[0])
+
+    def uniform(self, target: str) -> PlacementTable:
+        """Always ``InstanceError``: ``target`` has no way to say unlike layers."""
+        totals = [len(row) for row in self.experts]
+        message = (
+            f"{min(totals)} to {max(totals)} slots by layer (layer {self.layer_ids[0]}: {totals[0]}), "
+            f"which {target} cannot load; it takes one number of slots for all layers "
+            "(--layer-slots same), the JSON format takes any"
+        )
+        raise InstanceError(Problem("slots", message))
+
+    def layer_rooms(self, target: str) -> list[int]:
+        """Slots per chip of each layer, or ``InstanceError`` where the chips of one differ."""
+        for layer, slots in zip(self.layer_ids, self.layer_slots, strict=True):
+            if len(set(slots)) > 1:
+                message = (
+                    f"{min(slots)} to {max(slots)} slots per GPU, which {target} cannot load; within "
+                    "a layer it takes one number for all GPUs (--layer-slots rows)"
+                )
+                raise InstanceError(Problem(f"layer {layer}", message))
+        return [slots[0] for slots in self.layer_slots]
+
+    def slots_per_gpu(self) -> list[int] | list[list[int]]:
+        """Slots of each chip, layer by layer."""
+        return [list(slots) for slots in self.layer_slots]
+
+    def rows(self) -> list[list[int]]:
+        """Expert of each slot, layer by layer."""
+        return [list(row) for row in self.experts]
+
+
+AnyTable = PlacementTable | UnlikeTable

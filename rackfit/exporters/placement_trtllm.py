@@ -6,14 +6,14 @@ The file is read strictly: ``num_slots``, ``initial_global_assignments`` and
 
 from __future__ import annotations
 
-from rackfit.exporters.placement_table import PlacementTable
+from rackfit.exporters.placement_table import AnyTable
 
 NAME = "trtllm"
 
 
-def render(table: PlacementTable) -> str:
-    """The YAML text. Raises ``InstanceError`` for uneven slots."""
-    table.even_slots("TensorRT-LLM")
+def render(table: AnyTable) -> str:
+    """The YAML text. Raises ``InstanceError`` for uneven slots or unlike layers."""
+    table = table.uniform("TensorRT-LLM")
     lines = [f"num_slots: {table.num_slots}", "initial_global_assignments:"]
     rows = zip(table.layer_ids, table.physical_to_logical.tolist(), strict=True)
     lines += [f"  {layer}: {row}" for layer, row in rows]
@@ -21,7 +21,7 @@ def render(table: PlacementTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-def hint(table: PlacementTable) -> str:
+def hint(table: AnyTable) -> str:
     """How the file is used."""
     return (
         f"trtllm: moe_expert_parallel_size {table.num_chips}, moe_config: "

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import json
 
-from rackfit.exporters.placement_table import PlacementTable
+from rackfit.exporters.placement_table import AnyTable, UnlikeTable
 
 NAME = "vllm"
 
 
-def render(table: PlacementTable) -> str:
-    """The JSON text; a layer's id is its place among the MoE layers. ``InstanceError`` if uneven."""
-    room = table.even_slots("vLLM-Ascend")
+def render(table: AnyTable) -> str:
+    """The JSON text; a layer's id is its place among the MoE layers. ``InstanceError`` if uneven.
+
+    The loader reads one layer at a time and counts its slots there, so layers may have unlike numbers;
+    it makes each layer one tensor ``[devices, slots]``, so the devices of a layer may not.
+    """
+    rooms = table.layer_rooms("vLLM-Ascend")
     layers = []
-    for index, row in enumerate(table.physical_to_logical.tolist()):
+    for index, (row, room) in enumerate(zip(table.rows(), rooms, strict=True)):
         devices = [
             {"device_id": chip, "device_expert": row[chip * room : (chip + 1) * room]}
             for chip in range(table.num_chips)
@@ -26,8 +30,13 @@ def render(table: PlacementTable) -> str:
     return json.dumps({"moe_layer_count": len(layers), "layer_list": layers}) + "\n"
 
 
-def hint(table: PlacementTable) -> str:
+def hint(table: AnyTable) -> str:
     """How the file is used, and what upstream vLLM takes in its place."""
+    if isinstance(table, UnlikeTable):
+        return (
+            "vllm-ascend: additional_config.eplb_config.expert_map_path FILE, without dynamic_eplb; "
+            "upstream vLLM loads no placement file and has one number of slots for all layers"
+        )
     config = json.dumps({"num_redundant_experts": table.num_slots - table.num_experts})
     return (
         "vllm-ascend: additional_config.eplb_config.expert_map_path FILE; "

@@ -41,12 +41,15 @@ def limits(deployment: Deployment) -> list[Limit]:
     return found
 
 
-def engine_limits(deployment: Deployment, target: str) -> list[Limit]:
+def engine_limits(
+    deployment: Deployment, target: str, *, unlike_layers: bool = False
+) -> list[Limit]:
     """Uneven slots, mixed chips, pipelines behind a KV transfer, ranks of a dense model."""
     found = []
     for server in deployment.servers:
         shape, place = server.replica.shape, server.name
-        found += slot_limits(server, target) + chip_limits(deployment, server, target)
+        found += slot_limits(server, target, unlike_layers=unlike_layers)
+        found += chip_limits(deployment, server, target)
         if server.role == "decode" and shape.pp > 1:
             message = f"{shape.pp} stages in a decode server; the KV transfer takes one"
             found.append(Limit(place, message, False))

@@ -20,13 +20,13 @@ SUMMARY = "vLLM-Ascend serve commands and expert maps"
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """What vLLM cannot say beside expert maps, which this engine loads."""
-    return engine_limits(deployment, "vLLM-Ascend")
+    """What vLLM cannot say beside expert maps, which this engine loads layer by layer."""
+    return engine_limits(deployment, "vLLM-Ascend", unlike_layers=True)
 
 
 def approximate(instance: Instance, layout: Layout) -> Layout:
-    """Every chip of a replica gets as many slots as its fullest."""
-    return with_even_slots(layout)
+    """Every chip of a replica gets as many slots as its fullest; layers may go on to differ."""
+    return with_even_slots(layout, unlike_layers=True)
 
 
 def notes(deployment: Deployment) -> list[str]:

@@ -101,6 +101,7 @@ def construct(
     effort: Effort,
     rng: np.random.Generator,
     deadline: float | None,
+    most_sweeps: int | None = None,
 ) -> tuple[Ints, Floats]:
     """Slot tables ``[layers, chips, width]`` by packing and descent, and each busiest chip's share.
 
@@ -114,7 +115,7 @@ def construct(
     table = pack_largest_first(shares, replicas, slots)
     if slots.width == 2 and slots.even:
         return table, table_loads(pieces, table)[1].max(axis=1)
-    tolerance, sweeps = TOLERANCE[effort], SWEEPS[effort]
+    tolerance, sweeps = TOLERANCE[effort], min(SWEEPS[effort], most_sweeps or SWEEPS[effort])
     trios = slots.width == 3 and slots.even and effort != "fast"
     table, peak = descend(
         table,

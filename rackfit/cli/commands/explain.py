@@ -32,6 +32,7 @@ def explain_command(
     draft_tokens: question.DraftTokens = None,
     acceptance: question.Acceptance = None,
     engine: question.Engine = None,
+    layer_slots: question.LayerSlots = None,
     profile: question.ProfileName = None,
     time_limit: question.TimeLimit = None,
     seed: question.Seed = 0,
@@ -62,6 +63,7 @@ def explain_command(
             input_tokens=input_tokens, output_tokens=output_tokens,
             cached_tokens=cached_tokens, expert_load=expert_load, ttft=ttft, tpot=tpot,
             rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine=engine, profile=profile,
+            layer_slots=layer_slots,
             draft_tokens=draft_tokens, acceptance=acceptance,
         )  # fmt: skip
         instance = make_instance(asked)

@@ -36,6 +36,14 @@ class Objective(StrEnum):
     worst = "worst"
 
 
+class LayerSlots(StrEnum):
+    """How the slots are shared among the layers."""
+
+    same = "same"
+    rows = "rows"
+    any = "any"
+
+
 def register(app: typer.Typer) -> None:
     """Add ``place`` to the command line."""
     app.command("place")(place_command)
@@ -44,7 +52,9 @@ def register(app: typer.Typer) -> None:
 def place_command(
     loads: Annotated[str, typer.Argument(help="Recorded expert counts, or a shipped name.")],
     gpus: Annotated[int, typer.Option(help="GPUs that share the experts of a layer.")],
-    slots: Annotated[int, typer.Option(help="Expert slots on all GPUs, spare ones included.")],
+    slots: Annotated[
+        int, typer.Option(help="Expert slots of a layer on all GPUs, spare ones included.")
+    ],
     gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of a node or rack.")] = None,
     groups: Annotated[int, typer.Option(help="Router groups (n_group).")] = 1,
     top_groups: Annotated[int, typer.Option(help="Groups a token may use (topk_group).")] = 1,
@@ -77,6 +87,13 @@ def place_command(
         str | None,
         typer.Option(help="Weights of one expert of one layer, such as '44 MB', for --max-bytes."),
     ] = None,
+    layer_slots: Annotated[
+        LayerSlots,
+        typer.Option(
+            help="Slots of the layers: --slots each (same), or on average, in whole rows of one per "
+            "GPU (JSON, vLLM-Ascend) or any numbers (JSON)."
+        ),
+    ] = LayerSlots.same,
     dense_layers: Annotated[
         int | None, typer.Option(help="Leading all-zero rows that are dense layers.")
     ] = None,
@@ -102,6 +119,7 @@ def place_command(
     from rackfit.placement_files import loads_path, read_placement
     from rackfit.placement_together import check_together
 
+    check_layer_slots(layer_slots, format)
     check_curve_path(curve, out)
     check_writable(out)
     check_writable(curve)
@@ -122,6 +140,7 @@ def place_command(
         time_limit_s=time_limit,
         workers=workers or os.cpu_count() or 1,
         seed=seed,
+        layer_slots=layer_slots.value,
     )
     recorded = read_loads(loads_path(loads), dense_layers=dense_layers)
     if coactivation is not None:
@@ -143,6 +162,27 @@ def place_command(
     if curve is not None:
         write_whole(curve_svg(placed), curve)
     write_whole(text, out)
+
+
+#: what a format lets layers have, beside equally many slots
+HOLDS = {
+    Format.json: (LayerSlots.rows, LayerSlots.any),
+    Format.vllm: (LayerSlots.rows,),
+    Format.sglang: (),
+    Format.trtllm: (),
+}
+
+
+def check_layer_slots(asked: LayerSlots, format: Format) -> None:
+    """Raise ``InstanceError`` where a format cannot hold what is asked."""
+    from topology.errors import InstanceError, Problem
+
+    if asked is LayerSlots.same or asked in HOLDS[format]:
+        return
+    holding = ", ".join(f"--format {own.value}" for own, held in HOLDS.items() if asked in held)
+    held = ", ".join(["same", *(own.value for own in HOLDS[format])])
+    message = f"{asked.value}: --format {format.value} holds {held}; {asked.value} needs {holding}"
+    raise InstanceError(Problem("--layer-slots", message))
 
 
 def read_bytes(text: str | None, option: str) -> float | None:

@@ -38,6 +38,7 @@ def solve_command(
     draft_tokens: question.DraftTokens = None,
     acceptance: question.Acceptance = None,
     engine: question.Engine = None,
+    layer_slots: question.LayerSlots = None,
     profile: question.ProfileName = None,
     time_limit: question.TimeLimit = None,
     gap: Annotated[float, typer.Option(help="Stop when this gap is proven.")] = 0.01,
@@ -62,6 +63,7 @@ def solve_command(
             input_tokens=input_tokens, output_tokens=output_tokens,
             cached_tokens=cached_tokens, expert_load=expert_load, ttft=ttft, tpot=tpot,
             rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine=engine, profile=profile,
+            layer_slots=layer_slots,
             draft_tokens=draft_tokens, acceptance=acceptance,
         )  # fmt: skip
         instance = make_instance(asked)
