@@ -276,7 +276,7 @@ def place(
         found.moves,
         found.trade_off,
         ratios.mean(axis=1),
-        loads.names,
+        loads.names if len(windows) == len(loads.names) else ("sum",),
         found.by_layer,
         compared,
     )

@@ -115,7 +115,7 @@ def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
         moves=None,
         trade_off=[],
         by_window=ratios.mean(axis=1),
-        windows=loads.names,
+        windows=loads.names if len(ratios) == len(loads.names) else ("sum",),
         shared=shared,
     )
 

@@ -8,7 +8,7 @@ and those that NVIDIA quantised keep their KV in FP8, others in the checkpoint's
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from costmodel.instance import Dtype, Instance, Scenario, resolve_instance
@@ -109,6 +109,12 @@ def model_name(path: str) -> str:
     raise InstanceError(Problem("model_path", f"model {path[:80]!r} is not in the catalogue"))
 
 
+@lru_cache(maxsize=256)
+def _domain_chips(cluster: str) -> int:
+    return len(load_cluster(cluster).domains[0].chips)
+
+
+@lru_cache(maxsize=256)
 def system_names(system: str) -> tuple[str, str]:
     """Chip and cluster of a system such as ``h200_sxm``. Raises ``InstanceError``."""
     chip = re.sub(r"[_-](sxm|nvl72|hgx|oam|pcie)$", "", system.lower()).replace("_", "-")
@@ -162,7 +168,7 @@ def instance_of(row: MeasuredRow, profile: str) -> Instance:
     """The instance of a row, on as many domains as its largest worker needs."""
     what = served(row)
     workers = [group for group in (row.decode, row.prefill) if group is not None]
-    domain = len(load_cluster(what.cluster).domains[0].chips)
+    domain = _domain_chips(what.cluster)
     # one domain for each worker that is priced, more where it spans several
     count = sum(-(-group.chips // domain) for group in workers)
     base = _base(what, count, profile, expert_load_of(row))
@@ -179,10 +185,10 @@ def resolve_instance_like(base: Instance, scenario: Scenario) -> Instance:
         raise InstanceError(
             Problem("isl", f"{workload.final_context} tokens; {base.model.name} supports {limit}")
         )
-    return Instance(
-        scenario, base.model, base.cluster, workload, base.profile, base.expert_loads,
-        base.expert_loads_provenance,
-    )  # fmt: skip
+    found = replace(base, scenario=scenario, workload=workload)
+    # the model's operations do not depend on the requests
+    vars(found)["operations"] = base.operations
+    return found
 
 
 def layout_of(row: MeasuredRow, instance: Instance, decode_batch: int) -> Layout:

@@ -176,14 +176,16 @@ class TermCollector:
             operations, kinds, group.tp, group.attention_dp, tokens, chip, _PHYSICS, rates, shares,
             record=True,
         )  # fmt: skip
+        dtypes = {term.dtype for term in timed.terms or [] if term.part not in _TRAFFIC}
+        known = {d: (DTYPES.index(chip.computes_in(d)), chip.unpacks(d)) for d in dtypes}
         for term in timed.terms or []:
             compute, memory = float(term.compute_s), float(term.memory_s)
             if term.part in _TRAFFIC:
                 self._traffic.append((number, term.part == "all_reduce", compute, memory))
             else:
-                place = DTYPES.index(chip.computes_in(term.dtype))
+                place, unpacks = known[term.dtype]
                 # context is read as it is; its dtype is that of the arithmetic
-                widened = term.stream != "kv" and chip.unpacks(term.dtype)
+                widened = term.stream != "kv" and unpacks
                 self._rooflines.append(
                     (number, place, STREAMS.index(term.stream), widened, compute, memory)
                 )

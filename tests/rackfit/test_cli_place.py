@@ -130,6 +130,7 @@ def test_several_windows_are_placed_together(app, tmp_path):
         np.mean(list(found["mean"]["windows"].values()))
     )
     assert found["worst"]["imbalance"]["mean"] >= found["mean"]["imbalance"]["mean"]
+    assert found["sum"]["windows"] == {"sum": found["sum"]["imbalance"]["mean"]}
 
 
 @pytest.mark.parametrize("format", ["json", "sglang", "trtllm"])
