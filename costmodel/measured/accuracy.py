@@ -38,7 +38,8 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
 - Runs that contradict themselves: gpt-oss-120b on H100 under 512 users is twice as fast per token as under
   64 users on the same chips, below the physics bound; such rows are named and left out.
 - Engine versions: rows of one engine from several months share their parameters.
-- The synchronisation of requests beyond "engines that prefill first keep equal lengths in waves".
+- The synchronisation of requests beyond "engines that prefill first keep equal lengths in waves" and "short prompts of
+  equal lengths share passes of up to 1,024 tokens", a number chosen by the errors of left-out models.
 - Runs whose prompts were found in a prefix cache, or whose engine fell back to slower kernels, without the
   row saying so: Llama-3.1-8B under vLLM on H200 finishes prompts faster than the chips can prefill them,
   Qwen3-235B there takes equally long at every batch. They count in every figure above.

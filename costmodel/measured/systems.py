@@ -30,7 +30,9 @@ _SAME = {
     "deepseek-v3.1": "deepseek-v3",
     "deepseek-v3.1-terminus": "deepseek-v3",
     "deepseek-v3.2-exp": "deepseek-v3.2",
+    "glm-4.6": "glm-4.5",
     "glm-5.1": "glm-5",
+    "kimi-k2-thinking": "kimi-k2.5",
     "llama-3.3-70b": "llama-3.1-70b",
     "llama-4-maverick-17b-128e": "llama-4-maverick",
     "llama-4-scout-17b-16e": "llama-4-scout",
@@ -117,7 +119,7 @@ def _domain_chips(cluster: str) -> int:
 @lru_cache(maxsize=256)
 def system_names(system: str) -> tuple[str, str]:
     """Chip and cluster of a system such as ``h200_sxm``. Raises ``InstanceError``."""
-    chip = re.sub(r"[_-](sxm|nvl72|hgx|oam|pcie)$", "", system.lower()).replace("_", "-")
+    chip = re.sub(r"[_-](sxm|nvl72|hgx|oam)$", "", system.lower()).replace("_", "-")
     clusters = catalogue_names("clusters", (".yaml",))
     for cluster in (_CLUSTERS.get(chip, ""), f"hgx-{chip}", chip):
         if cluster in clusters:
