@@ -20,6 +20,7 @@ from solver.experts.replicas import greedy_replicas
 from solver.experts.slots import Slots
 from solver.experts.window_search import Search
 from solver.experts.windows_bound import replica_bound
+from tests.solver.experts.fan_out import EXPERTS, check_changes, four_to_a_node
 from topology.errors import InstanceError
 
 
@@ -172,31 +173,14 @@ def test_a_price_on_copies_lowers_them():
 
 
 def test_incremental_copies_agree_with_the_evaluator():
-    share = skewed_load(1, 16, seed=7)[0]
-    held = np.zeros((16, 4), dtype=np.int64)
-    held[np.arange(16), np.arange(16) // 4] = 1
-    fan = Fanout(share[None], held[None], Routing(4, 2, 1.0), 4)
-    layer = np.array([0])
+    share, held = skewed_load(1, EXPERTS, seed=7)[0], four_to_a_node()
 
-    def judged(held):
-        row = np.concatenate([np.flatnonzero(held[:, n]) for n in range(4)])
-        node = np.concatenate([np.full(held[:, n].sum(), n) for n in range(4)])
+    def copies(row, node):
         return remote_copies(
-            row[None], share[None], node, top_k=4, num_groups=4, top_groups=2, local_first=True
+            row, share[None], node, top_k=4, num_groups=4, top_groups=2, local_first=True
         )[0]
 
-    for expert, ways in ((0, [[3], [1, 2], [1, 2, 3]]), (9, [[0], [0, 3], [0, 1, 3]])):
-        before = judged(held)
-        after = np.repeat(held[None, [expert]], 3, axis=1)
-        for way, nodes in enumerate(ways):
-            after[0, way, nodes] = 1
-        predicted = fan.change(layer, np.array([[expert]]), after.astype(bool)[None])[0, 0]
-        for way in range(3):
-            changed = held.copy()
-            changed[expert] = after[0, way]
-            assert judged(changed) - before == pytest.approx(predicted[way], abs=1e-9)
-        fan.set(layer, np.array([expert]), after[:, 1].astype(bool))
-        held[expert] = after[0, 1]
+    check_changes(Fanout(share[None], held[None], Routing(4, 2, 1.0), 4), held, copies)
 
 
 def test_a_hot_expert_goes_to_every_node_at_once_where_copies_cost():

@@ -8,8 +8,9 @@ from costmodel.dispatch import check_placement, chip_loads, imbalance
 from costmodel.expert_load import skewed_load
 from solver.experts.nodes import place_on_nodes
 from solver.experts.together import Homes, PairFanout, Together, homes
+from tests.solver.experts.fan_out import EXPERTS, NODES, check_changes, four_to_a_node
 
-EXPERTS, TOP_K, NODES = 16, 4, 4
+TOP_K = 4
 
 
 def drawn(layers=1, tokens=600, seed=0, strength=1.5):
@@ -31,30 +32,13 @@ def planted(tokens=900, seed=0):
 
 @pytest.mark.parametrize("local_first", [False, True])
 def test_incremental_copies_agree_with_the_evaluator(local_first):
-    pairs = pair_shares(drawn(), EXPERTS)
+    pairs, held = pair_shares(drawn(), EXPERTS), four_to_a_node()
     known = CoActivation(pairs, TOP_K, "x")
-    held = np.zeros((EXPERTS, NODES), dtype=np.int64)
-    held[np.arange(EXPERTS), np.arange(EXPERTS) // 4] = 1
-    fan = PairFanout(pairs, held[None], TOP_K, local_first)
-    layer = np.array([0])
 
-    def judged(held):
-        row = np.concatenate([np.flatnonzero(held[:, n]) for n in range(NODES)])
-        node = np.concatenate([np.full(held[:, n].sum(), n) for n in range(NODES)])
-        return together_copies(row[None], known, node, local_first=local_first).value[0]
+    def copies(row, node):
+        return together_copies(row, known, node, local_first=local_first).value[0]
 
-    for expert, ways in ((0, [[3], [1, 2], [1, 2, 3]]), (9, [[0], [0, 3], [0, 1, 3]])):
-        before = judged(held)
-        after = np.repeat(held[None, [expert]], 3, axis=1)
-        for way, nodes in enumerate(ways):
-            after[0, way, nodes] = 1
-        predicted = fan.change(layer, np.array([[expert]]), after.astype(bool)[None])[0, 0]
-        for way in range(3):
-            changed = held.copy()
-            changed[expert] = after[0, way]
-            assert judged(changed) - before == pytest.approx(predicted[way], abs=1e-9)
-        fan.set(layer, np.array([expert]), after[:, 1].astype(bool))
-        held[expert] = after[0, 1]
+    check_changes(PairFanout(pairs, held[None], TOP_K, local_first), held, copies)
 
 
 def test_experts_that_are_used_together_get_one_node():
