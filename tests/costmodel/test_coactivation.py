@@ -1,12 +1,6 @@
 """Copies from experts used together: counted, estimated, enclosed; files read safely, refused clearly."""
 
-import io
 import json
-import pickle
-import sys
-import types
-import zipfile
-from collections import OrderedDict
 from math import comb
 
 import numpy as np
@@ -21,6 +15,7 @@ from costmodel.coactivation import (
 )
 from costmodel.coactivation_files import read_coactivation
 from costmodel.expert_load import ExpertLoads
+from tests.costmodel.torch_dumps import torch_file
 from topology.errors import InstanceError
 
 LAYERS, EXPERTS, TOP_K = 3, 16, 4
@@ -257,44 +252,6 @@ def test_files_of_both_kinds_missing_and_pickled_ones_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.array([{"x": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(InstanceError, match="pickled"):
         read_coactivation(tmp_path / "a.npy", LOADS)
-
-
-def torch_file(path, monkeypatch, data):
-    """``data`` with its arrays as tensors, laid out as ``torch.save`` does, written without torch."""
-    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
-    rebuild = types.FunctionType((lambda *a: None).__code__, {}, "_rebuild_tensor_v2")
-    rebuild.__module__, rebuild.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
-    utils._rebuild_tensor_v2 = rebuild
-    storage = type("LongStorage", (), {"__module__": "torch"})
-    torch.LongStorage, torch._utils = storage, utils
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setitem(sys.modules, "torch._utils", utils)
-    stored = []
-
-    class Stored(int):
-        pass
-
-    class Pickler(pickle.Pickler):
-        def reducer_override(self, item):
-            if not isinstance(item, np.ndarray):
-                return NotImplemented
-            stored.append(np.ascontiguousarray(item, dtype=np.int64))
-            strides = tuple(step // 8 for step in stored[-1].strides)
-            where = (Stored(len(stored) - 1), 0, item.shape, strides, False, OrderedDict())
-            return rebuild, where
-
-        def persistent_id(self, item):
-            if isinstance(item, Stored):
-                return ("storage", storage, str(int(item)), "cpu", stored[item].size)
-            return None
-
-    buffer = io.BytesIO()
-    Pickler(buffer, protocol=2).dump(data)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", buffer.getvalue())
-        for key, array in enumerate(stored):
-            archive.writestr(f"archive/data/{key}", array.tobytes())
-    return path
 
 
 def test_a_recorder_dump_of_slots_is_read_as_experts(tmp_path, monkeypatch):

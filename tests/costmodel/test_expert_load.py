@@ -1,17 +1,13 @@
 """Generated loads match the published skew; recorded loads are read safely and refused clearly."""
 
-import io
 import json
-import pickle
-import sys
-import types
 import zipfile
-from collections import OrderedDict
 
 import numpy as np
 import pytest
 
 from costmodel.expert_load import read_loads, skewed_load
+from tests.costmodel.torch_dumps import torch_file
 from topology.errors import InstanceError
 
 COUNTS = np.arange(1.0, 13.0).reshape(3, 4)
@@ -165,50 +161,18 @@ def test_pickled_arrays_are_never_loaded(tmp_path):
         read_loads(tmp_path / "a.npy")
 
 
-def torch_file(path, monkeypatch, array, extra=None):
-    """A file laid out as ``torch.save`` does, written without torch."""
-    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
-    rebuild = types.FunctionType((lambda *a: None).__code__, {}, "_rebuild_tensor_v2")
-    rebuild.__module__, rebuild.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
-    utils._rebuild_tensor_v2 = rebuild
-    storage = type("LongStorage", (), {"__module__": "torch"})
-    torch.LongStorage, torch._utils = storage, utils
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setitem(sys.modules, "torch._utils", utils)
-
-    class Tensor:
-        def __reduce__(self):
-            strides = tuple(step // 8 for step in array.strides)
-            return rebuild, (Reference(), 0, array.shape, strides, False, OrderedDict())
-
-    class Reference:
-        pass
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, obj):
-            if isinstance(obj, Reference):
-                return ("storage", storage, "0", "cpu", array.size)
-            return None
-
-    buffer = io.BytesIO()
-    Pickler(buffer, protocol=2).dump({"rank": 0, "logical_count": Tensor(), **(extra or {})})
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", buffer.getvalue())
-        archive.writestr("archive/data/0", array.astype("<i8").tobytes())
-    return path
-
-
 def test_recorder_dump_is_read_without_torch(tmp_path, monkeypatch):
     steps = np.stack([np.vstack([np.zeros((1, 4)), COUNTS])] * 2).astype(np.int64)
-    loads = read_loads(torch_file(tmp_path / "a.pt", monkeypatch, steps))
+    loads = read_loads(
+        torch_file(tmp_path / "a.pt", monkeypatch, {"rank": 0, "logical_count": steps})
+    )
     np.testing.assert_array_equal(loads.total, COUNTS * 2)
     assert loads.layer_ids == (1, 2, 3)
 
 
 def test_a_dump_with_anything_else_in_it_is_refused(tmp_path, monkeypatch):
-    path = torch_file(
-        tmp_path / "a.pt", monkeypatch, COUNTS.astype(np.int64), {"x": zipfile.ZipFile}
-    )
+    dump = {"rank": 0, "logical_count": COUNTS.astype(np.int64), "x": zipfile.ZipFile}
+    path = torch_file(tmp_path / "a.pt", monkeypatch, dump)
     with pytest.raises(InstanceError, match="never loaded"):
         read_loads(path)
 
