@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +19,23 @@ from costmodel.communication import GroupRates
 from costmodel.instance import Instance
 from costmodel.measured.rows import Group, MeasuredRow, Skipped
 from costmodel.measured.systems import instance_of
-from costmodel.measured.terms import TermCollector, TermTable, worker_rates
-from costmodel.serving import schedule
+from costmodel.measured.terms import PassTerms, TermTable, term_table, terms_of_pass, worker_rates
+from costmodel.serving import Schedule, schedule
 from topology.errors import InstanceError
 
 Array = NDArray[np.float64]
 
 #: share of HBM that engines give to weights and KV together, and the most that is ever given
 _USABLE_HBM, _MOST_HBM = 0.9, 0.96
+
+
+@dataclass(frozen=True)
+class RunPasses:
+    """The passes of a run at one batch; ``figures``: as in :class:`RunTable`, ``repeats`` to ``prefill_stages``."""
+
+    decode: PassTerms
+    prefill: PassTerms
+    figures: tuple[float, float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,55 @@ class Run:
     decode_rates: GroupRates
     prefill_rates: GroupRates | None
     most: float
+
+    def passes(self, batch: float) -> RunPasses:
+        """The passes with ``batch`` sequences decoding in each decode worker; those of a batch are found once."""
+        if batch not in self._passes:
+            mixed = self.row.prefill is None
+            self._passes[batch] = self._mixed(batch) if mixed else self._apart(batch)
+        return self._passes[batch]
+
+    @cached_property
+    def _passes(self) -> dict[float, RunPasses]:
+        return {}
+
+    def _plan(self, role: str, batch: float) -> Schedule:
+        per_rank = batch / self.row.decode.attention_dp / self.row.decode.pp
+        return schedule(role, self.instance.workload, self.instance.limits, per_rank)
+
+    def _mixed(self, batch: float) -> RunPasses:
+        """Of a worker that does both."""
+        group, plan = self.row.decode, self._plan("mixed", batch)
+        assert plan.decode is not None
+        assert plan.prefill is not None
+        prompts = float(plan.prompts) * group.attention_dp
+        return RunPasses(
+            terms_of_pass(self.instance, group, self.decode_rates, plan.decode),
+            terms_of_pass(self.instance, group, self.decode_rates, plan.prefill),
+            (float(plan.passes), float(plan.events), prompts, group.pp, group.pp),
+        )
+
+    def _apart(self, batch: float) -> RunPasses:
+        """Of a decode and a prefill worker."""
+        row, plan = self.row, self._plan("decode", batch)
+        assert row.prefill is not None
+        assert plan.decode is not None
+        prefill, passes = self._own_prefill
+        return RunPasses(
+            terms_of_pass(self.instance, row.decode, self.decode_rates, plan.decode),
+            prefill,
+            (passes, 0.0, row.prefill.attention_dp, row.decode.pp, row.prefill.pp),
+        )
+
+    @cached_property
+    def _own_prefill(self) -> tuple[PassTerms, float]:
+        """A prefill worker's pass, and how many a prompt needs."""
+        assert self.row.prefill is not None
+        assert self.prefill_rates is not None
+        plan = schedule("prefill", self.instance.workload, self.instance.limits, 1.0)
+        assert plan.prefill is not None
+        terms = terms_of_pass(self.instance, self.row.prefill, self.prefill_rates, plan.prefill)
+        return terms, float(plan.passes)
 
 
 def runs_of(rows: Sequence[MeasuredRow]) -> tuple[list[Run], list[Skipped]]:
@@ -125,55 +184,18 @@ class RunTable:
 
 def run_table(runs: Sequence[Run], batches: Array) -> RunTable:
     """Passes of the runs, ``batches`` sequences decoding in each of their decode workers."""
-    collector = TermCollector()
-    found: list[tuple[float, ...]] = []
-    for run, batch in zip(runs, batches, strict=True):
-        row, instance = run.row, run.instance
-        per_rank = float(batch) / row.decode.attention_dp / row.decode.pp
-        role = "mixed" if row.prefill is None else "decode"
-        plan = schedule(role, instance.workload, instance.limits, per_rank)
-        assert plan.decode is not None
-        decode = collector.add(instance, row.decode, run.decode_rates, plan.decode)
-        if row.prefill is not None:
-            assert run.prefill_rates is not None
-            own = schedule("prefill", instance.workload, instance.limits, 1.0)
-            assert own.prefill is not None
-            prefill = collector.add(instance, row.prefill, run.prefill_rates, own.prefill)
-            found.append(
-                (
-                    decode,
-                    prefill,
-                    float(own.passes),
-                    0.0,
-                    row.prefill.attention_dp,
-                    row.decode.pp,
-                    row.prefill.pp,
-                )
-            )
-        else:
-            assert plan.prefill is not None
-            prefill = collector.add(instance, row.decode, run.decode_rates, plan.prefill)
-            prompts = float(plan.prompts) * row.decode.attention_dp
-            found.append(
-                (
-                    decode,
-                    prefill,
-                    float(plan.passes),
-                    float(plan.events),
-                    prompts,
-                    row.decode.pp,
-                    row.decode.pp,
-                )
-            )
-    columns = np.array(found, dtype=float).reshape(-1, 7).T
+    found = [run.passes(float(batch)) for run, batch in zip(runs, batches, strict=True)]
+    figures = np.array([one.figures for one in found], dtype=float).reshape(-1, 5).T
+    repeats, events, prompts, stages, prefill_stages = figures
+    first = 2 * np.arange(len(found))
     return RunTable(
-        terms=collector.table(),
-        decode=columns[0].astype(np.intp),
-        prefill=columns[1].astype(np.intp),
-        repeats=columns[2],
-        events=columns[3],
-        prompts=columns[4],
-        stages=columns[5],
-        prefill_stages=columns[6],
+        terms=term_table([terms for one in found for terms in (one.decode, one.prefill)]),
+        decode=first,
+        prefill=first + 1,
+        repeats=repeats,
+        events=events,
+        prompts=prompts,
+        stages=stages,
+        prefill_stages=prefill_stages,
         batches=batches,
     )

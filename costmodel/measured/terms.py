@@ -144,98 +144,104 @@ class TermTable:
         )
 
 
-class TermCollector:
-    """Adds passes one by one; :meth:`table` gives them all."""
+@dataclass(frozen=True)
+class PassTerms:
+    """What one pass adds to the table.
 
-    def __init__(self) -> None:
-        self._rooflines: list[tuple[int, int, int, bool, float, float]] = []
-        self._traffic: list[tuple[int, bool, float, float]] = []
-        self._counts: list[tuple[float, ...]] = []
-        self._expert_rows: list[float] = []
+    ``rooflines [n, 5]``: places of dtype and stream, whether weights are widened, seconds of compute and of
+    memory; ``traffic [m, 3]``: whether an all-reduce, seconds of latency and of bytes.
+    """
 
-    def add(self, instance: Instance, group: Group, rates: GroupRates, tokens: Tokens) -> int:
-        """Record one pass of a worker; returns its number."""
-        number = len(self._counts)
-        operations = instance.operations
-        kinds = [(kind, float(len(kind.layers))) for kind in operations.kinds]
-        rows = float(tokens.rows)
-        width = group.tp * group.attention_dp
-        shares = [
-            None
-            if kind.moe is None
-            else plain_shares(
-                kind.moe,
-                instance.expert_loads[list(kind.moe_rows)],
-                width,
-                rows * group.attention_dp,
-            )
-            for kind in operations.kinds
-        ]
-        chip = instance.cluster.usable[0].chip
-        timed = pass_time(
-            operations, kinds, group.tp, group.attention_dp, tokens, chip, _PHYSICS, rates, shares,
-            record=True,
-        )  # fmt: skip
-        dtypes = {term.dtype for term in timed.terms or [] if term.part not in _TRAFFIC}
-        known = {d: (DTYPES.index(chip.computes_in(d)), chip.unpacks(d)) for d in dtypes}
-        for term in timed.terms or []:
-            compute, memory = float(term.compute_s), float(term.memory_s)
-            if term.part in _TRAFFIC:
-                self._traffic.append((number, term.part == "all_reduce", compute, memory))
-            else:
-                place, unpacks = known[term.dtype]
-                # context is read as it is; its dtype is that of the arithmetic
-                widened = term.stream != "kv" and unpacks
-                self._rooflines.append(
-                    (number, place, STREAMS.index(term.stream), widened, compute, memory)
-                )
-        layers = float(operations.num_layers)
-        kernels = float(sum(len(kind.layers) * kind.num_kernels for kind in operations.kinds))
-        sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
-        moe_layers = float(len(operations.moe_layers))
-        quantised = float(
-            sum(len(kind.layers) * quantised_of(kind, chip) for kind in operations.kinds)
-        )
-        tp, ranks = np.asarray(float(group.tp)), np.asarray(float(group.attention_dp))
-        message = np.asarray(rows * operations.hidden_size * operations.activation_bytes)
-        share = float(ramp_share(tp, message))
-        ramps = share * sum(count * float(reductions_of(kind, tp, ranks)) for kind, count in kinds)
-        self._counts.append(
-            (
-                layers,
-                kernels,
-                layers if group.tp > 1 else 0.0,
-                moe_layers,
-                sampled,
-                quantised,
-                moe_layers * float(filled(message)) if group.attention_dp > 1 else 0.0,
-                ramps,
-            )
-        )
-        moe = operations.moe
-        met = rows * group.attention_dp * float(np.asarray(tokens.fill))
-        self._expert_rows.append(met * moe.top_k / moe.num_experts if moe is not None else 0.0)
-        return number
+    rooflines: Array
+    traffic: Array
+    counts: tuple[float, ...]
+    expert_rows: float
 
-    def table(self) -> TermTable:
-        """The table of all passes added."""
-        r = np.array(self._rooflines, dtype=float).reshape(-1, 6).T
-        t = np.array(self._traffic, dtype=float).reshape(-1, 4).T
-        return TermTable(
-            num_passes=len(self._counts),
-            r_pass=r[0].astype(np.intp),
-            r_dtype=r[1].astype(np.intp),
-            r_stream=r[2].astype(np.intp),
-            r_unpacked=r[3].astype(bool),
-            r_compute_s=r[4],
-            r_memory_s=r[5],
-            t_pass=t[0].astype(np.intp),
-            t_reduce=t[1].astype(bool),
-            t_latency_s=t[2],
-            t_bytes_s=t[3],
-            counts=np.array(self._counts, dtype=float).reshape(-1, 8).T,
-            expert_rows=np.array(self._expert_rows, dtype=float),
+
+def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: Tokens) -> PassTerms:
+    """One pass of a worker."""
+    operations = instance.operations
+    kinds = [(kind, float(len(kind.layers))) for kind in operations.kinds]
+    rows = float(tokens.rows)
+    width = group.tp * group.attention_dp
+    shares = [
+        None
+        if kind.moe is None
+        else plain_shares(
+            kind.moe,
+            instance.expert_loads[list(kind.moe_rows)],
+            width,
+            rows * group.attention_dp,
         )
+        for kind in operations.kinds
+    ]
+    chip = instance.cluster.usable[0].chip
+    timed = pass_time(
+        operations, kinds, group.tp, group.attention_dp, tokens, chip, _PHYSICS, rates, shares,
+        record=True,
+    )  # fmt: skip
+    rooflines: list[tuple[float, ...]] = []
+    traffic: list[tuple[float, ...]] = []
+    dtypes = {term.dtype for term in timed.terms or [] if term.part not in _TRAFFIC}
+    known = {d: (DTYPES.index(chip.computes_in(d)), chip.unpacks(d)) for d in dtypes}
+    for term in timed.terms or []:
+        compute, memory = float(term.compute_s), float(term.memory_s)
+        if term.part in _TRAFFIC:
+            traffic.append((term.part == "all_reduce", compute, memory))
+        else:
+            place, unpacks = known[term.dtype]
+            # context is read as it is; its dtype is that of the arithmetic
+            widened = term.stream != "kv" and unpacks
+            rooflines.append((place, STREAMS.index(term.stream), widened, compute, memory))
+    layers = float(operations.num_layers)
+    kernels = float(sum(len(kind.layers) * kind.num_kernels for kind in operations.kinds))
+    sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
+    moe_layers = float(len(operations.moe_layers))
+    quantised = float(sum(len(kind.layers) * quantised_of(kind, chip) for kind in operations.kinds))
+    tp, ranks = np.asarray(float(group.tp)), np.asarray(float(group.attention_dp))
+    message = np.asarray(rows * operations.hidden_size * operations.activation_bytes)
+    share = float(ramp_share(tp, message))
+    ramps = share * sum(count * float(reductions_of(kind, tp, ranks)) for kind, count in kinds)
+    counts = (
+        layers,
+        kernels,
+        layers if group.tp > 1 else 0.0,
+        moe_layers,
+        sampled,
+        quantised,
+        moe_layers * float(filled(message)) if group.attention_dp > 1 else 0.0,
+        ramps,
+    )
+    moe = operations.moe
+    met = rows * group.attention_dp * float(np.asarray(tokens.fill))
+    return PassTerms(
+        rooflines=np.array(rooflines, dtype=float).reshape(-1, 5),
+        traffic=np.array(traffic, dtype=float).reshape(-1, 3),
+        counts=counts,
+        expert_rows=met * moe.top_k / moe.num_experts if moe is not None else 0.0,
+    )
+
+
+def term_table(passes: Sequence[PassTerms]) -> TermTable:
+    """The table of passes, numbered as they come."""
+    numbers = np.arange(len(passes))
+    r = np.concatenate([np.zeros((0, 5)), *(one.rooflines for one in passes)]).T
+    t = np.concatenate([np.zeros((0, 3)), *(one.traffic for one in passes)]).T
+    return TermTable(
+        num_passes=len(passes),
+        r_pass=np.repeat(numbers, [len(one.rooflines) for one in passes]),
+        r_dtype=r[0].astype(np.intp),
+        r_stream=r[1].astype(np.intp),
+        r_unpacked=r[2].astype(bool),
+        r_compute_s=r[3],
+        r_memory_s=r[4],
+        t_pass=np.repeat(numbers, [len(one.traffic) for one in passes]),
+        t_reduce=t[0].astype(bool),
+        t_latency_s=t[1],
+        t_bytes_s=t[2],
+        counts=np.array([one.counts for one in passes], dtype=float).reshape(-1, 8).T,
+        expert_rows=np.array([one.expert_rows for one in passes], dtype=float),
+    )
 
 
 def plain_shares(moe: MoE, loads: Array, chips: int, tokens: float) -> ExpertShares:
