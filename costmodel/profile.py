@@ -193,7 +193,7 @@ class Profile(BaseModel):
     chips: dict[str, Efficiency] = Field(default_factory=dict)
     #: the same by engine; ``default`` and ``chips`` are the mean over engines
     engines: dict[str, EngineConstants] = Field(default_factory=dict)
-    #: TTFT under load by ``engine`` and mode (``vllm aggregated``), and by mode for other engines
+    #: TTFT under load by engine, and by mode (``aggregated``, ``disaggregated``) for other engines
     first_token: dict[str, FirstToken] = Field(default_factory=dict)
     #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known
     interval: tuple[float, ...] = ()

@@ -184,8 +184,10 @@ def prefill_loads(problem: Problem, fitted: Fitted) -> PrefillLoad:
 def fit_first_token(
     problem: Problem, fitted: Fitted, chosen: NDArray[np.bool_] | None = None
 ) -> dict[str, FirstToken]:
-    """TTFT constants by engine and mode, and by mode for other engines, from the chosen rows.
+    """TTFT constants by engine, and by mode for other engines, from the chosen rows.
 
+    An engine has the same in both modes: what differs between them is in the seconds that the constants
+    multiply, and few rows of a mode tell them apart (left-out errors are larger with constants of their own).
     Robust least squares on the log of predicted over measured.
     """
     from scipy.optimize import least_squares
@@ -196,9 +198,9 @@ def fit_first_token(
     if chosen is not None:
         known &= chosen
     modes = np.array([run.row.mode for run in problem.runs])
-    labels = np.array([f"{run.row.engine} {run.row.mode}" for run in problem.runs])
+    engines = np.array([run.row.engine for run in problem.runs])
     found = {}
-    for names in (labels, modes):
+    for names in (engines, modes):
         for label in sorted(set(names.tolist())):
             here = (names == label) & known
             if here.sum() < 3:

@@ -113,9 +113,8 @@ def predict(
 
 
 def constants_of_run(run: Run, first_token: Mapping[str, FirstToken]) -> FirstToken:
-    """TTFT constants of a run's engine and mode, else of the mode, else physics."""
-    of_mode = first_token.get(run.row.mode, FirstToken())
-    return first_token.get(f"{run.row.engine} {run.row.mode}", of_mode)
+    """TTFT constants of a run's engine, else of the mode, else physics."""
+    return first_token.get(run.row.engine, first_token.get(run.row.mode, FirstToken()))
 
 
 def predict_under(runs: Sequence[Run], profile: Profile) -> Prediction:
