@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 
 from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout import Layout, Replica
 from rackfit.exporters import placement_vllm
 from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.expert_maps import map_name, placement_table, with_even_slots
+from rackfit.exporters.expert_maps import (
+    map_name,
+    placement_table,
+    same_as_start,
+    with_even_slots,
+    with_start_maps,
+)
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
@@ -20,13 +26,44 @@ SUMMARY = "vLLM-Ascend serve commands and expert maps"
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """What vLLM cannot say beside expert maps, which this engine loads layer by layer."""
-    return engine_limits(deployment, "vLLM-Ascend", unlike_layers=True)
+    """What vLLM cannot say beside expert maps, which this engine loads layer by layer.
+
+    It does so by the number of a MoE layer in its process, which every stage counts from 0 (``moe_counter``).
+    """
+    found = engine_limits(deployment, "vLLM-Ascend", unlike_layers=True)
+    for server in deployment.servers:
+        stages = server.replica.shape.pp
+        if stages > 1 and not _needs_no_map(deployment.instance, deployment.layout, server.replica):
+            message = (
+                f"{stages} stages; each would load the expert maps of the first one's layers. Experts in "
+                "order without spare slots need no map"
+            )
+            spare = _has_spare(deployment.instance, server.replica)
+            found.append(Limit(server.name, message, not spare))
+    return found
+
+
+def _has_spare(instance: Instance, replica: Replica) -> bool:
+    moe = instance.operations.moe
+    return moe is not None and any(
+        sum(stage.slots(layer)) > moe.num_experts
+        for stage in replica.stages
+        for layer in range(stage.layers[0], stage.layers[1] + 1)
+    )
+
+
+def _needs_no_map(instance: Instance, layout: Layout, replica: Replica) -> bool:
+    """Whether the engine places the experts so by itself."""
+    return same_as_start(instance, layout, replica) and not _has_spare(instance, replica)
 
 
 def approximate(instance: Instance, layout: Layout) -> Layout:
-    """Every chip of a replica gets as many slots as its fullest; layers may go on to differ."""
-    return with_even_slots(layout, unlike_layers=True)
+    """Every chip of a replica gets as many slots as its fullest; layers may go on to differ.
+
+    Experts of a pipeline are put in order.
+    """
+    even = with_even_slots(layout, unlike_layers=True)
+    return with_start_maps(instance, even, lambda replica: replica.shape.pp > 1)
 
 
 def notes(deployment: Deployment) -> list[str]:
@@ -71,7 +108,7 @@ def render(deployment: Deployment) -> dict[str, str]:
 
 def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> list[str]:
     table = placement_table(deployment.instance, deployment.layout, server.replica)
-    if table is None or table.num_chips == 1:
+    if table is None or table.num_chips == 1 or server.replica.shape.pp > 1:
         return []
     name = f"{map_name(table)}.json"
     files[name] = placement_vllm.render(table)

@@ -99,3 +99,23 @@ def test_the_layout_document_holds_unlike_layers(moe: Instance) -> None:
         Layout.model_validate(document["layout"]),
     )
     assert again.as_dict() == evaluate(moe, layout).as_dict()
+
+
+def test_ascend_loads_no_maps_in_a_pipeline(moe: Instance) -> None:
+    """Each stage would load the maps of the first one's layers."""
+    server = FoundServer("x", "mixed", tp=1, attention_dp=2, pp=2, batch=40)
+    in_order = build_layout(moe, [server]).layout
+    exported = export_layout(moe, in_order, "vllm-ascend")
+    assert not [name for name in exported.files if name.startswith("experts-")]
+
+    (name,) = in_order.expert_maps
+    placed = in_order.model_copy(
+        update={
+            "expert_maps": {name: {k: row[::-1] for k, row in in_order.expert_maps[name].items()}}
+        }
+    )
+    assert evaluate(moe, placed).feasible
+    with pytest.raises(ExportError, match="2 stages; each would load the expert maps of the first"):
+        export_layout(moe, placed, "vllm-ascend")
+    exported = export_layout(moe, placed, "vllm-ascend", allow_approximate=True)
+    assert not [name for name in exported.files if name.startswith("experts-")]
