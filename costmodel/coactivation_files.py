@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from costmodel.coactivation import CoActivation, pair_shares
 from costmodel.coactivation_checks import check_pairs, check_picks, dense_rows
 from costmodel.expert_load import ExpertLoads
-from costmodel.load_files import MAX_FILE_BYTES, numbers
+from costmodel.load_files import numbers, read_with
 from topology.errors import InstanceError, Problem
 
 Array = NDArray[np.generic]
@@ -110,26 +110,8 @@ def read_arrays(path: Path) -> dict[str, Array]:
         ".json": read_json,
         ".pt": read_pt,
     }
-    place, suffix = str(path), path.suffix.lower()
-    if suffix not in readers:
-        known = ", ".join(readers)
-        raise InstanceError(
-            Problem(place, f"unknown kind of file for co-activation; known: {known}")
-        )
-    try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise InstanceError(Problem(place, f"{size} bytes; at most {MAX_FILE_BYTES} are read"))
-        found = readers[suffix](path)
-    except OSError as error:
-        raise InstanceError(Problem(place, error.strerror or "cannot be read")) from None
-    except InstanceError:
-        raise
-    except Exception as error:  # a damaged file makes numpy, zipfile and json raise almost anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        if "allow_pickle" in reason or "pickled" in reason:
-            reason = "holds pickled objects, which are never loaded; save plain numbers"
-        raise InstanceError(Problem(place, f"cannot be read: {reason}")) from None
+    place = str(path)
+    found = read_with(path, readers, "unknown kind of file for co-activation")
     if not found:
         raise InstanceError(Problem(place, "holds no arrays"))
     return {place if not name else f"{place}: {name}": array for name, array in found.items()}

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topology.errors import InstanceError, Problem
+
+Found = TypeVar("Found")
 
 #: A load file larger than this is refused before it is read.
 MAX_FILE_BYTES = 2**30
@@ -47,27 +50,33 @@ def read_arrays(path: Path) -> RawLoads:
         ".csv": read_csv,
         ".pt": read_pt,
     }
-    if path.suffix.lower() not in readers:
-        known = ", ".join(readers)
-        raise InstanceError(
-            Problem(str(path), f"unknown kind of file; known: {known}, or a statistics folder")
-        )
+    return read_with(path, readers, "unknown kind of file", ", or a statistics folder")
+
+
+def read_with(
+    path: Path, readers: Mapping[str, Callable[[Path], Found]], unknown: str, beside: str = ""
+) -> Found:
+    """What the reader of a file's suffix finds. Raises ``InstanceError``, whatever is wrong with the file.
+
+    ``unknown``: what to say of other suffixes; ``beside``: what is read beside those of ``readers``.
+    """
+    place, suffix = str(path), path.suffix.lower()
+    if suffix not in readers:
+        raise InstanceError(Problem(place, f"{unknown}; known: {', '.join(readers)}{beside}"))
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
-            raise InstanceError(
-                Problem(str(path), f"{size} bytes; at most {MAX_FILE_BYTES} are read")
-            )
-        return readers[path.suffix.lower()](path)
+            raise InstanceError(Problem(place, f"{size} bytes; at most {MAX_FILE_BYTES} are read"))
+        return readers[suffix](path)
     except OSError as error:
-        raise InstanceError(Problem(str(path), error.strerror or "cannot be read")) from None
+        raise InstanceError(Problem(place, error.strerror or "cannot be read")) from None
     except InstanceError:
         raise
     except Exception as error:  # a damaged file makes numpy, zipfile and csv raise almost anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         if "allow_pickle" in reason or "pickled" in reason:
             reason = "holds pickled objects, which are never loaded; save plain numbers"
-        raise InstanceError(Problem(str(path), f"cannot be read: {reason}")) from None
+        raise InstanceError(Problem(place, f"cannot be read: {reason}")) from None
 
 
 def as_windows(array: NDArray[np.generic], name: str, place: str) -> RawLoads:

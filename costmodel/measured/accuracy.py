@@ -10,8 +10,9 @@ from costmodel.measured.parameters import BY_CELL, COMMON
 from costmodel.measured.published_report import published_lines
 from costmodel.measured.rows import FLAGGED
 from costmodel.measured.scores import Score
+from costmodel.measured.systems import TOGETHER_TOKENS
 
-PEERS = """
+PEERS = f"""
 ## Beside other tools
 
 Figures of others are as they or an independent check published them, on other rows.
@@ -39,7 +40,7 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
   64 users on the same chips, below the physics bound; such rows are named and left out.
 - Engine versions: rows of one engine from several months share their parameters.
 - The synchronisation of requests beyond "engines that prefill first keep equal lengths in waves" and "short prompts of
-  equal lengths share passes of up to 1,024 tokens", a number chosen by the errors of left-out models.
+  equal lengths share passes of up to {TOGETHER_TOKENS:,} tokens", a number chosen by the errors of left-out models.
 - Runs whose prompts were found in a prefix cache, or whose engine fell back to slower kernels, without the
   row saying so: Llama-3.1-8B under vLLM on H200 finishes prompts faster than the chips can prefill them,
   Qwen3-235B there takes equally long at every batch. They count in every figure above.

@@ -7,6 +7,7 @@ milliseconds for prompt and answer tokens. A100 was never fitted and has the cal
 import json
 from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -16,6 +17,7 @@ from costmodel.plain_layout import plain_layout
 from costmodel.replica import price_replica
 from costmodel.workload import Limits, Workload
 
+PUBLISHED = Path(__file__).parents[2] / "docs" / "published.md"
 MODELS = {"530b": (105, 20480, 128, 51200), "20b": (44, 6144, 64, 51200)}
 LAYOUTS = {"TP16": (16, 1), "TP32": (32, 1), "TP8xPP3": (8, 3)}
 #: (prompt, answer, batch): milliseconds of the three layouts, None where it ran out of memory
@@ -97,6 +99,16 @@ def test_x01_layouts_of_a_large_dense_model_are_in_order(milliseconds):
         assert (stated < than) == (found < beside), (one, other)
         if one[0][2] > 1:
             assert found / beside == pytest.approx(stated / than, rel=0.25), (one, other)
+    inside = sum(
+        times[one][1] / times[other][1] == pytest.approx(times[one][0] / times[other][0], rel=0.25)
+        for one, other in pairs
+    )
+    alone = [case for case in X01 if case[2] == 1]
+    for column, name in enumerate(("stated", "found")):
+        faster = [times[case, "TP8xPP3"][column] / times[case, "TP32"][column] for case in alone]
+        words = f"{min(faster):.1f} to {max(faster):.1f} times"
+        assert words in PUBLISHED.read_text(), name
+    assert f"all right; {inside} ratios within 25 %" in PUBLISHED.read_text()
     ratios = [found / stated for stated, found in times.values()]
     assert median(ratios) == pytest.approx(0.82, abs=0.05)
     assert 0.5 <= min(ratios) <= max(ratios) <= 1
