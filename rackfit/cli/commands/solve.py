@@ -12,6 +12,8 @@ import typer
 from rackfit.cli import question
 
 if TYPE_CHECKING:
+    from costmodel.instance import Instance
+    from costmodel.layout import Layout
     from rackfit.result import Result
 
 
@@ -80,6 +82,15 @@ def solve_command(
             _write(result, out, report, as_json=json)
 
 
+def next_target(instance: Instance, layout: Layout) -> tuple[str, str]:
+    """What to export the layout to, and what else in words."""
+    if instance.scenario.engine is not None:
+        return instance.scenario.engine, ""
+    if any(stage.unlike for replica in layout.replicas for stage in replica.stages):
+        return "json", ""  # engines want as many slots in every layer
+    return "sglang", " (or vllm, trtllm, dynamo, slurm)"
+
+
 def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bool) -> None:
     """Write what was asked for, and print the answer."""
     from rackfit.output import write_whole
@@ -98,9 +109,8 @@ def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bo
 
     print_result(result)
     if out is not None:
-        engine = result.instance.scenario.engine
-        next_step = f"rackfit export {shlex.quote(str(out))} --to {engine or 'sglang'} --out launch"
-        others = "" if engine else " (or vllm, trtllm, dynamo, slurm)"
+        target, others = next_target(result.instance, result.layout)
+        next_step = f"rackfit export {shlex.quote(str(out))} --to {target} --out launch"
         print(
             f"layout written to {out}; next: {next_step}{others}",
             file=sys.stderr,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from costmodel.evaluate import evaluate
 from costmodel.instance import Instance, Scenario, instance_from_description, resolve_instance
 from costmodel.layout import Layout
 from costmodel.workload import Workload
+from rackfit.cli.commands.solve import next_target
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.placement_checks import check_vllm_ascend
 from rackfit.importers.deployment import build_layout
@@ -119,3 +121,16 @@ def test_ascend_loads_no_maps_in_a_pipeline(moe: Instance) -> None:
         export_layout(moe, placed, "vllm-ascend")
     exported = export_layout(moe, placed, "vllm-ascend", allow_approximate=True)
     assert not [name for name in exported.files if name.startswith("experts-")]
+
+
+def test_solve_names_a_target_that_can_say_it(moe: Instance) -> None:
+    layout = unlike(moe, ROW)
+    assert next_target(moe, layout) == ("json", "")
+    (replica,) = layout.replicas
+    stage = replica.stages[0].model_copy(update={"layer_slots": None})
+    even = layout.model_copy(
+        update={"replicas": (replica.model_copy(update={"stages": (stage,)}),)}
+    )
+    assert next_target(moe, even)[0] == "sglang"
+    asked = replace(moe, scenario=moe.scenario.model_copy(update={"engine": "trtllm"}))
+    assert next_target(asked, even) == ("trtllm", "")
