@@ -51,7 +51,7 @@ published: $(INSTALLED)
 	$(BIN)/python tests/published/table.py
 
 schemas: $(INSTALLED)
-	$(BIN)/python -m rackfit.schema
+	$(BIN)/python -m rackfit.documents.schema
 
 smoke-catalogue: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow tests/rackfit/test_catalogue_solves.py

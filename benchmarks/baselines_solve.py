@@ -20,8 +20,8 @@ from benchmarks.baselines.identical import (
     tensor_in_node,
 )
 from costmodel.evaluate import Evaluation
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, Scenario, resolve_instance
 from solver.clock import Clock
 from solver.search import search
 from topology.errors import NoFeasibleLayout

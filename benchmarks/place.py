@@ -22,9 +22,9 @@ from benchmarks.place_nodes import SIZES as NODE_SIZES
 from benchmarks.place_nodes import drawn_nodes, nodes_and_traffic
 from benchmarks.place_together import together
 from benchmarks.place_windows import several_workloads
-from costmodel.expert_load import read_loads, skewed_load
+from costmodel.experts.expert_load import read_loads, skewed_load
 from solver.experts import place_layers
-from solver.experts.affinity import balanced_start, crossings, group_by_affinity
+from solver.experts.nodes.affinity import balanced_start, crossings, group_by_affinity
 from topology.catalogue import data_dir
 
 SIZES = ((32, 32), (64, 64), (72, 32), (32, 0), (64, 0), (96, 32), (144, 32), (160, 64), (320, 64))

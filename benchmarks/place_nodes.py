@@ -7,12 +7,12 @@ import time
 import numpy as np
 
 from benchmarks.baselines.eplb import eplb
-from costmodel.dispatch import chip_loads, imbalance, static_table
-from costmodel.fanout import remote_copies
-from rackfit.chart import Chart, Series
+from costmodel.experts.dispatch import chip_loads, imbalance, static_table
+from costmodel.experts.fanout import remote_copies
+from rackfit.figures.chart import Chart, Series
 from solver.experts import place_layers
-from solver.experts.copies import Routing
-from solver.experts.nodes import place_on_nodes
+from solver.experts.nodes.copies import Routing
+from solver.experts.nodes.grouped import place_on_nodes
 
 #: Nodes, chips and spare slots; worths of a copy; copies allowed over EPLB's hierarchical placement.
 SIZES = ((4, 32, 32), (8, 64, 64))

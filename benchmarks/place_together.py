@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 
-from costmodel.coactivation import CoActivation, pair_shares
-from costmodel.expert_load import ExpertLoads, read_loads
-from rackfit.placement import PlaceOptions, place
+from costmodel.experts.coactivation import CoActivation, pair_shares
+from costmodel.experts.expert_load import ExpertLoads, read_loads
+from rackfit.placement.placement import PlaceOptions, place
 from topology.catalogue import data_dir
 
 #: Model, experts per token, nodes, chips, spare slots.

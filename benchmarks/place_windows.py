@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.baselines.eplb import chip_loads as even_loads
 from benchmarks.baselines.eplb import eplb
 from benchmarks.baselines.flashlb import flashlb
-from costmodel.dispatch import chip_loads, imbalance
+from costmodel.experts.dispatch import chip_loads, imbalance
 from solver.experts import place_windows
 from solver.experts.packing import pack_largest_first
 from solver.experts.replicas import greedy_replicas

@@ -22,13 +22,13 @@ from collections.abc import Callable
 import numpy as np
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, Scenario, resolve_instance
 from costmodel.shape_prices import Shapes, price_shapes
 from rackfit import solve
-from solver.held_pricing import HeldPricer
-from solver.pools import pool_classes
-from solver.shapes import ROLES, enumerate_shapes
+from solver.bounds.held_pricing import HeldPricer
+from solver.shapes.pools import pool_classes
+from solver.shapes.shapes import ROLES, enumerate_shapes
 
 CHAT = {"input_tokens": 4000, "output_tokens": 1000}
 SCENARIO = {"workload": CHAT, "slo": {"ttft": 2.0, "tpot": 0.03}}

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.processes import run
-from costmodel.instance import Scenario, resolve_instance
-from solver.pools import pool_classes
-from solver.pricing import Pricer
-from solver.shapes import enumerate_shapes
+from costmodel.question.instance import Scenario, resolve_instance
+from solver.bounds.pricing import Pricer
+from solver.shapes.pools import pool_classes
+from solver.shapes.shapes import enumerate_shapes
 from topology.catalogue import resolve
 
 #: racks of 72 chips

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from costmodel.checks import Violation, rules
-from costmodel.fleet import NOTHING, PricedLayout, price_fleet
-from costmodel.held import idle_by_rank, place_in_flight, price_all_placed
-from costmodel.instance import Instance
-from costmodel.layout import Layout, Replica
-from costmodel.replica import ReplicaPrice
-from costmodel.tier_use import TierUse, tier_uses
-from costmodel.uncertainty import Figures, Intervals, intervals_of, words_on_intervals
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance
+from costmodel.question.uncertainty import Figures, Intervals, intervals_of, words_on_intervals
+from costmodel.replica.fleet import NOTHING, PricedLayout, price_fleet
+from costmodel.replica.held import idle_by_rank, place_in_flight, price_all_placed
+from costmodel.replica.replica import ReplicaPrice
+from costmodel.replica.tier_use import TierUse, tier_uses
+from costmodel.rules import Violation, rules
 
 SECONDS_PER_HOUR = 3600.0
 

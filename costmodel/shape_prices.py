@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodel import memory
-from costmodel.communication import GroupRates
-from costmodel.held import all_new
-from costmodel.instance import Instance
-from costmodel.layout import Role, spread
-from costmodel.operations import LayerKind
-from costmodel.pass_time import pass_time
-from costmodel.serving import PipelineTime, Schedule, Service, schedule, serve
-from costmodel.tokens import ExpertShares, Tokens, even_shares
+from costmodel.layout.layout import Role, spread
+from costmodel.passes.communication import GroupRates
+from costmodel.passes.operations import LayerKind
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens, even_shares
+from costmodel.question.instance import Instance
+from costmodel.replica import memory
+from costmodel.replica.held import all_new
+from costmodel.replica.serving import PipelineTime, Schedule, Service, schedule, serve
 from topology import Chip
 from topology.errors import InstanceError, Problem
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackfit.output import write_whole
+from rackfit.documents.output import write_whole
 from rackfit.studies.base import Options, Row, along, solved
 from rackfit.studies.registry import find_study, studies
 from rackfit.studies.run import StudyResult, default_cache, study

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from costmodel.evaluate import Evaluation
-    from costmodel.expert_load import ExpertLoads
-    from costmodel.instance import Instance, Scenario, load_scenario, resolve_instance
-    from costmodel.layout import Layout
+    from costmodel.experts.expert_load import ExpertLoads
+    from costmodel.layout.layout import Layout
     from costmodel.models import load_model
     from costmodel.models.spec import ModelSpec
-    from costmodel.workload import Limits, Prices, Slo, Workload
+    from costmodel.question.instance import Instance, Scenario, load_scenario, resolve_instance
+    from costmodel.question.workload import Limits, Prices, Slo, Workload
     from rackfit.api import evaluate, solve
+    from rackfit.documents.frames import chips_frame, replicas_frame, study_frame, trajectory_frame
+    from rackfit.documents.result import Result
     from rackfit.exporters.export import Exported, export_layout
-    from rackfit.frames import chips_frame, replicas_frame, study_frame, trajectory_frame
     from rackfit.importers.running import Running, evaluate_running
-    from rackfit.placement import Placed, PlaceOptions, place
-    from rackfit.result import Result
+    from rackfit.placement.placement import Placed, PlaceOptions, place
     from rackfit.studies.run import StudyResult, study
     from solver.certificate import Certificate
     from solver.search import Progress
@@ -49,43 +49,43 @@ _HOME = {
     "Certificate": "solver.certificate",
     "Cluster": "topology.cluster",
     "Evaluation": "costmodel.evaluate",
-    "ExpertLoads": "costmodel.expert_load",
+    "ExpertLoads": "costmodel.experts.expert_load",
     "ExportError": "topology.errors",
     "Exported": "rackfit.exporters.export",
-    "Instance": "costmodel.instance",
+    "Instance": "costmodel.question.instance",
     "InstanceError": "topology.errors",
-    "Layout": "costmodel.layout",
-    "Limits": "costmodel.workload",
+    "Layout": "costmodel.layout.layout",
+    "Limits": "costmodel.question.workload",
     "ModelSpec": "costmodel.models.spec",
     "NoFeasibleLayout": "topology.errors",
     "NoLayoutInTime": "topology.errors",
-    "PlaceOptions": "rackfit.placement",
-    "Placed": "rackfit.placement",
-    "Prices": "costmodel.workload",
+    "PlaceOptions": "rackfit.placement.placement",
+    "Placed": "rackfit.placement.placement",
+    "Prices": "costmodel.question.workload",
     "Problem": "topology.errors",
     "Progress": "solver.search",
     "RackfitError": "topology.errors",
-    "Result": "rackfit.result",
+    "Result": "rackfit.documents.result",
     "Running": "rackfit.importers.running",
-    "Scenario": "costmodel.instance",
-    "Slo": "costmodel.workload",
+    "Scenario": "costmodel.question.instance",
+    "Slo": "costmodel.question.workload",
     "StudyResult": "rackfit.studies.run",
     "VerificationError": "topology.errors",
-    "Workload": "costmodel.workload",
-    "chips_frame": "rackfit.frames",
+    "Workload": "costmodel.question.workload",
+    "chips_frame": "rackfit.documents.frames",
     "evaluate": "rackfit.api",
     "evaluate_running": "rackfit.importers.running",
     "export_layout": "rackfit.exporters.export",
     "load_cluster": "topology",
     "load_model": "costmodel.models",
-    "load_scenario": "costmodel.instance",
-    "place": "rackfit.placement",
-    "replicas_frame": "rackfit.frames",
-    "resolve_instance": "costmodel.instance",
+    "load_scenario": "costmodel.question.instance",
+    "place": "rackfit.placement.placement",
+    "replicas_frame": "rackfit.documents.frames",
+    "resolve_instance": "costmodel.question.instance",
     "solve": "rackfit.api",
     "study": "rackfit.studies.run",
-    "study_frame": "rackfit.frames",
-    "trajectory_frame": "rackfit.frames",
+    "study_frame": "rackfit.documents.frames",
+    "trajectory_frame": "rackfit.documents.frames",
 }
 
 __all__ = [

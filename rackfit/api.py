@@ -11,9 +11,9 @@ from types import FrameType
 
 from costmodel.evaluate import Evaluation
 from costmodel.evaluate import evaluate as _evaluate
-from costmodel.instance import Instance, Scenario, load_scenario, resolve_instance
-from costmodel.layout import Layout
-from rackfit.result import Result
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, Scenario, load_scenario, resolve_instance
+from rackfit.documents.result import Result
 from solver.clock import Clock
 from solver.search import Progress, SearchResult, search
 from topology.errors import InstanceError, Problem

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costmodel.instance import Instance
-from solver.pools import PoolClass
-from solver.shapes import ShapeTable, most_domains, tensor_widths
-from solver.spans import span_families
+from costmodel.question.instance import Instance
+from solver.shapes.pools import PoolClass
+from solver.shapes.shapes import ShapeTable, most_domains, tensor_widths
+from solver.shapes.spans import span_families
 
 #: chips that a replica may take in each domain, by family of spans
 _NUMBERS = {

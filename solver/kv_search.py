@@ -1,6 +1,6 @@
 r"""Where KV lies, decided: the best layout under every plan, and a bound over all of them.
 
-A plan (:class:`costmodel.kv_plan.KvPlan`) fixes the places of KV for a whole layout; the search for the best
+A plan (:class:`costmodel.question.kv_plan.KvPlan`) fixes the places of KV for a whole layout; the search for the best
 layout under it is the ordinary one. The rent of a conversation is the same whatever the fleet
 (``hold_s * bytes * usd_per_byte_hour``, bytes counted once), so that layouts which keep a share of at least
 ``f`` of them cost their chips' money plus ``f`` rents per request at least. Where rent matters, shares from 0 to 1
@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.held import conversation_bytes
-from costmodel.instance import Instance
-from costmodel.kv_plan import KvPlan, Place
+from costmodel.question.instance import Instance
+from costmodel.question.kv_plan import KvPlan, Place
+from costmodel.replica.held import conversation_bytes
 from solver.certificate import Certificate
 from solver.clock import Clock
 from solver.search import Progress, Search, SearchResult

@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.evaluate import Evaluation, evaluate
-from costmodel.layout import Layout
-from solver.assemble import assemble
+from costmodel.layout.layout import Layout
+from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.certificate import Certificate
-from solver.fleet import solve_fleet
-from solver.fleet_bound import cost_per_rate_bound, rate_bound
-from solver.fleets import Fleet
-from solver.items import Item
+from solver.fleet.asked import Fleet
+from solver.fleet.best import solve_fleet
+from solver.fleet.items import Item
+from solver.place.assemble import assemble
 from solver.search import Search, SearchResult, verify
-from solver.shapes import ROLES, ShapeTable
+from solver.shapes.shapes import ROLES, ShapeTable
 
 _PREFILL = ROLES.index("prefill")
 #: widths of like shapes, the larger over the smaller at most

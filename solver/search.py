@@ -1,6 +1,6 @@
 """The search: best-first over fleets of bounded shapes until the gap asked for is proven.
 
-1. Bound every shape (:mod:`solver.pricing`). 2. Find the best fleet under the bounds: its cost is a
+1. Bound every shape (:mod:`solver.bounds.pricing`). 2. Find the best fleet under the bounds: its cost is a
 proven bound. 3. Realise the shapes in it, which lowers their bounds to what placement really
 allows. 4. The best fleet of realised shapes, assembled on named chips and judged by the evaluator,
 is the incumbent. Repeat from 2 until incumbent and bound are close enough.
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from costmodel.evaluate import Evaluation, evaluate
-from costmodel.instance import Instance
-from costmodel.layout import Layout
-from solver.assemble import assemble
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from solver.bounds.apart import cost_per_rate_bound, rate_bound
+from solver.bounds.held_pricing import HeldPricer
 from solver.certificate import Certificate, covers
 from solver.clock import Clock
-from solver.explain import why_nothing_fits
-from solver.fleet import solve_fleet
-from solver.fleet_bound import cost_per_rate_bound, rate_bound
-from solver.fleets import Fleet, FleetAnswer, Question, fleet_of
-from solver.held_pricing import HeldPricer
-from solver.items import Item, Items
-from solver.pools import PoolClass, pool_classes
-from solver.realise import Realised, Realiser
-from solver.shapes import ShapeTable, enumerate_shapes
+from solver.explain.explain import why_nothing_fits
+from solver.fleet.asked import Fleet, FleetAnswer, Question, fleet_of
+from solver.fleet.best import solve_fleet
+from solver.fleet.items import Item, Items
+from solver.place.assemble import assemble
+from solver.place.realise import Realised, Realiser
+from solver.shapes.pools import PoolClass, pool_classes
+from solver.shapes.shapes import ShapeTable, enumerate_shapes
 from topology.errors import (
     InstanceError,
     NoFeasibleLayout,

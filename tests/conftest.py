@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import yaml
 
-from costmodel.instance import Instance, Scenario
 from costmodel.models.spec import (
     MTP,
     Attention,
@@ -22,9 +21,10 @@ from costmodel.models.spec import (
     Sublayer,
     Weights,
 )
-from costmodel.profile import Efficiency, Profile
-from costmodel.speculation import Speculative
-from costmodel.workload import Limits, Slo, Workload
+from costmodel.question.instance import Instance, Scenario
+from costmodel.question.profile import Efficiency, Profile
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Limits, Slo, Workload
 from topology import load_cluster
 
 HIDDEN = 64

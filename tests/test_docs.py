@@ -22,12 +22,12 @@ import yaml
 from typer.testing import CliRunner
 
 import rackfit
-from costmodel.instance import Scenario
-from costmodel.profile import Efficiency, Profile
-from costmodel.speculation import Speculative
-from costmodel.workload import Limits, Prices, Slo, Workload
+from costmodel.question.instance import Scenario
+from costmodel.question.profile import Efficiency, Profile
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Limits, Prices, Slo, Workload
 from rackfit.cli.app import build_app, main
-from rackfit.schema import FOLDER
+from rackfit.documents.schema import FOLDER
 from topology.builders.base import builders
 from topology.catalogue import data_dir
 from topology.chip import Chip

@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.evaluate import Evaluation, evaluate
-from costmodel.instance import Instance
-from costmodel.layout import Layout
-from solver.assemble import assemble
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from solver.bounds.pricing import Pricer
 from solver.clock import Clock
-from solver.fleet import solve_fleet
-from solver.fleets import Question
-from solver.items import Item
-from solver.pools import pool_classes
-from solver.pricing import Pricer
-from solver.realise import Realised, Realiser
-from solver.shapes import ROLES, ShapeTable, enumerate_shapes
+from solver.fleet.asked import Question
+from solver.fleet.best import solve_fleet
+from solver.fleet.items import Item
+from solver.place.assemble import assemble
+from solver.place.realise import Realised, Realiser
+from solver.shapes.pools import pool_classes
+from solver.shapes.shapes import ROLES, ShapeTable, enumerate_shapes
 
 Mask = NDArray[np.bool_]
 Allowed = Callable[[ShapeTable], Mask]

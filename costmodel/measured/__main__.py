@@ -16,7 +16,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 
 from costmodel.measured.accuracy import accuracy_document  # noqa: E402
-from costmodel.measured.calibration import calibrate, profile_json, shipped_rows  # noqa: E402
+from costmodel.measured.fitting.calibration import calibrate, profile_json, shipped_rows  # noqa: E402
 
 
 def main() -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from costmodel.measured.calibration import Calibration
-from costmodel.measured.held_out import held_out_words
-from costmodel.measured.parameters import BY_CELL, COMMON
+from costmodel.measured.fitting.calibration import Calibration
+from costmodel.measured.fitting.held_out import held_out_words
+from costmodel.measured.fitting.parameters import BY_CELL, COMMON
 from costmodel.measured.published_report import published_lines
 from costmodel.measured.rows import FLAGGED
 from costmodel.measured.scores import Score

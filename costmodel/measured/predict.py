@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.measured.fitting.terms import Constants, constants_of
 from costmodel.measured.runs import Run, RunTable, run_table
-from costmodel.measured.terms import Constants, constants_of
-from costmodel.profile import FirstToken, Profile, load_profile
+from costmodel.question.profile import FirstToken, Profile, load_profile
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``

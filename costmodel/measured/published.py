@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from costmodel.blackboard.trains import servers_for
 from costmodel.evaluate import evaluate
-from costmodel.instance import Dtype, Instance, Scenario, resolve_instance
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
-from costmodel.plain_layout import plain_layout
-from costmodel.profile import Efficiency, Profile
-from costmodel.trains import servers_for
-from costmodel.workload import Limits, Workload
+from costmodel.question.instance import Dtype, Instance, Scenario, resolve_instance
+from costmodel.question.profile import Efficiency, Profile
+from costmodel.question.workload import Limits, Workload
 from topology.catalogue import data_dir, parse_model, read_data
 
 Count = Annotated[int, Field(ge=1)]

@@ -12,7 +12,7 @@ from costmodel.measured.published import (
     published_rows,
 )
 from costmodel.measured.scores import Validation, validate_rows
-from costmodel.profile import Profile
+from costmodel.question.profile import Profile
 
 #: published points that are not predicted, and why
 NOT_READ = (
@@ -53,7 +53,7 @@ def published_lines(profile: Profile) -> list[str]:
         f"{median(errors):.1%} over",
         f"these {len(errors)}, {median(others):.1%} over the {len(others)} single-engine runs below, "
         f"{median(errors + others):.1%} over all. Two half batches that overlap take",
-        "turns (`costmodel/overlap.py`); experts are loaded evenly where routing was balanced or a balancer ran,",
+        "turns (`costmodel/passes/overlap.py`); experts are loaded evenly where routing was balanced or a balancer ran,",
         "with the published skew where there was none; attention ranks are loaded evenly. The 9.01 ms of one user on",
         "B200 became 6.78 ms by software alone; TensorRT-LLM's DEP8 runs are of early 2025, whose software doubled that",
         "throughput within months, and exchange tokens by all-gather and reduce-scatter, which is priced as all-to-all.",

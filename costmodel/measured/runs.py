@@ -2,7 +2,7 @@
 
 Concurrency counts requests in the system; the decoding batch is what is left after those that wait
 or prefill (Little's law), and at most what fits in HBM. An aggregated worker is the mixed replica of
-:mod:`costmodel.serving`, a disaggregated one a decode and a prefill replica.
+:mod:`costmodel.replica.serving`, a disaggregated one a decode and a prefill replica.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel import memory
-from costmodel.communication import GroupRates
-from costmodel.instance import Instance
+from costmodel.measured.fitting.terms import (
+    PassTerms,
+    TermTable,
+    term_table,
+    terms_of_pass,
+    worker_rates,
+)
 from costmodel.measured.rows import Group, MeasuredRow, Skipped
 from costmodel.measured.systems import instance_of
-from costmodel.measured.terms import PassTerms, TermTable, term_table, terms_of_pass, worker_rates
-from costmodel.serving import Schedule, schedule
+from costmodel.passes.communication import GroupRates
+from costmodel.question.instance import Instance
+from costmodel.replica import memory
+from costmodel.replica.serving import Schedule, schedule
 from topology.errors import InstanceError
 
 Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from costmodel.measured.predict import bound_s, predict_under
 from costmodel.measured.rows import MeasuredRow, Skipped
 from costmodel.measured.runs import Run, runs_of
-from costmodel.profile import Profile
+from costmodel.question.profile import Profile
 from topology.errors import InstanceError, Problem
 
 Array = NDArray[np.float64]

@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from costmodel.instance import Dtype, Instance, Scenario, resolve_instance
-from costmodel.layout import Layout, Replica, Role
+from costmodel.layout.layout import Layout, Replica, Role
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.rows import Group, MeasuredRow
 from costmodel.models import load_model
-from costmodel.plain_layout import plain_layout
-from costmodel.workload import Workload
+from costmodel.question.instance import Dtype, Instance, Scenario, resolve_instance
+from costmodel.question.workload import Workload
 from topology import load_cluster
 from topology.catalogue import catalogue_names
 from topology.errors import InstanceError, Problem

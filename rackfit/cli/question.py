@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from costmodel.instance import Scenario
+    from costmodel.question.instance import Scenario
 
 Name = Annotated[
     str | None, typer.Argument(help="Scenario: a shipped name or a YAML or JSON file.")
@@ -67,8 +67,8 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
     name.
     Raises ``InstanceError`` with all problems at once.
     """
-    from costmodel import speculation, workload
-    from costmodel.instance import Scenario, load_scenario, load_workload
+    from costmodel.question import speculation, workload
+    from costmodel.question.instance import Scenario, load_scenario, load_workload
     from topology.catalogue import parse_model
     from topology.errors import InstanceError, Problem
 

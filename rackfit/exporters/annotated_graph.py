@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import networkx as nx
 
-from costmodel.fleet import uplink_bytes_per_s
+from costmodel.replica.fleet import uplink_bytes_per_s
+from rackfit.documents.result import memory_by_chip
 from rackfit.exporters.deployment import Deployment
-from rackfit.result import memory_by_chip
 
 
 def annotated_graph(deployment: Deployment) -> nx.DiGraph[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.engine import load_engine
+from costmodel.question.engine import load_engine
 from rackfit.exporters.deployment import Deployment, Server
 
 

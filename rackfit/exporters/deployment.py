@@ -8,8 +8,8 @@ from functools import cached_property
 from math import ceil
 
 from costmodel.evaluate import Evaluation
-from costmodel.instance import Instance
-from costmodel.layout import Layout, Replica
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance
 from rackfit.exporters.hosts import Hosts, Place
 
 #: Ports kept for one server: its launchers' own from the first, the rendezvous from the middle.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodel.engine import in_order
-from costmodel.instance import Instance
-from costmodel.layout import ExpertMap, Layout, Replica, Stage
+from costmodel.layout.layout import ExpertMap, Layout, Replica, Stage
+from costmodel.question.engine import in_order
+from costmodel.question.instance import Instance
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.placement_table import AnyTable, PlacementTable, UnlikeTable
 from rackfit.exporters.registry import Limit

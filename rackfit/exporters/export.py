@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costmodel.evaluate import Evaluation, evaluate
-from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from rackfit.documents.output import write_whole
 from rackfit.exporters.deployment import Deployment, ExportOptions
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.registry import Limit, exporter
 from rackfit.exporters.tiers import tier_limits, tier_notes
-from rackfit.output import write_whole
 from topology.errors import ExportError, InstanceError, Problem
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.dispatch import check_placement
+from costmodel.experts.dispatch import check_placement
 from topology.errors import InstanceError, Problem
 
 Ints = NDArray[np.int64]

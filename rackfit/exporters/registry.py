@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 import rackfit.exporters as package
-from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
 from rackfit.exporters.deployment import Deployment
 from topology.errors import ExportError, InstanceError, Problem
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
 from rackfit.exporters import target_sglang
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.registry import Limit

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import shlex
 
-from costmodel.engine import load_engine
-from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.engine import load_engine
+from costmodel.question.instance import Instance
 from rackfit.exporters import placement_sglang
 from rackfit.exporters.deepep import exchange_notes, uses_deepep
 from rackfit.exporters.deployment import Deployment, Launcher, Server

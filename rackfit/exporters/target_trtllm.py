@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from costmodel.instance import Instance
-from costmodel.layout import Layout, Replica
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance
 from rackfit.exporters import placement_trtllm
 from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.exporters.expert_maps import (

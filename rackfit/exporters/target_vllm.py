@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 
-from costmodel.engine import is_hybrid
-from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.engine import is_hybrid
+from costmodel.question.instance import Instance
 from rackfit.exporters.deepep import exchange_notes, uses_deepep
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.expert_maps import (

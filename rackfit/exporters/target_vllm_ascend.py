@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from costmodel.instance import Instance
-from costmodel.layout import Layout, Replica
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance
 from rackfit.exporters import placement_vllm
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.expert_maps import (

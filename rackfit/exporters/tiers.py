@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costmodel.evaluate import Evaluation
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
 from rackfit.exporters.registry import Limit
 
 #: targets that write the layout itself, not how an engine is started

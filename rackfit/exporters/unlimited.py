@@ -5,8 +5,8 @@ A target module imports what is true of it, and has ``NAME``, ``SUMMARY`` and ``
 
 from __future__ import annotations
 
-from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
 from rackfit.exporters.deployment import Deployment
 from rackfit.exporters.registry import Limit
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from costmodel.engine import in_order
-from costmodel.instance import Instance
-from costmodel.layout import ExpertMap, Layout, Replica, spread
-from costmodel.replica import price_replica
+from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
+from costmodel.question.engine import in_order
+from costmodel.question.instance import Instance
+from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
 from rackfit.importers.replicas import make_replica
 from rackfit.importers.servers import FoundServer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costmodel import memory
-from costmodel.instance import Instance
-from costmodel.layout import KvShare, Replica, Role, Shape, Stage, spread
+from costmodel.layout.layout import KvShare, Replica, Role, Shape, Stage, spread
+from costmodel.question.instance import Instance
+from costmodel.replica import memory
 
 
 def make_replica(

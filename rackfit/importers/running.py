@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.evaluate import Evaluation, evaluate
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from rackfit.documents.output import check_writable, write_whole
+from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
 from rackfit.importers.deployment import import_deployment
-from rackfit.output import check_writable, write_whole
-from rackfit.result import SCHEMA_VERSION, Result, layout_dict
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 
@@ -99,7 +99,7 @@ def price_running(
     if as_json:
         write_whole(text, None)
         return bool(running.evaluation.violations)
-    from rackfit.render import print_evaluation, print_instead
+    from rackfit.report.render import print_evaluation, print_instead
 
     print_evaluation(running.instance, running.layout, running.evaluation, title="What is deployed")
     if running.instead is not None:

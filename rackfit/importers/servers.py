@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from costmodel.layout import Role
+from costmodel.layout.layout import Role
 from topology.errors import InstanceError, Problem
 
 #: Expert of each slot by layer of the model; ``None``: as the engine starts.

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodel.expert_load import skewed_load
-from costmodel.instance import Instance
+from costmodel.experts.expert_load import skewed_load
 from costmodel.models.spec import Layer, MoE
+from costmodel.question.instance import Instance
 from topology import Chip, load_cluster
 from topology.errors import InstanceError, Problem
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel import memory
-from costmodel.communication import GroupRates, achieved
-from costmodel.instance import Instance
-from costmodel.moe_load import touch_probability
-from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.experts.moe_load import touch_probability
+from costmodel.passes.communication import GroupRates, achieved
+from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.question.instance import Instance
+from costmodel.replica import memory
 from topology import Rate
 from topology.errors import NoFeasibleLayout
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from costmodel.instance import Instance
-from rackfit.chart import Chart
+from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart
 
 #: one line of a study's table: axis values first, then what was found (see ``rackfit.studies.point``)
 Row = dict[str, Any]

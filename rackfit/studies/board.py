@@ -2,7 +2,7 @@
 
 A lecture's sentence about "a model of 1 TB on 64 chips" is asked with the parameters below; what is
 not given is the scenario's own. *Source:* Pope, blackboard lecture (2026); the formulas are those of
-:mod:`costmodel.aggregate` and :mod:`costmodel.balance`.
+:mod:`costmodel.blackboard.aggregate` and :mod:`costmodel.blackboard.balance`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.aggregate import AggregateModel, Machine, kv_bytes_per_token
-from costmodel.balance import balance_context, multiplies_per_weight
-from costmodel.instance import Instance
+from costmodel.blackboard.aggregate import AggregateModel, Machine, kv_bytes_per_token
+from costmodel.blackboard.balance import balance_context, multiplies_per_weight
 from costmodel.models.summary import summarise
-from costmodel.operations import ELEMENT_BYTES
+from costmodel.passes.operations import ELEMENT_BYTES
+from costmodel.question.instance import Instance
 from rackfit.studies.base import Own
 from topology.errors import InstanceError, Problem
 

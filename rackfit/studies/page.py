@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from rackfit.chart import Chart
-from rackfit.page import page, table
+from rackfit.figures.chart import Chart
+from rackfit.report.page import page, table
 from rackfit.studies.base import Row, Study
 
 #: more rows than this are left to the CSV file, so that the page stays small

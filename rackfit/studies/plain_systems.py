@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
-from costmodel.layout import Layout
-from costmodel.plain_layout import plain_layout
+from costmodel.layout.layout import Layout
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.instance import Instance
 
 #: redundant experts of a decode group wider than a node, as DeepSeek deploys them
 _SPARE = 32

@@ -14,11 +14,11 @@ import costmodel
 import solver
 import topology
 from costmodel.evaluate import Evaluation
-from costmodel.instance import Instance, resolve_instance
-from costmodel.layout import Layout, Replica
-from costmodel.replica import ReplicaPrice
-from rackfit.output import write_whole
-from rackfit.result import versions
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.replica.replica import ReplicaPrice
+from rackfit.documents.output import write_whole
+from rackfit.documents.result import versions
 from rackfit.studies.base import Options, Row
 from rackfit.studies.grid import Point
 from rackfit.studies.registry import find_study

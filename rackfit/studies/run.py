@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from costmodel.instance import load_scenario
-from rackfit.figures import write_figures
-from rackfit.output import make_folder, write_whole
+from costmodel.question.instance import load_scenario
+from rackfit.documents.output import make_folder, write_whole
+from rackfit.figures.files import write_figures
 from rackfit.studies.backends import Backend, answered, check_backend
 from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, solved
 from rackfit.studies.grid import make_points

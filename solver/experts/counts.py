@@ -1,6 +1,6 @@
 """Replica counts for three or more slots per chip: CP-SAT on counting conditions, added as needed.
 
-Necessary conditions only (see ``solver.experts.replica_bound``): the counts found are a good start
+Necessary conditions only (see ``solver.experts.bounds.replica_bound``): the counts found are a good start
 for the descent, which decides whether they can be packed.
 """
 

@@ -20,7 +20,7 @@ from math import gcd
 
 import numpy as np
 
-from solver.experts.bounds import load_bounds
+from solver.experts.bounds.closed_form import load_bounds
 from solver.experts.place import TOLERANCE, construct
 from solver.experts.slots import Floats, Ints, Slots, check_loads
 

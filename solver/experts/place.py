@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from solver.experts.bounds import ROUNDING, counting_bound, load_bounds
+from solver.experts.bounds.closed_form import ROUNDING, counting_bound, load_bounds
 from solver.experts.packing import pack_largest_first
 from solver.experts.repartition import descend, table_loads
 from solver.experts.replicas import greedy_replicas

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from costmodel.dispatch import check_placement
-from solver.experts.bounds import load_bounds
+from costmodel.experts.dispatch import check_placement
+from solver.experts.bounds.closed_form import load_bounds
 from solver.experts.place import LayerPlacements, finish
 from solver.experts.slots import Floats, Ints, check_loads, check_slots
 from topology.errors import InstanceError, Problem

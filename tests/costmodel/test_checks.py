@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from costmodel.checks import rules
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from costmodel.rules import rules
 from solver.clock import Clock
 from solver.search import search
 

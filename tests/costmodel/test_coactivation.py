@@ -6,15 +6,15 @@ from math import comb
 import numpy as np
 import pytest
 
-from costmodel.coactivation import (
+from costmodel.experts.coactivation import (
     CoActivation,
     pair_shares,
     together_copies,
     touch_bounds,
     touch_estimate,
 )
-from costmodel.coactivation_files import read_coactivation
-from costmodel.expert_load import ExpertLoads
+from costmodel.experts.coactivation_files import read_coactivation
+from costmodel.experts.expert_load import ExpertLoads
 from tests.costmodel.torch_dumps import torch_file
 from topology.errors import InstanceError
 

@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from costmodel.dispatch import check_placement, chip_loads, imbalance, static_table
-from costmodel.expert_load import skewed_load
-from costmodel.fanout import group_choices, remote_copies
+from costmodel.experts.dispatch import check_placement, chip_loads, imbalance, static_table
+from costmodel.experts.expert_load import skewed_load
+from costmodel.experts.fanout import group_choices, remote_copies
 from solver.experts import place_layers
 from topology.errors import InstanceError
 

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from costmodel.expert_load import read_loads, skewed_load
+from costmodel.experts.expert_load import read_loads, skewed_load
 from tests.costmodel.torch_dumps import torch_file
 from topology.errors import InstanceError
 

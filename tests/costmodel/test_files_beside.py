@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodel.instance import load_scenario, resolve_instance
+from costmodel.question.instance import load_scenario, resolve_instance
 from costmodel.tolerance import apart
 from topology.catalogue import beside, data_dir
 

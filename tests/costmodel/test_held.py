@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.held import all_new, blend, conversation_bytes, hit_share, returning
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout
-from costmodel.replica import price_replica
-from costmodel.serving import Service
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.replica.held import all_new, blend, conversation_bytes, hit_share, returning
+from costmodel.replica.replica import price_replica
+from costmodel.replica.serving import Service
 from topology.errors import InstanceError
 
 HOLD = {"input_tokens": 4000, "output_tokens": 500, "cached_tokens": 3000,

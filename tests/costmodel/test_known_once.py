@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import Evaluation, evaluate
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import KvShare, Layout
-from costmodel.plain_layout import plain_layout
-from costmodel.slot_table import slot_table
+from costmodel.layout.layout import KvShare, Layout
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.layout.slot_table import slot_table
+from costmodel.question.instance import Instance, Scenario, resolve_instance
 
 
 def asked(**changes: object) -> Instance:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.engine import EngineName
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
-from costmodel.layout import Layout
-from costmodel.moe_load import expert_shares
-from costmodel.plain_layout import plain_layout
+from costmodel.experts.moe_load import expert_shares
+from costmodel.layout.layout import Layout
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.engine import EngineName
+from costmodel.question.instance import Instance
 
 Tiny = Callable[[int, int, int, int], Instance]
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout, Role
-from costmodel.plain_layout import plain_layout
-from costmodel.replica import price_replica, price_replicas, stage_terms
-from costmodel.stage_times import _together
-from costmodel.tokens import Tokens
+from costmodel.layout.layout import Layout, Role
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.passes.tokens import Tokens
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.replica.replica import price_replica, price_replicas, stage_terms
+from costmodel.replica.stage_times import _together
 
 #: role, tp, attention_dp, pp, batch, redundant experts, first chip
 REPLICAS: tuple[tuple[Role, int, int, int, int, int, int], ...] = (
@@ -90,7 +90,7 @@ def test_many_wide_replicas_are_priced_in_several_groups(monkeypatch: pytest.Mon
     instance = resolve_instance(Scenario.model_validate(asked))
     layout = several(instance)
     whole = price_replicas(instance, layout, layout.replicas)
-    monkeypatch.setattr("costmodel.stage_times._MOST_TOGETHER", 1)
+    monkeypatch.setattr("costmodel.replica.stage_times._MOST_TOGETHER", 1)
     apart = price_replicas(instance, layout, layout.replicas)
     for own, other in zip(whole, apart, strict=True):
         assert float(own.service.ttft_s) == pytest.approx(float(other.service.ttft_s), rel=1e-12)

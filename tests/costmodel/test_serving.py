@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.attended import mean_attended
 from costmodel.models.spec import Attention
-from costmodel.serving import PipelineTime, schedule, serve
-from costmodel.workload import Limits, Workload
+from costmodel.passes.attended import mean_attended
+from costmodel.question.workload import Limits, Workload
+from costmodel.replica.serving import PipelineTime, schedule, serve
 
 CHAT = Workload(input_tokens=4000, output_tokens=1001)
 LIMITS = Limits(prefill_chunk_tokens=8192)

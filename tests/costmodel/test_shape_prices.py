@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.communication import rates_of_chips, stack_rates
 from costmodel.evaluate import Evaluation, evaluate
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import KvShare, Layout, Replica, Role, Shape, Stage, spread
+from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage, spread
 from costmodel.models.spec import Attention
+from costmodel.passes.communication import rates_of_chips, stack_rates
+from costmodel.question.instance import Instance, Scenario, resolve_instance
 from costmodel.shape_prices import Shapes, price_shapes
 from topology.errors import InstanceError
 

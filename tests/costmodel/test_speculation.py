@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodel import memory
-from costmodel.communication import GroupRates
 from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario, instance_from_description, resolve_instance
+from costmodel.experts.moe_load import touch_probability
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.models.summary import summarise
-from costmodel.moe_load import touch_probability
-from costmodel.pass_time import pass_time
-from costmodel.plain_layout import plain_layout
-from costmodel.profile import Efficiency
-from costmodel.serving import schedule
-from costmodel.speculation import Speculative
-from costmodel.tokens import Tokens, even_shares
-from costmodel.workload import Limits, Workload
+from costmodel.passes.communication import GroupRates
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import Tokens, even_shares
+from costmodel.question.instance import Scenario, instance_from_description, resolve_instance
+from costmodel.question.profile import Efficiency
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Limits, Workload
+from costmodel.replica import memory
+from costmodel.replica.serving import schedule
 from topology.errors import InstanceError
 
 BASE = Scenario(

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario, resolve_instance
-from costmodel.plain_layout import plain_layout
-from costmodel.speculation import Speculative
-from costmodel.workload import Workload
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Workload
 from topology import Cluster
 
 CASES = [

@@ -6,10 +6,10 @@ import pytest
 from pydantic import ValidationError
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario, resolve_instance
-from costmodel.plain_layout import plain_layout
-from costmodel.profile import HeldOut, load_profile
-from costmodel.uncertainty import Figures, compare_costs, intervals_of
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.profile import HeldOut, load_profile
+from costmodel.question.uncertainty import Figures, compare_costs, intervals_of
 
 HELD_OUT = HeldOut(
     levels=(0.05, 0.25, 0.5, 0.75, 0.95),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from costmodel.measured.calibration import shipped_rows
+from costmodel.measured.fitting.calibration import shipped_rows
 from costmodel.measured.runs import runs_of
 
 

@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from costmodel.measured.calibration import LEAST_ROWS, calibrate
-from costmodel.measured.fit import fit, predicted_tpot_s, problem_of, start_of
-from costmodel.measured.intervals import parameter_intervals
-from costmodel.measured.parameters import BY_CELL, COMMON
+from costmodel.measured.fitting.calibration import LEAST_ROWS, calibrate
+from costmodel.measured.fitting.fit import fit, predicted_tpot_s, problem_of, start_of
+from costmodel.measured.fitting.intervals import parameter_intervals
+from costmodel.measured.fitting.parameters import BY_CELL, COMMON
 from costmodel.measured.runs import runs_of
 from costmodel.measured.scores import score
-from costmodel.profile import load_profile
+from costmodel.question.profile import load_profile
 from topology.catalogue import data_dir
 from topology.errors import InstanceError
 

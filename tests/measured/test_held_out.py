@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodel.measured.crossvalidation import LeftOut
-from costmodel.measured.fit import Problem
-from costmodel.measured.held_out import held_out_of, layout_pairs, with_held_out
+from costmodel.measured.fitting.crossvalidation import LeftOut
+from costmodel.measured.fitting.fit import Problem
+from costmodel.measured.fitting.held_out import held_out_of, layout_pairs, with_held_out
 from costmodel.measured.rows import Group
 from costmodel.measured.runs import runs_of
-from costmodel.profile import load_profile
+from costmodel.question.profile import load_profile
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario, resolve_instance
-from costmodel.measured.calibration import shipped_rows
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.measured.fitting.calibration import shipped_rows
 from costmodel.measured.published import (
     compare,
     deepseek_day,
@@ -18,10 +18,10 @@ from costmodel.measured.published import (
 )
 from costmodel.measured.scores import validate_rows
 from costmodel.models.spec import Attention
-from costmodel.overlap import both_halves
-from costmodel.plain_layout import plain_layout
-from costmodel.profile import load_profile
-from costmodel.workload import Workload
+from costmodel.passes.overlap import both_halves
+from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.profile import load_profile
+from costmodel.question.workload import Workload
 from solver.clock import Clock
 from solver.search import search
 from topology.errors import InstanceError

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from costmodel.measured.calibration import shipped_rows
+from costmodel.measured.fitting.calibration import shipped_rows
 from costmodel.measured.rows import FLAGGED, Group, read_measured
 from costmodel.measured.runs import runs_of
 from costmodel.measured.scores import validate_rows
 from costmodel.measured.systems import model_name, served, system_names
-from costmodel.profile import load_profile
+from costmodel.question.profile import load_profile
 from topology.errors import InstanceError
 
 GOOD = {

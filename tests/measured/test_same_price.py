@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
 from costmodel.measured.predict import decode_batches, owners, predict_under, profile_pricing
 from costmodel.measured.runs import run_table, runs_of
 from costmodel.measured.systems import layout_of
-from costmodel.profile import load_profile
+from costmodel.question.instance import Instance
+from costmodel.question.profile import load_profile
 
 
 def under(instance, profile):

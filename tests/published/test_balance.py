@@ -2,24 +2,24 @@
 
 import pytest
 
-from costmodel.aggregate import (
+from costmodel.blackboard.aggregate import (
     AggregateModel,
     Machine,
     aggregate_pass,
     kv_bytes_per_token,
     tokens_read,
 )
-from costmodel.balance import (
+from costmodel.blackboard.balance import (
     attention_crossover,
     balance_batch,
     balance_context,
     kv_bytes_at_balance,
     multiplies_per_weight,
 )
+from costmodel.blackboard.trains import routed_experts_touched
 from costmodel.models import load_model
 from costmodel.models.load import read_model
-from costmodel.operations import operations_of
-from costmodel.trains import routed_experts_touched
+from costmodel.passes.operations import operations_of
 from topology import load_chip
 
 #: I = 300 at one byte per weight: FLOP/s = 2 I bandwidth

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from costmodel import memory
-from costmodel.capacity import kv_bytes_per_chip, longest_context, weight_bytes_per_chip
-from costmodel.communication import GroupRates
-from costmodel.models import load_model
-from costmodel.operations import operations_of
-from costmodel.pass_time import Tokens, pass_time
-from costmodel.profile import Efficiency
-from costmodel.retention import (
+from costmodel.blackboard.capacity import kv_bytes_per_chip, longest_context, weight_bytes_per_chip
+from costmodel.blackboard.retention import (
     break_even_hold_s,
     may_share_a_tier,
     suited_tier,
     write_premiums,
 )
+from costmodel.models import load_model
+from costmodel.passes.communication import GroupRates
+from costmodel.passes.operations import operations_of
+from costmodel.passes.pass_time import Tokens, pass_time
+from costmodel.question.profile import Efficiency
+from costmodel.replica import memory
 from topology import load_chip
 
 

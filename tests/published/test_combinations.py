@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from costmodel.communication import GroupRates
 from costmodel.models import load_model
-from costmodel.operations import operations_of
-from costmodel.pass_time import ExpertShares, PassTime, Tokens, pass_time
-from costmodel.profile import Efficiency
+from costmodel.passes.communication import GroupRates
+from costmodel.passes.operations import operations_of
+from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.question.profile import Efficiency
 from topology import load_chip
 
 NO_TRAFFIC = GroupRates(*[np.zeros(())] * 6)

@@ -2,19 +2,19 @@
 
 import pytest
 
-from costmodel.aggregate import (
+from costmodel.blackboard.aggregate import (
     AggregateModel,
     Machine,
     aggregate_pass,
     model_flops_utilisation,
 )
+from costmodel.blackboard.trains import servers_for
 from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario, resolve_instance
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.models import load_model
 from costmodel.models.summary import summarise
-from costmodel.plain_layout import plain_layout
-from costmodel.trains import servers_for
-from costmodel.workload import Workload
+from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.workload import Workload
 from topology import load_cluster
 
 TPU_V4 = Machine(275e12, 1200e9)

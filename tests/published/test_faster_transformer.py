@@ -12,10 +12,10 @@ from statistics import median
 
 import pytest
 
-from costmodel.instance import Scenario, resolve_instance
-from costmodel.plain_layout import plain_layout
-from costmodel.replica import price_replica
-from costmodel.workload import Limits, Workload
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.workload import Limits, Workload
+from costmodel.replica.replica import price_replica
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "published.md"
 MODELS = {"530b": (105, 20480, 128, 51200), "20b": (44, 6144, 64, 51200)}

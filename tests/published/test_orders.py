@@ -7,11 +7,11 @@ from statistics import median
 import numpy as np
 import pytest
 
-from costmodel.measured.calibration import shipped_rows
+from costmodel.measured.fitting.calibration import shipped_rows
 from costmodel.measured.predict import predict_under
 from costmodel.measured.runs import runs_of
 from costmodel.measured.scores import possible
-from costmodel.profile import load_profile
+from costmodel.question.profile import load_profile
 from rackfit.studies.measured_systems import SPECULATIVE, pairs, plain_ratio, plain_speeds
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "published.md"

@@ -2,14 +2,14 @@
 
 import pytest
 
-from costmodel.aggregate import (
+from costmodel.blackboard.aggregate import (
     AggregateModel,
     Machine,
     aggregate_pass,
     drain_s,
     usd_per_m_tokens,
 )
-from costmodel.trains import (
+from costmodel.blackboard.trains import (
     evicted_tokens_per_step,
     prefill_per_decode,
     train_latency,

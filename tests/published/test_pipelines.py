@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from costmodel.serving import PipelineTime
-from costmodel.trains import fill_drain_bubble, stage_utilisation
+from costmodel.blackboard.trains import fill_drain_bubble, stage_utilisation
+from costmodel.replica.serving import PipelineTime
 
 
 def pipeline(stages, total_s=20e-3, hop_s=0.0):

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rackfit.chart import Chart, Series
+from rackfit.figures.chart import Chart, Series
 
 BAD = "<b>\"'&"
 

@@ -12,9 +12,9 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from costmodel.coactivation import pair_shares
-from costmodel.dispatch import check_placement, chip_loads, imbalance
-from costmodel.expert_load import read_loads, skewed_load
+from costmodel.experts.coactivation import pair_shares
+from costmodel.experts.dispatch import check_placement, chip_loads, imbalance
+from costmodel.experts.expert_load import read_loads, skewed_load
 from rackfit.cli.app import exit_code
 from rackfit.cli.commands.place import register
 from rackfit.exporters import placement_sglang, placement_trtllm, placement_vllm
@@ -92,7 +92,7 @@ def test_the_trade_off_is_drawn(app, counts, tmp_path):
 def test_a_curve_that_cannot_be_drawn_is_refused_before_the_search(
     app, counts, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("rackfit.placement.search", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr("rackfit.placement.placement.search", lambda *_: pytest.fail("searched"))
     nodes = ("--gpus-per-node", 2, "--groups", 4, "--top-groups", 2, "--top-k", 4)
     np.savez(tmp_path / "two.npz", a=LOADS, b=LOADS)
     out = tmp_path / "p.json"
@@ -317,7 +317,7 @@ def fuzzed_together(rng, folder, loads):
 
 @pytest.mark.slow
 def test_ten_thousand_fuzzed_inputs_give_a_valid_placement_or_a_clear_refusal(tmp_path):
-    from rackfit.placement import PlaceOptions, place
+    from rackfit.placement.placement import PlaceOptions, place
 
     rng = np.random.default_rng(0)
     placed = refused = used = 0

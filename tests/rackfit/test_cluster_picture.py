@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rackfit.cluster_picture import cluster_picture
+from rackfit.figures.cluster_picture import cluster_picture
 from topology import build_cluster, load_cluster
 from topology.spec import ClusterSpec
 

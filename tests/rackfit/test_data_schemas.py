@@ -12,7 +12,7 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from rackfit.schema import FOLDER
+from rackfit.documents.schema import FOLDER
 from topology.builders.base import builders
 from topology.catalogue import data_dir
 from topology.chip import Chip

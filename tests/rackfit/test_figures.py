@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from rackfit.chart import Chart, Series, chart_style
 from rackfit.cli.app import build_app
-from rackfit.figures import figures_of, write_figures
-from rackfit.page import page
+from rackfit.figures.chart import Chart, Series, chart_style
+from rackfit.figures.files import figures_of, write_figures
+from rackfit.report.page import page
 
 LINES = Chart("A & B: cost", "x", "y", [Series("a", [(1, 1.0), (2, 4.0)])])
 BARS = Chart("bars", "x", "y", [Series("a", [(f"system {n}", 1.0) for n in range(20)])], "bar")

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from costmodel.instance import Scenario
-from costmodel.workload import Slo, Workload
+from costmodel.question.instance import Scenario
+from costmodel.question.workload import Slo, Workload
 from rackfit.api import solve
-from rackfit.frames import chips_frame, replicas_frame, trajectory_frame
-from rackfit.result import Result
+from rackfit.documents.frames import chips_frame, replicas_frame, trajectory_frame
+from rackfit.documents.result import Result
 from topology.errors import RackfitError
 
 

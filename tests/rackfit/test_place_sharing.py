@@ -11,8 +11,8 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner, Result
 
-from costmodel.dispatch import check_placement, chip_loads, imbalance
-from costmodel.expert_load import skewed_load
+from costmodel.experts.dispatch import check_placement, chip_loads, imbalance
+from costmodel.experts.expert_load import skewed_load
 from rackfit.cli.app import exit_code
 from rackfit.cli.commands.place import register
 from rackfit.exporters import placement_sglang, placement_trtllm, placement_vllm

@@ -10,13 +10,13 @@ import typer
 from typer.testing import CliRunner
 
 import rackfit
-from costmodel.coactivation import CoActivation, pair_shares, together_copies
-from costmodel.dispatch import check_placement
-from costmodel.expert_load import read_loads
+from costmodel.experts.coactivation import CoActivation, pair_shares, together_copies
+from costmodel.experts.dispatch import check_placement
+from costmodel.experts.expert_load import read_loads
 from rackfit.cli.app import exit_code
 from rackfit.cli.commands.place import register
 from rackfit.exporters.placement_checks import check_sglang
-from rackfit.placement_together import Compared, Judged
+from rackfit.placement.placement_together import Compared, Judged
 
 LAYERS, EXPERTS, TOP_K, TOKENS = 2, 32, 4, 2000
 NODES = ("--gpus", 8, "--slots", 40, "--gpus-per-node", 2, "--fast")

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rackfit import rack_map
 from rackfit.api import solve
 from rackfit.cli.app import build_app
-from rackfit.report import report_page
-from rackfit.result import Result
+from rackfit.documents.result import Result
+from rackfit.figures import rack_map
+from rackfit.report.report import report_page
 from topology.catalogue import data_dir
 from topology.errors import InstanceError
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import yaml
 
-from costmodel.replica import stage_terms
+from costmodel.replica.replica import stage_terms
 from rackfit.api import solve
-from rackfit.expert_load_plot import expert_loads, stage_load
-from rackfit.render import replica_groups
-from rackfit.result import Result
-from rackfit.roofline_plot import chip_of, roofline_chart, roofline_points, rooflines
+from rackfit.documents.result import Result
+from rackfit.figures.expert_load_plot import expert_loads, stage_load
+from rackfit.figures.roofline_plot import chip_of, roofline_chart, roofline_points, rooflines
+from rackfit.report.render import replica_groups
 
 
 @pytest.fixture(scope="module")

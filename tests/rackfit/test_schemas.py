@@ -11,12 +11,12 @@ import jsonschema
 import pytest
 import yaml
 
-from costmodel.instance import Scenario, load_scenario, resolve_instance
-from costmodel.workload import Limits, Prices, Slo, Workload
+from costmodel.question.instance import Scenario, load_scenario, resolve_instance
+from costmodel.question.workload import Limits, Prices, Slo, Workload
 from rackfit.api import solve
-from rackfit.new_scenario import scenario_text
-from rackfit.result import Result
-from rackfit.schema import FOLDER, published, schema_text
+from rackfit.documents.new_scenario import scenario_text
+from rackfit.documents.result import Result
+from rackfit.documents.schema import FOLDER, published, schema_text
 from topology.catalogue import catalogue_names, data_dir
 from topology.errors import InstanceError
 
@@ -36,7 +36,7 @@ def _schema(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", sorted(published()))
 def test_published_file_is_up_to_date(name: str) -> None:
-    """If this fails: python -m rackfit.schema"""
+    """If this fails: python -m rackfit.documents.schema"""
     assert (FOLDER / name).read_text() == schema_text(published()[name])
 
 

@@ -11,7 +11,7 @@ import yaml
 from browser import Browser
 
 from rackfit.api import solve
-from rackfit.report import report_page
+from rackfit.report.report import report_page
 from rackfit.studies.base import Options, Row
 from rackfit.studies.registry import find_study, studies
 from rackfit.studies.run import default_cache, study

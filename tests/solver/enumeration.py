@@ -16,17 +16,17 @@ from itertools import combinations, combinations_with_replacement, pairwise, per
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.checks import engine_runs
-from costmodel.communication import GroupRates, rates_of_chips
-from costmodel.fleet import NOTHING, transfer_bytes_per_chip
-from costmodel.instance import Instance
-from costmodel.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage
+from costmodel.experts.moe_load import expert_shares
+from costmodel.layout.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
-from costmodel.moe_load import expert_shares
-from costmodel.pass_time import ExpertShares, Tokens, pass_time
-from costmodel.replica import ReplicaPrice, price_replica, replica_schedule
+from costmodel.passes.communication import GroupRates, rates_of_chips
+from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.question.instance import Instance
+from costmodel.replica.fleet import NOTHING, transfer_bytes_per_chip
+from costmodel.replica.replica import ReplicaPrice, price_replica, replica_schedule
+from costmodel.rules import engine_runs
 from costmodel.tolerance import exceeds
-from solver.shapes import slot_counts
+from solver.shapes.shapes import slot_counts
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
 

@@ -14,7 +14,7 @@ from benchmarks.baselines.identical import (
 )
 from benchmarks.baselines_solve import instance_of, reasons
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
+from costmodel.question.instance import Instance
 from solver.clock import Clock
 from solver.search import search
 from topology.errors import NoFeasibleLayout

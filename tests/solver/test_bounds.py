@@ -7,17 +7,17 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import ExpertMap, Layout, spread
-from costmodel.replica import price_replica
-from costmodel.speculation import Speculative
-from costmodel.workload import Slo, Workload
-from solver.build import build_replica, stage_chips
-from solver.pools import pool_classes
-from solver.pricing import Pricer
-from solver.shapes import enumerate_shapes
-from solver.spans import pools_of
-from solver.stages import shortest_longest_stage
+from costmodel.layout.layout import ExpertMap, Layout, spread
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Slo, Workload
+from costmodel.replica.replica import price_replica
+from solver.bounds.pricing import Pricer
+from solver.place.build import build_replica, stage_chips
+from solver.place.stages import shortest_longest_stage
+from solver.shapes.pools import pool_classes
+from solver.shapes.shapes import enumerate_shapes
+from solver.shapes.spans import pools_of
 
 
 @lru_cache

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, Scenario, resolve_instance
 from rackfit.cli.app import build_app, exit_code
 from solver.clock import Clock
-from solver.conflicts import Explanation, explain_conflict
-from solver.relax import limits_of, with_hbm
+from solver.explain.conflicts import Explanation, explain_conflict
+from solver.explain.relax import limits_of, with_hbm
 from solver.search import search
 from topology.errors import NoFeasibleLayout, RackfitError
 

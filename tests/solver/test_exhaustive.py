@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from costmodel.engine import EngineName
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
+from costmodel.question.engine import EngineName
+from costmodel.question.instance import Instance
+from solver.bounds.pricing import Pricer
 from solver.clock import Clock
-from solver.pools import pool_classes
-from solver.pricing import Pricer
 from solver.search import search, usd_per_m_output
-from solver.shapes import ROLES, enumerate_shapes
+from solver.shapes.pools import pool_classes
+from solver.shapes.shapes import ROLES, enumerate_shapes
 from tests.solver.enumeration import Best, best_replicas, kind_of_pool, least_cost, pools, with_rate
 from topology.errors import NoFeasibleLayout
 

@@ -8,14 +8,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+from solver.bounds.apart import rate_bound
 from solver.clock import Clock
-from solver.fleet import quick_fleet, solve_fleet
-from solver.fleet_bound import rate_bound
-from solver.fleets import Question, fleet_of
-from solver.items import Item
-from solver.packing import deal, pack_slices, packing_cuts
-from solver.pools import Pool, PoolClass
-from solver.spans import span_families
+from solver.fleet.asked import Question, fleet_of
+from solver.fleet.best import quick_fleet, solve_fleet
+from solver.fleet.items import Item
+from solver.fleet.packing import deal, pack_slices, packing_cuts
+from solver.shapes.pools import Pool, PoolClass
+from solver.shapes.spans import span_families
 from topology import load_chip
 
 CHIP = load_chip("h100")

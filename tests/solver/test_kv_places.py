@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodel.checks.kv_tiers import broken
 from costmodel.evaluate import evaluate
-from costmodel.fleet import transfer_bytes_per_chip
-from costmodel.held import price_placed
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.kv_plan import Place
-from costmodel.layout import KvShare, Layout, Replica, Role, Shape, Stage
+from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
-from costmodel.workload import Workload
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.kv_plan import Place
+from costmodel.question.workload import Workload
+from costmodel.replica.fleet import transfer_bytes_per_chip
+from costmodel.replica.held import price_placed
+from costmodel.rules.kv_tiers import broken
 from solver.clock import Clock
 from solver.kv_search import kv_plans
 from solver.search import search

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario, resolve_instance
+from costmodel.question.instance import Scenario, resolve_instance
 from solver.clock import Clock
 from solver.search import search
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from ortools.sat.python import cp_model
 
-from costmodel.communication import rates_of_chips
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
-from costmodel.layout import KvShare, Layout, Replica, Role, Shape, Stage
+from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
-from solver.replica_model import ReplicaModel
+from costmodel.passes.communication import rates_of_chips
+from costmodel.question.instance import Instance
+from solver.place.replica_model import ReplicaModel
 
 Tiny = Callable[[int, int, int, int], Instance]
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
 from solver.clock import Clock
 from solver.search import search
 from topology import load_cluster

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Scenario, resolve_instance
-from costmodel.workload import Workload
+from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.workload import Workload
 from rackfit.api import solve
-from rackfit.uncertainty_words import runner_up_lines
+from rackfit.report.uncertainty_words import runner_up_lines
 from solver.clock import Clock
 from solver.runner_up import MainShape, like
 from solver.search import search
-from solver.shapes import ROLES, ShapeTable
+from solver.shapes.shapes import ROLES, ShapeTable
 
 QUESTIONS = {
     "dense": {"model": "llama-3.1-8b", "cluster": "hgx-h100"},

@@ -9,16 +9,16 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from costmodel.communication import rates_of_chips
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance, instance_from_description, resolve_instance
-from costmodel.layout import Layout, Replica
-from costmodel.replica import replica_schedule
+from costmodel.layout.layout import Layout, Replica
+from costmodel.passes.communication import rates_of_chips
+from costmodel.question.instance import Instance, instance_from_description, resolve_instance
+from costmodel.replica.replica import replica_schedule
 from rackfit.cli.question import build_scenario
 from solver.clock import Clock
 from solver.experts.layer_slots import even_spread
 from solver.search import SearchResult, search, usd_per_m_output
-from solver.shapes import slot_counts
+from solver.shapes.shapes import slot_counts
 from tests.solver.enumeration import (
     Best,
     _not_worse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ortools.sat.python import cp_model
 
-from costmodel.instance import Scenario, resolve_instance
+from costmodel.question.instance import Scenario, resolve_instance
 from solver.clock import Clock
 from solver.search import Search
 

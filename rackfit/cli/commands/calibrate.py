@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from costmodel.measured.calibration import Calibration, calibrate, profile_json
+from costmodel.measured.fitting.calibration import Calibration, calibrate, profile_json
 from costmodel.measured.rows import read_measured
 from costmodel.measured.systems import system_names
 from topology.errors import InstanceError, Problem

@@ -50,7 +50,7 @@ def catalogue_command(
         return
     from rich.table import Table
 
-    from rackfit.render import make_console
+    from rackfit.report.render import make_console
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in rows[0] if rows else ["name"]:
@@ -61,8 +61,8 @@ def catalogue_command(
 
 
 def _draw(kind: Kind, name: str, out: Path | None) -> None:
-    from rackfit.cluster_picture import cluster_picture
-    from rackfit.output import check_writable, write_whole
+    from rackfit.documents.output import check_writable, write_whole
+    from rackfit.figures.cluster_picture import cluster_picture
     from topology import load_cluster
     from topology.errors import InstanceError, Problem
 
@@ -162,7 +162,7 @@ def _clusters() -> list[dict[str, Any]]:
 
 
 def _workloads() -> list[dict[str, Any]]:
-    from costmodel.instance import load_workload
+    from costmodel.question.instance import load_workload
     from topology.catalogue import catalogue_names
 
     loaded = [load_workload(name) for name in catalogue_names("workloads")]
@@ -179,7 +179,7 @@ def _workloads() -> list[dict[str, Any]]:
 
 
 def _scenarios() -> list[dict[str, Any]]:
-    from costmodel.instance import load_scenario
+    from costmodel.question.instance import load_scenario
     from topology.catalogue import catalogue_names
 
     loaded = [load_scenario(name) for name in catalogue_names("scenarios")]

@@ -23,9 +23,9 @@ def diff_command(
     import sys
 
     from costmodel.evaluate import evaluate
-    from rackfit.compare import compare
-    from rackfit.output import write_whole
-    from rackfit.result import read_result
+    from rackfit.documents.output import write_whole
+    from rackfit.documents.result import read_result
+    from rackfit.report.compare import compare
 
     sides = []
     digests = []

@@ -62,8 +62,8 @@ def evaluate_command(
     import json as json_module
 
     from costmodel.evaluate import evaluate
-    from rackfit.output import write_whole
-    from rackfit.result import SCHEMA_VERSION, read_result
+    from rackfit.documents.output import write_whole
+    from rackfit.documents.result import SCHEMA_VERSION, read_result
 
     options: dict[str, Any] = {
         "scenario": scenario, "model": model, "cluster": cluster, "workload": workload,
@@ -98,7 +98,7 @@ def evaluate_command(
         }
         write_whole(json_module.dumps(data, indent=1, allow_nan=False) + "\n", None)
     else:
-        from rackfit.render import print_evaluation
+        from rackfit.report.render import print_evaluation
 
         print_evaluation(instance, decision, evaluation)
     if evaluation.violations:

@@ -48,10 +48,10 @@ def explain_command(
 
     with answer_or_exit_3("the answer was complete"):
         from rackfit.api import make_instance
-        from rackfit.output import write_whole
-        from rackfit.result import SCHEMA_VERSION
+        from rackfit.documents.output import write_whole
+        from rackfit.documents.result import SCHEMA_VERSION
         from solver.clock import Clock
-        from solver.conflicts import explain_conflict
+        from solver.explain.conflicts import explain_conflict
         from topology.errors import InstanceError, Problem
 
         if time_limit is not None and not 0 < time_limit < 1e9:
@@ -89,8 +89,8 @@ def explain_command(
 
 def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], list[str]]:
     """The cheapest layout and how much of each limit it uses, as data and as lines."""
-    from rackfit.uncertainty_words import interval_words
-    from solver.binding import uses_of
+    from rackfit.report.uncertainty_words import interval_words
+    from solver.explain.binding import uses_of
     from solver.search import search
 
     found = search(instance, clock=clock, seed=seed)

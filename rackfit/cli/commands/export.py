@@ -58,12 +58,12 @@ def export_command(
     """Write the files that deploy a layout. Refuses (exit code 2) what the target cannot express."""
     from dataclasses import replace
 
+    from rackfit.documents.output import write_whole
+    from rackfit.documents.result import read_result
     from rackfit.exporters.deployment import ExportOptions
     from rackfit.exporters.export import export_layout, write_files
     from rackfit.exporters.hosts import Hosts, read_host_names
     from rackfit.exporters.registry import exporter
-    from rackfit.output import write_whole
-    from rackfit.result import read_result
     from topology.errors import InstanceError, Problem
 
     exporter(to)

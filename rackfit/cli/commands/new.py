@@ -24,9 +24,9 @@ def new_command(
     tpot: Annotated[str | None, typer.Option(help="Target: time per output token.")] = "30 ms",
 ) -> None:
     """Write a scenario with every key explained. An existing file is never overwritten."""
-    from costmodel.instance import Scenario, resolve_instance
-    from rackfit.new_scenario import scenario_text
-    from rackfit.output import check_writable, write_whole
+    from costmodel.question.instance import Scenario, resolve_instance
+    from rackfit.documents.new_scenario import scenario_text
+    from rackfit.documents.output import check_writable, write_whole
     from topology.catalogue import parse_model
     from topology.errors import InstanceError, Problem
 

@@ -112,12 +112,12 @@ def place_command(
     """Place each layer's experts on GPUs so that the busiest GPU has least to do, with a bound."""
     from importlib import import_module
 
-    from costmodel.expert_load import read_loads
-    from rackfit.output import check_writable, write_whole
-    from rackfit.placement import PlaceOptions, place
-    from rackfit.placement_curve import check_curve, check_curve_path, curve_svg
-    from rackfit.placement_files import loads_path, read_placement
-    from rackfit.placement_together import check_together
+    from costmodel.experts.expert_load import read_loads
+    from rackfit.documents.output import check_writable, write_whole
+    from rackfit.figures.placement_curve import check_curve, check_curve_path, curve_svg
+    from rackfit.placement.placement import PlaceOptions, place
+    from rackfit.placement.placement_files import loads_path, read_placement
+    from rackfit.placement.placement_together import check_together
 
     check_layer_slots(layer_slots, format)
     check_curve_path(curve, out)

@@ -31,10 +31,10 @@ def report_command(
     Exit code 0 if every rule holds, 1 if the layout breaks one (the page lists them).
     """
     from costmodel.evaluate import evaluate
-    from rackfit.figures import check_png, figures_of, write_figures
-    from rackfit.output import check_writable, write_whole
-    from rackfit.report import figure_style, report_page
-    from rackfit.result import read_result
+    from rackfit.documents.output import check_writable, write_whole
+    from rackfit.documents.result import read_result
+    from rackfit.figures.files import check_png, figures_of, write_figures
+    from rackfit.report.report import figure_style, report_page
 
     check_writable(out)
     if png is not None:

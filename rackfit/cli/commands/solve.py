@@ -12,9 +12,9 @@ import typer
 from rackfit.cli import question
 
 if TYPE_CHECKING:
-    from costmodel.instance import Instance
-    from costmodel.layout import Layout
-    from rackfit.result import Result
+    from costmodel.layout.layout import Layout
+    from costmodel.question.instance import Instance
+    from rackfit.documents.result import Result
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +55,7 @@ def solve_command(
 
     with answer_or_exit_3("the first verified layout"):
         from rackfit.api import make_instance, solve
-        from rackfit.output import check_writable
+        from rackfit.documents.output import check_writable
         from rackfit.progress import ProgressPrinter
 
         check_writable(out)
@@ -93,19 +93,19 @@ def next_target(instance: Instance, layout: Layout) -> tuple[str, str]:
 
 def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bool) -> None:
     """Write what was asked for, and print the answer."""
-    from rackfit.output import write_whole
+    from rackfit.documents.output import write_whole
 
     if out is not None:
         result.write(out)
     if report is not None:
-        from rackfit.report import report_page
+        from rackfit.report.report import report_page
 
         page = report_page(result.instance, result.layout, result.evaluation, result.as_dict())
         write_whole(page, report)
     if as_json:
         write_whole(result.text(), None)
         return
-    from rackfit.render import print_result
+    from rackfit.report.render import print_result
 
     print_result(result)
     if out is not None:

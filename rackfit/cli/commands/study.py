@@ -50,8 +50,8 @@ def study_command(
     Finished points are kept, so that a study that was interrupted or extended goes on where it
     stopped. Exit code 0 if any point has an answer, 1 if none has.
     """
-    from rackfit.figures import check_png, write_figures
-    from rackfit.output import make_folder, write_whole
+    from rackfit.documents.output import make_folder, write_whole
+    from rackfit.figures.files import check_png, write_figures
     from rackfit.studies.base import Options
     from rackfit.studies.grid import parse_over
     from rackfit.studies.run import default_cache, study
@@ -122,7 +122,7 @@ def _print(result: Any) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rackfit.render import make_console
+    from rackfit.report.render import make_console
 
     console = make_console()
     console.print(result.study.question, style="bold", markup=False, highlight=False)

@@ -11,8 +11,8 @@ import typer
 
 from costmodel.measured.rows import read_measured
 from costmodel.measured.scores import Score, Validation, validate_rows
-from costmodel.profile import load_profile
-from rackfit.scatter_plot import scatter_svg
+from costmodel.question.profile import load_profile
+from rackfit.figures.scatter_plot import scatter_svg
 from topology.errors import InstanceError, Problem
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel.aggregate import aggregate_pass, drain_s, usd_per_m_tokens
-from costmodel.balance import balance_batch
-from costmodel.instance import Instance
-from costmodel.trains import train_latency
-from rackfit.chart import Chart, Series
+from costmodel.blackboard.aggregate import aggregate_pass, drain_s, usd_per_m_tokens
+from costmodel.blackboard.balance import balance_batch
+from costmodel.blackboard.trains import train_latency
+from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, along, cheapest
 from rackfit.studies.board import PARAMETERS, board_of
 from rackfit.studies.point import solve_row

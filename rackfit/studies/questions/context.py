@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from costmodel.aggregate import ReadPattern, tokens_read, usd_per_m_tokens
-from costmodel.balance import attention_crossover, kv_bytes_at_balance
-from costmodel.instance import Instance
-from rackfit.chart import Chart, Series
+from costmodel.blackboard.aggregate import ReadPattern, tokens_read, usd_per_m_tokens
+from costmodel.blackboard.balance import attention_crossover, kv_bytes_at_balance
+from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, along
 from rackfit.studies.board import PARAMETERS, board_of
 from rackfit.studies.point import solve_row

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout
-from rackfit.chart import Chart, Series
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, solved
 from rackfit.studies.point import evaluated_row, solve_instance, solve_row
 from topology import load_cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rackfit.chart import Chart, Series
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Row, Study, solved
 
 

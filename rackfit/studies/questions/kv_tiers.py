@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from costmodel.held import conversation_bytes
-from costmodel.instance import Instance
-from costmodel.kv_plan import Place
-from costmodel.retention import (
+from costmodel.blackboard.retention import (
     break_even_hold_s,
     may_share_a_tier,
     recompute_s,
     suited_tier,
     write_premiums,
 )
-from costmodel.tier_use import rent
-from rackfit.chart import Chart, Series
+from costmodel.question.instance import Instance
+from costmodel.question.kv_plan import Place
+from costmodel.replica.held import conversation_bytes
+from costmodel.replica.tier_use import rent
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, along
 from rackfit.studies.board import PARAMETERS, board_of
 from rackfit.studies.point import found_row

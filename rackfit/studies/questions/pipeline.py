@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.aggregate import aggregate_pass
-from costmodel.capacity import kv_bytes_per_chip, weight_bytes_per_chip
+from costmodel.blackboard.aggregate import aggregate_pass
+from costmodel.blackboard.capacity import kv_bytes_per_chip, weight_bytes_per_chip
+from costmodel.blackboard.trains import stage_utilisation
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance
-from costmodel.pass_time import dispatch_element_bytes
-from costmodel.plain_layout import plain_layout
-from costmodel.serving import PipelineTime
-from costmodel.trains import stage_utilisation
-from rackfit.chart import Chart, Series
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.passes.pass_time import dispatch_element_bytes
+from costmodel.question.instance import Instance
+from costmodel.replica.serving import PipelineTime
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_ratio
 from rackfit.studies.base import Axes, Options, Own, Row, Study, along
 from rackfit.studies.board import PARAMETERS, board_of

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from costmodel.aggregate import aggregate_pass
-from costmodel.balance import kv_bytes_at_balance
-from costmodel.instance import Instance
-from costmodel.token_prices import cost_over_compute, hit_usd_per_m, marginal_usd_per_m
-from costmodel.workload import Workload
-from rackfit.chart import Chart, Series
+from costmodel.blackboard.aggregate import aggregate_pass
+from costmodel.blackboard.balance import kv_bytes_at_balance
+from costmodel.blackboard.token_prices import cost_over_compute, hit_usd_per_m, marginal_usd_per_m
+from costmodel.question.instance import Instance
+from costmodel.question.workload import Workload
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, along
 from rackfit.studies.board import PARAMETERS, Board, board_of
 from rackfit.studies.point import found_row, solve_instance

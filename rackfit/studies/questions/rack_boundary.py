@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel.aggregate import usd_per_m_tokens
-from costmodel.instance import Instance
-from rackfit.chart import Chart, Series
+from costmodel.blackboard.aggregate import usd_per_m_tokens
+from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_ratio
 from rackfit.studies.balanced import largest_balanced_decode
 from rackfit.studies.base import Axes, Options, Own, Row, Study, solved

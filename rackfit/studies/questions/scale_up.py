@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from costmodel.aggregate import aggregate_pass
-from costmodel.instance import Instance, resolve_instance
-from rackfit.chart import Chart, Series
+from costmodel.blackboard.aggregate import aggregate_pass
+from costmodel.question.instance import Instance, resolve_instance
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, cheapest, settled, solved
 from rackfit.studies.board import PARAMETERS, board_of
 from rackfit.studies.measured_systems import measured_row, pairs

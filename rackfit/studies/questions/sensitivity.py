@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from costmodel.instance import Instance
-from costmodel.profile import Efficiency
-from rackfit.chart import Chart, Series
+from costmodel.question.instance import Instance
+from costmodel.question.profile import Efficiency
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_chips
 from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, solved
 from rackfit.studies.point import solve_row

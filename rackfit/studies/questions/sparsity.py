@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel.balance import balance_batch
-from costmodel.instance import Instance
+from costmodel.blackboard.balance import balance_batch
 from costmodel.models.summary import summarise
-from rackfit.chart import Chart, Series
+from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_experts
 from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, cheapest, solved
 from rackfit.studies.board import PARAMETERS, board_of

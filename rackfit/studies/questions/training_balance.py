@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from costmodel.instance import Instance
+from costmodel.blackboard.training import INFERENCE_FLOPS, PRETRAINING_FLOPS, balanced_tokens
 from costmodel.models.summary import summarise
-from costmodel.training import INFERENCE_FLOPS, PRETRAINING_FLOPS, balanced_tokens
-from rackfit.chart import Chart, Series
+from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
 from topology.errors import InstanceError, Problem
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.engine import EngineName
-from costmodel.instance import Scenario
-from costmodel.workload import Slo, Workload
+from costmodel.question.engine import EngineName
+from costmodel.question.instance import Scenario
+from costmodel.question.workload import Slo, Workload
 from rackfit.api import solve
+from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported, export_layout
-from rackfit.result import Result
 
 sys.path.insert(0, str(Path(__file__).parent))
 

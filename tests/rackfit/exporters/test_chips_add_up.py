@@ -18,10 +18,10 @@ import pytest
 import yaml
 from launch_lines import Line, mpi_tasks, read_lines, servers, sglang_ranks, vllm_ranks
 
+from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.registry import exporters
-from rackfit.result import Result
 
 Export = Callable[[str], Exported]
 #: (role, rack) and device of every chip; the device is what tells two chips apart

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rackfit.cli.app import main
-from rackfit.result import Result
+from rackfit.documents.result import Result
 from topology.catalogue import data_dir
 
 #: runs a command; exit code, stdout and stderr

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import solved
 
-from costmodel.engine import EngineName, load_engine
 from costmodel.evaluate import evaluate
+from costmodel.question.engine import EngineName, load_engine
 from rackfit.exporters.export import export_layout
 from rackfit.importers.running import evaluate_running, verdict
 

@@ -15,11 +15,11 @@ import networkx as nx
 import pytest
 import yaml
 
+from rackfit.documents.result import Result, read_result
+from rackfit.documents.schema import FOLDER
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.placement_checks import check_sglang
-from rackfit.result import Result, read_result
-from rackfit.schema import FOLDER
 
 Export = Callable[[str], Exported]
 

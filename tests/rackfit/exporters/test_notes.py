@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.instance import Scenario, resolve_instance
-from costmodel.workload import Workload
+from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.workload import Workload
 from rackfit.cli.commands.export import TARGETS
+from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import exporters
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
-from rackfit.result import Result
 from topology.catalogue import catalogue_names
 
 

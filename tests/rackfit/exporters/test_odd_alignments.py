@@ -7,13 +7,13 @@ import random
 import pytest
 from launch_lines import read_lines, servers, sglang_ranks, vllm_ranks
 
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.workload import Workload
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.workload import Workload
+from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.hosts import Hosts
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
-from rackfit.result import Result
 
 WORKLOAD = Workload(input_tokens=500, output_tokens=100, expert_load="uniform")
 

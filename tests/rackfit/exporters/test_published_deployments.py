@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.instance import Scenario
-from costmodel.workload import Slo, Workload
+from costmodel.question.instance import Scenario
+from costmodel.question.workload import Slo, Workload
+from rackfit.documents.result import Result
 from rackfit.importers.running import Running, evaluate_running, verdict
-from rackfit.result import Result
 from topology.errors import NoFeasibleLayout
 
 FOLDER = Path(__file__).parent / "published"

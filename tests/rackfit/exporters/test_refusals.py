@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 import rackfit.exporters.registry as registry
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout
-from costmodel.workload import Slo, Workload
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.workload import Slo, Workload
+from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout, write_files
 from rackfit.exporters.hosts import Hosts, read_host_names
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
-from rackfit.result import Result
 from topology.errors import ExportError, InstanceError
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from costmodel.evaluate import evaluate
+from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported, write_files
 from rackfit.importers.deployment import import_deployment
-from rackfit.result import Result
 
 Export = Callable[[str], Exported]
 FIGURES = ("usd_per_m_output_tokens", "output_tokens_per_s", "ttft_s", "tpot_s", "chips_used")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from launch_lines import read_lines, servers, sglang_ranks
 
+from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
 from rackfit.exporters.placement_checks import check_sglang
-from rackfit.result import Result
 
 Export = Callable[[str], Exported]
 

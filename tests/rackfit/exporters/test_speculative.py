@@ -5,10 +5,10 @@ import json
 import pytest
 import yaml
 
-from costmodel.instance import Scenario, resolve_instance
-from costmodel.plain_layout import plain_layout
-from costmodel.speculation import Speculative
-from costmodel.workload import Workload
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Workload
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.options import option_table
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.instance import Instance, Scenario, resolve_instance
-from costmodel.layout import Layout
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, Scenario, resolve_instance
 from rackfit.exporters.export import export_layout
 from topology.errors import ExportError
 

@@ -8,11 +8,11 @@ from typing import Any
 import yaml
 from launch_lines import Line, mpi_tasks, read_lines
 
+from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
 from rackfit.exporters.placement_checks import check_trtllm
-from rackfit.result import Result
 
 Export = Callable[[str], Exported]
 TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}

@@ -8,9 +8,14 @@ from dataclasses import replace
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.instance import Instance, Scenario, instance_from_description, resolve_instance
-from costmodel.layout import Layout
-from costmodel.workload import Workload
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import (
+    Instance,
+    Scenario,
+    instance_from_description,
+    resolve_instance,
+)
+from costmodel.question.workload import Workload
 from rackfit.cli.commands.solve import next_target
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.placement_checks import check_vllm_ascend

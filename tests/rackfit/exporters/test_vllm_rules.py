@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from launch_lines import read_lines, servers, vllm_ranks
 
+from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported, export_layout
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
 from rackfit.exporters.placement_checks import check_vllm_ascend
-from rackfit.result import Result
 from topology.errors import ExportError
 
 Export = Callable[[str], Exported]

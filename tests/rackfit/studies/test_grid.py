@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.workload import Workload
+from costmodel.question.workload import Workload
 from rackfit.studies.grid import make_points, parse_over, resized
 from topology.errors import InstanceError
 

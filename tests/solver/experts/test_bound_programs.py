@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from costmodel.expert_load import skewed_load
-from solver.experts.bounds import counting_bound
+from costmodel.experts.expert_load import skewed_load
+from solver.experts.bounds.closed_form import counting_bound
+from solver.experts.bounds.replica_bound import raise_bound, refuted
 from solver.experts.counts import find_counts, worst_group
 from solver.experts.fillers import hot_chips
 from solver.experts.neighbourhood import place_anew
 from solver.experts.pairs import find_pairs, improve_pairs, paired_peak, paired_table
 from solver.experts.place import place_layers
-from solver.experts.replica_bound import raise_bound, refuted
 from solver.experts.replicas import greedy_replicas
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from solver.experts import LoadBounds, place_layers
+from solver.experts.bounds.shared_bound import SharedBound
 from solver.experts.layer_slots import (
     SlotShares,
     busiest_shares,
@@ -16,7 +17,6 @@ from solver.experts.layer_slots import (
     slot_choices,
     staggered,
 )
-from solver.experts.shared_bound import SharedBound
 
 
 def test_choices_hold_every_expert_and_end_where_asked() -> None:

@@ -5,21 +5,21 @@ from itertools import combinations_with_replacement, permutations
 import numpy as np
 import pytest
 
-from costmodel.dispatch import check_placement, chip_loads, imbalance
-from costmodel.expert_load import skewed_load
-from costmodel.fanout import remote_copies
+from costmodel.experts.dispatch import check_placement, chip_loads, imbalance
+from costmodel.experts.expert_load import skewed_load
+from costmodel.experts.fanout import remote_copies
 from solver.experts import place_layers, place_windows
-from solver.experts.abroad import spend_abroad
-from solver.experts.affinity import crossings, group_by_affinity
-from solver.experts.copies import Fanout, Routing
-from solver.experts.nodes import place_on_nodes
+from solver.experts.bounds.windows_bound import replica_bound
+from solver.experts.nodes.abroad import spend_abroad
+from solver.experts.nodes.affinity import crossings, group_by_affinity
+from solver.experts.nodes.copies import Fanout, Routing
+from solver.experts.nodes.grouped import place_on_nodes
 from solver.experts.packing import pack_largest_first
-from solver.experts.pair_windows import matched, pair_windows
 from solver.experts.rebalance import rebalance
 from solver.experts.replicas import greedy_replicas
 from solver.experts.slots import Slots
-from solver.experts.window_search import Search
-from solver.experts.windows_bound import replica_bound
+from solver.experts.windows.pair_windows import matched, pair_windows
+from solver.experts.windows.window_search import Search
 from tests.solver.experts.fan_out import EXPERTS, check_changes, four_to_a_node
 from topology.errors import InstanceError
 

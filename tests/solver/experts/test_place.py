@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from benchmarks.baselines.eplb import chip_loads as eplb_loads
 from benchmarks.baselines.eplb import eplb
-from costmodel.dispatch import check_placement, chip_loads, imbalance
-from costmodel.expert_load import skewed_load
+from costmodel.experts.dispatch import check_placement, chip_loads, imbalance
+from costmodel.experts.expert_load import skewed_load
 from solver.experts import load_bounds, place_layers
 from solver.experts.replicas import LargestPieces, greedy_replicas
 from topology.errors import InstanceError

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from costmodel.coactivation import CoActivation, pair_shares, together_copies
-from costmodel.dispatch import check_placement, chip_loads, imbalance
-from costmodel.expert_load import skewed_load
-from solver.experts.nodes import place_on_nodes
-from solver.experts.together import Homes, PairFanout, Together, homes
+from costmodel.experts.coactivation import CoActivation, pair_shares, together_copies
+from costmodel.experts.dispatch import check_placement, chip_loads, imbalance
+from costmodel.experts.expert_load import skewed_load
+from solver.experts.nodes.grouped import place_on_nodes
+from solver.experts.nodes.together import Homes, PairFanout, Together, homes
 from tests.solver.experts.fan_out import EXPERTS, NODES, check_changes, four_to_a_node
 
 TOP_K = 4

@@ -1,0 +1,1 @@
+"""The lecture's closed forms, for reasoning and tests."""

@@ -1,0 +1,1 @@
+"""How routed tokens fall on experts, slots, chips and domains; files of recorded loads."""

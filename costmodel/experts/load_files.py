@@ -1,0 +1,205 @@
+"""Files of recorded expert load, read without executing anything in them.
+
+Gives raw arrays; what a valid load is, is decided in ``costmodel.experts.expert_load``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topology.errors import InstanceError, Problem
+
+Found = TypeVar("Found")
+
+#: A load file larger than this is refused before it is read.
+MAX_FILE_BYTES = 2**30
+#: Recorded passes or iterations are summed into at most this many windows.
+MOST_WINDOWS = 8
+#: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
+SGLANG_KEY = "logical_count"
+
+
+@dataclass(frozen=True, slots=True)
+class RawLoads:
+    """Arrays as found: ``windows [window, layer, expert]`` and what the format says of its rows."""
+
+    windows: NDArray[np.generic]
+    names: tuple[str, ...]
+    has_dense_rows: bool = False
+    layer_ids: tuple[int, ...] = ()
+
+
+def read_arrays(path: Path) -> RawLoads:
+    """Read one file, or a folder of TensorRT-LLM statistics. Raises ``InstanceError``."""
+    if path.is_dir() or path.suffix == ".safetensors" or path.name == "meta_info.json":
+        from costmodel.experts.trtllm_statistics import read_statistics
+
+        return read_statistics(path if path.is_dir() else path.parent)
+    readers = {
+        ".npz": read_npz,
+        ".npy": read_npy,
+        ".json": read_json,
+        ".csv": read_csv,
+        ".pt": read_pt,
+    }
+    return read_with(path, readers, "unknown kind of file", ", or a statistics folder")
+
+
+def read_with(
+    path: Path, readers: Mapping[str, Callable[[Path], Found]], unknown: str, beside: str = ""
+) -> Found:
+    """What the reader of a file's suffix finds. Raises ``InstanceError``, whatever is wrong with the file.
+
+    ``unknown``: what to say of other suffixes; ``beside``: what is read beside those of ``readers``.
+    """
+    place, suffix = str(path), path.suffix.lower()
+    if suffix not in readers:
+        raise InstanceError(Problem(place, f"{unknown}; known: {', '.join(readers)}{beside}"))
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise InstanceError(Problem(place, f"{size} bytes; at most {MAX_FILE_BYTES} are read"))
+        return readers[suffix](path)
+    except OSError as error:
+        raise InstanceError(Problem(place, error.strerror or "cannot be read")) from None
+    except InstanceError:
+        raise
+    except Exception as error:  # a damaged file makes numpy, zipfile and csv raise almost anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        if "allow_pickle" in reason or "pickled" in reason:
+            reason = "holds pickled objects, which are never loaded; save plain numbers"
+        raise InstanceError(Problem(place, f"cannot be read: {reason}")) from None
+
+
+def as_windows(array: NDArray[np.generic], name: str, place: str) -> RawLoads:
+    """``[layers, experts]`` as one window, ``[windows, layers, experts]`` as they are."""
+    if array.ndim == 2:
+        return RawLoads(array[None], (name,))
+    if array.ndim == 3:
+        return RawLoads(array, tuple(f"{name}[{index}]" for index in range(array.shape[0])))
+    raise InstanceError(
+        Problem(
+            place,
+            "expected counts [layers, experts] or [windows, layers, experts], got shape "
+            f"{array.shape}",
+        )
+    )
+
+
+def summed_windows(raw: RawLoads) -> RawLoads:
+    """SGLang's recorded passes summed into up to :data:`MOST_WINDOWS` equal windows."""
+    parts = np.array_split(raw.windows, min(MOST_WINDOWS, len(raw.windows)))
+    sums = np.stack([part.sum(axis=0) for part in parts])
+    names = raw.names if len(parts) == 1 else tuple(f"window {i}" for i in range(len(parts)))
+    return RawLoads(sums, names[: len(parts)], has_dense_rows=True)
+
+
+def read_npy(path: Path) -> RawLoads:
+    """A numpy array of counts."""
+    with path.open("rb") as file:
+        array = np.load(file, allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        raise ValueError("not a numpy array (an .npz archive needs that suffix)")
+    return as_windows(array, path.stem, str(path))
+
+
+def read_npz(path: Path) -> RawLoads:
+    """A numpy archive: every array of counts is a window (or several); shapes must agree."""
+    with path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("not an .npz archive (one numpy array needs the suffix .npy)")
+        with archive:
+            arrays = {key: archive[key] for key in archive.files}
+    if any(not isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("the archive holds something else than arrays")
+    if SGLANG_KEY in arrays:
+        arrays = {SGLANG_KEY: arrays[SGLANG_KEY]}
+    if not arrays:
+        raise ValueError("the archive is empty")
+    parts = [as_windows(array, key, f"{path}: {key}") for key, array in arrays.items()]
+    shapes = {key: part.windows.shape[1:] for key, part in zip(arrays, parts, strict=True)}
+    if len(set(shapes.values())) > 1:
+        listed = ", ".join(f"{key} {list(shape)}" for key, shape in list(shapes.items())[:8])
+        raise InstanceError(Problem(str(path), f"arrays of different shapes: {listed}"))
+    raw = RawLoads(
+        np.concatenate([part.windows for part in parts]),
+        tuple(name for part in parts for name in part.names),
+    )
+    return summed_windows(raw) if SGLANG_KEY in arrays else raw
+
+
+def read_json(path: Path) -> RawLoads:
+    """A nested list, SGLang's ``{"logical_count": ...}`` or ``{name: [[...]], ...}``."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(data, dict) and SGLANG_KEY in data:
+        raw = as_windows(numbers(data[SGLANG_KEY], SGLANG_KEY), path.stem, str(path))
+        return summed_windows(raw)
+    if isinstance(data, dict):
+        parts = [
+            as_windows(numbers(value, key), key, f"{path}: {key}") for key, value in data.items()
+        ]
+        if not parts or len({part.windows.shape[1:] for part in parts}) > 1:
+            raise ValueError(f'expected "{SGLANG_KEY}", a list, or named lists of one shape')
+        return RawLoads(
+            np.concatenate([part.windows for part in parts]),
+            tuple(name for part in parts for name in part.names),
+        )
+    return as_windows(numbers(data, "the list"), path.stem, str(path))
+
+
+def numbers(data: Any, what: str) -> NDArray[np.generic]:
+    """A nested list as an array; ragged or non-numeric content is a ``ValueError`` that says so."""
+    try:
+        array = np.asarray(data)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{what}: rows of different lengths") from None
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{what}: not all entries are numbers")
+    return array
+
+
+def read_csv(path: Path) -> RawLoads:
+    """One row per layer, one column per expert; a header row of names is skipped."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    if rows and not all(is_number(cell) for cell in rows[0]):
+        rows = rows[1:]
+    if not rows:
+        raise ValueError("no rows of counts")
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("rows of different lengths")
+    for index, row in enumerate(rows):
+        for cell in row:
+            if not is_number(cell):
+                raise ValueError(f"row {index + 1}: {cell[:40]!r} is not a number")
+    return as_windows(
+        np.array([[float(cell) for cell in row] for row in rows]), path.stem, str(path)
+    )
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell of a table is a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def read_pt(path: Path) -> RawLoads:
+    """SGLang's recorder dump (``torch.save`` of a dictionary with ``logical_count``)."""
+    from costmodel.experts.torch_dump import read_dump
+
+    array = read_dump(path).get(SGLANG_KEY)
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f'no tensor "{SGLANG_KEY}" in the dump')
+    return summed_windows(as_windows(array, path.stem, str(path)))

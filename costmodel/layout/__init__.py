@@ -1,0 +1,1 @@
+"""What a layout is: replicas, stages, experts on slots."""

@@ -1,0 +1,1 @@
+"""From measured runs to a profile: parameters, fit, cross-validation, intervals."""

@@ -1,0 +1,82 @@
+"""Calibration from rows to a profile with its cross-validated errors. Needs scipy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from costmodel.measured.fitting.crossvalidation import FOLDS, LeftOut, fold_of, leave_out
+from costmodel.measured.fitting.fit import Fitted, Problem, fit, problem_of, start_of
+from costmodel.measured.fitting.held_out import with_held_out
+from costmodel.measured.fitting.intervals import parameter_intervals
+from costmodel.measured.fitting.shipping import profile_of
+from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
+from costmodel.measured.runs import runs_of
+from costmodel.measured.scores import BELOW_BOUND, Validation, possible, validate_rows
+from costmodel.question.profile import Profile
+from topology.catalogue import data_dir
+from topology.errors import InstanceError
+from topology.errors import Problem as InputProblem
+
+#: fewest rows that are fitted
+LEAST_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fit, the profile it gives, its errors in sample and left out, and the rows it left aside.
+
+    ``intervals``: 90 % intervals of every parameter by (chip, engine), name: (low, value, high).
+    """
+
+    problem: Problem
+    fitted: Fitted
+    profile: Profile
+    validation: Validation
+    left_out: tuple[LeftOut, ...]
+    intervals: dict[tuple[str, str], dict[str, tuple[float, float, float]]]
+
+
+def shipped_rows() -> tuple[list[MeasuredRow], list[Skipped]]:
+    """The measurements that come with Rackfit."""
+    return read_measured(data_dir("measured") / "silicon.csv.gz")
+
+
+def calibrate(rows: Sequence[MeasuredRow], skipped: Sequence[Skipped], name: str) -> Calibration:
+    """Fit rows. Raises ``InstanceError`` where too few can be used."""
+    runs, unpriced = runs_of(rows)
+    sound = possible(runs)
+    kept = [run for run, good in zip(runs, sound, strict=True) if good]
+    aside = [*skipped, *unpriced]
+    aside += [
+        Skipped(r.row.id, BELOW_BOUND) for r, good in zip(runs, sound, strict=True) if not good
+    ]
+    if len(kept) < LEAST_ROWS:
+        raise InstanceError(
+            [
+                InputProblem(
+                    "measured rows", f"{len(kept)} can be used, at least {LEAST_ROWS} are needed"
+                )
+            ]
+            + [InputProblem(one.id, one.reason) for one in aside[:20]]
+        )
+    problem = problem_of(kept, start_of(kept).pricing(kept))
+    fitted = fit(problem)
+    left_out = tuple(
+        leave_out(problem, key) for key in FOLDS if len({fold_of(run, key) for run in kept}) > 1
+    )
+    profile = with_held_out(profile_of(fitted, problem, left_out, name), problem, left_out)
+    return Calibration(
+        problem=problem,
+        fitted=fitted,
+        profile=profile,
+        validation=validate_rows(rows, skipped, profile),
+        left_out=left_out,
+        intervals=parameter_intervals(problem, fitted),
+    )
+
+
+def profile_json(profile: Profile) -> str:
+    """A profile as the JSON text of its file."""
+    return json.dumps(profile.model_dump(mode="json", exclude_defaults=True), indent=2) + "\n"

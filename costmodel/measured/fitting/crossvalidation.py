@@ -1,0 +1,96 @@
+"""Errors on what was left out: every model, every system and every engine in turn.
+
+The profile that predicts a row never saw another row of the same model (system, engine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.measured.fitting.fit import (
+    Fitted,
+    Problem,
+    fit,
+    fit_first_token,
+    measured_ttft_s,
+    predicted_tpot_s,
+    predicted_ttft_s,
+    steady_ttft_s,
+)
+from costmodel.measured.runs import Run
+from costmodel.measured.scores import Score, score
+
+Array = NDArray[np.float64]
+FOLDS = ("model", "system", "engine")
+
+
+def fold_of(run: Run, key: str) -> str:
+    """What is left out together: all precisions and names of an architecture are one model."""
+    if key == "model":
+        spec = run.instance.model
+        return f"{spec.family} {len(spec.layers)} layers of {spec.hidden_size}"
+    return run.chip if key == "system" else run.row.engine
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Predictions ``[rows]`` of a problem's rows, each by a fit without its fold.
+
+    ``ttft_s`` is the mean under the row's load, ``steady_ttft_s`` that of evenly spaced arrivals.
+    """
+
+    key: str
+    folds: tuple[str, ...]
+    tpot_s: Array
+    ttft_s: Array
+    steady_ttft_s: Array
+    fold_of_row: tuple[str, ...]
+
+    def score(self, problem: Problem) -> Score:
+        """Over all rows."""
+        found = score(self.tpot_s, problem.measured_s)
+        assert found is not None
+        return found
+
+    def first_token(self, problem: Problem) -> Score | None:
+        """TTFT over the rows that measured it; ``None`` if none did."""
+        measured = measured_ttft_s(problem)
+        known = np.isfinite(measured)
+        return score(self.ttft_s[known], measured[known])
+
+    def by_fold(self, problem: Problem) -> dict[str, Score]:
+        """Fold by fold."""
+        labels = np.array(self.fold_of_row)
+        result = {}
+        for name in self.folds:
+            one = score(self.tpot_s[labels == name], problem.measured_s[labels == name])
+            assert one is not None
+            result[name] = one
+        return result
+
+
+def leave_out(problem: Problem, key: str) -> LeftOut:
+    """Fit without each fold of ``key`` (``model``, ``system`` or ``engine``) and predict it."""
+    labels = np.array([fold_of(run, key) for run in problem.runs])
+    names = tuple(sorted(set(labels.tolist())))
+    tpot, ttft, steady = (np.zeros(len(labels)) for _ in range(3))
+    for name in names:
+        out = labels == name
+        kept = np.ones_like(out) if out.all() else ~out
+        fitted: Fitted = fit(problem, kept)
+        tpot[out] = predicted_tpot_s(problem, fitted)[out]
+        first_token = fit_first_token(problem, fitted, kept)
+        ttft[out] = predicted_ttft_s(problem, fitted, first_token)[out]
+        steady[out] = steady_ttft_s(problem, fitted)[out]
+    return LeftOut(key, names, tpot, ttft, steady, tuple(labels.tolist()))
+
+
+def error_quantiles(found: Sequence[LeftOut], problem: Problem) -> tuple[float, float, float]:
+    """Quantiles 0.05, 0.5 and 0.95 of measured over predicted less one, over the left-out rows."""
+    ratios = np.concatenate([problem.measured_s / one.tpot_s for one in found]) - 1.0
+    low, middle, high = np.quantile(ratios, [0.05, 0.5, 0.95])
+    return float(low), float(middle), float(high)

@@ -1,0 +1,255 @@
+"""The fit: robust least squares on the logarithm of predicted over measured TPOT.
+
+Every row counts alike. The loss of a row is Cauchy's, so that rows which contradict the rest (other engine
+settings than stated) hardly pull; a quadratic ridge holds what chips and engines add near zero. Scale and
+ridge were chosen by the errors of left-out models and systems. Needs scipy (``pip install rackfit[calibrate]``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.measured.fitting.parameters import Structure, constants_at, rounded, values_at
+from costmodel.measured.fitting.terms import Constants
+from costmodel.measured.predict import (
+    PrefillLoad,
+    Pricing,
+    constants_of_run,
+    decode_batches,
+    owners,
+    prefill_load,
+    tpot_s,
+    wave_shares,
+)
+from costmodel.measured.runs import Run, RunTable, run_table
+from costmodel.question.profile import FirstToken
+from topology.errors import InstanceError
+
+Array = NDArray[np.float64]
+
+#: log error beyond which a row pulls less the farther off it is
+_ROBUST_AT = 0.1
+#: the same of TTFT, which queueing spreads more
+_FIRST_TOKEN_ROBUST_AT = 0.3
+#: weight of an addition of one unit on the logit scale, in units of a row's log error
+_RIDGE = 2.0
+_MOST_STEPS = 40
+#: step of the numerical derivative on the logit scale
+_STEP = 1e-4
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Unknowns at the optimum, and the structure they belong to."""
+
+    structure: Structure
+    x: Array
+
+    def values(self, runs: Sequence[Run]) -> dict[str, Array]:
+        """Parameter values of runs."""
+        return self.structure.cells(
+            self.x, [run.chip for run in runs], [run.row.engine for run in runs]
+        )
+
+    def pricing(self, runs: Sequence[Run]) -> Pricing:
+        """Pricing of runs, also on chips and engines that were not fitted."""
+        values = self.values(runs)
+        return lambda owner: constants_at(values, owner)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows to fit with their passes at given batches."""
+
+    runs: Sequence[Run]
+    table: RunTable
+    batches: Array
+    measured_s: Array
+
+
+def start_of(runs: Sequence[Run]) -> Fitted:
+    """The structure of these runs at its start."""
+    structure = Structure(
+        tuple(sorted({run.chip for run in runs})),
+        tuple(sorted({run.row.engine for run in runs})),
+        tuple(sorted({(run.chip, run.row.engine) for run in runs})),
+    )
+    return Fitted(structure, structure.start())
+
+
+def problem_of(runs: Sequence[Run], pricing: Pricing) -> Problem:
+    """A problem whose batches follow from some pricing."""
+    batches = decode_batches(runs, pricing)
+    return Problem(
+        runs=runs,
+        table=run_table(runs, batches),
+        batches=batches,
+        measured_s=np.array([run.row.tpot_s for run in runs]),
+    )
+
+
+class _System:
+    """Residuals and Jacobian of a problem's chosen rows, the ridge's rows last."""
+
+    def __init__(self, problem: Problem, structure: Structure, keep: NDArray[np.bool_]):
+        self.problem = problem
+        self.structure = structure
+        self.keep = keep
+        self.levels = structure.levels(
+            [run.chip for run in problem.runs], [run.row.engine for run in problem.runs]
+        )
+        self.owner = owners(problem.table)
+        self.shares = wave_shares(problem.runs, problem.batches)
+        self.held = structure.held_places()
+
+    def log_error(self, scales: Array) -> Array:
+        """Logarithm of predicted over measured TPOT of all rows."""
+        table = self.problem.table
+        found = table.terms.seconds(constants_at(values_at(scales), self.owner))
+        tpot = found[table.decode] + self.shares * table.events * table.prefill_s(found)
+        return np.asarray(np.log(tpot / self.problem.measured_s))
+
+    def residuals(self, x: Array) -> Array:
+        """Log errors, then the ridge."""
+        rows = self.log_error(self.structure.scales(x, self.levels))[self.keep]
+        return np.concatenate([rows, _RIDGE * self.structure.held(x)])
+
+    def jacobian(self, x: Array) -> Array:
+        """Slopes by parameter (numerical), spread over the unknowns that add up to it."""
+        scales = self.structure.scales(x, self.levels)
+        here = self.log_error(scales)
+        slopes = np.zeros_like(scales)
+        for place in range(len(scales)):
+            moved = scales.copy()
+            moved[place] += _STEP
+            slopes[place] = (self.log_error(moved) - here) / _STEP
+        rows = self.structure.chain(slopes, self.levels)[self.keep]
+        ridge = _RIDGE * self.structure.stiffness()[:, None] * np.eye(x.size)[self.held]
+        return np.vstack([rows, ridge])
+
+
+def _row_loss(rows: int) -> Callable[[Array], Array]:
+    """Cauchy's loss of the first ``rows`` squared residuals, the square itself of the ridge's."""
+
+    def loss(squares: Array) -> Array:
+        found = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
+        far = 1.0 + squares[:rows]
+        found[:, :rows] = np.log(far), 1.0 / far, -1.0 / far**2
+        return found
+
+    return loss
+
+
+def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:
+    """Fit the chosen rows (all by default)."""
+    try:
+        from scipy.optimize import least_squares
+    except ImportError:
+        raise InstanceError("calibration needs scipy: pip install 'rackfit[calibrate]'") from None
+
+    keep = np.ones(len(problem.runs), dtype=bool) if chosen is None else chosen
+    start = start_of([run for run, good in zip(problem.runs, keep, strict=True) if good])
+    system = _System(problem, start.structure, keep)
+    solution = least_squares(
+        system.residuals, start.x, jac=system.jacobian, loss=_row_loss(int(keep.sum())),
+        f_scale=_ROBUST_AT,
+        max_nfev=_MOST_STEPS, xtol=1e-5, ftol=1e-5, gtol=1e-8,
+    )  # fmt: skip
+    return Fitted(start.structure, np.asarray(solution.x))
+
+
+def linearised(problem: Problem, fitted: Fitted) -> tuple[Array, Array]:
+    """Residuals and Jacobian of all rows at a fit, the ridge's rows last."""
+    system = _System(problem, fitted.structure, np.ones(len(problem.runs), dtype=bool))
+    return system.residuals(fitted.x), system.jacobian(fitted.x)
+
+
+def predicted_tpot_s(problem: Problem, fitted: Fitted) -> Array:
+    """TPOT of all the problem's rows under a fit, at the problem's batches."""
+    constants: Constants = fitted.pricing(problem.runs)(owners(problem.table))
+    found = problem.table.terms.seconds(constants)
+    return tpot_s(problem.runs, problem.table, found)
+
+
+def prefill_loads(problem: Problem, fitted: Fitted) -> PrefillLoad:
+    """Seconds of prefill that each row's first token waits for, under a fit."""
+    seconds = problem.table.terms.seconds(fitted.pricing(problem.runs)(owners(problem.table)))
+    return prefill_load(problem.runs, problem.table, seconds)
+
+
+def fit_first_token(
+    problem: Problem, fitted: Fitted, chosen: NDArray[np.bool_] | None = None
+) -> dict[str, FirstToken]:
+    """TTFT constants by engine, and by mode for other engines, from the chosen rows.
+
+    An engine has the same in both modes: what differs between them is in the seconds that the constants
+    multiply, and few rows of a mode tell them apart (left-out errors are larger with constants of their own).
+    Robust least squares on the log of predicted over measured.
+    """
+    from scipy.optimize import least_squares
+
+    load = prefill_loads(problem, fitted)
+    measured = measured_ttft_s(problem)
+    known = np.isfinite(measured)
+    if chosen is not None:
+        known &= chosen
+    modes = np.array([run.row.mode for run in problem.runs])
+    engines = np.array([run.row.engine for run in problem.runs])
+    found = {}
+    for names in (engines, modes):
+        for label in sorted(set(names.tolist())):
+            here = (names == label) & known
+            if here.sum() < 3:
+                continue
+            # seconds that each constant multiplies
+            terms = np.stack(
+                [np.ones(here.sum()), load.own_s[here], load.users_s[here], load.pass_s[here]]
+            )
+            own, seen = load.own_s[here], measured[here]
+
+            def residuals(
+                x: Array, terms: Array = terms, own: Array = own, seen: Array = seen
+            ) -> Array:
+                return np.asarray(np.log((own + np.exp(x) @ terms) / seen))
+
+            solution = least_squares(
+                residuals, np.log([0.05, 0.5, 0.1, 0.5]), bounds=(np.log(1e-6), np.log(20.0)),
+                loss="soft_l1", f_scale=_FIRST_TOKEN_ROBUST_AT,
+            )  # fmt: skip
+            base, more, share, passes = (rounded(float(value)) for value in np.exp(solution.x))
+            found[label] = FirstToken(
+                base_s=base,
+                prefill_factor=rounded(1.0 + more),
+                queue_share=share,
+                decode_passes=passes,
+            )
+    return found
+
+
+def steady_ttft_s(problem: Problem, fitted: Fitted) -> Array:
+    """Mean TTFT of evenly spaced arrivals, as :func:`costmodel.replica.serving.serve` has it.
+
+    A prompt waits for half a prefill and (where one worker does both) half a decode pass, then for its own.
+    """
+    load = prefill_loads(problem, fitted)
+    mixed = np.array([run.row.prefill is None for run in problem.runs])
+    return np.asarray(load.own_s + (load.own_s + mixed * load.pass_s) / 2.0)
+
+
+def measured_ttft_s(problem: Problem) -> Array:
+    """Measured TTFT of all rows, NaN where there is none."""
+    return np.array([np.nan if r.row.ttft_s is None else r.row.ttft_s for r in problem.runs])
+
+
+def predicted_ttft_s(
+    problem: Problem, fitted: Fitted, first_token: Mapping[str, FirstToken]
+) -> Array:
+    """TTFT of all the problem's rows under a fit and its TTFT constants."""
+    load = prefill_loads(problem, fitted)
+    return np.array(
+        [load.ttft_s(i, constants_of_run(r, first_token)) for i, r in enumerate(problem.runs)]
+    )

@@ -1,0 +1,133 @@
+"""What intervals rest on: quantiles of the errors of predictions that no fit had seen.
+
+Two layouts of one model on the same chips share most of what a prediction gets wrong, so that the noise
+of their *ratio* is smaller than that of either. It is read from pairs of rows of one checkpoint, chip,
+engine, mode and lengths whose workers are built differently and bear a like load: log measured ratio less
+log predicted ratio, both predicted by the same fit, which saw neither.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.measured.fitting.crossvalidation import LeftOut
+from costmodel.measured.fitting.fit import Problem, measured_ttft_s
+from costmodel.measured.fitting.parameters import rounded
+from costmodel.measured.rows import Group
+from costmodel.measured.runs import Run
+from costmodel.measured.systems import served
+from costmodel.question.profile import HeldOut, Profile
+
+Array = NDArray[np.float64]
+
+#: probabilities of the quantiles that a profile keeps
+LEVELS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99)
+#: users per worker up to which the queue of a burst is no part of a measured TTFT
+_LIGHT = 4.0
+#: users per chip of two layouts that are compared, the larger over the smaller at most
+_LIKE_LOAD = 2.0
+#: fewest rows or pairs whose quantiles are kept
+_FEWEST = 40
+
+
+def with_held_out(profile: Profile, problem: Problem, left_out: Sequence[LeftOut]) -> Profile:
+    """A profile with the quantiles of its own held-out errors, unchanged where nothing was left out."""
+    return profile.model_copy(update={"held_out": held_out_of(problem, left_out)})
+
+
+def held_out_of(problem: Problem, left_out: Sequence[LeftOut]) -> HeldOut | None:
+    """Quantiles over all folds; ``None`` where too little was left out to know any."""
+    if not left_out:
+        return None
+    tpot = np.concatenate([problem.measured_s / one.tpot_s for one in left_out])
+    if len(tpot) < _FEWEST:
+        return None
+    measured = measured_ttft_s(problem)
+    light = np.isfinite(measured) & lightly_loaded(problem.runs)
+    ttft = np.concatenate([(measured / one.steady_ttft_s)[light] for one in left_out])
+    pairs = layout_pairs(problem.runs)
+    ratios = np.concatenate(
+        [ratio_errors(problem.measured_s, one.tpot_s, pairs) for one in left_out]
+    )
+    return HeldOut(
+        levels=LEVELS,
+        tpot=_quantiles(tpot),
+        ttft=_quantiles(ttft),
+        # either layout may come first
+        layout_ratio=_quantiles(np.concatenate([ratios, 1.0 / ratios])),
+        predictions=len(tpot),
+        ttft_predictions=len(ttft),
+        layout_pairs=len(ratios),
+    )
+
+
+def held_out_words(found: HeldOut | None) -> list[str]:
+    """What the accuracy report says of them, line by line."""
+    if found is None:
+        return []
+    first = found.factors("ttft", 0.9)
+    half, most = (found.ratio_noise(confidence) for confidence in (0.5, 0.9))
+    return [
+        f"The TTFT that `evaluate` prints is without the queue of a burst: on lightly loaded workers it carries "
+        f"{first[0]:.2f} to {first[1]:.2f}",
+        f"times its value ({found.ttft_predictions} predictions). Two layouts of one model, chip, engine and load "
+        "share most of the error: the ratio",
+        f"of their times is predicted to {half:.0%} for half and to {most:.0%} for 90 % of "
+        f"{found.layout_pairs:,} held-out pairs.",
+    ]
+
+
+def lightly_loaded(runs: Sequence[Run]) -> NDArray[np.bool_]:
+    """Rows with at most four users for each worker that prefills."""
+    workers = np.array([float((r.row.prefill or r.row.decode).workers) for r in runs])
+    return np.asarray(np.array([r.row.concurrency for r in runs]) <= _LIGHT * workers)
+
+
+def layout_pairs(runs: Sequence[Run]) -> NDArray[np.intp]:
+    """Places ``[pairs, 2]`` of rows that differ in layout alone, and by at most 2 in users per chip."""
+    alike: dict[object, list[int]] = defaultdict(list)
+    for place, run in enumerate(runs):
+        row = run.row
+        lengths = (row.input_tokens, row.output_tokens)
+        alike[served(row), run.chip, row.engine, row.mode, lengths].append(place)
+    found = []
+    for places in alike.values():
+        for first, second in combinations(places, 2):
+            one, other = runs[first], runs[second]
+            loads = sorted(run.row.concurrency / _chips(run) for run in (one, other))
+            if _built(one) != _built(other) and loads[1] <= _LIKE_LOAD * loads[0]:
+                found.append((first, second))
+    return np.array(found, dtype=np.intp).reshape(-1, 2)
+
+
+def ratio_errors(measured_s: Array, predicted_s: Array, pairs: NDArray[np.intp]) -> Array:
+    """Measured over predicted ratio of the first to the second row of each pair."""
+    off = measured_s / predicted_s
+    return np.asarray(off[pairs[:, 0]] / off[pairs[:, 1]])
+
+
+def _groups(run: Run) -> tuple[Group, ...]:
+    row = run.row
+    return (row.decode,) if row.prefill is None else (row.decode, row.prefill)
+
+
+def _built(run: Run) -> object:
+    """How the workers are built, whatever their number in an aggregated run."""
+    groups = _groups(run)
+    shapes = tuple((g.tp, g.attention_dp, g.pp, g.expert_ways) for g in groups)
+    return shapes if len(groups) == 1 else (shapes, groups[0].workers, groups[1].workers)
+
+
+def _chips(run: Run) -> int:
+    return sum(group.chips * group.workers for group in _groups(run))
+
+
+def _quantiles(values: Array) -> tuple[float, ...]:
+    if len(values) < _FEWEST:
+        return ()
+    return tuple(rounded(float(value)) for value in np.quantile(values, LEVELS))

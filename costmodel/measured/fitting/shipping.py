@@ -1,0 +1,70 @@
+"""From a fit to profile JSON: common values, values by chip and by engine, what it rests on.
+
+``python -m costmodel.measured`` writes ``instances/profiles/calibrated.json`` and ``docs/accuracy.md``
+from the shipped measurements. Values are rounded, so that the file is the same bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costmodel.measured.fitting.crossvalidation import LeftOut, error_quantiles
+from costmodel.measured.fitting.fit import Fitted, Problem, fit_first_token
+from costmodel.measured.fitting.parameters import efficiency_at, rounded
+from costmodel.question.profile import Efficiency, EngineConstants, Profile
+from topology.quantity import parse_quantity
+
+#: HBM that engine, graphs and buffers take on each chip: assumed, usual setting of memory fraction
+RUNTIME_BYTES = parse_quantity("4 GiB", "B")
+
+SOURCES = (
+    "InferenceX measurement database, exports of 2026-03-25, 2026-04-06 and 2026-04-27 (Apache-2.0)",
+    "NVIDIA aiconfigurator gap analyses (Apache-2.0)",
+    "FP8 over BF16 arithmetic: NVIDIA aiconfigurator GEMM tables, commit 095f58a (Apache-2.0)",
+)
+
+
+def profile_of(fitted: Fitted, problem: Problem, left_out: Sequence[LeftOut], name: str) -> Profile:
+    """The profile of a fit. Chips and engines without rows get the common values, as assumed."""
+    structure = fitted.structure
+    pairs = {(run.chip, run.row.engine) for run in problem.runs}
+
+    def at(chip: str, engine: str, *, measured: bool) -> Efficiency:
+        values = structure.cells(fitted.x, [chip], [engine])
+        return efficiency_at(values, 0, RUNTIME_BYTES, measured=measured)
+
+    engines = {
+        engine: EngineConstants(
+            default=at("", engine, measured=False),
+            chips={
+                chip: at(chip, engine, measured=(chip, engine) in pairs) for chip in structure.chips
+            },
+        )
+        for engine in structure.engines
+    }
+    errors = []
+    for one in left_out:
+        found = one.score(problem)
+        errors.append(
+            f"each {one.key} left out: mean {found.mape:.1%}, median {found.median_ape:.1%}, "
+            f"bias {found.bias:+.1%}"
+        )
+    quantiles = error_quantiles(left_out, problem) if left_out else ()
+    return Profile(
+        name=name,
+        description=(
+            "Fitted on measured serving runs: eight parameters per chip and engine, none per model. "
+            "Chips that were not measured get the common values (provenance assumed)."
+        ),
+        default=at("", "", measured=False),
+        chips={chip: at(chip, "", measured=True) for chip in structure.chips},
+        engines=engines,
+        first_token=fit_first_token(problem, fitted),
+        interval=tuple(rounded(value) for value in quantiles),
+        fitted_on=(
+            f"TPOT of {len(problem.runs)} runs of {len({r.instance.model.name for r in problem.runs})} "
+            f"checkpoints on {', '.join(structure.chips)} with {', '.join(structure.engines)}"
+        ),
+        error="; ".join(errors),
+        sources=SOURCES,
+    )

@@ -1,0 +1,270 @@
+"""Every pass of many rows as one flat table of rooflines, so that a profile prices them all at once.
+
+The terms are those that :func:`costmodel.passes.pass_time.pass_time` records at full efficiency; a profile
+divides and adds them up the same way. Used to fit and to score; single layouts go through
+:func:`costmodel.evaluate.evaluate`, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.experts.moe_load import expert_shares
+from costmodel.measured.rows import Group
+from costmodel.models.spec import MoE
+from costmodel.passes.communication import GroupRates, rates_of_chips
+from costmodel.passes.pass_time import (
+    ExpertShares,
+    Tokens,
+    filled,
+    full_tiles,
+    pass_time,
+    quantised_of,
+    ramp_share,
+    reductions_of,
+)
+from costmodel.question.instance import Instance
+from costmodel.question.profile import Efficiency
+
+Array = NDArray[np.float64]
+
+DTYPES = ("bf16", "fp8", "fp4", "int8", "int4")
+STREAMS = ("weights", "kv", "experts")
+_TRAFFIC = ("all_reduce", "dispatch", "combine")
+_PHYSICS = Efficiency()
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Efficiencies of each pass (arrays ``[passes]``), named as in :class:`Efficiency`.
+
+    ``compute [dtypes, passes]`` in the order of ``DTYPES``, ``streams [3, passes]`` of ``STREAMS``.
+    """
+
+    compute: Array
+    streams: Array
+    all_reduce: Array
+    all_to_all: Array
+    layer_overhead_s: Array
+    kernel_overhead_s: Array
+    sync_overhead_s: Array
+    moe_overhead_s: Array
+    step_overhead_s: Array
+    sequence_overhead_s: Array
+    unpacking: Array
+    grouped: Array
+    quantise_overhead_s: Array
+    exchange_overhead_s: Array
+    reduce_ramp_s: Array
+
+
+def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
+    """The constants of passes that run at these efficiencies."""
+
+    def column(name: str) -> Array:
+        return np.array([getattr(e, name) for e in efficiencies], dtype=float)
+
+    return Constants(
+        compute=np.array([[e.arithmetic(d) for e in efficiencies] for d in DTYPES]),
+        streams=np.array(
+            [[e.stream(s) for e in efficiencies] for s in ("weights", "kv", "experts")]
+        ),
+        all_reduce=column("all_reduce"),
+        all_to_all=column("all_to_all"),
+        layer_overhead_s=column("layer_overhead_s"),
+        kernel_overhead_s=column("kernel_overhead_s"),
+        sync_overhead_s=column("sync_overhead_s"),
+        moe_overhead_s=column("moe_overhead_s"),
+        step_overhead_s=column("step_overhead_s"),
+        sequence_overhead_s=column("sequence_overhead_s"),
+        unpacking=column("unpacking"),
+        grouped=column("grouped"),
+        quantise_overhead_s=column("quantise_overhead_s"),
+        exchange_overhead_s=column("exchange_overhead_s"),
+        reduce_ramp_s=column("reduce_ramp_s"),
+    )
+
+
+@dataclass(frozen=True)
+class TermTable:
+    """Rooflines (``r_``) and collectives (``t_``) of passes, each with its pass, and counts per pass.
+
+    ``r_unpacked``: weights are widened before they are multiplied. ``counts [8, passes]``: layers, kernels,
+    tensor-parallel layers, MoE layers, sampled sequences of a rank, quantised activations, waits of
+    exchanges, ramps of all-reduces. ``expert_rows [passes]``: tokens per expert on average.
+    """
+
+    num_passes: int
+    r_pass: NDArray[np.intp]
+    r_dtype: NDArray[np.intp]
+    r_stream: NDArray[np.intp]
+    r_unpacked: NDArray[np.bool_]
+    r_compute_s: Array
+    r_memory_s: Array
+    t_pass: NDArray[np.intp]
+    t_reduce: NDArray[np.bool_]
+    t_latency_s: Array
+    t_bytes_s: Array
+    counts: Array
+    expert_rows: Array
+
+    def seconds(self, constants: Constants) -> Array:
+        """Time of every pass, ``per_op`` combination."""
+        arithmetic = constants.compute[self.r_dtype, self.r_pass]
+        compute = self.r_compute_s / np.where(
+            self.r_stream == STREAMS.index("experts"),
+            arithmetic * full_tiles(self.expert_rows, constants.grouped)[self.r_pass],
+            arithmetic,
+        )
+        stream = constants.streams[self.r_stream, self.r_pass]
+        memory = self.r_memory_s / np.where(
+            self.r_unpacked, stream * constants.unpacking[self.r_pass], stream
+        )
+        moved = self.t_bytes_s / np.where(
+            self.t_reduce, constants.all_reduce[self.t_pass], constants.all_to_all[self.t_pass]
+        )
+        total = np.bincount(self.r_pass, np.maximum(compute, memory), self.num_passes)
+        total += np.bincount(self.t_pass, self.t_latency_s + moved, self.num_passes)
+        layers, kernels, sharded, moe, sampled, quantised, exchanges, ramps = self.counts
+        return np.asarray(
+            total
+            + layers * constants.layer_overhead_s
+            + kernels * constants.kernel_overhead_s
+            + sharded * constants.sync_overhead_s
+            + moe * constants.moe_overhead_s
+            + sampled * constants.sequence_overhead_s
+            + quantised * constants.quantise_overhead_s
+            + exchanges * constants.exchange_overhead_s
+            + ramps * constants.reduce_ramp_s
+            + constants.step_overhead_s
+        )
+
+
+@dataclass(frozen=True)
+class PassTerms:
+    """What one pass adds to the table.
+
+    ``rooflines [n, 5]``: places of dtype and stream, whether weights are widened, seconds of compute and of
+    memory; ``traffic [m, 3]``: whether an all-reduce, seconds of latency and of bytes.
+    """
+
+    rooflines: Array
+    traffic: Array
+    counts: tuple[float, ...]
+    expert_rows: float
+
+
+def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: Tokens) -> PassTerms:
+    """One pass of a worker."""
+    operations = instance.operations
+    kinds = [(kind, float(len(kind.layers))) for kind in operations.kinds]
+    rows = float(tokens.rows)
+    width = group.tp * group.attention_dp
+    shares = [
+        None
+        if kind.moe is None
+        else plain_shares(
+            kind.moe,
+            instance.expert_loads[list(kind.moe_rows)],
+            width,
+            rows * group.attention_dp,
+        )
+        for kind in operations.kinds
+    ]
+    chip = instance.cluster.usable[0].chip
+    timed = pass_time(
+        operations, kinds, group.tp, group.attention_dp, tokens, chip, _PHYSICS, rates, shares,
+        record=True,
+    )  # fmt: skip
+    rooflines: list[tuple[float, ...]] = []
+    traffic: list[tuple[float, ...]] = []
+    dtypes = {term.dtype for term in timed.terms or [] if term.part not in _TRAFFIC}
+    known = {d: (DTYPES.index(chip.computes_in(d)), chip.unpacks(d)) for d in dtypes}
+    for term in timed.terms or []:
+        compute, memory = float(term.compute_s), float(term.memory_s)
+        if term.part in _TRAFFIC:
+            traffic.append((term.part == "all_reduce", compute, memory))
+        else:
+            place, unpacks = known[term.dtype]
+            # context is read as it is; its dtype is that of the arithmetic
+            widened = term.stream != "kv" and unpacks
+            rooflines.append((place, STREAMS.index(term.stream), widened, compute, memory))
+    layers = float(operations.num_layers)
+    kernels = float(sum(len(kind.layers) * kind.num_kernels for kind in operations.kinds))
+    sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
+    moe_layers = float(len(operations.moe_layers))
+    quantised = float(sum(len(kind.layers) * quantised_of(kind, chip) for kind in operations.kinds))
+    tp, ranks = np.asarray(float(group.tp)), np.asarray(float(group.attention_dp))
+    message = np.asarray(rows * operations.hidden_size * operations.activation_bytes)
+    share = float(ramp_share(tp, message))
+    ramps = share * sum(count * float(reductions_of(kind, tp, ranks)) for kind, count in kinds)
+    counts = (
+        layers,
+        kernels,
+        layers if group.tp > 1 else 0.0,
+        moe_layers,
+        sampled,
+        quantised,
+        moe_layers * float(filled(message)) if group.attention_dp > 1 else 0.0,
+        ramps,
+    )
+    moe = operations.moe
+    met = rows * group.attention_dp * float(np.asarray(tokens.fill))
+    return PassTerms(
+        rooflines=np.array(rooflines, dtype=float).reshape(-1, 5),
+        traffic=np.array(traffic, dtype=float).reshape(-1, 3),
+        counts=counts,
+        expert_rows=met * moe.top_k / moe.num_experts if moe is not None else 0.0,
+    )
+
+
+def term_table(passes: Sequence[PassTerms]) -> TermTable:
+    """The table of passes, numbered as they come."""
+    numbers = np.arange(len(passes))
+    r = np.concatenate([np.zeros((0, 5)), *(one.rooflines for one in passes)]).T
+    t = np.concatenate([np.zeros((0, 3)), *(one.traffic for one in passes)]).T
+    return TermTable(
+        num_passes=len(passes),
+        r_pass=np.repeat(numbers, [len(one.rooflines) for one in passes]),
+        r_dtype=r[0].astype(np.intp),
+        r_stream=r[1].astype(np.intp),
+        r_unpacked=r[2].astype(bool),
+        r_compute_s=r[3],
+        r_memory_s=r[4],
+        t_pass=np.repeat(numbers, [len(one.traffic) for one in passes]),
+        t_reduce=t[0].astype(bool),
+        t_latency_s=t[1],
+        t_bytes_s=t[2],
+        counts=np.array([one.counts for one in passes], dtype=float).reshape(-1, 8).T,
+        expert_rows=np.array([one.expert_rows for one in passes], dtype=float),
+    )
+
+
+def plain_shares(moe: MoE, loads: Array, chips: int, tokens: float) -> ExpertShares:
+    """Shares under a plain layout (experts in order, each chip as many slots) of ``loads [layers, experts]``.
+
+    Layers that are loaded alike are computed once.
+    """
+    slots = -(-moe.num_experts // chips)
+    alike = bool((loads == loads[0]).all())
+    some = loads[:1] if alike else loads
+    row = np.tile(np.arange(slots * chips) % moe.num_experts, (len(some), 1))
+    found = expert_shares(some, row, (slots,) * chips, moe.top_k, tokens)
+    if not alike:
+        return found
+    return ExpertShares(
+        np.repeat(found.load, len(loads), axis=0), np.repeat(found.touched, len(loads), axis=0)
+    )
+
+
+def worker_rates(instance: Instance, group: Group, first_chip: int) -> GroupRates:
+    """Rates of a worker on the chips a plain layout gives it, at the links' full speed."""
+    moe = instance.operations.moe
+    width = group.tp * group.attention_dp
+    chips = [placed.id for placed in instance.cluster.usable][first_chip:]
+    stages = [chips[i * width : (i + 1) * width] for i in range(group.pp)]
+    return rates_of_chips(instance.cluster, stages, group.tp, moe.top_k if moe else 0, _PHYSICS)[0]

@@ -1,0 +1,1 @@
+"""What one forward pass costs: operations, rooflines, collectives."""

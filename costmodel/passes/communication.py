@@ -1,0 +1,123 @@
+"""What a replica's collectives cost: rates of its groups, derived from the cluster's links.
+
+A collective of a fixed set of chips costs ``latency + seconds_per_byte * bytes``. The topology gives
+both from the graph; the profile says which fraction of the links' rate the engine achieves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.question.profile import Efficiency
+from topology import Cluster, Rate
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GroupRates:
+    """Rates of one group of chips (floats) or of many groups (arrays of one length).
+
+    ``reduce``: all-reduce over one attention rank (``tp`` chips). ``dispatch``: tokens to experts
+    over the whole group, per byte of token vectors sourced by a chip; combine is its reverse.
+    ``send``: stage hand-off between neighbouring stages, per byte and chip. ``out_bytes_per_byte``:
+    dispatched bytes that leave the domain per byte sourced.
+    """
+
+    reduce_latency_s: Array
+    reduce_s_per_byte: Array
+    dispatch_latency_s: Array
+    dispatch_s_per_byte: Array
+    send_latency_s: Array
+    send_s_per_byte: Array
+
+    @classmethod
+    def side_by_side(cls, rates: Sequence[GroupRates]) -> GroupRates:
+        """The groups of several arrays as one array."""
+        return cls(
+            *(
+                np.concatenate([getattr(one, name) for one in rates])
+                for name in cls.__dataclass_fields__
+            )
+        )
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> GroupRates:
+        """The groups picked by ``index``."""
+        return GroupRates(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+
+
+_NONE = (0.0, 0.0)
+
+
+def stack_rates(rates: Sequence[GroupRates]) -> GroupRates:
+    """Many single groups as one of arrays."""
+    return GroupRates(
+        *(
+            np.array([float(getattr(rate, name)) for rate in rates])
+            for name in GroupRates.__dataclass_fields__
+        )
+    )
+
+
+def achieved(rate: Rate | None, fraction: float) -> tuple[float, float]:
+    """Latency and seconds per byte of a rate at ``fraction`` of the links' bandwidth."""
+    return _NONE if rate is None else (rate.latency_s, rate.s_per_byte / fraction)
+
+
+def rates_of_chips(
+    cluster: Cluster,
+    stages: Sequence[Sequence[str]],
+    tp: int,
+    top_k: float,
+    efficiency: Efficiency,
+) -> list[GroupRates]:
+    """Rates of each stage of a replica on named chips; the slowest rank decides for all ranks."""
+    found = _of_stages(cluster, stages, tp, top_k, efficiency)
+    return [GroupRates(*(np.asarray(value) for value in own)) for own in found]
+
+
+def stacked_rates_of_chips(
+    cluster: Cluster,
+    stages: Sequence[Sequence[str]],
+    tp: int,
+    top_k: float,
+    efficiency: Efficiency,
+) -> GroupRates:
+    """As :func:`rates_of_chips`, all stages as one of arrays."""
+    found = _of_stages(cluster, stages, tp, top_k, efficiency)
+    return GroupRates(*np.array(found).T)
+
+
+def _of_stages(
+    cluster: Cluster,
+    stages: Sequence[Sequence[str]],
+    tp: int,
+    top_k: float,
+    efficiency: Efficiency,
+) -> list[tuple[float, ...]]:
+    """Numbers of :class:`GroupRates` of each stage."""
+    result: list[tuple[float, ...]] = []
+    for index, chips in enumerate(stages):
+        reduce = _NONE
+        if tp > 1:
+            ranks = [chips[start : start + tp] for start in range(0, len(chips), tp)]
+            found = [achieved(cluster.rate("all-reduce", r), efficiency.all_reduce) for r in ranks]
+            reduce = max(found, key=lambda pair: (pair[1], pair[0]))
+        dispatch = _NONE
+        if top_k and len(chips) > 1:
+            rate = cluster.rate("dispatch", chips, top_k=round(top_k))
+            dispatch = achieved(rate, efficiency.all_to_all)
+        send = _NONE
+        if len(stages) > 1:
+            following = stages[(index + 1) % len(stages)]
+            found = [
+                achieved(cluster.rate("send", pair), efficiency.all_to_all)
+                for pair in zip(chips, following, strict=False)
+            ]
+            send = max(found, key=lambda pair: (pair[1], pair[0]))
+        result.append((*reduce, *dispatch, *send))
+    return result

@@ -1,0 +1,1 @@
+"""What is asked: workload, model, cluster and options, resolved."""

@@ -1,0 +1,390 @@
+"""An instance: everything the solver and the evaluator read, resolved from names and files.
+
+A :class:`Scenario` is what a person writes (YAML or JSON); :func:`resolve_instance` loads the model,
+cluster, workload and profile it names. Every problem is reported at once with its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+
+from costmodel.experts.expert_load import read_loads, skewed_load
+from costmodel.experts.moe_load import log_missed, reached
+from costmodel.models import load_model
+from costmodel.models.spec import ModelSpec
+from costmodel.passes.operations import ELEMENT_BYTES, LayerKind, Operations, operations_of
+from costmodel.question.engine import EngineLayouts, EngineName, load_engine
+from costmodel.question.kv_plan import KvPlan
+from costmodel.question.profile import Profile, load_profile
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Limits, Prices, Slo, Workload
+from costmodel.replica import memory
+from costmodel.replica.width_bytes import WidthBytes
+from topology import Cluster, TierKind, load_cluster
+from topology.catalogue import beside, parse_model, read_data, resolve
+from topology.errors import InstanceError, Problem
+
+Pay = Literal["whole", "used"]
+Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
+
+#: passes, by their tokens, of which it is kept how likely each expert is reached
+_MOST_REACHED = 16
+
+
+def _named_or_in_place(value: object) -> str:
+    return "<in place>" if isinstance(value, dict | Workload) else "<name>"
+
+
+class Scenario(BaseModel):
+    """One question: which model on which cluster for which workload, under which targets.
+
+    ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
+    written in place. ``rate`` asks for the least cost that serves so many requests per second.
+    ``speculative`` lets the model's MTP modules draft tokens. ``kv_tiers`` are the tiers beside HBM that
+    KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
+    pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
+    ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.question.engine`).
+    ``layer_slots`` says how many spare expert slots the layers have: the ``same``, or unlike numbers in whole ``rows``
+    (one per chip) or in ``any`` numbers, which fewer formats hold.
+    ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
+    :mod:`topology.failures`), in text joined by ``+``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = "custom"
+    description: str = ""
+    model: str
+    cluster: str
+    workload: Annotated[
+        Annotated[str, Tag("<name>")] | Annotated[Workload, Tag("<in place>")],
+        Discriminator(_named_or_in_place),
+    ]
+    slo: Slo = Slo()
+    weight_dtype: Dtype | None = None
+    kv_dtype: Dtype | None = None
+    pay: Pay = "whole"
+    rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
+    profile: str = "calibrated"
+    prices: Prices = Prices()
+    limits: Limits = Limits()
+    speculative: Speculative | None = None
+    kv_tiers: tuple[TierKind, ...] = ()
+    two_batch_overlap: bool = False
+    engine: EngineName | None = None
+    layer_slots: Literal["same", "rows", "any"] = "same"
+    failed: tuple[str, ...] = ()
+
+    @field_validator("failed", "kv_tiers", mode="before")
+    @classmethod
+    def _listed_in_text(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part for part in value.split("+") if part not in ("", "none"))
+        return value
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A resolved scenario. ``expert_loads [moe layers, experts]`` has rows that sum to 1."""
+
+    scenario: Scenario
+    model: ModelSpec
+    cluster: Cluster
+    workload: Workload
+    profile: Profile
+    expert_loads: NDArray[np.float64]
+    expert_loads_provenance: Literal["measured", "assumed"]
+    #: where a search puts KV (the evaluator reads the layout instead)
+    kv_plan: KvPlan = field(default_factory=KvPlan)
+    #: tier from which every pass reads the caches of sequences in flight, where that is not HBM
+    kv_read_from: TierKind | None = None
+
+    @property
+    def slo(self) -> Slo:
+        """Latency targets."""
+        return self.scenario.slo
+
+    @property
+    def limits(self) -> Limits:
+        """Engine and search limits."""
+        return self.scenario.limits
+
+    @property
+    def speculative(self) -> Speculative | None:
+        """Drafted tokens and their acceptance, where decoding is speculative."""
+        return self.scenario.speculative
+
+    @property
+    def engine(self) -> EngineLayouts | None:
+        """What the engine of the question can run, where it names one."""
+        return load_engine(self.scenario.engine) if self.scenario.engine is not None else None
+
+    @property
+    def final_context(self) -> int:
+        """Tokens of KV kept for a decoding sequence, its drafts included."""
+        drafts = self.speculative.draft_tokens if self.speculative is not None else 0
+        return self.workload.final_context + drafts
+
+    @cached_property
+    def operations(self) -> Operations:
+        """The model compiled into operations."""
+        drafts = self.speculative.draft_tokens if self.speculative is not None else 0
+        return replace(operations_of(self.model, drafts), kv_in_hbm=self.kv_read_from is None)
+
+    def log_missed(self, kind: LayerKind) -> NDArray[np.float64]:
+        """:func:`costmodel.experts.moe_load.log_missed` of a kind's experts, one replica each, computed once."""
+        assert kind.moe is not None
+        key = ("log_missed", kind.moe_rows)
+        if key not in self._of_kind:
+            self._of_kind[key] = log_missed(self.kind_loads(kind), kind.moe.top_k, 1.0)
+        return self._of_kind[key]
+
+    def kind_loads(self, kind: LayerKind) -> NDArray[np.float64]:
+        """Expert loads of a kind's layers ``[layers, experts]``."""
+        key = ("loads", kind.moe_rows)
+        if key not in self._of_kind:
+            self._of_kind[key] = self.expert_loads[list(kind.moe_rows)]
+        return self._of_kind[key]
+
+    def width_bytes(self, tp: int) -> WidthBytes:
+        """Bytes on a chip of a rank of ``tp`` chips, worked out once."""
+        if tp not in self._width_bytes:
+            self._width_bytes[tp] = WidthBytes(self.operations, tp)
+        return self._width_bytes[tp]
+
+    @cached_property
+    def _width_bytes(self) -> dict[int, WidthBytes]:
+        return {}
+
+    @cached_property
+    def request_kv_bytes(self) -> float:
+        """Bytes of KV that one prefilled prompt hands over, wherever caches lie."""
+        operations = replace(self.operations, kv_in_hbm=True)
+        layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
+        context = self.workload.input_tokens
+        return float(
+            memory.kv_bytes_per_sequence(operations, layers, 1.0, context)
+            + memory.draft_kv_bytes(operations, 1.0, context)
+        )
+
+    def reached(self, kind: LayerKind, tokens: float) -> NDArray[np.float64]:
+        """:func:`costmodel.experts.moe_load.reached` of a kind's experts, one replica each ``[layers, experts]``."""
+        key = (kind.moe_rows, tokens)
+        found = self._reached.get(key)
+        if found is None:
+            if len(self._reached) >= _MOST_REACHED:
+                self._reached.clear()
+            found = self._reached[key] = reached(self.log_missed(kind), tokens)
+        return found
+
+    @cached_property
+    def _reached(self) -> dict[tuple[tuple[int, ...], float], NDArray[np.float64]]:
+        return {}
+
+    @cached_property
+    def _of_kind(self) -> dict[object, NDArray[np.float64]]:
+        return {}
+
+    @cached_property
+    def variants(self) -> dict[object, Instance]:
+        """The same question with KV elsewhere or other requests, made once (see :mod:`costmodel.replica.held`)."""
+        return {}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over everything that can change an answer."""
+        text = json.dumps(
+            {
+                "scenario": self._resolved_scenario(),
+                "profile": self.profile.model_dump(mode="json"),
+                "cluster": self.cluster.digest,
+                "model": repr(self.model.layers) + repr(self.model.head),
+                "loads": hashlib.sha256(self.expert_loads.tobytes()).hexdigest(),
+            },
+            sort_keys=True,
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """The instance as plain data; :func:`instance_from_description` reads it back."""
+        return {"scenario": self._resolved_scenario(), "digest": self.digest}
+
+    def _resolved_scenario(self) -> dict[str, Any]:
+        """The scenario with its workload written in place; options that are off are not mentioned."""
+        data = self.scenario.model_dump(mode="json") | {
+            "workload": self.workload.model_dump(mode="json")
+        }
+        if self.speculative is None:
+            del data["speculative"]
+        if not self.scenario.two_batch_overlap:
+            del data["two_batch_overlap"]
+        if self.engine is None:
+            del data["engine"]
+        if self.scenario.layer_slots == "same":
+            del data["layer_slots"]
+        return data
+
+
+def load_scenario(name_or_path: str) -> Scenario:
+    """Read a scenario from the catalogue or a file. Paths inside it are relative to the file."""
+    path = resolve(name_or_path, "scenarios")
+    scenario = parse_model(Scenario, read_data(path), path.name)
+    found: dict[str, Any] = {
+        key: beside(path, value)
+        for key in ("model", "cluster", "workload", "profile")
+        if isinstance(value := getattr(scenario, key), str)
+    }
+    if isinstance(scenario.workload, Workload):
+        found["workload"] = _loads_beside(scenario.workload, path)
+    return scenario.model_copy(update=found)
+
+
+def _loads_beside(workload: Workload, path: Path) -> Workload:
+    """The workload with its recorded expert loads taken from the folder of the file it stands in."""
+    return workload.model_copy(update={"expert_load": beside(path, workload.expert_load)})
+
+
+def load_workload(name_or_path: str) -> Workload:
+    """Read a workload from the catalogue or a file."""
+    path = resolve(name_or_path, "workloads")
+    return _loads_beside(parse_model(Workload, read_data(path), path.name), path)
+
+
+def resolve_instance(scenario: Scenario) -> Instance:
+    """Load all that a scenario names. Raises one ``InstanceError`` with every problem found."""
+    problems: list[Problem] = []
+    found: dict[str, Any] = {}
+    loaders: dict[str, Callable[[], Any]] = {
+        "model": lambda: load_model(
+            scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
+        ),
+        "cluster": lambda: load_cluster(scenario.cluster, failed=scenario.failed),
+        "workload": lambda: (
+            scenario.workload
+            if isinstance(scenario.workload, Workload)
+            else load_workload(scenario.workload)
+        ),
+        "profile": lambda: _profile(scenario),
+    }
+    for key, loader in loaders.items():
+        try:
+            found[key] = loader()
+        except InstanceError as error:
+            problems += error.problems
+    if problems:
+        raise InstanceError(problems)
+    model: ModelSpec = found["model"]
+    workload: Workload = found["workload"]
+    if model.max_context is not None and workload.final_context > model.max_context:
+        problems.append(
+            Problem(
+                "workload",
+                f"{workload.input_tokens} input + {workload.output_tokens} output tokens exceed the "
+                f"{model.max_context} positions that {model.name} supports",
+            )
+        )
+    if scenario.speculative is not None and (scenario.kv_tiers or workload.hold_s is not None):
+        problems.append(
+            Problem(
+                "speculative",
+                "drafts are priced with KV in HBM only; leave out kv_tiers and hold_s, or the drafts",
+            )
+        )
+    if scenario.speculative is not None and model.mtp is None:
+        problems.append(
+            Problem("speculative", f"{model.name} has no MTP module to draft tokens; leave it out")
+        )
+    if scenario.engine is not None and scenario.layer_slots != "same":
+        title = load_engine(scenario.engine).title
+        message = f"{scenario.layer_slots}: {title} gives every layer equally many slots; leave out this or engine"
+        problems.append(Problem("layer_slots", message))
+    unknown = {model.kv_dtype, model.activation_dtype} - set(ELEMENT_BYTES)
+    if unknown:
+        problems.append(Problem("model", f"dtypes {sorted(unknown)} are not known"))
+    missing = [
+        kind
+        for kind in scenario.kv_tiers
+        if not any(p.chip.tier(kind) for p in found["cluster"].chips)
+    ]
+    if missing:
+        has = sorted({tier.kind for p in found["cluster"].chips for tier in p.chip.tiers})
+        problems.append(
+            Problem(
+                "kv_tiers",
+                f"no chip of {found['cluster'].name} has {' or '.join(missing)}; "
+                f"tiers beside HBM: {', '.join(has) or 'none'}",
+            )
+        )
+    if not any(domain.usable for domain in found["cluster"].domains):
+        problems.append(Problem("cluster", "has no usable chip"))
+    if problems:
+        raise InstanceError(problems)
+    loads, provenance = _expert_loads(model, workload)
+    return Instance(
+        scenario=scenario,
+        model=model,
+        cluster=found["cluster"],
+        workload=workload,
+        profile=found["profile"],
+        expert_loads=loads,
+        expert_loads_provenance=provenance,
+    )
+
+
+def instance_from_description(data: dict[str, Any], place: str) -> Instance:
+    """Rebuild an instance from :meth:`Instance.describe`."""
+    if not isinstance(data, dict) or "scenario" not in data:
+        raise InstanceError(Problem(f"{place}: instance", "expected an object with a scenario"))
+    return resolve_instance(parse_model(Scenario, data["scenario"], f"{place}: instance.scenario"))
+
+
+def _profile(scenario: Scenario) -> Profile:
+    """The profile, as it is for the engine of the question where it tells engines apart."""
+    profile = load_profile(scenario.profile)
+    return profile if scenario.engine is None else profile.of_engine(scenario.engine)
+
+
+def _expert_loads(
+    model: ModelSpec, workload: Workload
+) -> tuple[NDArray[np.float64], Literal["measured", "assumed"]]:
+    operations = operations_of(model)
+    num_layers = len(operations.moe_layers)
+    num_experts = operations.moe.num_experts if operations.moe else 0
+    if not num_layers or num_experts == 0:
+        return np.zeros((0, 0)), "assumed"
+    if workload.expert_load == "uniform":
+        return np.full((num_layers, num_experts), 1.0 / num_experts), "assumed"
+    if workload.expert_load == "skewed":
+        seed = workload.expert_load_seed
+        return skewed_load(num_layers, num_experts, seed=seed), "assumed"
+    counts = _recorded(workload.expert_load, operations.moe_layers[0])
+    if counts.shape != (num_layers, num_experts):
+        raise InstanceError(
+            Problem(
+                workload.expert_load,
+                f"counts of {counts.shape[0]} layers x {counts.shape[1]} experts; {model.name} has "
+                f"{num_layers} MoE layers x {num_experts} experts",
+            )
+        )
+    totals = counts.sum(axis=1, keepdims=True)
+    return counts / totals, "measured"
+
+
+def _recorded(path: str, dense_layers: int) -> NDArray[np.float64]:
+    """Recorded counts ``[moe layers, experts]``; the model's leading dense layers may be in the file."""
+    try:
+        return read_loads(path).total
+    except InstanceError:
+        if not dense_layers:
+            raise
+    return read_loads(path, dense_layers=dense_layers).total

@@ -1,0 +1,237 @@
+"""Profiles: the few physical parameters that turn peak hardware rates into achieved ones.
+
+``physics`` is the roofline itself: every efficiency 1, every overhead 0. ``calibrated`` rests on
+measured serving runs. A profile is a small JSON file in ``instances/profiles`` or the user's own.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from topology.catalogue import parse_model, read_data, resolve
+from topology.errors import InstanceError, Problem
+from topology.quantity import Bytes, Seconds
+
+Positive = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Combination = Literal["per_op", "lecture", "book"]
+#: what a read of HBM is for
+Stream = Literal["weights", "kv", "experts"]
+
+
+class Efficiency(BaseModel):
+    """Achieved fractions and fixed costs on one chip.
+
+    A matrix product runs at ``compute[dtype]`` of the dense peak, HBM streams at ``hbm`` of its
+    bandwidth, a collective's bytes move at ``all_reduce`` or ``all_to_all`` of the links' rate.
+    ``layer_overhead_s`` is paid by each layer, ``kernel_overhead_s`` by each
+    kernel of it (launch, ramp and drain), ``sync_overhead_s`` by each layer
+    whose attention is tensor parallel, ``moe_overhead_s`` by each layer with routed experts (routing,
+    grouped kernels), ``step_overhead_s`` by each pass (scheduler), ``sequence_overhead_s`` by each
+    sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
+    ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts; weights in a
+    format that the chip must widen first are read at ``unpacking`` of that rate. Grouped products of
+    routed experts multiply at ``grouped`` of ``compute[dtype]`` where few tokens meet in an expert (their tiles
+    are not full), at all of it where many do (:func:`costmodel.passes.pass_time.full_tiles`).
+
+    ``quantise_overhead_s`` is paid for every activation that is quantised at run time (inputs of products
+    whose scales are per block). ``exchange_overhead_s`` is what a layer waits whose experts are exchanged
+    between several attention ranks (packing, the slowest rank) once its messages are large. ``reduce_ramp_s`` is what an all-reduce over eight
+    chips waits once its message is too large for one-shot kernels, ``log2(chips) / 3`` of it over others;
+    of both a rank with ``m`` bytes of hidden vectors pays ``m / (m + 1 MiB)``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    compute: dict[str, Fraction] = Field(default_factory=dict)
+    hbm: Fraction = 1.0
+    kv: Fraction | None = None
+    experts: Fraction | None = None
+    unpacking: Fraction = 1.0
+    grouped: Fraction = 1.0
+    all_reduce: Fraction = 1.0
+    all_to_all: Fraction = 1.0
+    layer_overhead_s: Seconds = 0.0
+    kernel_overhead_s: Seconds = 0.0
+    sync_overhead_s: Seconds = 0.0
+    moe_overhead_s: Seconds = 0.0
+    step_overhead_s: Seconds = 0.0
+    sequence_overhead_s: Seconds = 0.0
+    quantise_overhead_s: Seconds = 0.0
+    exchange_overhead_s: Seconds = 0.0
+    reduce_ramp_s: Seconds = 0.0
+    #: HBM that the engine, graphs and communication buffers take on each chip
+    runtime_bytes: Bytes = 0.0
+    provenance: Literal["measured", "derived", "assumed"] = "derived"
+
+    def stream(self, kind: Stream) -> float:
+        """Fraction of HBM bandwidth at which weights, the context or routed experts are read."""
+        found = {"kv": self.kv, "experts": self.experts}.get(kind)
+        return self.hbm if found is None else found
+
+    def arithmetic(self, dtype: str) -> float:
+        """Fraction of the peak for a dtype; one without its own (int4) multiplies as bf16."""
+        return self.compute.get(dtype, self.compute.get("bf16", 1.0))
+
+
+class FirstToken(BaseModel):
+    """How an engine's mean TTFT follows from prefill times under load.
+
+    *Formula:* ``base_s + prefill_factor * prefill + queue_share * users * prefill_per_prompt +
+    decode_passes * decode_pass``: what every request pays (front end, scheduling), its own prefill, a
+    share of everybody else's, and the decode passes that it waits for.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_s: Seconds = 0.0
+    prefill_factor: Annotated[float, Field(ge=1)] = 1.0
+    queue_share: Annotated[float, Field(ge=0)] = 0.0
+    decode_passes: Annotated[float, Field(ge=0)] = 0.0
+
+
+class EngineConstants(BaseModel):
+    """Efficiencies of one engine: by chip, and for chips it was not measured on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    default: Efficiency
+    chips: dict[str, Efficiency] = Field(default_factory=dict)
+
+
+class HeldOut(BaseModel):
+    """How far predictions were off whose model, system or engine the fit had never seen.
+
+    ``levels`` are probabilities, the other lists quantiles at them. ``tpot`` and ``ttft``: measured over
+    predicted (``ttft`` of lightly loaded workers, where no queue of a burst hides the figure).
+    ``layout_ratio``: of two layouts of one model on one kind of chip under one engine and load, the
+    measured ratio of TPOT over the predicted one, either layout first; what both get wrong alike is not
+    in it, so that it is narrower than ``tpot``. An empty list is not known.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    levels: tuple[Annotated[float, Field(gt=0, lt=1)], ...]
+    tpot: tuple[Positive, ...]
+    ttft: tuple[Positive, ...] = ()
+    layout_ratio: tuple[Positive, ...] = ()
+    #: predictions and pairs of layouts that the quantiles are of
+    predictions: int = 0
+    ttft_predictions: int = 0
+    layout_pairs: int = 0
+
+    @model_validator(mode="after")
+    def _rises(self) -> HeldOut:
+        for name in ("levels", "tpot", "ttft", "layout_ratio"):
+            values = getattr(self, name)
+            if name != "levels" and values and len(values) != len(self.levels):
+                raise ValueError(f"{name}: {len(values)} quantiles, levels has {len(self.levels)}")
+            if any(a > b for a, b in pairwise(values)):
+                raise ValueError(f"{name}: must not fall from one level to the next")
+        if len(self.levels) < 2:
+            raise ValueError("levels: at least two are needed")
+        return self
+
+    @property
+    def most_confidence(self) -> float:
+        """The widest interval that the quantiles allow."""
+        return 1.0 - 2.0 * max(self.levels[0], 1.0 - self.levels[-1])
+
+    def factors(self, figure: Literal["tpot", "ttft"], confidence: float) -> tuple[float, float]:
+        """What a predicted figure is multiplied by for the ends of its interval.
+
+        Never above 1 at the low end and never below at the high one: a profile that is off to one side
+        is not corrected here. Raises ``ValueError`` for a confidence that the quantiles do not reach.
+        """
+        values = getattr(self, figure)
+        low, high = (self._at(values, level) for level in self._ends(confidence))
+        return min(1.0, low), max(1.0, high)
+
+    def ratio_noise(self, confidence: float) -> float:
+        """By how much the predicted ratio of two layouts' costs may be off, as a share of it."""
+        return max(1.0, self._at(self.layout_ratio, self._ends(confidence)[1])) - 1.0
+
+    def turned(self, excess: float) -> float:
+        """Share of pairs whose ratio was off by more than ``excess`` in favour of the second layout.
+
+        At most the level beyond the last quantile is known: a larger excess gives that.
+        """
+        below = float(np.interp(np.log1p(excess), np.log(self.layout_ratio), self.levels))
+        return 1.0 - below
+
+    def _ends(self, confidence: float) -> tuple[float, float]:
+        if not 0 < confidence <= self.most_confidence + 1e-9:
+            raise ValueError(
+                f"confidence: must be above 0 and at most {self.most_confidence:g}, got {confidence:g}"
+            )
+        return (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0
+
+    def _at(self, values: tuple[float, ...], level: float) -> float:
+        """A quantile, between those given on the scale of logarithms."""
+        return _quantile(self.levels, values, level)
+
+
+@lru_cache(maxsize=256)
+def _quantile(levels: tuple[float, ...], values: tuple[float, ...], level: float) -> float:
+    return float(np.exp(np.interp(level, levels, np.log(values))))
+
+
+class Profile(BaseModel):
+    """One named set of efficiencies, with what it rests on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    description: str
+    combination: Combination = "per_op"
+    default: Efficiency
+    chips: dict[str, Efficiency] = Field(default_factory=dict)
+    #: the same by engine; ``default`` and ``chips`` are the mean over engines
+    engines: dict[str, EngineConstants] = Field(default_factory=dict)
+    #: TTFT under load by engine, and by mode (``aggregated``, ``disaggregated``) for other engines
+    first_token: dict[str, FirstToken] = Field(default_factory=dict)
+    #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known
+    interval: tuple[float, ...] = ()
+    #: quantiles of held-out errors, from which figures get intervals; ``None``: not cross-validated
+    held_out: HeldOut | None = None
+    fitted_on: str = ""
+    error: str = ""
+    sources: tuple[str, ...] = ()
+
+    def for_chip(self, chip: str) -> Efficiency:
+        """Efficiency of a chip, or the pooled values where it has none of its own."""
+        return self.chips.get(chip, self.default)
+
+    def of_engine(self, engine: str) -> Profile:
+        """The profile of one engine; itself where the engine has none of its own."""
+        found = self.engines.get(engine)
+        if found is None:
+            return self
+        return self.model_copy(
+            update={
+                "name": f"{self.name}:{engine}",
+                "default": found.default,
+                "chips": found.chips,
+                "engines": {},
+            }
+        )
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """Read a shipped profile or a file; ``NAME:ENGINE`` is one engine's. Raises ``InstanceError``."""
+    name, colon, engine = name_or_path.rpartition(":")
+    if not colon or "/" in engine or "\\" in engine:
+        name, engine = name_or_path, ""
+    path = resolve(name, "profiles", (".json", ".yaml"))
+    profile = parse_model(Profile, read_data(path), str(path.name))
+    if not engine:
+        return profile
+    if engine not in profile.engines:
+        known = ", ".join(sorted(profile.engines)) or "none"
+        raise InstanceError(Problem("profile", f"{name} has no engine {engine!r}; known: {known}"))
+    return profile.of_engine(engine)

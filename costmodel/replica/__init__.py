@@ -1,0 +1,1 @@
+"""What one replica does: stages, memory, serving; and all replicas together."""

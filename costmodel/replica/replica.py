@@ -1,0 +1,225 @@
+"""One replica priced: time by part, memory by kind, what it offers. Used by evaluation alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.layout.layout import Layout, Replica
+from costmodel.passes.communication import GroupRates, stacked_rates_of_chips
+from costmodel.passes.pass_sums import Term
+from costmodel.passes.pass_time import dispatch_element_bytes
+from costmodel.passes.tokens import Tokens
+from costmodel.question.instance import Instance
+from costmodel.question.speculation import draft_runs
+from costmodel.replica.serving import PipelineTime, Schedule, Service, schedule, serve
+from costmodel.replica.stage_memory import stage_memory
+from costmodel.replica.stage_times import StagePass, StageTimes, stage_layers, stage_times
+
+Array = NDArray[np.float64]
+
+#: kinds of bytes in a chip's HBM
+MEMORY_KINDS = ("weights", "experts", "kv", "activations", "runtime")
+
+
+@dataclass(frozen=True)
+class StagePrice:
+    """One stage: seconds by part per round, and per-chip bytes by kind ``[chips]``.
+
+    A round is one token of every sequence (decode, mixed: with its share of prefill passes) or one
+    pass of prompts (prefill). ``imbalance``: busiest chip's share of routed tokens times the chips,
+    mean over MoE layers.
+    """
+
+    parts: dict[str, float]
+    memory: dict[str, Array]
+    imbalance: float
+
+    @cached_property
+    def used_bytes(self) -> Array:
+        """Bytes of each chip's HBM in use, all kinds together ``[chips]``."""
+        return sum(self.memory.values(), start=np.zeros(()))
+
+
+@dataclass(frozen=True)
+class StageTerms:
+    """What the passes of one stage (``decode``, ``prefill``) are made of, on its slowest chip type."""
+
+    slowest_chip: str
+    passes: dict[str, list[Term]]
+
+
+@dataclass(frozen=True)
+class ReplicaPrice:
+    """One replica: its stages, what it offers, and the bytes it sends between domains.
+
+    ``egress_bytes_per_s``: leaving each domain at full load, by domain index (experts, hand-off).
+    """
+
+    stages: tuple[StagePrice, ...]
+    service: Service
+    egress_bytes_per_s: dict[int, float]
+
+
+def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
+    """Passes of a replica; its busiest attention rank decides."""
+    sequences = replica.rank_sequences()
+    per_rank = ceil(max(sequences, default=0) / replica.shape.pp)
+    plan = schedule(
+        replica.role, instance.workload, instance.limits, float(per_rank), instance.speculative
+    )
+    most = per_rank * replica.shape.pp * len(sequences)
+    return plan.filled(sum(sequences) / most if most else 1.0)
+
+
+def price_replica(instance: Instance, layout: Layout, replica: Replica) -> ReplicaPrice:
+    """Price a structurally sound replica."""
+    (price,) = price_replicas(instance, layout, [replica])
+    return price
+
+
+def price_replicas(
+    instance: Instance, layout: Layout, replicas: Sequence[Replica]
+) -> list[ReplicaPrice]:
+    """Price structurally sound replicas, the passes of all of them at once."""
+    plans = [replica_schedule(instance, replica) for replica in replicas]
+    rates = [_rates(instance, replica) for replica in replicas]
+    own: list[list[tuple[str, Tokens, float]]] = []
+    passes: list[StagePass] = []
+    for replica, plan, of_stages in zip(replicas, plans, rates, strict=True):
+        prefills = float(plan.events * plan.passes) if plan.decode else 1.0
+        both = (("decode", plan.decode, 1.0), ("prefill", plan.prefill, prefills))
+        own.append([(name, tokens, weight) for name, tokens, weight in both if tokens is not None])
+        passes += [StagePass(replica, tokens, of_stages) for _, tokens, _ in own[-1]]
+    timed = iter(stage_times(instance, layout, passes))
+    return [
+        _priced(instance, replica, plan, of_stages, [(*one, next(timed)) for one in run])
+        for replica, plan, of_stages, run in zip(replicas, plans, rates, own, strict=True)
+    ]
+
+
+def _priced(
+    instance: Instance,
+    replica: Replica,
+    plan: Schedule,
+    rates: GroupRates,
+    passes: Sequence[tuple[str, Tokens, float, StageTimes]],
+) -> ReplicaPrice:
+    """One replica from the times of its passes: name, tokens, how often in a round, times."""
+    times: dict[str, PipelineTime] = {}
+    parts: dict[str, Array] = {}
+    imbalance = np.ones(len(replica.stages))
+    sent_rows = draft_rows = 0.0
+    for name, tokens, weight, timed in passes:
+        imbalance = timed.imbalance
+        for part, seconds in timed.parts.items():
+            own = weight * seconds if weight != 1.0 else seconds
+            parts[part] = parts[part] + own if part in parts else own
+        rows = float(tokens.rows)
+        hop_s = _hand_off_s(instance, replica, rates, rows)
+        times[name] = PipelineTime(
+            np.asarray(timed.total_s.sum()), np.asarray(timed.total_s.max()), np.asarray(hop_s)
+        )
+        sent_rows += weight * rows
+        if instance.operations.draft is not None:
+            runs = draft_runs(instance.operations.draft, tokens)
+            draft_rows += weight * sum(float(times * run.rows) for times, run in runs)
+    pp = replica.shape.pp
+    in_flight = replica.shape.batch / pp if replica.role == "prefill" else replica.shape.batch
+    service = serve(
+        instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill")
+    )
+    round_s = (
+        float(service.tpot_s) * plan.emitted / pp if plan.decode else float(times["prefill"].max_s)
+    )
+    held = stage_memory(instance, replica, plan)
+    by_stage = zip(*(seconds.tolist() for seconds in parts.values()), strict=True)
+    stages = tuple(
+        StagePrice(dict(zip(parts, seconds, strict=True)), bytes_of, skew)
+        for seconds, bytes_of, skew in zip(by_stage, held, imbalance.tolist(), strict=True)
+    )
+    return ReplicaPrice(stages, service, _egress(instance, replica, sent_rows, draft_rows, round_s))
+
+
+def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[StageTerms]:
+    """What the passes of each stage are made of, for those who want to look inside a price."""
+    plan = replica_schedule(instance, replica)
+    rates = _rates(instance, replica)
+    passes = {"decode": plan.decode, "prefill": plan.prefill}
+    timed = {
+        name: stage_times(instance, layout, [StagePass(replica, tokens, rates)], record=True)[0]
+        for name, tokens in passes.items()
+        if tokens is not None
+    }
+    return [
+        StageTerms(
+            next(iter(timed.values())).slowest_chip[index],
+            {name: times.terms_of(index) for name, times in timed.items()},
+        )
+        for index in range(len(replica.stages))
+    ]
+
+
+def _rates(instance: Instance, replica: Replica) -> GroupRates:
+    """Rates of every stage ``[stages]``."""
+    moe = instance.operations.moe
+    first_chip = instance.cluster.chip(replica.stages[0].chips[0])
+    return stacked_rates_of_chips(
+        instance.cluster,
+        [stage.chips for stage in replica.stages],
+        replica.shape.tp,
+        moe.top_k if moe else 0,
+        instance.profile.for_chip(first_chip.chip.name),
+    )
+
+
+def _hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
+    """Seconds that one pass of ``rows`` tokens per rank spends between stages, back to the first."""
+    if replica.shape.pp == 1:
+        return 0.0
+    operations = instance.operations
+    sent = rows / replica.shape.tp * operations.hidden_size * operations.activation_bytes
+    hops: list[float] = (rates.send_latency_s + rates.send_s_per_byte * sent).tolist()
+    return sum(hops)
+
+
+def _egress(
+    instance: Instance, replica: Replica, rows: float, draft_rows: float, period_s: float
+) -> dict[int, float]:
+    """Bytes per second leaving each domain: dispatched and combined copies, stage hand-offs.
+
+    ``rows`` tokens per rank pass every layer in a period, ``draft_rows`` the MTP module's.
+    """
+    cluster, operations, shape = instance.cluster, instance.operations, replica.shape
+    egress: dict[int, float] = {}
+    if len({cluster.chip(chip).domain for chip in replica.chips}) == 1:
+        return egress
+    moe = operations.moe
+    moe_layers = np.zeros(len(replica.stages))
+    for kind, _, counts in stage_layers(instance, replica.stages):
+        moe_layers += counts if kind.moe is not None else 0
+    for index, stage in enumerate(replica.stages):
+        homes = [cluster.chip(chip).domain for chip in stage.chips]
+        if moe is not None and len(set(homes)) > 1:
+            rate = cluster.rate("dispatch", stage.chips, top_k=round(moe.top_k))
+            element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
+            routed = rows * moe_layers[index]
+            if operations.draft is not None and index == shape.pp - 1:
+                routed += draft_rows * sum(n for kind, n in operations.draft.layers if kind.moe)
+            sourced = routed / shape.tp * moe.expert_input_dim * element
+            for home in set(homes):
+                egress[home] = egress.get(home, 0.0) + (
+                    rate.out_bytes_per_byte * sourced / period_s
+                )
+        if shape.pp > 1:
+            following = replica.stages[(index + 1) % shape.pp]
+            sent = rows / shape.tp * operations.hidden_size * operations.activation_bytes
+            for home, other in zip(homes, following.chips, strict=False):
+                if cluster.chip(other).domain != home:
+                    egress[home] = egress.get(home, 0.0) + sent / period_s
+    return egress

@@ -1,0 +1,73 @@
+"""The engine that the question names runs every replica as it stands."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.engine import EngineLayouts, in_order
+from costmodel.question.instance import Instance
+from costmodel.replica.fleet import PricedLayout
+from costmodel.rules import Violation
+
+
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
+    """Shapes, chips, expert slots and placements that the engine cannot be told."""
+    engine = instance.engine
+    if engine is None:
+        return []
+    return [
+        Violation("engine_runs", f"replicas[{index}]", message)
+        for index, replica in enumerate(layout.replicas)
+        for message in _broken(instance, engine, layout, replica)
+    ]
+
+
+def _broken(
+    instance: Instance, engine: EngineLayouts, layout: Layout, replica: Replica
+) -> list[str]:
+    shape = replica.shape
+    placed = map(instance.cluster.chip, replica.chips)
+    chips = {one.chip.name: one.chip for one in placed}
+    if len(chips) > 1:
+        return [f"mixes {', '.join(sorted(chips))}; one {engine.title} server has one chip type"]
+    (chip,) = chips.values()
+    refusal = engine.refusal(
+        instance.model, chip, replica.role, shape.tp, shape.attention_dp, shape.pp
+    )
+    found = [refusal] if refusal else []
+    moe = instance.operations.moe
+    if moe is None:
+        return found
+    if any(stage.unlike for stage in replica.stages):
+        return [
+            *found,
+            f"layers with unlike numbers of expert slots; {engine.title} takes one for all",
+        ]
+    counts = sorted({count for stage in replica.stages for count in stage.slots()})
+    if len(counts) > 1:
+        message = f"{counts[0]} to {counts[-1]} expert slots per chip"
+        return [*found, f"{message}; {engine.title} gives every chip the same number"]
+    if shape.ep > 1 and not engine.places_experts(instance.model, shape.attention_dp):
+        spare = counts[0] * shape.ep - moe.num_experts
+        if spare and not engine.spare_in_order:
+            found.append(f"{spare} spare slots; {engine.title} takes none for experts in order")
+        elif not _in_order(layout, replica, moe.num_experts):
+            found.append(f"experts out of order; {engine.title} loads no placement here")
+    return found
+
+
+def _in_order(layout: Layout, replica: Replica, num_experts: int) -> bool:
+    """Whether every chip holds the experts that the engine would give it."""
+    for stage in replica.stages:
+        slots = stage.slots()
+        ends = list(accumulate(slots))
+        spans = [(end - count, end) for end, count in zip(ends, slots, strict=True)]
+        wanted = in_order(num_experts, ends[-1])
+        first, last = stage.layers
+        for layer, row in layout.experts_of(stage).items():
+            if first <= layer <= last and any(
+                set(row[start:end]) != set(wanted[start:end]) for start, end in spans
+            ):
+                return False
+    return True

@@ -1,0 +1,40 @@
+r"""Each chip holds what is placed on it.
+
+``weights + experts + kv + activations + runtime <= hbm_bytes`` for every chip.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from costmodel.replica.fleet import PricedLayout
+from costmodel.rules import Violation
+from costmodel.tolerance import exceeds
+
+
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
+    """The fullest overfull chip of each stage."""
+    # replicas that are alike share their stages' prices
+    stages = {id(stage): stage for price in priced.replicas for stage in price.stages}
+    fullest = max((float(stage.used_bytes.max()) for stage in stages.values()), default=0.0)
+    if not exceeds(fullest, instance.cluster.least_hbm_bytes):
+        return []
+    violations = []
+    for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):
+        for number, (stage, stage_price) in enumerate(
+            zip(replica.stages, price.stages, strict=True)
+        ):
+            used = stage_price.used_bytes
+            held = np.array([instance.cluster.chip(chip).chip.hbm_bytes for chip in stage.chips])
+            worst = int(np.argmax(used - held))
+            if exceeds(float(used[worst]), float(held[worst])):
+                violations.append(
+                    Violation(
+                        "hbm_capacity",
+                        f"replicas[{index}].stages[{number}] chip {stage.chips[worst]}",
+                        f"needs {used[worst] / 1e9:.1f} GB of HBM, has {held[worst] / 1e9:.1f} GB",
+                    )
+                )
+    return violations

@@ -1,0 +1,52 @@
+"""A replica's stages are what its shape says: ``pp`` stages of ``tp x attention_dp`` chips."""
+
+from __future__ import annotations
+
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from costmodel.replica.fleet import PricedLayout
+from costmodel.rules import Violation
+
+
+def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
+    """Stage counts, chips per stage, expert width and head divisibility that do not fit."""
+    violations = []
+    cluster = instance.cluster
+    kinds = instance.operations.kinds
+    heads = {attention.query_heads for kind in kinds for attention in kind.attentions}
+    for index, replica in enumerate(layout.replicas):
+        shape, place = replica.shape, f"replicas[{index}]"
+
+        def broken(message: str, place: str = place) -> None:
+            violations.append(Violation("shape_matches", place, message))
+
+        if len(replica.stages) != shape.pp:
+            broken(f"{len(replica.stages)} stages, pp is {shape.pp}")
+        for stage in replica.stages:
+            if len(stage.chips) != shape.chips_per_stage:
+                broken(
+                    f"{len(stage.chips)} chips in a stage, tp x attention_dp is "
+                    f"{shape.tp} x {shape.attention_dp}"
+                )
+        uneven = sorted(count for count in heads if count % shape.tp)
+        if uneven:
+            broken(f"tp {shape.tp} does not divide {uneven[0]} query heads")
+        experts = shape.chips_per_stage if instance.operations.moe else 1
+        if shape.ep != experts:
+            broken(f"ep is {shape.ep}; experts lie on all {experts} chips of a stage")
+        homes = {
+            rank_home
+            for stage in replica.stages
+            for start in range(0, len(stage.chips) if shape.tp > 1 else 0, shape.tp)
+            if len(
+                rank_home := frozenset(
+                    cluster.chip(chip).domain
+                    for chip in stage.chips[start : start + shape.tp]
+                    if chip in cluster
+                )
+            )
+            > 1
+        }
+        if homes:
+            broken("an attention rank's tp shards lie in different domains")
+    return violations

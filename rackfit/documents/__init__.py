@@ -1,0 +1,1 @@
+"""Documents that Rackfit reads and writes: results, scenarios, schemas, frames."""

@@ -1,0 +1,98 @@
+"""Results as pandas data frames, for people who go on in a notebook. Needs pandas installed."""
+
+from __future__ import annotations
+
+import importlib
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from rackfit.documents.result import Result, memory_by_chip
+from topology.errors import RackfitError
+
+if TYPE_CHECKING:
+    from rackfit.studies.run import StudyResult
+
+
+def replicas_frame(result: Result) -> Any:
+    """One row per replica: role, shape, chips, racks, and what it offers (requests/s, TPOT, TTFT).
+
+    Returns a ``pandas.DataFrame``. Raises ``RackfitError`` where pandas is not installed.
+    """
+    cluster = result.instance.cluster
+    rows = []
+    prices = result.evaluation.priced.replicas
+    for replica, price in zip(result.layout.replicas, prices, strict=True):
+        racks = dict.fromkeys(cluster.chip(chip).rack for chip in replica.chips)
+        rows.append(
+            {
+                "role": replica.role,
+                **replica.shape.model_dump(),
+                "chips": len(replica.chips),
+                "racks": ", ".join(racks),
+                "requests_per_s": float(price.service.requests_per_s),
+                "tpot_s": float(price.service.tpot_s),
+                "ttft_s": float(price.service.ttft_s),
+            }
+        )
+    return _pandas().DataFrame(rows).rename_axis("replica")
+
+
+def chips_frame(result: Result) -> Any:
+    """One row per used chip: rack, replica, stage, rank, and HBM bytes by kind."""
+    memory = memory_by_chip(result.instance, result.layout, result.evaluation)
+    rows = {}
+    for index, replica in enumerate(result.layout.replicas):
+        for stage, part in enumerate(replica.stages):
+            for rank, chip in enumerate(part.chips):
+                rows[chip] = {
+                    "rack": result.instance.cluster.chip(chip).rack,
+                    "replica": index,
+                    "role": replica.role,
+                    "stage": stage,
+                    "rank": rank,
+                    **{f"{kind}_bytes": value for kind, value in memory[chip].items()},
+                }
+    return _pandas().DataFrame.from_dict(rows, orient="index").rename_axis("chip")
+
+
+def trajectory_frame(result: Result) -> Any:
+    """One row per round of the search: elapsed seconds, incumbent, bound, gap."""
+    rows = [
+        {"elapsed_s": p.elapsed_s, "incumbent": p.incumbent, "bound": p.bound, "gap": p.gap}
+        for p in result.search.trajectory
+    ]
+    return _pandas().DataFrame(rows, columns=["elapsed_s", "incumbent", "bound", "gap"])
+
+
+def study_frame(result: StudyResult) -> Any:
+    """One row per point of a study: its axes, then figures, then ``error`` where it has no answer."""
+    return _pandas().DataFrame(list(result.rows), columns=result.columns()).rename_axis("point")
+
+
+def _pandas() -> Any:
+    try:
+        return importlib.import_module("pandas")
+    except ImportError:
+        raise RackfitError("frames need pandas: pip install pandas") from None
+
+
+def result_html(result: Result) -> str:
+    """A result as a notebook shows it: the question, the price, the proof, and what to deploy."""
+    evaluation, certificate = result.evaluation, result.certificate
+    instance = result.instance
+    kinds: dict[tuple[object, ...], int] = {}
+    for replica in result.layout.replicas:
+        key = (replica.role, len(replica.chips), *replica.shape.model_dump().values())
+        kinds[key] = kinds.get(key, 0) + 1
+    columns = ("replicas", "role", "chips", "tp", "ep", "pp", "attention dp", "batch")
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in (count, *key)) + "</tr>"
+        for key, count in kinds.items()
+    )
+    return (
+        f"<p><b>{escape(instance.model.name)}</b> on <b>{escape(instance.cluster.name)}</b>: "
+        f"${evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
+        f"{escape(result.status)}, at most {certificate.gap:.2%} above the proven bound</p>"
+        f"<table><tr>{head}</tr>{body}</table>"
+    )

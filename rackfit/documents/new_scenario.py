@@ -1,0 +1,112 @@
+"""A scenario file to start from: every key with what it means and its default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from rackfit.documents.schema import FOLDER
+from topology.catalogue import parse_model
+from topology.tier import TIER_KINDS
+
+
+def scenario_text(
+    name: str,
+    model: str,
+    cluster: str,
+    *,
+    input_tokens: int = 4000,
+    output_tokens: int = 1000,
+    ttft: str | None = "2 s",
+    tpot: str | None = "30 ms",
+) -> str:
+    """The commented YAML text; the scenario is valid as it stands and with every commented key put in.
+
+    Raises ``InstanceError`` for names and values that no scenario accepts.
+    """
+    data: dict[str, Any] = {
+        "name": name,
+        "model": model,
+        "cluster": cluster,
+        "workload": {"input_tokens": input_tokens, "output_tokens": output_tokens},
+        "slo": {"ttft": ttft, "tpot": tpot},
+    }
+    plain = parse_model(Scenario, data, name)
+    instance = resolve_instance(plain)
+    waiting, beside_hbm = _kv_keys(instance)
+    limits, prices = plain.limits, plain.prices
+    return f"""# yaml-language-server: $schema={(FOLDER / "scenario.schema.json").as_uri()}
+# One question for Rackfit: rackfit solve THIS_FILE --out layout.json
+
+name: {_scalar(name)}
+# description: ""      # a sentence on what is asked
+
+# A catalogue name (rackfit catalogue models) or the path of a Hugging Face config.json.
+model: {_scalar(model)}
+
+# A catalogue name (rackfit catalogue clusters), NAME@N for N racks or nodes, or a file.
+cluster: {_scalar(cluster)}
+
+# A catalogue name (rackfit catalogue workloads), or the request itself:
+workload:
+  input_tokens: {input_tokens}    # the whole prompt
+  output_tokens: {output_tokens}   # the whole answer
+  # cached_tokens: {max(0, input_tokens // 2)}     # of the prompt, already in the KV cache
+{waiting}  # prompts_together: 1  # requests that start at the same time, as those of a load generator may
+  # expert_load: skewed  # or uniform, or a file of recorded expert counts
+  # expert_load_seed: 0  # of the generator of skewed loads
+
+# Latency targets; leave one out for no target.
+slo:
+  ttft: {_scalar(ttft)}   # to the first token, for a request that just missed a pass
+  tpot: {_scalar(tpot)}  # per further token
+
+# weight_dtype: fp8    # bf16, fp16, fp8, int8, fp4 or int4; default: as the checkpoint
+# kv_dtype: fp8        # default: bf16
+# pay: {plain.pay}           # whole: every healthy chip is paid; used: chips in replicas only
+# rate: 100            # requests/s to serve at least cost, instead of filling the cluster
+# engine: sglang       # only layouts that it runs as they are; also vllm, trtllm
+# layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
+# profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
+# failed: []           # what is out of service, such as [r0g3, r1]
+# two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves; rackfit evaluate prices them, no search
+{beside_hbm}# prices:
+#   chip_price_factor: {prices.chip_price_factor:g}   # times the catalogue's price
+#   power_overhead: {prices.power_overhead:g}    # host, network and cooling
+# limits:
+#   prefill_chunk_tokens: {limits.prefill_chunk_tokens}     # prompt tokens of one pass and rank
+#   max_pipeline_stages: {limits.max_pipeline_stages}
+#   max_domains_per_replica: null   # a number; by default 8, or more where the weights need more
+#   max_sequences_per_rank: {limits.max_sequences_per_rank}
+"""
+
+
+def _kv_keys(instance: Instance) -> tuple[str, str]:
+    """Lines of the workload and of the scenario on KV that waits or lies beside HBM, and on drafts.
+
+    Drafts exclude the others, so a model with MTP modules shows drafts and has the others in words.
+    """
+    if instance.model.mtp is not None:
+        return (
+            "  # In words, as drafts exclude it: hold_s says how long the cached tokens wait, return_rate how\n"
+            "  # many requests go on after that.\n",
+            "# speculative:         # the model's MTP module drafts tokens; leave out for none\n"
+            "#   draft_tokens: 1    # per pass\n"
+            "#   acceptance: 0.85   # probability that a draft is right, if those before it were\n"
+            "# Without drafts, KV may leave HBM: kv_tiers lists where to (host, flash, disk).\n",
+        )
+    waiting = (
+        "  # hold_s: 5 min       # how long the cached tokens wait; without it they are there at no cost\n"
+        "  # return_rate: 0.5    # share of requests that go on after that\n"
+    )
+    kinds = [k for k in TIER_KINDS if any(p.chip.tier(k) for p in instance.cluster.chips)]
+    tiers = f"# kv_tiers: [{', '.join(kinds)}]  # tiers beside HBM that KV may use\n"
+    return waiting if instance.workload.input_tokens > 1 else "", tiers if kinds else ""
+
+
+def _scalar(value: str | None) -> str:
+    """A YAML scalar, quoted where it has to be."""
+    text: str = yaml.safe_dump(value, width=10_000, allow_unicode=True)
+    return text.removesuffix("...\n").strip()

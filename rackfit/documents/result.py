@@ -1,0 +1,246 @@
+"""A solved instance as one JSON document, and back."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from costmodel.evaluate import Evaluation
+from costmodel.layout.layout import Layout, Shape
+from costmodel.question.instance import Instance, instance_from_description
+from costmodel.question.uncertainty import Comparison, compare_costs
+from costmodel.replica.fleet import uplink_bytes_per_s
+from costmodel.replica.replica import MEMORY_KINDS
+from rackfit.documents.output import write_whole
+from solver.certificate import Certificate
+from solver.search import SearchResult
+from topology.catalogue import parse_model, read_data
+from topology.errors import InstanceError, Problem
+
+SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of :func:`rackfit.solve`."""
+
+    instance: Instance
+    search: SearchResult
+    seed: int
+    workers: int
+
+    @property
+    def layout(self) -> Layout:
+        """Every replica with its stages and placements."""
+        return self.search.layout
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What the cost model says of the layout, recomputed from scratch."""
+        return self.search.evaluation
+
+    @property
+    def certificate(self) -> Certificate:
+        """Proven bound, gap, and what the proof covers."""
+        return self.search.certificate
+
+    @property
+    def status(self) -> str:
+        """``optimal`` (the gap asked for is proven) or ``feasible``."""
+        return self.search.status
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The runner-up's cost beside the answer's; ``None`` where there is no runner-up."""
+        other = self.search.runner_up
+        costs = [
+            one.evaluation.usd_per_m_output_tokens if one is not None else None
+            for one in (self.search, other)
+        ]
+        if costs[0] is None or costs[1] is None:
+            return None
+        return compare_costs(self.instance.profile, costs[0], costs[1])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The published document as plain data."""
+        found = self.search
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": found.status,
+            "instance": self.instance.describe(),
+            "certificate": {
+                "bound_usd_per_m_output_tokens": found.certificate.bound_usd_per_m_output_tokens,
+                "gap": found.certificate.gap,
+                "covers": found.certificate.covers,
+            },
+            "evaluation": found.evaluation.as_dict(),
+            "layout": layout_dict(found.layout),
+            "runner_up": self._runner_up(),
+            "memory": memory_by_chip(self.instance, found.layout, found.evaluation),
+            "links": link_loads(self.instance, found.layout, found.evaluation),
+            "skew": {"relative_cost": found.skew_cost, "spare_slots": spare_slots(found.layout)},
+            "solve": {
+                "wall_s": found.wall_s,
+                "first_layout_s": found.first_layout_s,
+                "proof_s": found.proof_s,
+                "shapes": found.shapes,
+                "seed": self.seed,
+                "workers": self.workers,
+                "versions": versions(),
+                "trajectory": [
+                    {
+                        "elapsed_s": p.elapsed_s,
+                        "incumbent": p.incumbent,
+                        "bound": p.bound,
+                        "gap": p.gap,
+                    }
+                    for p in found.trajectory
+                ],
+            },
+        }
+
+    def _runner_up(self) -> dict[str, Any] | None:
+        other, compared = self.search.runner_up, self.comparison
+        if other is None or compared is None:
+            return None
+        figures = other.evaluation
+        return {
+            "without": asdict(other.without),
+            "usd_per_m_output_tokens": figures.usd_per_m_output_tokens,
+            "least_usd_per_m_output_tokens": other.least_usd_per_m_output_tokens,
+            "excess": compared.excess,
+            "noise": compared.noise,
+            "confidence": compared.confidence,
+            "within_noise": compared.within_noise,
+            "turned": compared.turned,
+            "output_tokens_per_s": figures.output_tokens_per_s,
+            "ttft_s": figures.ttft_s,
+            "tpot_s": figures.tpot_s,
+            "replicas": [
+                {"count": count, "role": role, "shape": shape.model_dump()}
+                for (role, shape), count in replica_counts(other.layout).items()
+            ],
+        }
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of the result."""
+        from rackfit.documents.frames import result_html
+
+        return result_html(self)
+
+    def write(self, path: Path) -> None:
+        """Write the document to ``path``, whole or not at all."""
+        write_whole(self.text(), path)
+
+    def text(self) -> str:
+        """The document as JSON text."""
+        return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def replica_counts(layout: Layout) -> dict[tuple[str, Shape], int]:
+    """How many replicas of each role and shape, in the layout's order."""
+    found: dict[tuple[str, Shape], int] = {}
+    for replica in layout.replicas:
+        key = (replica.role, replica.shape)
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def layout_dict(layout: Layout) -> dict[str, Any]:
+    """A layout as plain data (tuples become lists, layer numbers become strings)."""
+    return layout.model_dump(mode="json")
+
+
+def memory_by_chip(
+    instance: Instance, layout: Layout, evaluation: Evaluation
+) -> dict[str, dict[str, float]]:
+    """Bytes of each used chip's HBM by kind, and its capacity."""
+    found: dict[str, dict[str, float]] = {}
+    for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
+        for stage, stage_price in zip(replica.stages, price.stages, strict=True):
+            for place, chip in enumerate(stage.chips):
+                found[chip] = {
+                    kind: float(stage_price.memory[kind][place]) for kind in MEMORY_KINDS
+                } | {"capacity": instance.cluster.chip(chip).chip.hbm_bytes}
+    return found
+
+
+def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> dict[str, Any]:
+    """Load of each domain's uplinks, and the busiest link of the widest replica's exchange."""
+    cluster = instance.cluster
+    uplinks = {}
+    for domain in cluster.domains:
+        capacity = uplink_bytes_per_s(cluster, domain.index)
+        load = evaluation.priced.egress_bytes_per_s.get(domain.index, 0.0)
+        uplinks[domain.name] = {
+            "bytes_per_s": load,
+            "capacity_bytes_per_s": capacity,
+            "utilisation": load / capacity if capacity else 0.0,
+        }
+    widest = max((stage.chips for replica in layout.replicas for stage in replica.stages), key=len)
+    busiest = "none"
+    moe = instance.operations.moe
+    if len(widest) > 1:
+        kind = "dispatch" if moe else "all-reduce"
+        rate = cluster.rate(kind, widest, top_k=round(moe.top_k) if moe else None)
+        busiest = rate.busiest_link
+    return {"uplinks": uplinks, "busiest_link": busiest}
+
+
+def spare_slots(layout: Layout) -> dict[str, int | dict[str, int]]:
+    """Expert slots beyond one per expert, by expert map; layer by layer where layers differ."""
+    spare: dict[str, int | dict[str, int]] = {}
+    for name, layers in layout.expert_maps.items():
+        counts = {str(layer): len(row) - len(set(row)) for layer, row in layers.items()}
+        alike = len(set(counts.values())) <= 1
+        spare[name] = next(iter(counts.values()), 0) if alike else counts
+    return spare
+
+
+class LayoutDocument(BaseModel):
+    """The parts of a result document that :func:`read_result` needs; the rest is ignored."""
+
+    schema_version: str
+    instance: dict[str, Any]
+    layout: Layout
+
+
+def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
+    """Instance and layout of a written document, and the document itself.
+
+    Raises ``InstanceError`` for a file that is not one, also for another major schema version.
+    """
+    if not path.is_file():
+        raise InstanceError(Problem(str(path), "no such file"))
+    data = read_data(path)
+    if not isinstance(data, dict):
+        raise InstanceError(Problem(str(path), "expected a JSON object written by rackfit solve"))
+    if "layout" not in data and "schema_version" not in data:
+        message = "is not a layout: write one with rackfit solve ... --out FILE"
+        raise InstanceError(Problem(str(path), message))
+    document = parse_model(LayoutDocument, data, path.name)
+    if document.schema_version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        message = (
+            f"schema version {document.schema_version[:20]!r}, this Rackfit reads {SCHEMA_VERSION}"
+        )
+        raise InstanceError(Problem(f"{path.name}: schema_version", message))
+    return instance_from_description(document.instance, path.name), document.layout, data
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Versions that can change an answer."""
+    found = {"python": platform.python_version()}
+    for package in ("rackfit", "ortools", "numpy", "networkx", "pydantic"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

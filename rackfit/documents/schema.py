@@ -1,0 +1,186 @@
+"""JSON Schemas of what Rackfit reads and writes, made from the models that check it.
+
+``python -m rackfit.documents.schema`` rewrites the published files in ``rackfit/documents/schemas``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Scenario
+from costmodel.question.uncertainty import Intervals
+from rackfit.documents.data_schemas import (
+    chip_schema,
+    cluster_schema,
+    model_schema,
+    profile_schema,
+    tier_schema,
+    workload_schema,
+)
+from rackfit.documents.result import SCHEMA_VERSION
+
+FOLDER = Path(__file__).resolve().parent / "schemas"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+#: What the ends of the published figures must be; ``None`` where a layout cannot be priced.
+_FIGURE = {"type": ["number", "null"]}
+_COUNT = {"type": "integer", "minimum": 1}
+_SHARE = {"type": "number", "minimum": 0}
+
+
+def scenario_schema() -> dict[str, Any]:
+    """Schema of a scenario file."""
+    return Scenario.model_json_schema()
+
+
+def result_schema() -> dict[str, Any]:
+    """Schema of the document of ``rackfit solve --json`` and of ``rackfit export --to json``."""
+    layout = Layout.model_json_schema()
+    scenario = Scenario.model_json_schema()
+    definitions = {**layout.pop("$defs"), **scenario.pop("$defs")}
+    definitions |= {"Layout": layout, "Scenario": scenario}
+    violation = _object({key: {"type": "string"} for key in ("rule", "place", "message")})
+    evaluation = _object(
+        {
+            **dict.fromkeys(
+                (
+                    "usd_per_m_output_tokens", "usd_per_m_tokens", "output_tokens_per_s",
+                    "output_tokens_per_s_per_gpu", "requests_per_s", "ttft_s", "tpot_s",
+                    "joules_per_output_token",
+                ),
+                _FIGURE,
+            ),
+            "chips_used": {"type": "integer", "minimum": 0},
+            "chips_total": {"type": "integer", "minimum": 1},
+            "bottleneck": {"type": ["string", "null"]},
+            "provenance": {
+                "type": ["object", "null"],
+                "additionalProperties": {"type": "string"},
+            },
+            "feasible": {"type": "boolean"},
+            "intervals": _or_null(_intervals()),
+            "violations": {"type": "array", "items": violation},
+        }
+    )  # fmt: skip
+    memory = _object(
+        dict.fromkeys(("weights", "experts", "kv", "activations", "runtime", "capacity"), _SHARE)
+    )
+    uplink = _object(dict.fromkeys(("bytes_per_s", "capacity_bytes_per_s", "utilisation"), _SHARE))
+    solve = _object(
+        {
+            **dict.fromkeys(("wall_s", "first_layout_s", "proof_s"), _FIGURE),
+            "shapes": {"type": "integer"},
+            "seed": {"type": "integer"},
+            "workers": {"type": "integer"},
+            "versions": {"type": "object", "additionalProperties": {"type": "string"}},
+        }
+    )
+    certificate = _object(
+        {
+            "bound_usd_per_m_output_tokens": {"type": "number"},
+            "gap": {"type": "number"},
+            "covers": {},
+        }
+    )
+    return {
+        "title": "Result",
+        "type": "object",
+        "properties": {
+            "schema_version": {"type": "string", "pattern": rf"^{SCHEMA_VERSION.split('.')[0]}\."},
+            "status": {"enum": ["optimal", "feasible", "infeasible", "time_limit"]},
+            "instance": _object(
+                {"scenario": {"$ref": "#/$defs/Scenario"}, "digest": {"type": "string"}}
+            ),
+            "certificate": certificate,
+            "evaluation": evaluation,
+            "layout": {"$ref": "#/$defs/Layout"},
+            "runner_up": _or_null(_runner_up()),
+            "memory": {"type": "object", "additionalProperties": memory},
+            "links": _object(
+                {
+                    "uplinks": {"type": "object", "additionalProperties": uplink},
+                    "busiest_link": {"type": "string"},
+                }
+            ),
+            "solve": solve,
+        },
+        "required": ["schema_version", "instance", "evaluation", "layout"],
+        "$defs": definitions,
+    }
+
+
+def _intervals() -> dict[str, Any]:
+    """Low and high end of each figure at one confidence."""
+    ends = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    names = (one.name for one in fields(Intervals) if one.name != "confidence")
+    return _object({"confidence": _SHARE} | {name: _or_null(ends) for name in names})
+
+
+def _runner_up() -> dict[str, Any]:
+    """The best layout found that is built differently, and what its cost's excess is worth."""
+    without = {"role": {"type": "string"}} | dict.fromkeys(("tp", "pp", "stage_chips"), _COUNT)
+    replica = {"count": _COUNT, "role": {"type": "string"}, "shape": {"$ref": "#/$defs/Shape"}}
+    return _object(
+        {
+            "without": _object(without),
+            **dict.fromkeys(
+                (
+                    "usd_per_m_output_tokens", "least_usd_per_m_output_tokens", "excess", "noise",
+                    "confidence", "turned", "output_tokens_per_s", "ttft_s", "tpot_s",
+                ),
+                _FIGURE,
+            ),
+            "within_noise": {"type": ["boolean", "null"]},
+            "replicas": {"type": "array", "items": _object(replica)},
+        }
+    )  # fmt: skip
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    """An object with these keys at least; later versions may add keys."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def published() -> dict[str, dict[str, Any]]:
+    """Every generated schema by file name."""
+    found = {
+        "chip": chip_schema(),
+        "cluster": cluster_schema(),
+        "model": model_schema(),
+        "profile": profile_schema(),
+        "result": result_schema(),
+        "scenario": scenario_schema(),
+        "tier": tier_schema(),
+        "workload": workload_schema(),
+    }
+    return {
+        f"{kind}.schema.json": {
+            "$schema": DIALECT,
+            "$id": f"rackfit-{kind}.schema.json",
+            **schema,
+        }
+        for kind, schema in found.items()
+    }
+
+
+def schema_text(schema: dict[str, Any]) -> str:
+    """A schema as it is published."""
+    return json.dumps(schema, indent=1, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    """Rewrite the published files."""
+    for name, schema in published().items():
+        (FOLDER / name).write_text(schema_text(schema), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

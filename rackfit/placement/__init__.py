@@ -1,0 +1,1 @@
+"""Expert placement as people ask for it."""

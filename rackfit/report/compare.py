@@ -1,0 +1,125 @@
+"""Two layouts side by side: what changes, and what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from costmodel.evaluate import Evaluation
+from costmodel.layout.layout import Layout, Replica
+
+#: Figures that are compared, with how they are written.
+FIGURES = (
+    ("usd_per_m_output_tokens", "$ per M output tokens", "{:.4f}", 1.0),
+    ("usd_per_m_tokens", "$ per M tokens", "{:.4f}", 1.0),
+    ("usd_per_hour", "$ per hour", "{:.2f}", 1.0),
+    ("output_tokens_per_s", "output tokens/s", "{:,.0f}", 1.0),
+    ("requests_per_s", "requests/s", "{:.2f}", 1.0),
+    ("ttft_s", "TTFT, ms", "{:.0f}", 1e3),
+    ("tpot_s", "TPOT, ms", "{:.2f}", 1e3),
+    ("chips_used", "chips used", "{:.0f}", 1.0),
+    ("chips_total", "chips", "{:.0f}", 1.0),
+    ("joules_per_output_token", "J per output token", "{:.3f}", 1.0),
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a second layout does differently from a first.
+
+    ``replicas``: how many more (or fewer) replicas of each kind; ``chips``: how many chips serve
+    the same role in both, another one, only the first or only the second; ``loads``: expert copies
+    (of one layer on one chip) that a chip must load which it does not hold yet.
+    """
+
+    figures: dict[str, tuple[float | None, float | None]]
+    replicas: dict[str, int]
+    chips: dict[str, int]
+    loads: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "figures": {
+                name: {"first": first, "second": second, "change": _change(first, second)}
+                for name, (first, second) in self.figures.items()
+            },
+            "replicas": self.replicas,
+            "chips": self.chips,
+            "expert_copies_to_load": self.loads,
+        }
+
+    def lines(self) -> list[str]:
+        """The same in words."""
+        lines = []
+        for name, title, pattern, scale in FIGURES:
+            first, second = self.figures[name]
+            shown = [
+                "-" if value is None else pattern.format(value * scale) for value in (first, second)
+            ]
+            change = _change(first, second)
+            more = "" if change is None else f"  {change:+.2%}" if change else "  same"
+            lines.append(f"{title:<24}{shown[0]:>14} -> {shown[1]:>14}{more}")
+        lines += [f"{count:+d} x {kind}" for kind, count in sorted(self.replicas.items())] or [
+            "the same kinds of replicas"
+        ]
+        parts = [f"{count} {what}" for what, count in self.chips.items() if count]
+        lines.append("chips: " + ", ".join(parts))
+        if self.loads:
+            lines.append(f"{self.loads:,} expert copies have to be loaded by their new chips")
+        return lines
+
+
+def compare(first: tuple[Layout, Evaluation], second: tuple[Layout, Evaluation]) -> Difference:
+    """Differences between two evaluated layouts, chips matched by id."""
+    before, after = _roles(first[0]), _roles(second[0])
+    kinds = Counter(_kind(replica) for replica in second[0].replicas)
+    kinds.subtract(Counter(_kind(replica) for replica in first[0].replicas))
+    both = before.keys() & after.keys()
+    same = sum(before[chip] == after[chip] for chip in both)
+    old, new = _held(first[0]), _held(second[0])
+    return Difference(
+        figures={name: (getattr(first[1], name), getattr(second[1], name)) for name, *_ in FIGURES},
+        replicas={kind: count for kind, count in kinds.items() if count},
+        chips={
+            "keep their role": same,
+            "change their role": len(both) - same,
+            "are no longer used": len(before) - len(both),
+            "are newly used": len(after) - len(both),
+        },
+        loads=sum(len(held - old.get(chip, set())) for chip, held in new.items()),
+    )
+
+
+def _change(first: float | None, second: float | None) -> float | None:
+    return second / first - 1 if first and second is not None else None
+
+
+def _roles(layout: Layout) -> dict[str, str]:
+    return {chip: replica.role for replica in layout.replicas for chip in replica.chips}
+
+
+def _kind(replica: Replica) -> str:
+    shape = replica.shape
+    return (
+        f"{replica.role} tp {shape.tp}, ep {shape.ep}, pp {shape.pp}, "
+        f"attention dp {shape.attention_dp}, batch {shape.batch}"
+    )
+
+
+def _held(layout: Layout) -> dict[str, set[tuple[int, int]]]:
+    """Experts by (layer, expert) on each chip."""
+    found: dict[str, set[tuple[int, int]]] = {}
+    for replica in layout.replicas:
+        for stage in replica.stages:
+            first, last = stage.layers
+            for layer, row in layout.experts_of(stage).items():
+                if not first <= layer <= last:
+                    continue
+                start = 0
+                for chip, count in zip(stage.chips, stage.slots(layer), strict=True):
+                    held = found.setdefault(chip, set())
+                    held.update((layer, expert) for expert in row[start : start + count])
+                    start += count
+    return found

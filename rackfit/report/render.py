@@ -1,0 +1,279 @@
+"""A result for people: what to deploy, what it costs, what binds, how good it can be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from costmodel.evaluate import Evaluation
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance
+from costmodel.replica.replica import MEMORY_KINDS, ReplicaPrice
+from costmodel.replica.tier_use import TierUse
+from rackfit.documents.result import Result
+from rackfit.report.uncertainty_words import interval_words, runner_up_lines
+
+
+def print_result(result: Result, console: Console | None = None) -> None:
+    """Print an answer of ``solve``."""
+    console = console or make_console()
+    instance, found = result.instance, result.search
+    _print_question(console, instance)
+    _print_figures(console, result.evaluation)
+    certificate = result.certificate
+    proven = (
+        f"proven within {max(certificate.gap, 1e-5):.3%} of optimal"
+        if result.status == "optimal"
+        else f"best found; at most {certificate.gap:.2%} above the proven bound"
+    )
+    console.print(
+        f"[bold]{proven}[/bold]: no layout of the search space costs less than "
+        f"${certificate.bound_usd_per_m_output_tokens:.4f} per million output tokens "
+        f"({found.shapes} shapes, {found.wall_s:.1f} s)",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if instance.operations.moe is not None:
+        console.print(
+            f"uneven expert load costs {found.skew_cost:.2%} over the same fleet perfectly balanced",
+            highlight=False,
+        )
+    for line in runner_up_lines(result):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    _print_tables(console, instance, result.layout, result.evaluation)
+
+
+def make_console() -> Console:
+    """A console as wide as the terminal; wide enough for every table in a pipe."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def print_instead(result: Result) -> None:
+    """Print what an answer would deploy in place of something else, and how fast that is."""
+    console = make_console()
+    groups = replica_groups(result.layout, result.evaluation)
+    _print_deployment(console, groups, "What to deploy instead")
+    _print_figures(console, result.evaluation)
+
+
+def print_evaluation(
+    instance: Instance, layout: Layout, evaluation: Evaluation, title: str = "What to deploy"
+) -> None:
+    """Print what the evaluator says of a layout."""
+    console = make_console()
+    _print_question(console, instance)
+    if evaluation.violations:
+        console.print(f"[bold red]{len(evaluation.violations)} violations[/bold red]")
+        for violation in evaluation.violations[:20]:
+            console.print(f"  {violation}", highlight=False, markup=False, soft_wrap=True)
+    if evaluation.priced.replicas:
+        _print_figures(console, evaluation)
+        _print_tables(console, instance, layout, evaluation, title)
+
+
+def _print_question(console: Console, instance: Instance) -> None:
+    workload, slo = instance.workload, instance.slo
+    targets = [
+        f"TTFT {slo.ttft:g} s" if slo.ttft is not None else "",
+        f"TPOT {slo.tpot * 1e3:g} ms" if slo.tpot is not None else "",
+    ]
+    text = ", ".join(target for target in targets if target) or "no latency target"
+    cached = f" ({workload.cached_tokens:,} cached)" if workload.cached_tokens else ""
+    if workload.hold_s is not None:
+        cached = (
+            f" ({workload.return_rate:.0%} go on after {workload.hold_s:,.3g} s with "
+            f"{workload.cached_tokens:,} of them)"
+        )
+    console.print(
+        f"{instance.model.name} ({instance.model.native_dtype}) on {instance.cluster.name}: "
+        f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens, {text}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _print_figures(console: Console, evaluation: Evaluation) -> None:
+    e = evaluation
+    if e.usd_per_m_output_tokens is None:
+        return
+    assert e.output_tokens_per_s is not None
+    assert e.output_tokens_per_s_per_gpu is not None
+    assert e.requests_per_s is not None
+    assert e.ttft_s is not None
+    assert e.tpot_s is not None
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    paid = "every healthy chip" if e.chips_paid != e.chips_used else "chips in use"
+    table.add_row(
+        "cost",
+        f"${e.usd_per_m_output_tokens:.4f} per million output tokens, ${e.usd_per_m_tokens:.4f} "
+        f"blended; ${e.usd_per_hour:,.2f}/h for {e.chips_paid} chips ({paid})",
+    )
+    table.add_row(
+        "throughput",
+        f"{e.output_tokens_per_s:,.0f} output tokens/s ({e.output_tokens_per_s_per_gpu:,.0f} per chip), "
+        f"{e.requests_per_s:,.1f} requests/s",
+    )
+    table.add_row(
+        "latency",
+        f"TTFT {e.ttft_s * 1e3:,.0f} ms at worst, {(e.ttft_mean_s or 0) * 1e3:,.0f} ms on average; "
+        f"TPOT {e.tpot_s * 1e3:.2f} ms",
+    )
+    if e.intervals is not None:
+        table.add_row(f"{e.intervals.confidence:.0%} interval", interval_words(e.intervals))
+    table.add_row("energy", f"{e.joules_per_output_token:.2f} J per output token (rated power)")
+    table.add_row("chips", f"{e.chips_used} of {e.chips_total} in use")
+    for use in e.kv_tiers:
+        table.add_row(*_tier_words(use))
+    table.add_row("binds", e.bottleneck or "")
+    for figure, basis in (e.provenance or {}).items():
+        if figure in ("acceptance", "times", "expert_load", "money"):
+            table.add_row(f"rests on ({figure.replace('_', ' ')})", basis)
+    console.print(table, highlight=False)
+
+
+def _tier_words(use: TierUse) -> tuple[str, str]:
+    """A line about KV that waits or lies outside HBM."""
+    size = f"{use.sequences:,.0f} conversations" if use.idle else f"{use.sequences:,.0f} sequences"
+    text = f"{size}, {use.bytes / 1e12:.3g} TB in {use.tier} of {use.role} replicas"
+    if not use.idle:
+        return "KV read from", f"{text}, in every pass"
+    if use.tier != "hbm":
+        text += f"; {use.reload_s * 1e3:,.0f} ms to reload, ${use.usd_per_hour:,.2f}/h on top"
+    return "idle KV", f"{text}; saves {use.saved_chip_s:.3g} chip seconds per return"
+
+
+def _print_tables(
+    console: Console,
+    instance: Instance,
+    layout: Layout,
+    evaluation: Evaluation,
+    title: str = "What to deploy",
+) -> None:
+    groups = replica_groups(layout, evaluation)
+    _print_deployment(console, groups, title)
+    _print_memory(console, instance, groups)
+    _print_time(console, groups)
+
+
+#: a replica, its price, and every replica that equals it but for its chips
+ReplicaGroup = tuple[Replica, ReplicaPrice, list[Replica]]
+
+
+def replica_groups(layout: Layout, evaluation: Evaluation) -> list[ReplicaGroup]:
+    """Replicas of one shape and stages together, prefill first."""
+    found: dict[object, ReplicaGroup] = {}
+    order = {"prefill": 0, "decode": 1, "mixed": 2}
+    for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
+        stages = tuple((s.layers, s.slot_key, s.expert_map) for s in replica.stages)
+        key = (order[replica.role], replica.shape, stages)
+        found.setdefault(key, (replica, price, []))[2].append(replica)
+    return sorted(found.values(), key=lambda group: order[group[0].role])
+
+
+def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for column in (
+        "count", "role", "chips", "tp", "dp", "ep", "pp", "batch", "slots", "skew", "req/s",
+    ):  # fmt: skip
+        table.add_column(column, justify="left" if column == "role" else "right", no_wrap=True)
+    for replica, price, members in groups:
+        shape = replica.shape
+        stage = replica.stages[0]
+        slots = sorted({n for layer in (None, *stage.unlike) for n in stage.slots(layer)})
+        table.add_row(
+            str(len(members)), replica.role, str(len(replica.chips)), str(shape.tp),
+            str(shape.attention_dp), str(shape.ep), str(shape.pp), f"{shape.batch:,}",
+            "-".join(map(str, slots)) if slots != [0] else "-",
+            f"{max(stage.imbalance for stage in price.stages):.3f}",
+            f"{float(price.service.requests_per_s):.2f}",
+        )  # fmt: skip
+    console.print()
+    console.print(table, highlight=False)
+    for replica, _, members in groups:
+        places = "; ".join(chip_ranges(member.chips) for member in members[:4])
+        more = f"; and {len(members) - 4} more" if len(members) > 4 else ""
+        console.print(
+            f"  {replica.role} on {len(replica.chips)} chips: {places}{more}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if len(replica.stages) > 1:
+            stages = ", ".join(f"{stage.layers[0]}-{stage.layers[1]}" for stage in replica.stages)
+            console.print(f"    layers by stage: {stages}", highlight=False, soft_wrap=True)
+    console.print(
+        "  count of replicas; tp x attention dp chips per stage, experts on ep of them; batch: sequences "
+        "in flight\n  (prompts for prefill); slots: experts per chip and layer; skew: busiest chip over "
+        "mean; req/s each",
+        highlight=False,
+        style="dim",
+    )
+
+
+def chip_ranges(chips: Sequence[str]) -> str:
+    """Chip ids with runs shortened: ``r0g0-r0g7 r1g0``."""
+    runs: list[list[str]] = []
+    for chip in chips:
+        head, number = _split(chip)
+        if runs:
+            last_head, last_number = _split(runs[-1][-1])
+            if head == last_head and number == last_number + 1:
+                runs[-1].append(chip)
+                continue
+        runs.append([chip])
+    return " ".join(run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _split(chip: str) -> tuple[str, int]:
+    digits = len(chip) - len(chip.rstrip("0123456789"))
+    return (chip[:-digits], int(chip[-digits:])) if digits else (chip, -1)
+
+
+def _print_memory(console: Console, instance: Instance, groups: list[ReplicaGroup]) -> None:
+    table = Table(
+        title="HBM of the fullest chip, GB", title_justify="left", title_style="bold", box=None
+    )
+    for column in ("role", "chips", *MEMORY_KINDS, "used", "of"):
+        table.add_column(column, justify="left" if column == "role" else "right")
+    for replica, price, _ in groups:
+        rows = []
+        for stage, stage_price in zip(replica.stages, price.stages, strict=True):
+            for place, chip in enumerate(stage.chips):
+                kinds = [float(stage_price.memory[kind][place]) for kind in MEMORY_KINDS]
+                rows.append((sum(kinds), kinds, instance.cluster.chip(chip).chip.hbm_bytes))
+        used, kinds, capacity = max(rows, key=lambda row: row[0])
+        table.add_row(
+            replica.role, str(len(replica.chips)), *(f"{kind / 1e9:.1f}" for kind in kinds),
+            f"{used / 1e9:.1f}", f"{capacity / 1e9:.1f}",
+        )  # fmt: skip
+    console.print()
+    console.print(table, highlight=False)
+
+
+def _print_time(console: Console, groups: list[ReplicaGroup]) -> None:
+    parts: Counter[str] = Counter()
+    per_group = []
+    for _, price, _ in groups:
+        own: Counter[str] = Counter()
+        for stage in price.stages:
+            own.update(stage.parts)
+        per_group.append(own)
+        parts.update(own)
+    table = Table(
+        title="Time of one pass by kind, ms", title_justify="left", title_style="bold", box=None
+    )
+    table.add_column("kind")
+    for replica, _, _ in groups:
+        table.add_column(f"{replica.role} {len(replica.chips)}", justify="right")
+    for part, total in parts.most_common():
+        if total > 0:
+            table.add_row(part.replace("_", " "), *(f"{own[part] * 1e3:.2f}" for own in per_group))
+    table.add_row("all stages", *(f"{sum(own.values()) * 1e3:.2f}" for own in per_group))
+    console.print()
+    console.print(table, highlight=False)

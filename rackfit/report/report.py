@@ -1,0 +1,206 @@
+"""One layout as one HTML page that a team can discuss; every figure is recomputed by the evaluator.
+
+Only the certificate and the search's trajectory come from the written document, and only while the
+instance is the one they were written for.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from costmodel.evaluate import Evaluation
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart, Series, chart_style
+from rackfit.figures.expert_load_plot import expert_loads
+from rackfit.figures.rack_map import rack_map
+from rackfit.figures.roofline_plot import rooflines
+from rackfit.report.page import page, table
+from rackfit.report.render import replica_groups
+from rackfit.report.report_figures import binds, deployment, links, times
+from rackfit.report.uncertainty_words import interval_words
+from topology.catalogue import parse_model
+
+_STYLE = (
+    ".track{display:inline-block;width:8.6em}.chart .frame{fill:none;stroke:#999}.chart .small{font-size:9px}"
+    ".meter{display:inline-block;height:.8em;background:#0072b2;margin-right:.5em;"
+    "vertical-align:middle;print-color-adjust:exact}"
+    "@media (prefers-color-scheme:dark){.meter{background:#56b4e9}}"
+    ".bad{color:#b3261e;font-weight:600}"
+)
+
+
+class _Certificate(BaseModel):
+    bound_usd_per_m_output_tokens: float = Field(gt=0)
+    gap: float = Field(ge=0)
+    covers: str
+
+
+class _Moment(BaseModel):
+    elapsed_s: float
+    incumbent: float | None = None
+    bound: float | None = None
+
+
+class _Solve(BaseModel):
+    wall_s: float | None = None
+    shapes: int | None = None
+    seed: int | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    trajectory: tuple[_Moment, ...] = ()
+
+
+class _RunnerUp(BaseModel):
+    usd_per_m_output_tokens: float = Field(gt=0)
+    excess: float
+    within_noise: bool | None = None
+
+
+class _Proof(BaseModel):
+    """The parts of a document that only the search knows."""
+
+    runner_up: _RunnerUp | None = None
+    certificate: _Certificate | None = None
+    solve: _Solve = _Solve()
+
+
+def report_page(
+    instance: Instance, layout: Layout, evaluation: Evaluation, document: dict[str, Any]
+) -> str:
+    """The report of a layout.
+
+    ``document`` is what ``rackfit solve`` wrote. Raises ``InstanceError`` where its certificate or
+    trajectory cannot be read.
+    """
+    proof = parse_model(_Proof, document, "layout")
+    known = document.get("instance", {}).get("digest") == instance.digest
+    if not known:
+        proof = _Proof()
+    groups = replica_groups(layout, evaluation) if evaluation.priced.replicas else []
+    title = f"{instance.model.name} on {instance.cluster.name}"
+    sections = [_headline(instance, evaluation, proof, known), _violations(evaluation)]
+    if groups:
+        sections += [
+            binds(instance, evaluation, groups),
+            deployment(groups),
+            "<h2>Where everything is</h2>",
+            rack_map(instance, layout, evaluation),
+            times(groups),
+            rooflines(instance, layout, groups),
+            expert_loads(instance, layout, groups),
+            links(instance, layout, evaluation),
+        ]
+    sections += [_trajectory(proof.solve), _assumptions(instance, evaluation, proof)]
+    return page(title, [section for section in sections if section], _STYLE)
+
+
+def figure_style() -> str:
+    """CSS that a figure of a report needs outside the page."""
+    return chart_style() + _STYLE
+
+
+def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: bool) -> str:
+    e, workload, slo = evaluation, instance.workload, instance.slo
+    cost = e.usd_per_m_output_tokens
+    lines = [
+        f"<strong>${cost:,.4f} per million output tokens</strong>"
+        if cost is not None
+        else "<strong>This layout serves nothing.</strong>"
+    ]
+    if e.output_tokens_per_s is not None:
+        lines.append(
+            f"{e.output_tokens_per_s:,.0f} output tokens/s "
+            f"({e.output_tokens_per_s_per_gpu:,.0f} per chip) for ${e.usd_per_hour:,.2f} an hour; "
+            f"{e.chips_used} of {e.chips_total} chips in use"
+        )
+    targets = [
+        f"TTFT {slo.ttft:g} s" if slo.ttft else "",
+        f"TPOT {slo.tpot * 1e3:g} ms" if slo.tpot else "",
+    ]
+    asked = ", ".join(target for target in targets if target) or "no latency target"
+    lines.append(
+        f"Asked: {workload.input_tokens:,} input and {workload.output_tokens:,} output tokens, {asked}"
+    )
+    found = proof.certificate
+    if found is not None:
+        lines.append(
+            f"Proven: no layout of the search space costs less than "
+            f"${found.bound_usd_per_m_output_tokens:,.4f}; this one is at most {found.gap:.2%} above."
+        )
+    elif not known:
+        lines.append("No certificate: the instance has changed since the layout was written.")
+    else:
+        lines.append("No certificate came with this layout.")
+    if e.intervals is not None:
+        lines.append(f"{e.intervals.confidence:.0%} interval: {interval_words(e.intervals)}")
+    other = proof.runner_up
+    if other is not None:
+        noise = {True: ", within the noise", False: ", beyond the noise", None: ""}
+        lines.append(
+            f"The best found that is built otherwise costs ${other.usd_per_m_output_tokens:,.4f}, "
+            f"{other.excess:.1%} more{noise[other.within_noise]}."
+        )
+    return '<div class="headline">' + "".join(f"<p>{_text(line)}</p>" for line in lines) + "</div>"
+
+
+def _text(line: str) -> str:
+    """Escape a line but for the one tag that this module puts around headlines."""
+    inside = line.removeprefix("<strong>").removesuffix("</strong>")
+    return f"<strong>{escape(inside)}</strong>" if inside != line else escape(line)
+
+
+def _violations(evaluation: Evaluation) -> str:
+    if not evaluation.violations:
+        return ""
+    rows = [[v.rule, v.place, v.message] for v in evaluation.violations[:100]]
+    count = len(evaluation.violations)
+    return f'<h2 class="bad">{count} rules broken</h2>' + table(
+        ["rule", "place", "message"], rows, "violations"
+    )
+
+
+def _trajectory(solve: _Solve) -> str:
+    series = [
+        Series(name, points)
+        for name, points in (
+            ("incumbent", [(m.elapsed_s, m.incumbent) for m in solve.trajectory if m.incumbent]),
+            ("proven bound", [(m.elapsed_s, m.bound) for m in solve.trajectory if m.bound]),
+        )
+        if points
+    ]
+    if not series:
+        return ""
+    if len({m.elapsed_s for m in solve.trajectory if m.incumbent}) < 2:
+        last = solve.trajectory[-1].elapsed_s
+        return f"<h2>How it was found</h2><p>In one round, after {last:.1f} s.</p>"
+    chart = Chart("Incumbent and bound", "seconds", "$ per million output tokens", series)
+    return f'<h2>How it was found</h2><div class="wide" tabindex="0" role="region" aria-label="incumbent and bound">{chart.svgs()}</div>'
+
+
+def _assumptions(instance: Instance, evaluation: Evaluation, proof: _Proof) -> str:
+    cluster, profile = instance.cluster, instance.profile
+    rows = [
+        [name.replace("_", " "), basis] for name, basis in (evaluation.provenance or {}).items()
+    ]
+    rows += [[f"cluster: {name}", basis] for name, basis in cluster.provenance.items()]
+    rows += [["cluster: source", source] for source in cluster.sources]
+    rows += [["cluster: note", note] for note in cluster.notes]
+    rows.append(
+        [f"profile {profile.name}", " ".join(filter(None, (profile.description, profile.error)))]
+    )
+    rows += [["profile: source", source] for source in profile.sources]
+    if proof.certificate is not None:
+        rows.append(["the proof covers", proof.certificate.covers])
+    if proof.solve.wall_s is not None:
+        rows.append(
+            [
+                "search",
+                f"{proof.solve.wall_s:.1f} s, {proof.solve.shapes} shapes, seed {proof.solve.seed}",
+            ]
+        )
+    rows += [[f"version of {name}", found] for name, found in proof.solve.versions.items()]
+    rows.append(["digest of the instance", instance.digest])
+    return "<h2>What it rests on</h2>" + table(["figure", "basis"], rows, "assumptions")

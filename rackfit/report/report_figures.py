@@ -1,0 +1,137 @@
+"""Sections of a report that show figures of the evaluator: what binds, replicas, times, links."""
+
+from __future__ import annotations
+
+from html import escape
+
+from costmodel.evaluate import Evaluation, hbm_fill
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from rackfit.documents.result import link_loads
+from rackfit.report.page import table
+from rackfit.report.render import ReplicaGroup, chip_ranges
+
+
+def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]) -> str:
+    """What presses against its limit: targets, HBM and the pools' rates."""
+    rows: list[tuple[str, float, str]] = []
+    for name, value, target, unit in (
+        ("TPOT, against its target", evaluation.tpot_s, instance.slo.tpot, 1e3),
+        ("TTFT, against its target", evaluation.ttft_s, instance.slo.ttft, 1e3),
+    ):
+        if value is not None and target:
+            said = f"{value * unit:,.2f} of {target * unit:,g} ms"
+            rows.append((name, value / target, said))
+    for replica, price, _ in groups:
+        fill = hbm_fill(instance, replica, price)
+        name = f"HBM of the fullest chip, {replica.role} on {len(replica.chips)} chips"
+        rows.append((name, fill, f"{fill:.1%}"))
+    pools = evaluation.priced
+    served = pools.prefill_per_s, pools.decode_per_s
+    for name, own in zip(("prefill", "decode"), served, strict=True):
+        if own:
+            share = min(served) / own
+            rows.append((f"{name} pool, share in use", share, f"{share:.1%} of {own:,.2f} req/s"))
+    lines = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{_meter(share)}{escape(said)}</td></tr>'
+        for name, share, said in rows
+    )
+    return (
+        f"<h2>What binds</h2><p>{escape((evaluation.bottleneck or '').replace('_', ' '))}</p>"
+        + _scrolling(f"<table>{lines}</table>", "what binds")
+        + '<p class="note">A bar that is nearly full is a limit that the layout presses against.</p>'
+    )
+
+
+def deployment(groups: list[ReplicaGroup]) -> str:
+    """Replicas that are alike, with their shape and the chips of the first."""
+    header = [
+        "count",
+        "role",
+        "chips",
+        "tp",
+        "dp",
+        "ep",
+        "pp",
+        "batch",
+        "skew",
+        "req/s each",
+        "chips of the first",
+    ]
+    rows = [
+        [
+            len(members), replica.role, len(replica.chips), replica.shape.tp,
+            replica.shape.attention_dp, replica.shape.ep, replica.shape.pp, replica.shape.batch,
+            max(stage.imbalance for stage in price.stages), float(price.service.requests_per_s),
+            chip_ranges(members[0].chips),
+        ]
+        for replica, price, members in groups
+    ]  # fmt: skip
+    return "<h2>What to deploy</h2>" + table(header, rows, "replicas to deploy")
+
+
+def times(groups: list[ReplicaGroup]) -> str:
+    """A waterfall of a pass by kind of work, in milliseconds, for each kind of replica."""
+    columns = []
+    for _, price, _ in groups:
+        parts: dict[str, float] = {}
+        for stage in price.stages:
+            for part, seconds in stage.parts.items():
+                parts[part] = parts.get(part, 0.0) + float(seconds)
+        columns.append(parts)
+    kinds = sorted(
+        {part for parts in columns for part, seconds in parts.items() if seconds > 0},
+        key=lambda part: -max(parts.get(part, 0.0) for parts in columns),
+    )
+    head = "".join(
+        f'<th scope="col">{escape(replica.role)} on {len(replica.chips)} chips, ms</th>'
+        for replica, _, _ in groups
+    )
+    lines = []
+    before = [0.0] * len(columns)
+    for kind in kinds:
+        cells = ""
+        for place, parts in enumerate(columns):
+            seconds, whole = parts.get(kind, 0.0), max(sum(parts.values()), 1e-300)
+            bar = _meter(seconds / whole, before[place] / whole) if seconds > 0 else _meter(0.0)
+            before[place] += seconds
+            cells += f'<td><span class="track">{bar}</span>{seconds * 1e3:.3f}</td>'
+        lines.append(f'<tr><th scope="row">{escape(kind.replace("_", " "))}</th>{cells}</tr>')
+    sums = "".join(
+        f'<td><span class="track"></span>{sum(parts.values()) * 1e3:.3f}</td>' for parts in columns
+    )
+    return (
+        '<h2>Time of one pass by kind</h2><div class="wide" tabindex="0" role="region" '
+        f'aria-label="time of one pass"><table><tr><th scope="col">kind</th>{head}</tr>'
+        f'{"".join(lines)}<tr><th scope="row">all stages</th>{sums}</tr></table></div>'
+    )
+
+
+def links(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
+    """Load of every domain's uplinks, and the busiest link."""
+    loads = link_loads(instance, layout, evaluation)
+    lines = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{_meter(link["utilisation"])}'
+        f"{link['utilisation']:.1%}</td><td>{link['bytes_per_s'] / 1e9:,.1f} of "
+        f"{link['capacity_bytes_per_s'] / 1e9:,.1f} GB/s</td></tr>"
+        for name, link in loads["uplinks"].items()
+    )
+    return (
+        f"<h2>Link loads</h2><p>Busiest link of the widest replica's exchange: "
+        f"{escape(str(loads['busiest_link']))}. Uplinks between domains:</p>"
+        + _scrolling(f"<table>{lines}</table>", "uplinks")
+    )
+
+
+def _scrolling(inside: str, label: str) -> str:
+    """A box that scrolls sideways by itself, also by keyboard."""
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{inside}</div>'
+    )
+
+
+def _meter(share: float, start: float = 0.0) -> str:
+    """A bar of a share of 1 that begins at another share; more than 1 is drawn as full."""
+    wide = min(1.0, max(0.0, share)) * 8
+    moved = f";margin-left:{min(1.0, start) * 8:.2f}em" if start else ""
+    return f'<span class="meter" style="width:{wide:.2f}em{moved}"></span>'

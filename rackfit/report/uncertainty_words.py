@@ -1,0 +1,59 @@
+"""Intervals and the runner-up in words."""
+
+from __future__ import annotations
+
+from costmodel.question.uncertainty import Ends, Intervals
+from rackfit.documents.result import Result, replica_counts
+
+
+def interval_words(intervals: Intervals) -> str:
+    """The ends of the figures that are printed."""
+    parts = [f"TPOT {_ends(intervals.tpot_s, 1e3)} ms"]
+    if intervals.ttft_s is not None:
+        parts.append(f"TTFT {_ends(intervals.ttft_s, 1e3)} ms at worst")
+    if intervals.output_tokens_per_s is not None:
+        parts.append(f"{_ends(intervals.output_tokens_per_s)} output tokens/s")
+    if intervals.usd_per_m_output_tokens is not None:
+        low, high = intervals.usd_per_m_output_tokens
+        parts.append(f"${low:.4f} to ${high:.4f} per million output tokens")
+    return "; ".join(parts)
+
+
+def runner_up_lines(result: Result) -> list[str]:
+    """What the best layout without the main shape is, and whether the difference is within the noise."""
+    other, compared = result.search.runner_up, result.comparison
+    if other is None or compared is None:
+        return []
+    experts = result.instance.operations.moe is not None
+    replicas = ", ".join(
+        f"{count} {role} tp {shape.tp}"
+        + (f" ep {shape.ep}" if experts else "")
+        + (f" pp {shape.pp}" if shape.pp > 1 else "")
+        for (role, shape), count in replica_counts(other.layout).items()
+    )
+    least = other.least_usd_per_m_output_tokens
+    proven = "" if least is None else f" (any such layout costs at least ${least:.4f})"
+    first = (
+        f"runner-up, built otherwise (no {other.without.words(experts=experts)}): {replicas}: "
+        f"${other.evaluation.usd_per_m_output_tokens:.4f}, {compared.excess:.2%} more{proven}"
+    )
+    if compared.noise is None or compared.turned is None or compared.confidence is None:
+        return [
+            first,
+            f"profile {result.instance.profile.name} was not cross-validated: noise not known",
+        ]
+    verdict = "within" if compared.within_noise else "beyond"
+    second = (
+        f"that is {verdict} the noise: of measured pairs of layouts {compared.confidence:.0%} compare to within "
+        f"{compared.noise:.0%} of the prediction; in {compared.turned:.0%} the error alone would turn this order"
+    )
+    return [first, second]
+
+
+def _ends(ends: Ends, scale: float = 1.0) -> str:
+    return " to ".join(_number(scale * value) for value in ends)
+
+
+def _number(value: float) -> str:
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"

@@ -1,0 +1,1 @@
+"""What no layout can beat: admissible prices of shapes and fleets."""

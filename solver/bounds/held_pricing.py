@@ -1,0 +1,145 @@
+r"""Bounds of shapes that keep idle KV: two kinds of requests, and the room and bandwidth of a tier.
+
+With ``K`` conversations kept per second a replica serves ``R(R_new, R_returning, K)``, which grows with all
+three (:func:`costmodel.replica.held.hit_share`). In a tier beside HBM ``K`` does not depend on the batch, so the largest
+batch is best. In HBM it falls with the batch while the rates grow: between two batches ``x < y`` no batch
+serves more than ``R(R_new(y), R_returning(y), K(x))``, and the largest of these over steps of the batch is the bound.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.question.instance import Instance
+from costmodel.replica.held import (
+    all_new,
+    bandwidth,
+    blend,
+    conversation_bytes,
+    hit_share,
+    idle_bytes,
+    keeps_idle,
+    returning,
+    stage_kinds,
+)
+from costmodel.replica.serving import Service
+from solver.bounds.block import Array, Block, Bounds
+from solver.bounds.pricing import Pricer
+from solver.shapes.pools import PoolClass
+from solver.shapes.shapes import ROLES, ShapeTable
+
+#: steps of the batch for idle KV in HBM: for many shapes at once, and for one
+_STEPS, _FINE_STEPS = 12, 96
+
+
+class HeldPricer(Pricer):
+    """Prices shapes under the KV plan of its instance; without idle KV as :class:`Pricer` does."""
+
+    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Block:
+        """Shapes of one role on one class, with idle KV where the role keeps it."""
+        if keeps_idle(self.instance, ROLES[role]):
+            return HeldBlock(self, shapes, role, pool_class)
+        return super().block(shapes, role, pool_class)
+
+
+class HeldBlock(Block):
+    """Shapes of one role on one class that keep idle KV in the place the plan names."""
+
+    by_shape: ClassVar[tuple[str, ...]] = (*Block.by_shape, "chips", "most_bytes")
+
+    def __init__(self, pricer: Pricer, shapes: ShapeTable, role: int, pool_class: PoolClass):
+        super().__init__(pricer, shapes, role, pool_class)
+        plan, workload = self.instance.kv_plan, self.instance.workload
+        assert plan.idle is not None
+        assert workload.hold_s is not None
+        self.place = plan.idle
+        self.hold_s, self.return_rate = workload.hold_s, workload.return_rate or 0.0
+        self.chips = np.asarray(self.tp * self.ranks * self.pp)
+        self.one_bytes = conversation_bytes(self.instance)
+        #: bytes of a conversation on a chip of the stage with most of them, at least
+        self.most_bytes = self.one_bytes / (self.tp * _even_stages(self.instance, self.pp))
+        self.read, self.write = bandwidth(self.chip, self.place)
+        if self.place == plan.in_flight(ROLES[role]) != "hbm":
+            self.read = 0.0  # every pass reads that tier: nothing is left for reloads
+        #: batch of whose idle KV the room is taken, where it is not the batch that is priced
+        self.room_at: Array | None = None
+
+    def _serving(self, kind: Instance) -> Block:
+        """The same shapes serving one kind of request only."""
+        one = copy(self)
+        one.instance = kind
+        one.__dict__.pop("_resident", None)
+        return one
+
+    def _kinds(self) -> tuple[Block, Block]:
+        return self._serving(all_new(self.instance)), self._serving(returning(self.instance))
+
+    def _kept_per_s(self, per_rank: Array) -> Array:
+        """Conversations that room and bandwidth let each shape keep per second, at most."""
+        if self.place == "hbm":
+            left = np.maximum(0.0, self.chip.hbm_bytes - self.bytes_needed(per_rank))
+            return np.asarray(left * self.chips / (self.hold_s * self.one_bytes))
+        tier = self.chip.tier(self.place)
+        room = 0.0 if tier is None else tier.bytes
+        rates = (room / self.hold_s, self.read / self.return_rate, self.write)
+        return np.asarray(min(rates) / self.most_bytes * self.ranks)
+
+    def service(
+        self, per_rank: Array, *, exact_stages: bool = False
+    ) -> tuple[Service, NDArray[np.bool_]]:
+        """What the shapes offer at a batch with the room they have, and whether the targets hold."""
+        new, back = (
+            Block.service(kind, per_rank, exact_stages=exact_stages)[0] for kind in self._kinds()
+        )
+        kept = self._kept_per_s(per_rank if self.room_at is None else self.room_at)
+        hits = hit_share(new, back, self.return_rate, kept)
+        hits = np.minimum(hits, self.return_rate * self.instance.kv_plan.kept)
+        reload_s = np.zeros_like(self.tp)
+        if self.read < np.inf:
+            moved = self.most_bytes
+            reload_s = moved / self.read if self.read else np.full_like(moved, np.inf)
+        mixed = blend(new, back, hits, reload_s)
+        meets = self._within_ttft(mixed)
+        if self.instance.slo.tpot is not None:
+            meets = meets & (mixed.tpot_s <= self.instance.slo.tpot)
+        return mixed, meets
+
+    def bytes_needed(self, per_rank: Array) -> Array:
+        """Least HBM that some chip needs without idle KV, for the kind of request that needs most."""
+        new, back = (Block.bytes_needed(kind, per_rank) for kind in self._kinds())
+        return np.maximum(new, back)
+
+    def bounds(self) -> Bounds:
+        """Largest batch, best rate with the room there is, and what one sequence would need."""
+        found = super().bounds()
+        if self.place != "hbm":
+            return found
+        most = np.maximum(found.per_rank.astype(float), 1.0)
+        steps = _STEPS if self.by_layer is None else _FINE_STEPS
+        best = np.zeros_like(most)
+        low = np.ones_like(most)
+        for step in range(1, steps + 1):
+            high = np.maximum(low, np.round(most ** (step / steps)))
+            self.room_at = low
+            rate = self.service(high, exact_stages=True)[0].requests_per_s
+            self.room_at = None
+            best = np.maximum(best, rate)
+            low = np.minimum(high + 1.0, most)
+        return replace(found, requests_per_s=np.where(found.per_rank > 0, best, 0.0))
+
+
+def _even_stages(instance: Instance, stages: Array) -> Array:
+    """Conversation over its largest part on one stage: below ``stages`` where whole layers do not divide."""
+    layers = instance.operations.num_layers
+    kinds = [
+        stage_kinds(instance, kind.layers[0], kind.layers[0]) for kind in instance.operations.kinds
+    ]
+    sizes = [idle_bytes(instance, kind, 1.0) for kind in kinds]
+    if max(sizes) - min(sizes) > 1e-9 * max(sizes):
+        return stages  # layers differ: the average is all that holds for every cut
+    return np.asarray(layers / np.ceil(layers / stages))

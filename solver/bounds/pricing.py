@@ -1,0 +1,140 @@
+"""Shapes priced under the best conceivable placement: admissible bounds, vectorised over shapes.
+
+For every shape the largest batch that its targets and HBM allow is found exactly (times and bytes
+grow with the batch, so it is a bisection), and with it the most requests per second it could serve.
+No placement of experts, layers or KV can serve more. The formulas are the cost model's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodel.passes.communication import GroupRates, stack_rates
+from costmodel.passes.operations import LayerKind
+from costmodel.question.instance import Instance
+from solver.bounds.block import Array, Block, Bounds
+from solver.bounds.expert_bounds import ExpertBounds
+from solver.bounds.shared_bounds import expert_bounds
+from solver.place.replica_model import small_enough
+from solver.shapes.group_rates import group_rates, span_rates
+from solver.shapes.pools import PoolClass
+from solver.shapes.shapes import ROLES, ShapeTable
+
+#: shapes priced at once: keeps the working set in cache and memory small
+_BLOCK = 4096
+
+
+class Pricer:
+    """Prices shapes of one instance on its pool classes."""
+
+    def __init__(
+        self, instance: Instance, classes: Sequence[PoolClass], like: Pricer | None = None
+    ):
+        """``like``: a pricer of the same question with KV elsewhere, whose loads and rates are known."""
+        self.instance = instance
+        self.classes = tuple(classes)
+        operations = instance.operations
+        self.layers: list[tuple[LayerKind, float]] = [
+            (kind, float(len(kind.layers))) for kind in operations.kinds
+        ]
+        moe = operations.moe
+        # a model so small that every placement is tried needs a bound for every placement
+        engine = instance.engine
+        self.hot_copies = not small_enough(instance, 1) and (
+            engine is None or not engine.spare_in_order or engine.places_experts(instance.model, 1)
+        )
+        self.experts: ExpertBounds | None = None
+        self._rates: dict[tuple[int, ...], GroupRates] = {}
+        if like is not None:
+            self.experts, self._rates = like.experts, like._rates
+        elif moe is not None:
+            self.experts = expert_bounds(instance, moe.top_k, hot_copies=self.hot_copies)
+
+    def bounds(self, shapes: ShapeTable) -> Bounds:
+        """Upper bounds of all shapes (any mix of roles and classes)."""
+        count = len(shapes)
+        result = Bounds(
+            per_rank=np.zeros(count, dtype=np.int64),
+            requests_per_s=np.zeros(count),
+            fits=np.zeros(count, dtype=bool),
+            short_bytes=np.zeros(count),
+            least_tpot_s=np.zeros(count),
+            least_ttft_s=np.zeros(count),
+        )
+        for role in range(len(ROLES)):
+            for pool_class in self.classes:
+                rows = np.flatnonzero(
+                    (shapes.role == role) & (shapes.pool_class == pool_class.index)
+                )
+                for start in range(0, len(rows), _BLOCK):
+                    block = rows[start : start + _BLOCK]
+                    found = self.block(shapes.take(block), role, pool_class).bounds()
+                    for name in Bounds.__dataclass_fields__:
+                        getattr(result, name)[block] = getattr(found, name)
+        return result
+
+    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Block:
+        """Shapes of one role on one class, to be priced together."""
+        return Block(self, shapes, role, pool_class)
+
+    def tightened(
+        self, shapes: ShapeTable, row: int, layer_bounds: Array | None, most_per_rank: int
+    ) -> float:
+        """A shape's rate bound with the load bounds ``[moe layers]`` that its placement proved.
+
+        Layer by layer instead of on average, hence no looser than :meth:`bounds`. ``None``: on average, for a
+        shape whose layers share their slots.
+        """
+        one = shapes.take(np.array([row]))
+        pool_class = self.classes[int(one.pool_class[0])]
+        block = self.block(one, int(one.role[0]), pool_class)
+        if layer_bounds is not None:
+            proven = (
+                0.0
+                if self.experts is None
+                else self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
+            )
+            block.by_layer = np.maximum(layer_bounds, proven)
+        block.most = most_per_rank
+        block.exact_stages = True
+        return float(block.bounds().requests_per_s[0])
+
+    def balanced(self, shapes: ShapeTable, row: int, most_per_rank: int) -> float:
+        """Requests per second of a shape if every chip got the same share of routed tokens."""
+        chips = int(shapes.stage_chips[row])
+        even = np.full(len(self.instance.operations.moe_layers), 1.0 / chips)
+        one = shapes.take(np.array([row]))
+        block = self.block(one, int(one.role[0]), self.classes[int(one.pool_class[0])])
+        block.by_layer, block.most = even, most_per_rank
+        return float(block.bounds().requests_per_s[0])
+
+    def rates(self, shapes: ShapeTable) -> GroupRates:
+        """Collective rates of shapes, stacked."""
+        columns = (
+            shapes.pool_class, shapes.tp, shapes.stage_chips, shapes.stage_pools, shapes.pp,
+            shapes.slices, shapes.span,
+        )  # fmt: skip
+        keys, rows, inverse = np.unique(
+            np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
+        )
+        found = []
+        for row, key in zip(rows.tolist(), map(tuple, keys.tolist()), strict=True):
+            if key not in self._rates:
+                self._rates[key] = self.rates_of(shapes, row)[0]
+            found.append(self._rates[key])
+        return stack_rates(found).take(inverse.ravel())
+
+    def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
+        """Collective rates of a shape, and whether each of its stages has exactly these."""
+        one = shapes.row(row)
+        pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
+        home = self.instance.cluster.domains[pool_class.domain]
+        if one["span"] >= 0 or len({placed.chip.name for placed in home.usable}) > 1:
+            parts = shapes.parts(row)
+            return span_rates(self.instance, self.classes, parts, one["tp"], stage, one["pp"])
+        return group_rates(
+            self.instance, pool_class, one["tp"], stage, one["stage_pools"], one["pp"],
+            one["slices"],
+        ), True  # fmt: skip

@@ -1,0 +1,1 @@
+"""Lower bounds on the busiest chip of a layer."""

@@ -1,0 +1,1 @@
+"""Experts over nodes: fewer copies of tokens on the network."""

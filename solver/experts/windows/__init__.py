@@ -1,0 +1,1 @@
+"""One placement for several recorded windows."""

@@ -1,0 +1,1 @@
+"""Why nothing fits, what binds, and what would fit."""

@@ -1,0 +1,143 @@
+"""Why nothing fits: the limit that is broken by least, by how much, and what would fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.question.instance import Instance
+from costmodel.replica import memory
+from costmodel.replica.held import cache_bytes
+from solver.bounds.block import Bounds
+from solver.fleet.asked import Question
+from solver.shapes.pools import PoolClass
+from solver.shapes.shapes import ROLES, ShapeTable
+from topology import Chip
+
+
+def why_nothing_fits(
+    instance: Instance,
+    classes: tuple[PoolClass, ...],
+    shapes: ShapeTable,
+    bounds: Bounds,
+    question: Question,
+    most_rate: float,
+) -> str:
+    """One message: which limit stops every layout, by how much, and what would fit.
+
+    ``most_rate``: a bound on the requests per second of any fleet.
+    """
+    model, cluster = instance.model.name, instance.cluster.name
+    chips = sum(len(c.pools) * c.size for c in classes)
+    head = f"no layout of {model} on {cluster} ({chips} usable chips) fits."
+    if not np.any(bounds.fits):
+        return f"{head} {_hbm(instance, classes, shapes, bounds)}"
+    if question.rate is not None and np.any(bounds.requests_per_s > 0):
+        return (
+            f"{head} Rate: {question.rate:g} requests/s are asked for; the cluster serves at most "
+            f"{most_rate:.4g}: about {np.ceil(chips * question.rate / max(most_rate, 1e-12)):,.0f} such chips "
+            "would serve them"
+        )
+    slo = instance.slo
+    lines = []
+    fits = bounds.fits
+    for role, name, least, target in (
+        (1, "TPOT", bounds.least_tpot_s, slo.tpot),
+        (0, "TTFT", bounds.least_ttft_s, slo.ttft),
+    ):
+        own = fits & (shapes.role == role)
+        if target is None or not np.any(own):
+            continue
+        best = int(np.flatnonzero(own)[np.argmin(least[own])])
+        if least[best] > target:
+            width = shapes.row(best)
+            lines.append(
+                f"{name}: the target is {target * 1e3:g} ms; {least[best] * 1e3:.3g} ms is the least "
+                f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, one sequence per "
+                f"rank), {least[best] / target:.3g} times the target"
+            )
+    if not lines:
+        lines.append(_pools(shapes, bounds))
+    return f"{head} " + "; ".join(lines)
+
+
+def _hbm(
+    instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTable, bounds: Bounds
+) -> str:
+    """HBM: the shape that misses by least, and how many such chips or bytes would hold it."""
+    best = int(np.argmin(bounds.short_bytes))
+    row = shapes.row(best)
+    chip = classes[row["pool_class"]].chip
+    count = int(shapes.chips[best])
+    weights = sum(
+        matmul.weight_bytes * len(kind.layers)
+        for kind in instance.operations.kinds
+        for matmul in kind.matmuls
+    )
+    weights += sum(
+        kind.moe.expert_bytes * kind.moe.num_experts * len(kind.layers)
+        for kind in instance.operations.kinds
+        if kind.moe is not None
+    )
+    weights += instance.operations.embedding_bytes + instance.operations.head_bytes
+    weights += float(memory.draft_weight_bytes(instance.operations, 1.0, 1.0))
+    short = float(bounds.short_bytes[best])
+    have = sum(len(c.pools) * c.size * c.chip.hbm_bytes for c in classes)
+    reserved = instance.profile.for_chip(chip.name).runtime_bytes
+    need = -(-weights // (chip.hbm_bytes - reserved))
+    text = (
+        f"HBM: the weights are {weights / 1e9:.0f} GB, the cluster has {have / 1e9:.0f} GB; the closest "
+        f"shape ({ROLES[row['role']]}, {count} chips) is {short / 1e9:.1f} GB per chip over the "
+        f"{chip.hbm_bytes / 1e9:.1f} GB of chip {chip.name}. What would fit: at least {int(need)} such chips "
+        f"for the weights alone, or chips with {(chip.hbm_bytes + short) / 1e9:.0f} GB each"
+    )
+    text += _other_places(instance, row, short, chip)
+    narrower = {"bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}.get(_widest_dtype(instance))
+    if narrower:
+        text += f", or weights in {narrower}"
+    return text
+
+
+def _other_places(instance: Instance, row: dict[str, int], short: float, chip: Chip) -> str:
+    """Whether HBM would do with the caches of one sequence per rank in the chip's host memory."""
+    tier = chip.tier("host")
+    if tier is None or "host" in instance.scenario.kv_tiers:
+        return ""
+    workload = instance.workload
+    context = workload.input_tokens if ROLES[row["role"]] == "prefill" else workload.final_context
+    layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
+    caches = cache_bytes(instance, layers, row["tp"], context)
+    if short > caches or caches > tier.bytes:
+        return ""
+    return (
+        f", or the caches ({caches / 1e9:.1f} GB per chip) in host memory, which has "
+        f"{tier.bytes / 1e9:.0f} GB per chip (kv_tiers: [host])"
+    )
+
+
+def _widest_dtype(instance: Instance) -> str:
+    """Storage dtype of most of the weights."""
+    bytes_of: dict[str, float] = {}
+    for kind in instance.operations.kinds:
+        for matmul in kind.matmuls:
+            bytes_of[matmul.dtype] = bytes_of.get(matmul.dtype, 0.0) + (
+                matmul.weight_bytes * len(kind.layers)
+            )
+        if kind.moe is not None:
+            dtype = kind.moe.expert_dtype
+            bytes_of[dtype] = bytes_of.get(dtype, 0.0) + (
+                kind.moe.expert_bytes * kind.moe.num_experts * len(kind.layers)
+            )
+    return max(bytes_of, key=lambda dtype: bytes_of[dtype])
+
+
+def _pools(shapes: ShapeTable, bounds: Bounds) -> str:
+    """Each role fits alone, but not a pair that serves whole requests."""
+    least = {
+        ROLES[role]: int(shapes.chips[(shapes.role == role) & (bounds.requests_per_s > 0)].min())
+        for role in range(len(ROLES))
+        if np.any((shapes.role == role) & (bounds.requests_per_s > 0))
+    }
+    if not least:
+        return "Targets: TPOT, TTFT and HBM can each be met, but not by one shape together"
+    found = ", ".join(f"{role} needs {count} chips" for role, count in least.items())
+    return f"Chips: {found}, and a request needs both prefill and decode"

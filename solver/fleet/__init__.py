@@ -1,0 +1,1 @@
+"""How many replicas of which shape stand where (CP-SAT)."""

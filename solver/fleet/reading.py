@@ -1,0 +1,103 @@
+"""From an answer of the fleet model to replicas on pools."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ortools.sat.python import cp_model
+
+from solver.fleet.asked import Fleet, fleet_of
+from solver.fleet.items import Item
+from solver.fleet.packing import Held, deal, pack_slices
+from solver.shapes.pools import Pool, PoolClass
+
+if TYPE_CHECKING:
+    from solver.fleet.model import FleetModel
+
+
+class NotPacked(Exception):
+    """An aggregated answer has no place on the pools (``proven``), or none was found in time."""
+
+    def __init__(self, counts: dict[int, int], proven: bool):
+        super().__init__("replicas do not fit their pools")
+        self.counts = counts
+        self.proven = proven
+
+
+def read_fleet(model: FleetModel, solver: cp_model.CpSolver | None) -> Fleet | None:
+    """Replicas and their pools (``None`` without an answer). Raises :class:`NotPacked`."""
+    if solver is None:
+        return None
+    #: pools of each replica of each item, one list per class it has slices in
+    dealt: dict[int, list[list[Pool]]] = {}
+    for pool_class in model.classes:
+        held, counts = _held(model, solver, pool_class)
+        for place, count in sorted(counts.items()):
+            item = model.items[place]
+            need = item.slices_in(pool_class.index)
+            own = [
+                Counter({chips: one[place, chips] for chips in need if one.get((place, chips))})
+                for one in held
+            ]
+            _trim(own, need, count)
+            stands = dealt.setdefault(place, [[] for _ in range(count)])
+            for stand, pools in zip(stands, deal(own, need, count), strict=True):
+                stand += [pool_class.pools[pool] for pool in pools]
+    found: list[tuple[Item, tuple[Pool, ...]]] = [
+        (model.items[place], tuple(pools)) for place in dealt for pools in dealt[place]
+    ]
+    return fleet_of(found, model.classes)
+
+
+def _held(
+    model: FleetModel, solver: cp_model.CpSolver, pool_class: PoolClass
+) -> tuple[list[Held], dict[int, int]]:
+    """Slices in each pool of a class, and replicas of each item that has slices there."""
+    index, pools = pool_class.index, range(len(pool_class.pools))
+    counts = {p: solver.value(v) for p, v in model.count.items() if model.items[p].slices_in(index)}
+    if index in model.aggregated:
+        packed, impossible = pack_slices(
+            counts, model.items, pool_class,
+            clock=model.run.clock, limit_s=model.run.limit_s / 4, seed=model.run.seed,
+        )  # fmt: skip
+        if packed is None:
+            raise NotPacked(counts, impossible)
+        return packed, counts
+    held: list[Counter[tuple[int, int]]] = [Counter() for _ in pools]
+    if index in model.patterns:
+        filled = [
+            uses for uses, variable in model.patterns[index] for _ in range(solver.value(variable))
+        ]
+        for pool, uses in enumerate(filled):
+            for place, times in uses.items():
+                held[pool][place, model.items[place].slice_chips] += times
+        return [dict(one) for one in held], counts
+    tabled: set[int] = set()
+    for (own, role, slices), (packing, places) in model.tables.items():
+        if own != index:
+            continue
+        for pool in pools:
+            for step, variable in model.local[index, pool, role, slices]:
+                if step and solver.value(variable):
+                    for filled_by in packing.filling(step):
+                        place = places[filled_by]
+                        held[pool][place, model.items[place].slice_chips] += 1
+                        tabled.add(place)
+    for (place, chips, own, pool), variable in model.slices.items():
+        if own == index:
+            held[pool][place, chips] += solver.value(variable)
+    for place in tabled:
+        item = model.items[place]
+        counts[place] = sum(one[place, item.slice_chips] for one in held) // item.slices
+    return [dict(one) for one in held], counts
+
+
+def _trim(held: list[Counter[int]], need: Counter[int], replicas: int) -> None:
+    """Drop what a pattern holds beyond the replicas, from the emptiest pools."""
+    for chips, number in need.items():
+        excess = sum(one[chips] for one in held) - number * replicas
+        for one in sorted(held, key=lambda one: one.total()):
+            dropped = min(excess, one[chips])
+            one[chips] -= dropped
+            excess -= dropped

@@ -1,0 +1,57 @@
+"""From a fleet of realised shapes to a layout on named chips."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from costmodel.layout.layout import ExpertMap, Layout
+from costmodel.question.instance import Instance
+from solver.fleet.asked import Fleet
+from solver.place.build import build_replica, stage_chips
+from solver.place.realise import Realised
+from solver.shapes.pools import pick_chips
+
+
+def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised]) -> Layout:
+    """Take chips from each pool in order and stand every replica on its own.
+
+    Wider replicas come first and take chips that belong together where neighbours matter.
+    Replicas of one shape share one expert map for each stage.
+    """
+    free = {
+        (pool.domain, pool.chip.name): list(pool.chips)
+        for _, pools in fleet.stands
+        for pool in pools
+    }
+    maps: dict[str, ExpertMap] = {}
+    replicas = []
+    order = sorted(fleet.stands, key=lambda stand: (-stand[0].chips, stand[0].shape))
+    for item, pools in order:
+        shape = realised[item.shape]
+        slices = []
+        for pool, (_, count) in zip(pools, item.parts, strict=True):
+            left = free[pool.domain, pool.chip.name]
+            chosen = pick_chips(instance.cluster, pool.domain, left, count)
+            slices.append(chosen)
+            free[pool.domain, pool.chip.name] = [chip for chip in left if chip not in set(chosen)]
+        names = [f"shape{item.shape}.stage{number}" for number in range(len(shape.stages))]
+        if shape.maps:
+            for name, (first, last) in zip(names, shape.stages, strict=True):
+                maps.setdefault(
+                    name, {k: slots for k, slots in shape.maps.items() if first <= k <= last}
+                )
+        replicas.append(
+            build_replica(
+                instance,
+                shape.shape,
+                shape.per_rank,
+                shape.stages,
+                shape.slots,
+                stage_chips(shape.shape, slices),
+                names if shape.maps else None,
+                shape.extra,
+                shape.idle,
+                shape.layer_slots,
+            )
+        )
+    return Layout(replicas=tuple(replicas), expert_maps=maps)

@@ -1,0 +1,87 @@
+"""Experts on slots for the shapes of a search: placed as well as can be, or as an engine starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.question.engine import in_order
+from costmodel.question.instance import Instance
+from solver.bounds.expert_bounds import copies_are_hot
+from solver.clock import Clock
+from solver.experts import place_layers
+
+Array = NDArray[np.float64]
+#: expert of each slot ``[moe layers, slots]``, and a lower bound on the busiest chip's share ``[moe layers]``
+Placed = tuple[NDArray[np.int64], Array]
+
+
+def engine_places(instance: Instance, attention_dp: int) -> bool:
+    """Whether experts may lie where the solver says; always, where no engine is named."""
+    engine = instance.engine
+    return engine is None or engine.places_experts(instance.model, attention_dp)
+
+
+class Placements:
+    """Placements that shapes share, made once.
+
+    ``hot_copies``: only the busiest experts have copies, which is what the shapes' bounds assume.
+    """
+
+    def __init__(self, instance: Instance, clock: Clock, seed: int, *, hot_copies: bool):
+        self.instance = instance
+        self.clock = clock
+        self.seed = seed
+        self.hot_copies = hot_copies
+        self._free: dict[tuple[int, int], Placed] = {}
+
+    def of(self, slots_per_chip: Sequence[int], *, free: bool) -> Placed:
+        """Experts on these chips; ``free``: anywhere, else in order."""
+        chips, slots = len(slots_per_chip), sum(slots_per_chip)
+        if not slots:
+            return np.zeros((0, 0), dtype=np.int64), np.zeros(0)
+        if chips > 1 and not free:
+            return placed_in_order(self.instance.expert_loads, chips, slots)
+        if (chips, slots) not in self._free:
+            self._free[chips, slots] = self._place(slots_per_chip)
+        return self._free[chips, slots]
+
+    def _place(self, slots_per_chip: Sequence[int]) -> Placed:
+        limit = self.clock.remaining_s
+        placed = place_layers(
+            self.instance.expert_loads,
+            slots_per_chip,
+            effort="good",
+            time_limit_s=None if limit == float("inf") else max(limit / 4, 0.2),
+            seed=self.seed,
+        )
+        loads = self.instance.expert_loads
+        return self.covered(loads, placed.physical_to_logical, slots_per_chip), placed.bound
+
+    def covered(
+        self, loads: Array, experts: NDArray[np.int64], slots_per_chip: Sequence[int]
+    ) -> NDArray[np.int64]:
+        """The placements, or where the bound does not cover one of them, one with copies of busy experts."""
+        if not self.hot_copies:
+            return experts
+        cold = ~copies_are_hot(loads, experts)
+        if cold.any():
+            experts = experts.copy()
+            experts[cold] = place_layers(
+                loads[cold], slots_per_chip, effort="fast"
+            ).physical_to_logical
+        return experts
+
+
+def placed_in_order(loads: Array, chips: int, slots: int) -> Placed:
+    """Experts in order, chip by chip. No choice is left, so the bound is the load itself.
+
+    ``loads [layers, experts]`` have rows that sum to 1; copies of an expert share its tokens evenly.
+    """
+    layers, experts = loads.shape
+    row = np.array(in_order(experts, slots), dtype=np.int64)
+    share = loads / np.bincount(row, minlength=experts)
+    busiest = share[:, row].reshape(layers, chips, slots // chips).sum(axis=2).max(axis=1)
+    return np.tile(row, (layers, 1)), busiest

@@ -1,0 +1,177 @@
+"""From a shape to a replica that stands: experts on slots, layers on stages, KV on chips, batch.
+
+A shape's bound assumes a placement as good as can be. Here the placement is made, the largest batch
+that it really allows is found with the evaluator's own prices, and the shape's bound is tightened
+with what the placement proved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.layout.layout import ExpertMap, spread
+from costmodel.question.instance import Instance
+from solver.bounds.pricing import Pricer
+from solver.clock import Clock
+from solver.place.attempt import Attempt
+from solver.place.build import hand_over_s
+from solver.place.placements import Placements, engine_places
+from solver.place.shared_slots import LayerSlots, SharedPlacements
+from solver.shapes.shapes import ROLES, ShapeTable
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Realised:
+    """A shape with its placement: what it achieves and what no placement of it can exceed.
+
+    ``stages``: first and last layer of each; ``maps``: expert map by layer (the same for all
+    replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``; ``idle``:
+    conversations that wait on each attention rank.
+    """
+
+    shape: dict[str, int]
+    per_rank: int
+    extra: int
+    requests_per_s: float
+    upper_requests_per_s: float
+    stages: tuple[tuple[int, int], ...]
+    slots: tuple[int, ...]
+    maps: ExpertMap
+    idle: int = 0
+    #: slots of the layers that have not ``slots``
+    layer_slots: LayerSlots = field(default_factory=dict)
+
+
+class Realiser:
+    """Makes replicas of shapes, remembering placements that shapes share."""
+
+    def __init__(
+        self, instance: Instance, shapes: ShapeTable, pricer: Pricer, clock: Clock, seed: int
+    ):
+        self.instance = instance
+        self.shapes = shapes
+        self.pricer = pricer
+        self.clock = clock
+        self.seed = seed
+        self.placements = Placements(instance, clock, seed, hot_copies=pricer.hot_copies)
+        self.shared = SharedPlacements(instance, self.placements)
+
+    def take_placements(self, other: Realiser) -> None:
+        """Use what another realiser of the same question, with KV elsewhere, has placed."""
+        self.placements, self.shared = other.placements, other.shared
+
+    def realise(self, row: int, most_per_rank: int) -> Realised:
+        """Best replica of a shape with at most ``most_per_rank`` sequences per rank and microbatch.
+
+        ``requests_per_s`` is 0 if no placement found meets the targets.
+        """
+        shape = self.shapes.row(row)
+        chips = shape["tp"] * shape["attention_dp"]
+        bounds = self.pricer.experts
+        if bounds is not None and shape["slots"]:
+            fewest = bounds.fewest(chips, shape["slots"])
+            turns = self.instance.scenario.layer_slots == "any" and shape["slots"] % chips > 0
+            if fewest < shape["slots"] or turns:
+                return self._sharing(row, most_per_rank, fewest)
+        slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
+        free = engine_places(self.instance, shape["attention_dp"])
+        experts, layer_bounds = self.placements.of(slots, free=free)
+        home = self.pricer.classes[shape["pool_class"]].pools[0]
+        far_s, near_s = 0.0, 0.0
+        if ROLES[shape["role"]] == "prefill":
+            far_s, near_s = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
+        attempt = Attempt(self, row, slots, experts, far_s)
+        found, per_rank = attempt.largest(most_per_rank)
+        found, per_rank = attempt.with_more_room(found, per_rank)
+        upper_at = partial(self.pricer.tightened, self.shapes, row, layer_bounds)
+        upper = upper_at(most_per_rank)
+        found, per_rank, reach = attempt.best_cut(found, per_rank, upper_at)
+        if far_s <= near_s or self.instance.slo.ttft is None:
+            upper = min(upper, reach)
+        if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
+            # where its decode replicas will stand is not known: the bound is for the nearest
+            near = Attempt(self, row, slots, experts, near_s)
+            best, _, _ = near.best_cut(*near.largest(most_per_rank), upper_at)
+            ceiling = float(best[1].service.requests_per_s) if best is not None else 0.0
+            upper = min(upper, ceiling) if near.proven else upper
+            attempt.proven = (
+                near.proven
+                and found is not None
+                and (ceiling <= float(found[1].service.requests_per_s))
+            )
+            if found is None and near.proven:
+                return Realised(shape, 0, 0, 0.0, upper, (), slots, {})
+        if found is None:
+            return Realised(shape, 0, 0, 0.0, 0.0 if attempt.proven else upper, (), slots, {})
+        found, extra = attempt.fill_up(found, per_rank, most_per_rank)
+        replica, price, maps = found
+        rate = float(price.service.requests_per_s)
+        return Realised(
+            shape=shape,
+            per_rank=per_rank,
+            extra=extra,
+            requests_per_s=rate,
+            upper_requests_per_s=rate if attempt.proven else max(rate, upper),
+            stages=tuple(stage.layers for stage in replica.stages),
+            slots=slots,
+            maps=maps,
+            idle=attempt.idle_of(replica),
+        )
+
+    def _sharing(self, row: int, most_per_rank: int, fewest: int) -> Realised:
+        """Best replica found whose layers share more than ``fewest`` slots each (or as many), up to the shape's.
+
+        Tried are the shape's slots in every layer and, for one stage, the best shares of some totals; the
+        bound is the shape's own, for every share.
+        """
+        shape = self.shapes.row(row)
+        chips = shape["tp"] * shape["attention_dp"]
+        slots = tuple(spread(shape["slots"], chips))
+        home = self.pricer.classes[shape["pool_class"]].pools[0]
+        far_s = 0.0
+        if ROLES[shape["role"]] == "prefill":
+            far_s, _ = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
+        upper_at = partial(self.pricer.tightened, self.shapes, row, None)
+        upper = upper_at(most_per_rank)
+        best = Realised(shape, 0, 0, 0.0, upper, (), slots, {})
+        experts, _ = self.placements.of(slots, free=True)
+        alike = Attempt(self, row, slots, experts, far_s)
+        found, per_rank = alike.largest(most_per_rank)
+        attempts = [alike]
+        if shape["pp"] == 1:
+            least = tuple(spread(max(experts.max() + 1, chips), chips))
+            # layers are weighed at the batch that equal slots allow
+            seconds = partial(alike.layer_seconds, per_rank or most_per_rank)
+            for layer_slots, maps in self.shared.tries(chips, fewest, shape["slots"], seconds):
+                attempts.append(Attempt(self, row, least, experts, far_s).given(maps, layer_slots))
+        for attempt in attempts:
+            if self.clock.over and best.requests_per_s > 0:
+                break
+            if attempt is not alike:
+                found, per_rank = attempt.largest(most_per_rank)
+            found, per_rank = attempt.with_more_room(found, per_rank)
+            found, per_rank, _ = attempt.best_cut(found, per_rank, upper_at)
+            if found is None:
+                continue
+            (replica, price, maps), extra = attempt.fill_up(found, per_rank, most_per_rank)
+            rate = float(price.service.requests_per_s)
+            if rate > best.requests_per_s:
+                best = Realised(
+                    shape=shape,
+                    per_rank=per_rank,
+                    extra=extra,
+                    requests_per_s=rate,
+                    upper_requests_per_s=max(rate, upper),
+                    stages=tuple(stage.layers for stage in replica.stages),
+                    slots=attempt.slots,
+                    maps=maps,
+                    idle=attempt.idle_of(replica),
+                    layer_slots=attempt.layer_slots,
+                )
+        return best

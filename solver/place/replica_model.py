@@ -1,0 +1,340 @@
+r"""One replica, whole, in CP-SAT: experts on slots, layers on stages, KV on ranks, under every rule.
+
+For layers so small that the expert of every slot can be a variable. It serves twice: small shapes
+are solved to proven optimality with it, and the tests fix any layout in it to see that it is
+feasible exactly when the evaluator finds no violation (usage is rounded up by at most one unit per
+term, so CP-SAT is the stricter side of that band).
+
+Variables: ``x[l, e, g]`` expert ``e`` of layer ``l`` on chip ``g`` of its stage, ``n[l, e, r]`` it has ``r``
+replicas, ``s[l, p]`` layer on stage, ``seq[k]`` sequences of rank ``k``. Rules: every expert at least one
+slot, each chip exactly its slots (``x`` is boolean, so none twice); layers in order, each on one
+stage, no stage empty; sequences add up to the batch; bytes of each chip within HBM; TPOT and TTFT.
+A layer takes as long as its busiest chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from costmodel.experts.moe_load import touch_probability
+from costmodel.layout.layout import Replica
+from costmodel.passes.communication import GroupRates
+from costmodel.passes.operations import LayerKind
+from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.question.instance import Instance
+from costmodel.question.profile import Efficiency
+from costmodel.question.workload import Slo
+from costmodel.replica import memory
+from costmodel.replica.replica import replica_schedule
+from solver.clock import Clock
+from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
+from topology import Chip
+
+#: largest layers x experts x chips x replica counts for which every slot is a variable
+SMALL = 3000
+
+
+#: largest time (about a minute) and bytes in units; sums and fractions of them stay below 2**63
+_LONGEST = 2**46
+
+#: denominator of rationals in the model
+_FRACTION = 2**10
+
+
+class ReplicaModel:
+    """CP-SAT model of one replica whose shape, batch and busiest rank are given by ``draft``.
+
+    ``rates`` are those of its stages (all alike), ``slots`` the expert slots of each chip of a
+    stage, ``transfer_s`` the hand-over to the decode pool. ``layers`` restricts the model to some layers
+    of a replica of one stage, without HBM and targets: layers are then independent.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        draft: Replica,
+        chip: Chip,
+        efficiency: Efficiency,
+        rates: GroupRates,
+        slots: Sequence[int],
+        transfer_s: float = 0.0,
+        layers: Sequence[int] | None = None,
+    ):
+        self.instance = instance
+        self.layers = (
+            list(range(instance.operations.num_layers)) if layers is None else list(layers)
+        )
+        self.whole = layers is None
+        self.draft = draft
+        self.chip = chip
+        self.efficiency = efficiency
+        self.rates = rates
+        self.slots = tuple(slots)
+        self.transfer_s = transfer_s
+        self.model = cp_model.CpModel()
+        self.plan = replica_schedule(instance, draft)
+        self.passes = [t for t in (self.plan.decode, self.plan.prefill) if t is not None]
+        self.pp = draft.shape.pp
+        self.kind_of = [instance.operations.kinds[i] for i in instance.operations.kind_of_layer()]
+        self.x: dict[tuple[int, int, int], cp_model.IntVar] = {}
+        self.u: dict[tuple[int, int, int, int], cp_model.IntVar] = {}
+        self.stage: dict[tuple[int, int], cp_model.IntVar] = {}
+        self.replicas: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+        self._experts()
+        self._stages()
+        #: per pass, the time of every stage in units
+        self.stage_time = [self._stage_times(tokens) for tokens in self.passes]
+        self.slo = instance.slo if self.whole else Slo()
+        if self.whole:
+            self._sequences()
+            self._memory()
+        self._targets()
+
+    def _experts(self) -> None:
+        """Every expert has a slot, chips hold exactly their slots, replicas are counted."""
+        model, chips = self.model, self.draft.shape.chips_per_stage
+        for layer in set(self.instance.operations.moe_layers) & set(self.layers):
+            experts = range(self.instance.expert_loads.shape[1])
+            for e in experts:
+                mine = [model.new_bool_var(f"x[{layer},{e},{g}]") for g in range(chips)]
+                for g in range(chips):
+                    self.x[layer, e, g] = mine[g]
+                has = [model.new_bool_var(f"n[{layer},{e},{r + 1}]") for r in range(chips)]
+                model.add_exactly_one(has)
+                model.add(sum(mine) == sum((r + 1) * v for r, v in enumerate(has)))
+                self.replicas[layer, e] = has
+            for g in range(chips):
+                model.add(sum(self.x[layer, e, g] for e in experts) == self.slots[g])
+                for e in experts:
+                    for r, has_r in enumerate(self.replicas[layer, e], start=1):
+                        here = model.new_bool_var(f"u[{layer},{e},{g},{r}]")
+                        model.add_bool_and(self.x[layer, e, g], has_r).only_enforce_if(here)
+                        model.add_bool_or(~self.x[layer, e, g], ~has_r, here)
+                        self.u[layer, e, g, r] = here
+
+    def _layer(self, layer: int, tokens: Tokens) -> Any:
+        """Time of a layer in units: its fixed operations, and its experts' busiest chip."""
+        kind, shape = self.kind_of[layer], self.draft.shape
+        if kind.moe is None:
+            return up(sum(self._parts(kind, tokens, None).values()), TIME_UNIT_S)
+        moe, model, chips = kind.moe, self.model, shape.chips_per_stage
+        loads = self.instance.expert_loads[kind.moe_rows[kind.layers.index(layer)]]
+        rows = float(tokens.rows)
+        # one chip's worth of load and of touched experts, and the exchange per unit of skew
+        nothing = self._parts(kind, tokens, ExpertShares(np.zeros((1, 1)), np.zeros((1, 1))))
+        full = ExpertShares(np.ones((1, 1)), np.zeros((1, 1)))
+        touched = ExpertShares(np.zeros((1, 1)), np.ones((1, 1)))
+        load_s = self._parts(kind, tokens, full)["routed_experts"]
+        touch_s = self._parts(kind, tokens, touched)["routed_experts"]
+        skew_s = nothing["dispatch"] + nothing["combine"] - self._latency_s()
+        name = f"{layer},{rows:g}"
+        busiest = model.new_int_var(0, _LONGEST, f"experts_time[{name}]")
+        skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), _LONGEST, f"exchange_time[{name}]")
+        for g in range(chips):
+            loaded, reached, exchanged = [], [], []
+            for e in range(moe.num_experts):
+                for r in range(1, chips + 1):
+                    here = self.u[layer, e, g, r]
+                    share = float(loads[e]) / r
+                    tokens_in_pass = rows * shape.attention_dp * tokens.fill
+                    touch = float(
+                        touch_probability(loads[e : e + 1], moe.top_k, tokens_in_pass, float(r))[0]
+                    )
+                    loaded.append(up(load_s * share, TIME_UNIT_S) * here)
+                    reached.append(up(touch_s * touch, TIME_UNIT_S) * here)
+                    exchanged.append(up(skew_s * share * chips, TIME_UNIT_S) * here)
+            model.add(busiest >= sum(loaded))
+            model.add(busiest >= sum(reached))
+            model.add(skewed >= sum(exchanged))
+        return up(sum(nothing.values()) - skew_s, TIME_UNIT_S) + busiest + skewed
+
+    def _latency_s(self) -> float:
+        if self.draft.shape.attention_dp == 1:
+            return 0.0
+        return 2.0 * float(self.rates.dispatch_latency_s)
+
+    def _parts(
+        self, kind: LayerKind, tokens: Tokens, shares: ExpertShares | None
+    ) -> dict[str, float]:
+        shape = self.draft.shape
+        timed = pass_time(
+            self.instance.operations, [(kind, 1.0)], shape.tp, shape.attention_dp, tokens,
+            self.chip, self.efficiency, self.rates, [shares], with_head=False,
+        )  # fmt: skip
+        return {part: float(seconds) for part, seconds in timed.parts.items()}
+
+    def _stages(self) -> None:
+        model, layers = self.model, self.layers
+        for layer in layers:
+            for p in range(self.pp):
+                self.stage[layer, p] = model.new_bool_var(f"s[{layer},{p}]")
+            model.add_exactly_one(self.stage[layer, p] for p in range(self.pp))
+        for p in range(self.pp):
+            model.add_bool_or(self.stage[layer, p] for layer in layers)
+        number = [sum(p * self.stage[layer, p] for p in range(self.pp)) for layer in layers]
+        for earlier, later in pairwise(number):
+            model.add(earlier <= later)
+
+    def _stage_times(self, tokens: Tokens) -> list[Any]:
+        """Time of each stage in units for one pass."""
+        model, shape = self.model, self.draft.shape
+        head = pass_time(
+            self.instance.operations, [], shape.tp, shape.attention_dp, tokens, self.chip,
+            self.efficiency, self.rates, [],
+        )  # fmt: skip
+        layer_time = {layer: self._layer(layer, tokens) for layer in self.layers}
+        found: list[Any] = []
+        for p in range(self.pp):
+            taken = []
+            for layer, time in layer_time.items():
+                part = model.new_int_var(0, _LONGEST, f"time[{layer},{p}]")
+                model.add(part >= time).only_enforce_if(self.stage[layer, p])
+                taken.append(part)
+            edge = self.efficiency.step_overhead_s / self.pp
+            edge += float(head.total_s("per_op")) if p == self.pp - 1 else 0.0
+            found.append(sum(taken) + up(edge, TIME_UNIT_S))
+        return found
+
+    def _sequences(self) -> None:
+        shape = self.draft.shape
+        most = max(self.draft.rank_sequences(), default=0)
+        self.sequences = [
+            self.model.new_int_var(0, most, f"seq[{k}]") for k in range(shape.attention_dp)
+        ]
+        self.model.add(sum(self.sequences) == shape.batch)
+
+    def _memory(self) -> None:
+        instance, operations, shape = self.instance, self.instance.operations, self.draft.shape
+        prefill = self.draft.role == "prefill"
+        workload = instance.workload
+        context = workload.input_tokens if prefill else instance.final_context
+        rows, sampled = float(self.plan.rows()), float(self.plan.sampled())
+        for p in range(self.pp):
+            first, last = p == 0, p == self.pp - 1
+            edge = float(
+                memory.edge_weight_bytes(operations, shape.tp, first=first, last=last)
+            ) + float(memory.activation_bytes(operations, shape.tp, rows, sampled if last else 0.0))
+            draft_kv = 0
+            if last:
+                edge += float(
+                    memory.draft_weight_bytes(operations, shape.tp, shape.chips_per_stage)
+                )
+                draft_kv = up(
+                    float(memory.draft_kv_bytes(operations, shape.tp, context)), MEMORY_UNIT_BYTES
+                )
+            room = down(
+                self.chip.hbm_bytes - self.efficiency.runtime_bytes - edge, MEMORY_UNIT_BYTES
+            )
+            for rank in range(shape.attention_dp):
+                slots = self.slots[rank * shape.tp : (rank + 1) * shape.tp] or (0,)
+                used: list[Any] = [draft_kv * self.sequences[rank]] if draft_kv else []
+                for layer in self.layers:
+                    one = [(self.kind_of[layer], 1.0)]
+                    held = float(memory.dense_weight_bytes(one, shape.tp))
+                    held += float(memory.expert_slot_bytes(one)) * max(slots)
+                    kv = float(memory.kv_bytes_per_sequence(operations, one, shape.tp, context))
+                    part = self.model.new_int_var(0, _LONGEST, f"bytes[{layer},{p},{rank}]")
+                    self.model.add(
+                        part
+                        >= up(held, MEMORY_UNIT_BYTES)
+                        + up(kv, MEMORY_UNIT_BYTES) * self.sequences[rank]
+                    ).only_enforce_if(self.stage[layer, p])
+                    used.append(part)
+                self.model.add(sum(used) <= room)
+
+    def _targets(self) -> None:
+        """TPOT and TTFT as :mod:`costmodel.replica.serving` defines them; the objective of the role."""
+        model, slo, stages = self.model, self.slo, self.pp
+        totals, longest = [], []
+        for number, (tokens, times) in enumerate(zip(self.passes, self.stage_time, strict=True)):
+            slowest = model.new_int_var(0, _LONGEST, f"longest_stage[{number}]")
+            for time in times:
+                model.add(slowest >= time)
+            longest.append(slowest)
+            totals.append(sum(times) + up(self._hop_s(tokens), TIME_UNIT_S))
+        ttft = None if slo.ttft is None else down(slo.ttft - self.transfer_s, TIME_UNIT_S)
+        passes = self.plan.passes
+        if self.draft.role == "prefill":
+            if ttft is not None:
+                model.add((2 * int(passes) - 1) * longest[0] + totals[0] <= ttft)
+            self.objective: Any = longest[0]
+            return
+        period = model.new_int_var(0, _LONGEST, "period")
+        model.add(period >= totals[0])
+        model.add(period >= stages * longest[0])
+        tpot: Any = period
+        if self.draft.role == "mixed":
+            # rationals with a fixed denominator, rounded up: passes and events need not be whole
+            stolen = up(float(stages * self.plan.events * passes), 1.0 / _FRACTION)
+            share = model.new_int_var(0, _LONGEST, "stolen_by_prefill")
+            model.add(_FRACTION * share >= stolen * longest[1])
+            tpot = period + share
+            if ttft is not None:
+                repeats = up(float(2 * passes - 1), 1.0 / _FRACTION)
+                model.add(
+                    repeats * longest[1] + _FRACTION * (totals[1] + period) <= _FRACTION * ttft
+                )
+        if slo.tpot is not None:
+            # the target is per token, the period per pass
+            model.add(tpot <= down(slo.tpot * self.plan.emitted, TIME_UNIT_S))
+        self.objective = tpot
+
+    def _hop_s(self, tokens: Tokens) -> float:
+        if self.pp == 1:
+            return 0.0
+        operations, tp = self.instance.operations, self.draft.shape.tp
+        rows = float(tokens.rows)
+        sent = rows / tp * operations.hidden_size * operations.activation_bytes
+        return self.pp * float(self.rates.send_latency_s + self.rates.send_s_per_byte * sent)
+
+    def fix(self, replica: Replica, maps: Mapping[int, Sequence[int]]) -> None:
+        """Fix the decision of a replica: its stages, its expert maps, its sequences per rank."""
+        for p, stage in enumerate(replica.stages):
+            for layer in self.layers:
+                inside = stage.layers[0] <= layer <= stage.layers[1]
+                self.model.add(self.stage[layer, p] == int(inside))
+        for layer, slots in maps.items():
+            start = 0
+            for g, count in enumerate(self.slots):
+                here = slots[start : start + count]
+                start += count
+                for e in range(len(self.instance.expert_loads[0])):
+                    self.model.add(self.x[layer, e, g] == here.count(e))
+        for variable, count in zip(self.sequences, replica.rank_sequences(), strict=True):
+            self.model.add(variable == count)
+
+    def best(
+        self, clock: Clock, *, seed: int, limit_s: float
+    ) -> tuple[list[tuple[int, int]], dict[int, tuple[int, ...]], bool] | None:
+        """Stages, expert maps and whether they are proven best; ``None`` if no decision fits."""
+        self.model.minimize(self.objective)
+        solver, status = clock.run(self.model, seed=seed, limit_s=limit_s)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        stages = []
+        for p in range(self.pp):
+            own = [i for i in self.layers if solver.value(self.stage[i, p])]
+            stages.append((own[0], own[-1]))
+        maps: dict[int, tuple[int, ...]] = {}
+        for layer in sorted({layer for layer, _, _ in self.x}):
+            maps[layer] = tuple(
+                e
+                for g in range(self.draft.shape.chips_per_stage)
+                for e in range(len(self.instance.expert_loads[0]))
+                if solver.value(self.x[layer, e, g])
+            )
+        return stages, maps, status == cp_model.OPTIMAL
+
+
+def small_enough(instance: Instance, chips: int) -> bool:
+    """Whether a replica on stages of so many chips is modelled whole."""
+    moe = instance.operations.moe
+    if moe is None:
+        return instance.operations.num_layers <= 8
+    size = len(instance.operations.moe_layers) * moe.num_experts * chips * chips
+    return size <= SMALL and instance.operations.num_layers <= 8

@@ -1,0 +1,240 @@
+r"""Layers onto stages (CP-SAT): consecutive layers, the longest stage as short as HBM allows.
+
+With ``cut_0 = 0 < cut_1 < ... < cut_P = L``, prefix times ``t`` and prefix bytes ``w``::
+
+    minimise  M
+    M >= t[cut_{s+1}] - t[cut_s] + edge_time_s          every stage s
+    w[cut_{s+1}] - w[cut_s] + edge_bytes_s <= room        every stage s
+
+Layers differ (dense and MoE, windowed and global attention); the first stage also holds the
+embedding, the last the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.sat.python import cp_model
+
+from costmodel.experts.moe_load import expert_shares
+from costmodel.layout.layout import ExpertMap, Replica
+from costmodel.passes.communication import GroupRates
+from costmodel.passes.operations import LayerKind
+from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.question.instance import Instance
+from costmodel.question.profile import Efficiency
+from costmodel.replica import memory
+from costmodel.replica.replica import replica_schedule
+from solver.clock import Clock
+from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
+from topology import Chip
+
+Array = NDArray[np.float64]
+
+
+def cut_stages(
+    layer_s: Array,
+    layer_bytes: Array,
+    edge_s: Sequence[float],
+    edge_bytes: Sequence[float],
+    room_bytes: float,
+    stages: int,
+    *,
+    clock: Clock,
+    limit_s: float,
+    seed: int,
+) -> list[tuple[int, int]] | None:
+    """First and last layer of every stage, or ``None`` if no cut fits.
+
+    ``layer_s layer_bytes [layers]``, ``edge_s edge_bytes [stages]``: what a stage has beside its
+    layers. ``room_bytes``: HBM of a chip that layers and edges may use.
+    """
+    num_layers = len(layer_s)
+    if stages > num_layers:
+        return None
+    if stages == 1:
+        fits = layer_bytes.sum() + edge_bytes[0] <= room_bytes
+        return [(0, num_layers - 1)] if fits else None
+    model = cp_model.CpModel()
+    times = [0, *np.cumsum([up(s, TIME_UNIT_S) for s in layer_s]).tolist()]
+    sizes = [0, *np.cumsum([up(b, MEMORY_UNIT_BYTES) for b in layer_bytes]).tolist()]
+    cuts = [model.new_int_var(s, num_layers - (stages - s), f"cut[{s}]") for s in range(stages + 1)]
+    model.add(cuts[0] == 0)
+    model.add(cuts[stages] == num_layers)
+    time_at = [model.new_int_var(0, times[-1], f"time[{s}]") for s in range(stages + 1)]
+    size_at = [model.new_int_var(0, sizes[-1], f"bytes[{s}]") for s in range(stages + 1)]
+    longest = model.new_int_var(0, times[-1] + max(up(s, TIME_UNIT_S) for s in edge_s), "longest")
+    for s in range(stages + 1):
+        model.add_element(cuts[s], times, time_at[s])
+        model.add_element(cuts[s], sizes, size_at[s])
+    for s in range(stages):
+        model.add(cuts[s + 1] >= cuts[s] + 1)
+        model.add(longest >= time_at[s + 1] - time_at[s] + up(edge_s[s], TIME_UNIT_S))
+        model.add(
+            size_at[s + 1] - size_at[s] + up(edge_bytes[s], MEMORY_UNIT_BYTES)
+            <= down(room_bytes, MEMORY_UNIT_BYTES)
+        )
+    model.minimize(longest)
+    solver, status = clock.run(model, seed=seed, limit_s=limit_s)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    ends = [int(solver.value(cut)) for cut in cuts]
+    return [(ends[s], ends[s + 1] - 1) for s in range(stages)]
+
+
+#: share of a layer that is taken for rounding where layers fill a stage
+_ROUNDING = 1e-9
+
+
+def shortest_longest_stage(
+    layer_s: Sequence[Array], kind_of_layer: Sequence[int], head_s: Array, stages: Array
+) -> Array:
+    """Least possible time of the longest stage, for many shapes at once (arrays of one length).
+
+    ``layer_s[k]``: seconds of a layer of kind ``k``; ``head_s`` comes on top of the last stage. For a
+    trial limit, stages are filled greedily from the last layer back, run by run of equal layers;
+    the least limit that needs no more than ``stages`` stages is found by bisection and returned
+    rounded down, so that it stays a lower bound.
+    """
+    runs: list[tuple[int, int]] = []
+    for kind in reversed(kind_of_layer):
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1] + 1)
+        else:
+            runs.append((kind, 1))
+    longest_layer = np.maximum.reduce([layer_s[kind] for kind, _ in runs])
+    total = sum(count * layer_s[kind] for kind, count in runs) + head_s
+    # the last stage has a layer beside the head
+    last = head_s + layer_s[runs[0][0]]
+    low = np.maximum.reduce([longest_layer, last, total / stages]) * (1 - 1e-12)
+    high = np.asarray(total, dtype=float).copy()
+    for _ in range(30):
+        limit = (low + high) / 2
+        fits = _stages_needed(layer_s, runs, head_s, limit) <= stages
+        high = np.where(fits, limit, high)
+        low = np.where(fits, low, limit)
+    return np.asarray(low)
+
+
+def _stages_needed(
+    layer_s: Sequence[Array], runs: Sequence[tuple[int, int]], head_s: Array, limit: Array
+) -> Array:
+    """Stages that greedy filling takes under a limit, from the last layer back."""
+    needed = np.ones_like(limit)
+    used = head_s + np.zeros_like(limit)
+    layers = [np.maximum(own, 1e-30) for own in layer_s]
+    # most that a stage may hold before one more layer of a kind
+    before = [limit - each * (1.0 - _ROUNDING) for each in layers]
+    fitting = [np.maximum(np.floor(limit / each + _ROUNDING), 1) for each in layers]
+    for kind, count in runs:
+        each = layers[kind]
+        if count == 1:  # stays in the stage, or begins the next
+            stays = used <= before[kind]
+            used = used * stays + each
+            needed += ~stays
+            continue
+        here = np.floor((limit - used) / each + _ROUNDING)
+        here = np.minimum(np.maximum(here, 0), count)
+        left, per_stage = count - here, fitting[kind]
+        more = np.ceil(left / per_stage)
+        needed = needed + more
+        in_last = left - (more - 1) * per_stage
+        used = np.where(left > 0, in_last * each, used + here * each)
+    return needed
+
+
+def layer_times(
+    instance: Instance,
+    draft: Replica,
+    chip: Chip,
+    efficiency: Efficiency,
+    rates: GroupRates,
+    slots: Sequence[int],
+    maps: ExpertMap,
+) -> tuple[Array, float]:
+    """Seconds of each layer ``[layers]`` and of the head, at the batch of ``draft``, by the evaluator's formulas.
+
+    All MoE layers have ``slots``; those that ``maps`` does not name have no time. A mixed replica weighs a layer's
+    prefill time by how often it is run beside a decode pass.
+    """
+    operations, shape = instance.operations, draft.shape
+    plan = replica_schedule(instance, draft)
+    passes: list[tuple[Tokens, float]] = []
+    if plan.decode is not None:
+        passes.append((plan.decode, 1.0))
+    if plan.prefill is not None:
+        passes.append((plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0))
+    layer_s = np.zeros(operations.num_layers)
+    head_s = 0.0
+
+    def timed(layers: list[tuple[LayerKind, float]], tokens: Tokens, shares: list[ExpertShares | None], head: bool) -> Array:  # fmt: skip
+        found = pass_time(
+            operations, layers, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
+            shares, with_head=head,
+        )  # fmt: skip
+        return found.total_s(instance.profile.combination)
+
+    for tokens, weight in passes:
+        rows = float(tokens.rows)
+        for kind in operations.kinds:
+            shares, layers = None, list(kind.layers)
+            if kind.moe is not None:
+                places = [place for place, layer in enumerate(kind.layers) if layer in maps]
+                layers = [kind.layers[place] for place in places]
+                if not layers:
+                    continue
+                placed = np.array([maps[layer] for layer in layers], dtype=np.int64)
+                found = expert_shares(
+                    instance.kind_loads(kind)[places], placed, slots, kind.moe.top_k,
+                    float(rows * shape.attention_dp * tokens.fill),
+                )  # fmt: skip
+                shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
+            layer_s[layers] += weight * timed([(kind, 1.0)], tokens, [shares], False)
+        head_s += weight * float(timed([], tokens, [], True))
+    return layer_s, head_s
+
+
+def cut_replica(
+    instance: Instance,
+    draft: Replica,
+    chip: Chip,
+    efficiency: Efficiency,
+    rates: GroupRates,
+    slots: Sequence[int],
+    maps: ExpertMap,
+    *,
+    clock: Clock,
+    seed: int,
+) -> list[tuple[int, int]] | None:
+    """Stages of a replica at the batch of ``draft``; layer times and bytes are the evaluator's."""
+    operations, shape = instance.operations, draft.shape
+    plan = replica_schedule(instance, draft)
+    layer_s, head_s = layer_times(instance, draft, chip, efficiency, rates, slots, maps)
+    layer_bytes = np.zeros(operations.num_layers)
+    workload = instance.workload
+    context = workload.input_tokens if draft.role == "prefill" else instance.final_context
+    sequences = max(draft.rank_sequences())
+    for kind in operations.kinds:
+        one = [(kind, 1.0)]
+        held = float(memory.dense_weight_bytes(one, shape.tp))
+        held += float(memory.expert_slot_bytes(one)) * max(slots, default=0)
+        kv = float(memory.kv_bytes_per_sequence(operations, one, shape.tp, context))
+        layer_bytes[list(kind.layers)] = held + kv * sequences
+    edge_s = [0.0] * shape.pp
+    edge_s[-1] = head_s
+    edge_bytes = [0.0] * shape.pp
+    edge_bytes[0] = float(memory.edge_weight_bytes(operations, shape.tp, first=True, last=False))
+    edge_bytes[-1] += float(memory.edge_weight_bytes(operations, shape.tp, first=False, last=True))
+    edge_bytes[-1] += float(
+        memory.draft_weight_bytes(operations, shape.tp, shape.chips_per_stage)
+        + memory.draft_kv_bytes(operations, shape.tp, context) * sequences
+    )
+    rows, sampled = float(plan.rows()), float(plan.sampled())
+    plain = float(memory.activation_bytes(operations, shape.tp, rows, 0.0))
+    edge_bytes[-1] += float(memory.activation_bytes(operations, shape.tp, rows, sampled)) - plain
+    return cut_stages(
+        layer_s, layer_bytes, edge_s, edge_bytes, chip.hbm_bytes - efficiency.runtime_bytes - plain,
+        shape.pp, clock=clock, limit_s=2.0, seed=seed,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Every shape a replica may have, and the chips it may have it on."""

@@ -1,0 +1,86 @@
+"""Collective rates of the chips that a shape stands for: what the evaluator finds for such chips."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodel.passes.communication import GroupRates, achieved, rates_of_chips
+from costmodel.question.instance import Instance
+from solver.shapes.pools import PoolClass, pick_chips
+from solver.shapes.spans import Parts, pools_of
+from topology import Cluster, Rate
+
+
+def group_rates(
+    instance: Instance,
+    pool_class: PoolClass,
+    tp: int,
+    stage_chips: int,
+    stage_pools: int,
+    pp: int,
+    slices: int,
+) -> GroupRates:
+    """Rates of a representative group of a class: what :func:`rates_of_chips` finds for its chips."""
+    cluster: Cluster = instance.cluster
+    efficiency = instance.profile.for_chip(pool_class.chip.name)
+    moe = instance.operations.moe
+    home = pool_class.domain
+    reduce = dispatch = send = (0.0, 0.0)
+    if tp > 1:
+        reduce = achieved(cluster.rate_for("all-reduce", home, tp, 1), efficiency.all_reduce)
+    if moe is not None and stage_chips > 1:
+        rate = cluster.rate_for(
+            "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=round(moe.top_k)
+        )
+        dispatch = achieved(rate, efficiency.all_to_all)
+    if pp > 1:
+        pools = 2 if slices > 1 else 1
+        rate = cluster.rate_for("send", home, 2 // pools, pools)
+        send = achieved(rate, efficiency.all_to_all)
+    return GroupRates(*(np.asarray(value) for value in (*reduce, *dispatch, *send)))
+
+
+def span_rates(
+    instance: Instance,
+    classes: Sequence[PoolClass],
+    parts: Parts,
+    tp: int,
+    stage_chips: int,
+    pp: int,
+) -> tuple[GroupRates, bool]:
+    """Rates of a span's stages as one, and whether they are exactly those of every stage.
+
+    Of collectives inside a stage the quickest is taken, which bounds all stages; hand-offs are
+    averaged over the stages, which keeps their sum.
+    """
+    chips = [
+        chip
+        for pool, (_, count) in zip(pools_of(parts, classes), parts, strict=True)
+        for chip in pick_chips(instance.cluster, pool.domain, pool.chips, count)
+    ]
+    moe = instance.operations.moe
+    stages = rates_of_chips(
+        instance.cluster,
+        [chips[s * stage_chips : (s + 1) * stage_chips] for s in range(pp)],
+        tp,
+        moe.top_k if moe else 0,
+        instance.profile.for_chip(classes[parts[0][0]].chip.name),
+    )
+    inside = [n for n in GroupRates.__dataclass_fields__ if not n.startswith("send")]
+    alike = all(len({float(getattr(s, name)) for s in stages}) == 1 for name in inside)
+    return GroupRates(
+        **{name: np.min([getattr(s, name) for s in stages], axis=0) for name in inside},
+        **{
+            name: np.mean([getattr(s, name) for s in stages], axis=0)
+            for name in ("send_latency_s", "send_s_per_byte")
+        },
+    ), alike
+
+
+def nearest_send(cluster: Cluster, pool_class: PoolClass) -> Rate:
+    """Rate of a hand-over to the nearest chip that another replica can stand on."""
+    if len(cluster.domains[pool_class.domain].usable) > 1:
+        return cluster.rate_for("send", pool_class.domain, 2, 1)
+    return Rate(0.0, 0.0, 0.0, 0.0, "none")

@@ -1,0 +1,121 @@
+"""Spans: replicas on unequal numbers of chips of one type, in pools alike or unlike.
+
+The other ways to stand take the same number of chips in each of several pools of one class. A span
+takes any number in each: four, four and two where nodes are partly taken or broken. On few pools every
+such choice is tried; where that would be too many, equal numbers in pools of one class; else whole pools and
+equal numbers over unlike ones. Classes of so many pools that the fleet model does not tell them apart
+have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
+from math import comb, prod
+from typing import Literal
+
+from solver.shapes.pools import Pool, PoolClass
+
+#: chips taken in each pool as ``(pool class, chips)``, by class, most chips first
+Parts = tuple[tuple[int, int], ...]
+
+#: most spans of one chip type: each may become an item of the fleet model
+MOST_SPANS = 128
+
+
+@dataclass(frozen=True)
+class SpanFamily:
+    """The spans of one chip type.
+
+    ``kind``: ``every`` choice of chips per pool, ``by_class`` equal numbers within a class, ``even`` whole
+    pools or equal numbers, ``none``.
+    """
+
+    chip: str
+    kind: Literal["every", "by_class", "even", "none"]
+    spans: tuple[Parts, ...]
+
+
+def span_families(classes: Sequence[PoolClass], most_domains: int) -> tuple[SpanFamily, ...]:
+    """Spans of each chip type that lies in at least two domains."""
+    by_type: dict[str, list[PoolClass]] = {}
+    for pool_class in classes:
+        by_type.setdefault(pool_class.chip.name, []).append(pool_class)
+    found = []
+    for chip, own in by_type.items():
+        if sum(len(c.pools) for c in own) < 2:
+            continue
+        few = all(c.few for c in own)
+        ways: list[tuple[Literal["every", "by_class", "even"], int, Iterator[Parts]]] = [
+            ("every", prod(comb(c.size + len(c.pools), c.size) for c in own), _every(own)),
+        ]
+        if len(own) > 1:
+            least = min(c.size for c in own)
+            ways += [
+                ("by_class", prod(1 + len(c.pools) * c.size for c in own), _by_class(own)),
+                ("even", prod(len(c.pools) + 1 for c in own) * (1 + least), _even(own)),
+            ]
+        family = SpanFamily(chip, "none", ())
+        for kind, most, spans in ways:
+            if few and most <= MOST_SPANS:
+                family = SpanFamily(chip, kind, _distinct(spans, most_domains))
+                break
+        found.append(family)
+    return tuple(found)
+
+
+def _every(classes: Sequence[PoolClass]) -> Iterator[Parts]:
+    """Any number of chips in each pool; pools of a class are alike, so their order does not matter."""
+    ways = [combinations_with_replacement(range(c.size, -1, -1), len(c.pools)) for c in classes]
+    for chosen in product(*ways):
+        yield tuple(
+            (c.index, chips)
+            for c, numbers in zip(classes, chosen, strict=True)
+            for chips in numbers
+            if chips
+        )
+
+
+def _by_class(classes: Sequence[PoolClass]) -> Iterator[Parts]:
+    """Equally many chips in each pool taken of a class."""
+    ways = [
+        [()]
+        + [
+            ((c.index, n),) * count
+            for n in range(1, c.size + 1)
+            for count in range(1, len(c.pools) + 1)
+        ]
+        for c in classes
+    ]
+    for chosen in product(*ways):
+        yield tuple(part for parts in chosen for part in parts)
+
+
+def _even(classes: Sequence[PoolClass]) -> Iterator[Parts]:
+    """Whole pools, or equally many chips in each."""
+    for counts in product(*(range(len(c.pools) + 1) for c in classes)):
+        used = [(c, count) for c, count in zip(classes, counts, strict=True) if count]
+        if used:
+            yield tuple((c.index, c.size) for c, count in used for _ in range(count))
+            for chips in range(1, min(c.size for c, _ in used) + 1):
+                yield tuple((c.index, chips) for c, count in used for _ in range(count))
+
+
+def _distinct(spans: Iterator[Parts], most_domains: int) -> tuple[Parts, ...]:
+    """Without those that stand in one pool, or evenly in one class as other shapes do."""
+    return tuple(
+        dict.fromkeys(
+            parts for parts in spans if 1 < len(parts) <= most_domains and len(set(parts)) > 1
+        )
+    )
+
+
+def pools_of(parts: Parts, classes: Sequence[PoolClass]) -> list[Pool]:
+    """Pools that stand for those of a replica: the first ones of each class."""
+    used = dict.fromkeys((index for index, _ in parts), 0)
+    pools = []
+    for index, _ in parts:
+        pools.append(classes[index].pools[used[index]])
+        used[index] += 1
+    return pools
