@@ -14,8 +14,9 @@ import numpy as np
 from costmodel.passes.communication import GroupRates, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
-from solver.bounds.block import Array, Block, Bounds
+from solver.bounds.block import Block, Bounds
 from solver.bounds.expert_bounds import ExpertBounds
+from solver.bounds.passes import Array
 from solver.bounds.shared_bounds import expert_bounds
 from solver.place.replica_model import small_enough
 from solver.shapes.group_rates import group_rates, span_rates

@@ -52,8 +52,8 @@ def why_nothing_fits(
             width = shapes.row(best)
             lines.append(
                 f"{name}: the target is {target * 1e3:g} ms; {least[best] * 1e3:.3g} ms is the least "
-                f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, one sequence per "
-                f"rank), {least[best] / target:.3g} times the target"
+                f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, a single "
+                f"sequence), {least[best] / target:.3g} times the target"
             )
     if not lines:
         lines.append(_pools(shapes, bounds))

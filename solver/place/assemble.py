@@ -44,14 +44,13 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
             build_replica(
                 instance,
                 shape.shape,
-                shape.per_rank,
+                shape.sequences,
                 shape.stages,
                 shape.slots,
                 stage_chips(shape.shape, slices),
                 names if shape.maps else None,
-                shape.extra,
-                shape.idle,
-                shape.layer_slots,
+                idle=shape.idle,
+                layer_slots=shape.layer_slots,
             )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

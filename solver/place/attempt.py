@@ -35,6 +35,12 @@ _ROUNDING = 1e-6
 Array = NDArray[np.float64]
 #: a replica, its price, and its expert map by layer
 Found = tuple[Replica, ReplicaPrice, ExpertMap]
+#: ranks up to which every number of them is tried where the rate need not grow with it
+_EACH = 8
+
+
+def _rate(found: Found) -> float:
+    return float(found[1].service.requests_per_s)
 
 
 class Attempt:
@@ -57,6 +63,7 @@ class Attempt:
         classes = realiser.pricer.classes
         self.pool_class = classes[shape["pool_class"]]
         self.slots = slots
+        self.ranks = shape["attention_dp"]
         self.experts = experts
         parts = realiser.shapes.parts(row)
         self.chips = stage_chips(
@@ -81,6 +88,8 @@ class Attempt:
         self.transfer_s = transfer_s
         #: whether every probe so far was solved to proven optimality
         self.proven = self.exact and self.idle is None
+        if len(set(slots)) > 1 and self.ranks > 1:
+            self.proven = False  # which ranks have more sequences is not solved for
 
     def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
         layers = self.instance.operations.moe_layers
@@ -88,7 +97,8 @@ class Attempt:
 
     def layer_seconds(self, per_rank: int, slots: tuple[int, ...], maps: ExpertMap) -> Array:
         """Seconds of each layer of one stage at this batch, with other slots and experts."""
-        draft = self._replica(max(per_rank, 1), ((0, self.instance.operations.num_layers - 1),))
+        stages = ((0, self.instance.operations.num_layers - 1),)
+        draft = self._replica((max(per_rank, 1),) * self.ranks, stages)
         return layer_times(
             self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, slots, maps
         )[0]
@@ -99,85 +109,27 @@ class Attempt:
         self.exact = self.proven = False
         return self
 
-    def with_more_room(self, found: Found | None, per_rank: int) -> tuple[Found | None, int]:
-        """A smaller batch where idle KV lies in HBM and a larger batch leaves it less room."""
-        if found is None or self.idle != "hbm":
-            return found, per_rank
-        low, high, best = 1, per_rank, (found, per_rank)
-        while low < high and not self.realiser.clock.over:
-            middle = (low + high) // 2
-            pair = [(self.try_batch(batch), batch) for batch in (middle, middle + 1)]
-            rates = [0.0 if f is None else float(f[1].service.requests_per_s) for f, _ in pair]
-            for (one, batch), rate in zip(pair, rates, strict=True):
-                if one is not None and rate > float(best[0][1].service.requests_per_s):
-                    best = (one, batch)
-            low, high = (middle + 1, high) if rates[1] > rates[0] else (low, middle)
-        return best
+    def best(self, most: int) -> Found | None:
+        """Best replica with at most so many sequences on a rank, at its largest batch or close below."""
+        found, per_rank = self._largest_even(self.ranks, most)
+        used = self.ranks
+        if found is None and self.ranks > 1:
+            # not one on each: on as many ranks as there can be
+            used, found = self._most_ranks(self.ranks, 0, 1)
+            if found is not None:
+                found, per_rank = self._largest_even(used, most)
+        if found is None:
+            return None
+        if self.idle == "hbm":
+            return self._with_more_room(found, used, per_rank)
+        return self._fill_up(found, used, per_rank, most)
 
-    def best_cut(
-        self, found: Found | None, per_rank: int, upper_at: Callable[[int], float]
-    ) -> tuple[Found | None, int, float]:
-        """A smaller batch where its caches leave room for a better cut into stages.
-
-        Also the rate that no batch exceeds: ``inf`` unless every cut was the best of its batch, which
-        rests on layers whose times no placement changes. ``upper_at``: bound on all batches up to one.
-        """
-        if found is None or self.shape["pp"] == 1 or self.idle is not None:
-            return found, per_rank, inf
-        best, best_batch, beyond = found, per_rank, 0.0
-        for tried, batch in enumerate(range(per_rank - 1, 0, -1)):
-            bound = upper_at(batch)
-            if bound <= float(best[1].service.requests_per_s) * (1 + 1e-9):
-                break
-            if tried == _BATCHES or self.realiser.clock.over:
-                beyond = bound
-                self.proven = False
-                break
-            one = self.try_batch(batch)
-            if one is not None and one[1].service.requests_per_s > best[1].service.requests_per_s:
-                best, best_batch = one, batch
-        reach = max(float(best[1].service.requests_per_s) * (1 + _ROUNDING), beyond)
-        clock = self.realiser.clock
-        # a cut that ran out of its time proves nothing of its batch
-        settled = not clock.over and clock.unsettled == self.unsettled_before
-        settled = settled and not self.instance.operations.moe_layers
-        whole = settled and self.alike and self.instance.profile.combination == "per_op"
-        return best, best_batch, reach if whole else inf
-
-    def idle_of(self, replica: Replica) -> int:
-        """Idle conversations of each rank."""
-        return (
-            sum(share.sequences for share in replica.kv if share.idle)
-            // (self.shape["attention_dp"])
-        )
-
-    def fill_up(self, found: Found, per_rank: int, most: int) -> tuple[Found, int]:
-        """One sequence more on as many ranks as the targets allow, and on how many.
-
-        A step in whole sequences per rank is coarse where each rank holds few. Only below the
-        bound on ``per_rank``, which then bounds the rate of these batches too. Small replicas, whose
-        optimum is compared with equal ranks, are left as they are.
-        """
-        ranks = self.shape["attention_dp"]
-        decodes = ROLES[self.shape["role"]] != "prefill"
-        low, high = 0, ranks - 1
-        if self.small or not decodes or self.shape["pp"] > 1 or per_rank >= most:
-            return found, 0
-        while low < high and not self.realiser.clock.over:
-            probe = (low + high + 1) // 2
-            better = self.try_batch(per_rank, probe)
-            if better is not None:
-                found, low = better, probe
-            else:
-                high = probe - 1
-        return found, low
-
-    def largest(self, most: int) -> tuple[Found | None, int]:
-        """Largest feasible batch per rank by bisection (times and bytes grow with the batch)."""
+    def _largest_even(self, used: int, most: int) -> tuple[Found | None, int]:
+        """Largest batch that is even on the last ``used`` ranks, by bisection (times and bytes grow with it)."""
         best: Found | None = None
         low, high, probe, step = 0, most, most, 1
         while low < high:
-            found = self.try_batch(probe)
+            found = self.try_batch(self._lying(used, probe))
             if found is not None:
                 best, low = found, probe
             else:
@@ -191,10 +143,126 @@ class Attempt:
                 break
         return best, low
 
-    def try_batch(self, per_rank: int, extra: int = 0) -> Found | None:
-        """The replica at this batch, its price and expert maps, if every rule holds."""
+    def _most_ranks(self, used: int, low: int, high: int) -> tuple[int, Found | None]:
+        """Most of ``used`` ranks that can have ``high`` sequences where the others have ``low``."""
+        least, most, best = 0, used - 1, None
+        while least < most and not self.realiser.clock.over:
+            probe = (least + most + 1) // 2
+            found = self.try_batch(self._lying(used, low, high, probe))
+            if found is not None:
+                best, least = found, probe
+            else:
+                most = probe - 1
+        return least, best
+
+    def _fill_up(self, found: Found, used: int, per_rank: int, most: int) -> Found:
+        """More sequences on some ranks than the largest even batch has, if that serves more.
+
+        A step on all ranks at once is coarse where each holds few sequences.
+        """
+        pp, tried = self.shape["pp"], [found]
+        full = per_rank - per_rank % pp
+        if full < per_rank:  # HBM is full: fewer in whole microbatches may serve more
+            for more in range(0 if full == 0 else used if used <= _EACH else 1):
+                if not self.realiser.clock.over:
+                    tried.append(self.try_batch(self._lying(used, full, per_rank, more)) or found)
+            return max(tried, key=_rate)
+        high = per_rank
+        for step in range(min(pp, most - per_rank), 0, -1):
+            if used > 1 and self.try_batch(self._lying(used, per_rank, per_rank + step, 1)):
+                high = per_rank + step
+                break
+        if high > per_rank:
+            more, best = self._most_ranks(used, per_rank, high)
+            tried.append(best or found)
+            while len(set(self.slots)) > 1 and high < most and not self.realiser.clock.over:
+                # where others are full, ranks with fewer expert slots may go on
+                higher = self.try_batch(self._lying(used, per_rank, high + 1, more))
+                if higher is None:
+                    break
+                tried.append(higher)
+                high += 1
+        return max(tried, key=_rate)
+
+    def _lying(self, used: int, low: int, high: int = 0, more: int = 0) -> tuple[int, ...]:
+        """Sequences of each rank: ``high`` on the last ``more`` ranks, ``low`` on others of those used.
+
+        The last ranks' chips have fewest expert slots.
+        """
+        return (0,) * (self.ranks - used) + (low,) * (used - more) + (high,) * more
+
+    def _with_more_room(self, found: Found, used: int, per_rank: int) -> Found:
+        """A smaller batch where idle KV lies in HBM and a larger batch leaves it less room."""
+        low, high, best = 1, per_rank, found
+        while low < high and not self.realiser.clock.over:
+            middle = (low + high) // 2
+            pair = [self.try_batch(self._lying(used, batch)) for batch in (middle, middle + 1)]
+            rates = [0.0 if one is None else _rate(one) for one in pair]
+            best = max([best, *(one for one in pair if one is not None)], key=_rate)
+            low, high = (middle + 1, high) if rates[1] > rates[0] else (low, middle)
+        return best
+
+    def best_cut(
+        self, found: Found | None, upper_at: Callable[[int], float]
+    ) -> tuple[Found | None, float]:
+        """A smaller batch where its caches leave room for a better cut into stages.
+
+        Also the rate that no batch exceeds: ``inf`` unless every cut was the best of its batch, which
+        rests on layers whose times no placement changes. ``upper_at``: bound on all batches with so many
+        sequences on a rank at most.
+        """
+        if found is None or self.shape["pp"] == 1 or self.idle is not None:
+            return found, inf
+        best, beyond, above = found, 0.0, found[0].shape.batch
+        step = self.ranks if above <= _BATCHES * self.ranks else self.ranks * self.shape["pp"]
+        step = 1 if self.exact else step
+        for tried in range(_BATCHES + 1):
+            bound = upper_at(-(-(above - 1) // self.ranks)) if above > 1 else 0.0
+            if bound <= _rate(best) * (1 + 1e-9):
+                break
+            if tried == _BATCHES or self.realiser.clock.over:
+                beyond = max(beyond, bound)
+                self.proven = False
+                break
+            fewer = (above - 1) // step * step
+            low, more = divmod(fewer, self.ranks)
+            one = self.try_batch(self._lying(self.ranks, low, low + 1, more)) if fewer else None
+            best = max(best, one or best, key=_rate)
+            if self.ranks == 1:
+                best = self._best_between(best, fewer + 1, above - 1)
+            above = fewer
+        reach = max(_rate(best) * (1 + _ROUNDING), beyond)
+        clock = self.realiser.clock
+        # a cut that ran out of its time proves nothing of its batch
+        settled = not clock.over and clock.unsettled == self.unsettled_before
+        settled = settled and not self.instance.operations.moe_layers
+        whole = settled and self.alike and self.instance.profile.combination == "per_op"
+        return best, reach if whole else inf
+
+    def _best_between(self, best: Found, low: int, high: int) -> Found:
+        """The better of a replica and any on one rank with ``low`` to ``high`` sequences.
+
+        A cut that holds more sequences holds ``low``, whose best cut is no slower: none serves more than that
+        one with ``high``.
+        """
+        one = self.try_batch((low,)) if low <= high else None
+        if one is None:
+            return best
+        best = max(best, one, key=_rate)
+        if _rate(one) * high / low <= _rate(best) * (1 + 1e-9):
+            return best
+        middle = (low + high) // 2
+        best = self._best_between(best, low + 1, middle)
+        return self._best_between(best, middle + 1, high)
+
+    def idle_of(self, replica: Replica) -> int:
+        """Idle conversations of each rank."""
+        return sum(share.sequences for share in replica.kv if share.idle) // self.ranks
+
+    def try_batch(self, sequences: tuple[int, ...]) -> Found | None:
+        """The replica with so many sequences on each rank, its price and expert maps, if every rule holds."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
-        draft = self._replica(per_rank, tuple(stages) * self.shape["pp"], extra)
+        draft = self._replica(sequences, tuple(stages) * self.shape["pp"])
         maps = self.maps
         whole = self._whole(draft) if self.exact else None
         if whole is not None:
@@ -209,7 +277,7 @@ class Attempt:
             if cut is None:
                 return None
             stages = tuple(cut)
-        replica = self._replica(per_rank, stages, extra)
+        replica = self._replica(sequences, stages)
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
         if self.idle is None:
             price = price_placed(self.realiser.instance, layout, replica)
@@ -271,10 +339,10 @@ class Attempt:
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
         return self._good(replica, price_placed(self.realiser.instance, layout, replica))
 
-    def _replica(self, per_rank: int, stages: Stages, extra: int = 0) -> Replica:
+    def _replica(self, sequences: tuple[int, ...], stages: Stages) -> Replica:
         return build_replica(
-            self.realiser.instance, self.shape, per_rank, stages, self.slots, self.chips,
-            ["map"] * self.shape["pp"] if self.maps else None, extra, layer_slots=self.layer_slots,
+            self.realiser.instance, self.shape, sequences, stages, self.slots, self.chips,
+            ["map"] * self.shape["pp"] if self.maps else None, layer_slots=self.layer_slots,
         )  # fmt: skip
 
     def _good(self, replica: Replica, price: ReplicaPrice) -> bool:
