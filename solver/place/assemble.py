@@ -31,7 +31,7 @@ def assemble(instance: Instance, fleet: Fleet, realised: Mapping[int, Realised])
         slices = []
         for pool, (_, count) in zip(pools, item.parts, strict=True):
             left = free[pool.domain, pool.chip.name]
-            chosen = pick_chips(instance.cluster, pool.domain, left, count)
+            chosen = pick_chips(instance.cluster, pool.domain, left, count, leaving=len(pools) > 1)
             slices.append(chosen)
             free[pool.domain, pool.chip.name] = [chip for chip in left if chip not in set(chosen)]
         names = [f"shape{item.shape}.stage{number}" for number in range(len(shape.stages))]

@@ -62,7 +62,9 @@ class Attempt:
         self.chips = stage_chips(
             shape,
             [
-                pick_chips(self.instance.cluster, pool.domain, pool.chips, count)
+                pick_chips(
+                    self.instance.cluster, pool.domain, pool.chips, count, leaving=len(parts) > 1
+                )
                 for pool, (_, count) in zip(pools_of(parts, classes), parts, strict=True)
             ],
         )

@@ -1,0 +1,3 @@
+"""Every expert gets a slot: placements start from one of each, copies fill what is left."""
+
+HOLDS = "placements hold every expert at least once and none twice on a chip"

@@ -1,0 +1,3 @@
+"""Batches are bounded by what HBM holds, and probed with the evaluator's bytes."""
+
+HOLDS = "bounds count the least bytes a chip needs; a realised batch is probed by the evaluator"
