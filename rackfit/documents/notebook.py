@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
+from rackfit.quoting import markup
 
 
 def answer_html(
@@ -20,12 +19,12 @@ def answer_html(
     columns = ("replicas", "role", "chips", "tp", "ep", "pp", "attention dp", "batch")
     head = "".join(f"<th>{name}</th>" for name in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in (count, *key)) + "</tr>"
+        "<tr>" + "".join(f"<td>{markup(str(value))}</td>" for value in (count, *key)) + "</tr>"
         for key, count in kinds.items()
     )
     return (
-        f"<p><b>{escape(instance.model.name)}</b> on <b>{escape(instance.cluster.name)}</b>: "
+        f"<p><b>{markup(instance.model.name)}</b> on <b>{markup(instance.cluster.name)}</b>: "
         f"${evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
-        f"{escape(status)}, at most {gap:.2%} above the proven bound</p>"
+        f"{markup(status)}, at most {gap:.2%} above the proven bound</p>"
         f"<table><tr>{head}</tr>{body}</table>"
     )
