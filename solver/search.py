@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
@@ -22,13 +23,14 @@ from solver.bounds.held_pricing import HeldPricer
 from solver.certificate import Certificate, covers
 from solver.clock import Clock
 from solver.explain.explain import why_nothing_fits
-from solver.fleet.asked import Fleet, FleetAnswer, Question, fleet_of
+from solver.fleet.asked import Fleet, FleetAnswer, Links, Question, fleet_of
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item, Items
 from solver.place.assemble import assemble
 from solver.place.realise import Realised, Realiser
+from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes
-from solver.shapes.shapes import ShapeTable, enumerate_shapes
+from solver.shapes.shapes import ROLES, ShapeTable, enumerate_shapes
 from topology.errors import (
     InstanceError,
     NoFeasibleLayout,
@@ -144,16 +146,22 @@ class Search:
             instance, self.classes, None if like is None else like.pricer
         )
         self.bounds = self.pricer.bounds(self.shapes)
-        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes)
+        links = links_between(instance)
+        may_leave = (
+            None if links is None else leaving(instance, self.shapes, self.bounds, self.classes)
+        )
+        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes, may_leave)
         self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
         if like is not None:
             self.realiser.take_placements(like.realiser)
+        #: for prefill replicas whose KV stays in their domain
+        self.nearby = Realiser(instance, self.shapes, self.pricer, clock, seed, nearby=True)
+        self.nearby.take_placements(self.realiser)
         self.question = Question(
             whole=instance.scenario.pay == "whole",
-            whole_usd_per_hour=sum(
-                len(c.pools) * c.size * c.chip.usd_per_hour for c in self.classes
-            ),
+            whole_usd_per_hour=sum(len(c.pools) * sum(c.prices) for c in self.classes),
             rate=instance.scenario.rate,
+            links=links,
         )
         self.to_usd = usd_per_m_output(instance)
         #: whether chips of a pool cannot be told apart; else a replica's place changes its price
@@ -169,6 +177,8 @@ class Search:
         self.best_fleet: Fleet | None = None
         self.first_s = 0.0
         self.realised: dict[int, Realised] = {}
+        #: the same for KV that goes to other domains, where that allows less than :attr:`realised`
+        self.leaving: dict[int, Realised] = {}
         self.trajectory: list[Progress] = []
 
     @property
@@ -191,13 +201,14 @@ class Search:
     def first_bound_usd(self) -> float:
         """The same before anything is placed (``inf``: nothing can fit)."""
         items = self.items.best()
-        relaxed = rate_bound(items, self.classes)[0] if items else 0.0
+        links = self.question.links
+        relaxed = rate_bound(items, self.classes, links)[0] if items else 0.0
         wanted = self.question.rate
         if relaxed <= 0 or (wanted is not None and relaxed < wanted * (1 - 1e-9)):
             return float("inf")
         if self.question.whole and wanted is None:
             return self.question.whole_usd_per_hour / relaxed * self.to_usd
-        return cost_per_rate_bound(items, self.classes) * self.to_usd
+        return cost_per_rate_bound(items, self.classes, links) * self.to_usd
 
     def run(self, enough_usd: float = float("inf")) -> SearchResult | None:
         """Rounds of bounding, realising and judging until the gap is proven or time is up.
@@ -224,9 +235,8 @@ class Search:
             for row in fresh:
                 if self.clock.over and self.layout is not None:
                     break
-                found = self.realiser.realise(row, int(self.bounds.per_rank[row]))
-                self.realised[row] = found
-                self.items.tighten(row, found.upper_requests_per_s)
+                self.place(row)
+                self.items.tighten(row, self.realised[row].upper_requests_per_s)
             self._improve()
             self.report(f"{len(self.realised)} shapes placed")
             if self.gap <= max(self.target, _ROUNDING):
@@ -235,6 +245,37 @@ class Search:
             if self.clock.over or not fresh:
                 break
         return self._finish(proof_s)
+
+    def place(self, row: int) -> None:
+        """Realise a shape: with its KV going anywhere, and with more time for prompts if it stays in the domain."""
+        most = int(self.bounds.per_rank[row])
+        found = self.realiser.realise(row, most)
+        stays = ROLES[int(self.shapes.role[row])] == "prefill" and self.shapes.slices[row] == 1
+        better = float(self.items.upper[row]) > found.requests_per_s * (1 + 1e-9)
+        if stays and better and self.question.links and self.instance.slo.ttft is not None:
+            near = self.nearby.realise(row, most)
+            if near.requests_per_s > found.requests_per_s:
+                self.leaving[row], found = found, near
+        self.realised[row] = found
+
+    def achieved(self, rows: NDArray[np.bool_] | None = None) -> list[Item]:
+        """Items of realised shapes (of some rows), with what they achieve and what their passes send."""
+        rates, leaves = np.zeros_like(self.items.upper), np.zeros_like(self.items.upper)
+        for row, found in self.realised.items():
+            if rows is None or rows[row]:
+                rates[row] = found.requests_per_s
+                away = self.leaving.get(row, found).requests_per_s
+                leaves[row] = away if self.items.leaving[row] > 0 else 0.0
+        return [
+            replace(item, sent=self.placed(item).sent, sent_far=self.placed(item).sent_far)
+            for item in self.items.best(rates, leaves)
+        ]
+
+    def placed(self, item: Item) -> Realised:
+        """The replica that an item of :meth:`achieved` stands for."""
+        return (self.leaving if item.leaves else self.realised).get(
+            item.shape, self.realised[item.shape]
+        )
 
     def report(self, doing: str) -> None:
         """Record progress and hand it to the caller."""
@@ -280,7 +321,7 @@ class Search:
         rates = self.items.upper.copy()
         for row, found in self.realised.items():
             rates[row] = found.requests_per_s
-        fleet = self.fleet(self.items.best(rates), 6.0).fleet
+        fleet = self.fleet(self.items.best(rates, np.minimum(rates, self.items.leaving)), 6.0).fleet
         if fleet is None:
             return []
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
@@ -290,17 +331,14 @@ class Search:
 
     def _improve(self) -> None:
         """Make the best fleet of realised shapes the incumbent, if the evaluator agrees it is better."""
-        achieved = np.zeros_like(self.items.upper)
-        for row, found in self.realised.items():
-            achieved[row] = found.requests_per_s
-        answer = self.fleet(self.items.best(achieved), 6.0)
+        answer = self.fleet(self.achieved(), 6.0)
         if answer.fleet is None:
             return
         fleet = answer.fleet
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
         if cost >= self.best_cost * (1 - 1e-12):
             return
-        layout = assemble(self.instance, fleet, self.realised)
+        layout = assemble(self.instance, fleet, self.placed)
         evaluation = evaluate(self.instance, layout)
         if not self.regular and evaluation.violations:
             return  # which chips stand together matters here, and these stand too far apart
@@ -319,7 +357,7 @@ class Search:
             self.shapes,
             self.bounds,
             self.question,
-            rate_bound(self.items.best(), self.classes)[0],
+            rate_bound(self.items.best(), self.classes, self.question.links)[0],
         )
 
     def _fail(self) -> None:
@@ -371,9 +409,16 @@ class Search:
             (replace(item, requests_per_s=max(rates[item.shape], item.requests_per_s)), pools)
             for item, pools in fleet.stands
         ]
-        even = fleet_of(stands, self.classes)
+        even = fleet_of(stands, self.classes, self.question.links)
         cost = self.question.cost_per_request(even.requests_per_s, even.usd_per_hour)
         return max(0.0, self.best_cost / cost - 1.0) if cost > 0 else 0.0
+
+
+def links_between(instance: Instance) -> Links | None:
+    """The links between domains (``None``: there is one domain)."""
+    if sum(bool(domain.usable) for domain in instance.cluster.domains) < 2:
+        return None
+    return Links(instance.cluster.uplinks, instance.request_kv_bytes)
 
 
 def verify(instance: Instance, cost: float, evaluation: Evaluation) -> float:

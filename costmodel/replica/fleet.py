@@ -157,7 +157,13 @@ class _Transfers:
         home = cluster.chip(first[0]).domain
         here = tuple(chip for chip in first if cluster.chip(chip).domain == home)
         source = gate(cluster, here)
-        key = (home, source, shape.tp, shape.pp, cluster.domains[home].interchangeable_chips or here)
+        key = (
+            home,
+            source,
+            shape.tp,
+            shape.pp,
+            cluster.domains[home].interchangeable_chips or here,
+        )
         if key not in self._known:
             moved = transfer_bytes_per_chip(self.instance, shape.tp, shape.pp)
             inside = self.inside.get(home)
@@ -173,7 +179,9 @@ class _Transfers:
             return False
         return target is None or not exceeds(float(price.service.ttft_s) + far, target)
 
-    def seconds(self, replica: Replica, price: ReplicaPrice, leaving: NDArray[np.bool_]) -> float | None:
+    def seconds(
+        self, replica: Replica, price: ReplicaPrice, leaving: NDArray[np.bool_]
+    ) -> float | None:
         """Hand-over time of a replica, where the domains that are ``leaving`` send KV to others."""
         if replica.role != "prefill" or not (self.gates or self.inside):
             return 0.0

@@ -31,7 +31,9 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         for index in np.flatnonzero(loads > 0).tolist():
             load, capacity = float(loads[index]), float(room[index])
             if exceeds(load, capacity):
-                message = f"sends {load / 1e9:.3g} GB/s, its uplinks carry {capacity / 1e9:.3g} GB/s"
+                message = (
+                    f"sends {load / 1e9:.3g} GB/s, its uplinks carry {capacity / 1e9:.3g} GB/s"
+                )
                 found.append(Violation("uplink_capacity", place.format(index), message))
     for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):
         if max(float(price.service.tpot_s), float(price.service.ttft_s)) > _AGES_S:

@@ -89,7 +89,10 @@ def links_may_bind(
         own = [item for item in items if item.slices_in(pool_class.index)]
         handed = max((i.requests_per_s / i.chips for i in own if i.role <= _DECODE), default=0.0)
         sent, far = (
-            max((max(getattr(i, n), default=0.0) / min(c for _, c in i.parts) for i in own), default=0.0)
+            max(
+                (max(getattr(i, n), default=0.0) / min(c for _, c in i.parts) for i in own),
+                default=0.0,
+            )
             for n in ("sent", "sent_far")
         )
         for pool in pool_class.pools:

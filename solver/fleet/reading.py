@@ -78,7 +78,9 @@ class Reader:
         held: list[Counter[tuple[int, int]]] = [Counter() for _ in pools]
         if index in model.patterns:
             filled = [
-                uses for uses, variable in model.patterns[index] for _ in range(solver.value(variable))
+                uses
+                for uses, variable in model.patterns[index]
+                for _ in range(solver.value(variable))
             ]
             for pool, uses in enumerate(filled):
                 for place, times in uses.items():
@@ -108,9 +110,7 @@ def serving(
     stands: Sequence[tuple[Item, tuple[Pool, ...]]],
 ) -> list[tuple[Item, tuple[Pool, ...]]]:
     """Without prefill replicas that can hand over to nobody: their KV may not leave, nothing decodes there."""
-    decoding = {
-        pools[0].domain for item, pools in stands if item.role == _DECODE and not item.wide
-    }
+    decoding = {pools[0].domain for item, pools in stands if item.role == _DECODE and not item.wide}
     return [
         (item, pools)
         for item, pools in stands

@@ -155,7 +155,8 @@ class FleetVariables:
         index = pool_class.index
         self.aggregated.add(index)
         chips = [
-            sum(n * times for n, times in self.items[p].slices_in(index).items()) * self._replicas(p)
+            sum(n * times for n, times in self.items[p].slices_in(index).items())
+            * self._replicas(p)
             for p in self.own(index)
         ]
         self._pay(pool_class, sum(chips), len(pool_class.pools))
@@ -203,7 +204,9 @@ class FleetVariables:
         places = [
             p
             for p in self.own(index)
-            if self.items[p].role == role and self.items[p].slices == slices and not self.items[p].span
+            if self.items[p].role == role
+            and self.items[p].slices == slices
+            and not self.items[p].span
         ]
         if not places:
             return
@@ -283,5 +286,7 @@ class FleetVariables:
     def _pay_replicas(self, place: int, pool_class: PoolClass) -> None:
         """Cost of an item's replicas, each on the cheapest chips that it could have."""
         count, item = self._replicas(place), self.items[place]
-        usd = sum(pool_class.usd_per_hour(n) for index, n in item.parts if index == pool_class.index)
+        usd = sum(
+            pool_class.usd_per_hour(n) for index, n in item.parts if index == pool_class.index
+        )
         self.costs.append(int(usd / self.usd_unit) * count)

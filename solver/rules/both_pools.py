@@ -1,6 +1,6 @@
 r"""A fleet serves whole requests: prefill and decode replicas at the smaller of their rates, beside mixed ones.
 
-    pooled <= sum of prefill rates,   pooled <= sum of decode rates
+pooled <= sum of prefill rates,   pooled <= sum of decode rates
 """
 
 from __future__ import annotations

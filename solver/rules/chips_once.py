@@ -1,16 +1,16 @@
 r"""No chip serves two replicas: what stands in a pool has no more chips than the pool.
 
-    sum_role a[d, role] + sum_i chips_i z[i, d] <= size_d                      pools told apart
-    sum_i chips_i slices_i q[i] <= pools * size, and bin-packing cuts         pools together
-    sum_k y[k] <= pools                                                       filled by patterns
+sum_role a[d, role] + sum_i chips_i z[i, d] <= size_d                      pools told apart
+sum_i chips_i slices_i q[i] <= pools * size, and bin-packing cuts         pools together
+sum_k y[k] <= pools                                                       filled by patterns
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from solver.fleet.variables import FleetVariables
 from solver.fleet.packing import packing_cuts
+from solver.fleet.variables import FleetVariables
 
 HOLDS = "replicas take chips of a pool, each pool once; assembly deals them out one by one"
 

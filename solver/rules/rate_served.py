@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from solver.fleet.variables import FleetVariables
 
-HOLDS = "the fleet's rate is at least the rate asked for; nothing is asked in terms of a bound alone"
+HOLDS = (
+    "the fleet's rate is at least the rate asked for; nothing is asked in terms of a bound alone"
+)
 
 
 def constrain(fleet: FleetVariables) -> None:

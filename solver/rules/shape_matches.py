@@ -1,13 +1,15 @@
 r"""Replicas stand as their shapes say: every slice in a pool, those of one replica in pools of their own.
 
-    sum_d z[i, d] = slices_i q[i],   z[i, d] <= q[i]
+sum_d z[i, d] = slices_i q[i],   z[i, d] <= q[i]
 """
 
 from __future__ import annotations
 
 from solver.fleet.variables import FleetVariables
 
-HOLDS = "stages are built from the shape's widths; tensor widths divide heads and every domain's share"
+HOLDS = (
+    "stages are built from the shape's widths; tensor widths divide heads and every domain's share"
+)
 
 
 def constrain(fleet: FleetVariables) -> None:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from topology.builders.base import topology
 from topology.chip import Chip
-from topology.errors import InstanceError, NoRoute, Problem
+from topology.errors import NoRoute, Problem
 from topology.fabric import Fabric, FabricSpec, Link
 from topology.quantity import Seconds
 from topology.rate import IDLE, Leg
