@@ -2,7 +2,8 @@
 
 A module with ``constrain(model)`` states its rule in the fleet model (:class:`solver.fleet.variables.FleetVariables`)
 when all variables are there; the order never matters. Every module says in ``HOLDS`` how its rule is kept:
-by those constraints, by how shapes are made or bounded, or by how a replica is built.
+by those constraints, by how shapes are made or bounded, or by how a replica is built; ``OF`` says whether a
+``replica`` keeps it alone or the ``fleet`` together.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from solver.fleet.variables import FleetVariables
 from solver.shapes.shapes import ROLES
 
+OF = "fleet"
 HOLDS = "both pools bound the rate that they serve together"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from solver.fleet.packing import packing_cuts
 from solver.fleet.variables import FleetVariables
 
+OF = "replica"
 HOLDS = "replicas take chips of a pool, each pool once; assembly deals them out one by one"
 
 

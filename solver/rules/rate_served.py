@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from solver.fleet.variables import FleetVariables
 
+OF = "fleet"
 HOLDS = (
     "the fleet's rate is at least the rate asked for; nothing is asked in terms of a bound alone"
 )

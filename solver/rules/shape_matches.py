@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from solver.fleet.variables import FleetVariables
 
+OF = "replica"
 HOLDS = (
     "stages are built from the shape's widths; tensor widths divide heads and every domain's share"
 )

@@ -23,6 +23,7 @@ from solver.shapes.shapes import ROLES, ShapeTable
 from topology import Cluster, Rate
 from topology.errors import NoRoute
 
+OF = "replica"
 HOLDS = (
     "the largest batch within TTFT bounds a shape; KV leaves a domain only where that is in time"
 )

@@ -20,6 +20,7 @@ from typing import Any
 from solver.fleet.variables import FleetVariables
 from solver.scaling import up
 
+OF = "fleet"
 HOLDS = "flows of KV between domains bound the rate; what passes send is within NICs and leaves"
 
 
