@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.documents.schema import FOLDER
 from rackfit.quoting import yaml_scalar
 from topology.catalogue import parse_model

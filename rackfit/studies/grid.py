@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from costmodel.question.instance import Scenario, load_workload
+from costmodel.question.scenario import Scenario, load_workload
 from rackfit.studies.base import Axes, Own
 from topology.catalogue import parse_model
 from topology.errors import InstanceError, Problem

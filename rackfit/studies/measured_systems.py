@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.studies.base import Options, Row
 from rackfit.studies.plain_systems import plain_tokens_per_s_per_gpu
 from rackfit.studies.point import solve_row

@@ -24,7 +24,8 @@ def new_command(
     tpot: Annotated[str | None, typer.Option(help="Target: time per output token.")] = "30 ms",
 ) -> None:
     """Write a scenario with every key explained. An existing file is never overwritten."""
-    from costmodel.question.instance import Scenario, resolve_instance
+    from costmodel.question.instance import resolve_instance
+    from costmodel.question.scenario import Scenario
     from rackfit.documents.new_scenario import scenario_text
     from rackfit.documents.output import check_writable, write_whole
     from topology.catalogue import parse_model

@@ -10,7 +10,8 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.replica.held import all_new, blend, conversation_bytes, hit_share, returning
 from costmodel.replica.replica import price_replica
 from costmodel.replica.serving import Service
