@@ -30,7 +30,7 @@ from costmodel.question.workload import Limits, Slo, Workload
 from costmodel.replica import memory
 from costmodel.replica.width_bytes import WidthBytes
 from topology import Cluster, TierKind, load_cluster
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
 
 #: passes, by their tokens, of which it is kept how likely each expert is reached
@@ -264,7 +264,8 @@ def instance_from_description(data: dict[str, Any], place: str) -> Instance:
     """Rebuild an instance from :meth:`Instance.describe`."""
     if not isinstance(data, dict) or "scenario" not in data:
         raise InstanceError(Problem(f"{place}: instance", "expected an object with a scenario"))
-    return resolve_instance(parse_model(Scenario, data["scenario"], f"{place}: instance.scenario"))
+    with checked(f"{place}: instance.scenario"):
+        return resolve_instance(Scenario.model_validate(data["scenario"]))
 
 
 def _profile(scenario: Scenario) -> Profile:

@@ -11,7 +11,7 @@ from costmodel.question.engine import EngineName
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Prices, Slo, Workload
 from topology import TierKind
-from topology.catalogue import beside, parse_model, read_data, resolve
+from topology.catalogue import beside, checked, read_data, resolve
 from topology.names import Line, Name, Prose
 
 Pay = Literal["whole", "used"]
@@ -75,7 +75,8 @@ class Scenario(BaseModel):
 def load_scenario(name_or_path: str) -> Scenario:
     """Read a scenario from the catalogue or a file. Paths inside it are relative to the file."""
     path = resolve(name_or_path, "scenarios")
-    scenario = parse_model(Scenario, read_data(path), path.name)
+    with checked(path.name):
+        scenario = Scenario.model_validate(read_data(path))
     found: dict[str, Any] = {
         key: beside(path, value)
         for key in ("model", "cluster", "workload", "profile")
@@ -94,4 +95,5 @@ def _loads_beside(workload: Workload, path: Path) -> Workload:
 def load_workload(name_or_path: str) -> Workload:
     """Read a workload from the catalogue or a file."""
     path = resolve(name_or_path, "workloads")
-    return _loads_beside(parse_model(Workload, read_data(path), path.name), path)
+    with checked(path.name):
+        return _loads_beside(Workload.model_validate(read_data(path)), path)

@@ -180,9 +180,9 @@ def test_tiers_change_nothing_where_they_are_not_used() -> None:
     ],
 )
 def test_what_a_hold_needs(workload: dict[str, Any], message: str) -> None:
-    from topology.catalogue import parse_model
+    from topology.catalogue import checked
 
     data = {key: value for key, value in workload.items() if value is not None}
     scenario = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": data}
-    with pytest.raises(InstanceError, match=message):
-        parse_model(Scenario, scenario, "test")
+    with pytest.raises(InstanceError, match=message), checked("test"):
+        Scenario.model_validate(scenario)
