@@ -95,6 +95,8 @@ def _print_question(console: Console, instance: Instance) -> None:
         markup=False,
         soft_wrap=True,
     )
+    for warning in instance.model.warnings:
+        console.print(f"{instance.model.name}: {warning}", markup=False, soft_wrap=True)
 
 
 def _print_figures(console: Console, evaluation: Evaluation) -> None:
