@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rackfit.documents.result import Result, memory_by_chip
+from rackfit.quoting import markup
 from topology.errors import RackfitError
 
 if TYPE_CHECKING:
@@ -87,12 +87,12 @@ def result_html(result: Result) -> str:
     columns = ("replicas", "role", "chips", "tp", "ep", "pp", "attention dp", "batch")
     head = "".join(f"<th>{name}</th>" for name in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in (count, *key)) + "</tr>"
+        "<tr>" + "".join(f"<td>{markup(str(value))}</td>" for value in (count, *key)) + "</tr>"
         for key, count in kinds.items()
     )
     return (
-        f"<p><b>{escape(instance.model.name)}</b> on <b>{escape(instance.cluster.name)}</b>: "
+        f"<p><b>{markup(instance.model.name)}</b> on <b>{markup(instance.cluster.name)}</b>: "
         f"${evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
-        f"{escape(result.status)}, at most {certificate.gap:.2%} above the proven bound</p>"
+        f"{markup(result.status)}, at most {certificate.gap:.2%} above the proven bound</p>"
         f"<table><tr>{head}</tr>{body}</table>"
     )

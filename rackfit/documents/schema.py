@@ -1,13 +1,12 @@
 """JSON Schemas of what Rackfit reads and writes, made from the models that check it.
 
-``python -m rackfit.documents.schema`` rewrites the published files in ``rackfit/documents/schemas``.
+``python -m rackfit.documents.schema`` rewrites the published files in ``instances/schemas``.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from costmodel.layout.layout import Layout
@@ -22,8 +21,9 @@ from rackfit.documents.data_schemas import (
     workload_schema,
 )
 from rackfit.documents.result import SCHEMA_VERSION
+from topology.catalogue import data_dir
 
-FOLDER = Path(__file__).resolve().parent / "schemas"
+FOLDER = data_dir("schemas")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 #: What the ends of the published figures must be; ``None`` where a layout cannot be priced.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from costmodel.experts.expert_load import read_loads, skewed_load
-from tests.costmodel.torch_dumps import torch_file
+from tests.costmodel.experts.torch_dumps import torch_file
 from topology.errors import InstanceError
 
 COUNTS = np.arange(1.0, 13.0).reshape(3, 4)

@@ -15,7 +15,7 @@ from costmodel.experts.coactivation import (
 )
 from costmodel.experts.coactivation_files import read_coactivation
 from costmodel.experts.expert_load import ExpertLoads
-from tests.costmodel.torch_dumps import torch_file
+from tests.costmodel.experts.torch_dumps import torch_file
 from topology.errors import InstanceError
 
 LAYERS, EXPERTS, TOP_K = 3, 16, 4

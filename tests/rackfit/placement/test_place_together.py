@@ -172,7 +172,7 @@ def test_more_copies_are_called_more():
 
 
 def test_the_documented_example_runs(app, tmp_path, monkeypatch):
-    text = (Path(__file__).resolve().parents[2] / "docs" / "placement.md").read_text()
+    text = (Path(__file__).resolve().parents[3] / "docs" / "placement.md").read_text()
     line = next(line for line in text.splitlines() if line.startswith("rackfit place counts.npz"))
     monkeypatch.chdir(tmp_path)
     picks = np.argsort(np.random.default_rng(0).random((800, 2, 64)), axis=2)[:, :, :8]
