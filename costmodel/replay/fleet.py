@@ -10,8 +10,10 @@ from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from costmodel.replay.gaps import Gaps
-from costmodel.replay.pass_table import STEP, Line, PassTable, pass_table
-from costmodel.replay.server import Habits, Server
+from costmodel.replay.job import Habits
+from costmodel.replay.pass_table import STEP, Line, PassTable
+from costmodel.replay.server import Server
+from costmodel.replay.tabulate import pass_table
 from costmodel.replica.fleet import PricedLayout, uplink_bytes_per_s
 from costmodel.replica.replica import ReplicaPrice
 from topology.errors import InstanceError, Problem
@@ -111,7 +113,7 @@ def _alike(instance: Instance, replica: Replica, price: ReplicaPrice) -> object:
 
 
 def kv_share(instance: Instance, replica: Replica, price: ReplicaPrice, longest: int) -> Line:
-    """Share of a replica's room for KV that one sequence takes, by its context in steps.
+    """Share of a replica's room for KV that one sequence takes, by its context.
 
     Room is what the fullest chip's HBM leaves beside weights, activations and the engine; a sequence lies
     on one of the attention ranks.
@@ -130,7 +132,7 @@ def kv_share(instance: Instance, replica: Replica, price: ReplicaPrice, longest:
         ):  # fmt: skip
             room = instance.cluster.chip(chip).chip.hbm_bytes - (used - kv)
             worst = np.maximum(worst, bytes_of / max(room, 1.0))
-    return Line((worst / replica.shape.attention_dp).tolist())
+    return Line.through(contexts.astype(float), worst / replica.shape.attention_dp, longest)
 
 
 def uplinks(instance: Instance) -> Uplinks:

@@ -15,7 +15,7 @@ from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Standing
 from costmodel.replay.gaps import Gaps
-from costmodel.replay.server import Job
+from costmodel.replay.job import Job
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

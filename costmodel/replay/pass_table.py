@@ -8,61 +8,82 @@ by its number, so that any mix of sequences and prompts is priced by a few look-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.layout.layout import Layout, Replica
-from costmodel.passes.tokens import Tokens
-from costmodel.question.instance import Instance
-from costmodel.replica.replica import hand_off_s, replica_rates
-from costmodel.replica.stage_times import StagePass, stage_times
-
 Array = NDArray[np.float64]
 
 #: tokens between two entries of the tables of contexts
 STEP = 64
-#: points at which the cost model is asked for each table
-_POINTS = 40
-_EXPERTS = "routed_experts"
-_CONTEXT = "attention_context"
+#: numbers up to which a table has an entry for each, and the distance of entries beyond
+_FINE, _COARSE = 2048, 64
+#: parts of a rank's tokens in which the table of skew counts
+PARTS = 64
 
 
 @dataclass(frozen=True)
 class Line:
-    """Seconds by a whole number (list index), all stages' sum or the slowest stage's."""
+    """Seconds by a number: an entry for each whole one at first, then every so many.
 
-    seconds: list[float]
+    ``step``: distance of the entries in ``coarse``.
+    """
+
+    fine: list[float]
+    coarse: list[float]
+    step: int = _COARSE
+
+    @classmethod
+    def through(cls, at: Array, values: Array, last: float) -> Line:
+        """Straight lines through points, up to ``last``."""
+        fine = np.arange(min(_FINE, int(last)) + 2, dtype=float)
+        coarse = np.arange(int(last) // _COARSE + 3, dtype=float) * _COARSE
+        return cls(
+            np.interp(fine, at, values).tolist(), np.interp(coarse, at, values).tolist(), _COARSE
+        )
+
+    @classmethod
+    def flat(cls, value: float) -> Line:
+        """The same for every number."""
+        return cls([value, value], [value, value])
 
     def at(self, number: float) -> float:
-        """Seconds at a number, between entries by a straight line, beyond the last one likewise."""
-        low = int(number)
-        if low >= len(self.seconds) - 1:
-            low = len(self.seconds) - 2
-        first = self.seconds[low]
-        return first + (number - low) * (self.seconds[low + 1] - first)
+        """Seconds at a number: between entries by a straight line, beyond the last one likewise."""
+        entries, low = self.fine, int(number)
+        if low >= len(entries) - 1:
+            entries, number = self.coarse, number / self.step
+            low = min(int(number), len(entries) - 2)
+        first = entries[low]
+        return first + (number - low) * (entries[low + 1] - first)
 
 
 @dataclass(frozen=True)
 class PassParts:
     """One reduction over the stages (their sum, or the slowest): every part by its number.
 
-    ``rows``: tokens of the busiest rank. ``routed``: tokens of the average rank. ``sampled``: sequences
-    that reach the LM head. ``decode``: one decoding sequence by its context, in steps of :data:`STEP`.
-    ``prompt``: attention of one whole prompt by its length, in the same steps.
+    ``rows``: tokens of the busiest rank. ``routed``: routed experts, by the tokens of all ranks together.
+    ``exchanged``: dispatch and combine beyond their latency, by the tokens of the busiest rank, were all
+    ranks to receive alike; ``skew``: how much longer the busiest receiver makes it, by the share of these
+    tokens (in parts of :data:`PARTS`) that the average rank has. ``sampled``: sequences that reach the LM head. ``decode``:
+    one decoding sequence by its context. ``prompt``: attention of one whole prompt by its length.
     """
 
     rows: Line
     routed: Line
+    exchanged: Line
     sampled: Line
     decode: Line
     prompt: Line
+    skew: Line
+    ranks: int
 
     def seconds(self, rows: float, average: float, sampled: float) -> float:
         """A pass without its attention over contexts."""
-        return self.rows.at(rows) + self.routed.at(average) + self.sampled.at(sampled)
+        found = self.rows.at(rows) + self.routed.at(average * self.ranks) + self.sampled.at(sampled)
+        if self.ranks == 1 or not rows:
+            return found
+        return found + self.exchanged.at(rows) * self.skew.at(PARTS * average / rows)
 
 
 @dataclass(frozen=True)
@@ -91,11 +112,11 @@ class PassTable:
         average = sequences / groups
         rows, mean = busiest * self.verified, average * self.verified
         whole = self.whole.seconds(rows, mean, rows)
-        whole += busiest * self.whole.decode.at(context / STEP)
+        whole += busiest * self.whole.decode.at(context)
         if self.stages == 1:
             return whole
         slowest = self.slowest.seconds(rows, mean, rows)
-        slowest += busiest * self.slowest.decode.at(context / STEP)
+        slowest += busiest * self.slowest.decode.at(context)
         return max(whole + self.hop.at(rows), self.stages * slowest)
 
     def pass_s(
@@ -119,12 +140,12 @@ class PassTable:
         mean = decoding / groups * self.verified
         whole = self.whole.seconds(rows + own, average + mean, prompts + own) + attended_s[0]
         if busiest:
-            whole += busiest * self.whole.decode.at(context / STEP)
+            whole += busiest * self.whole.decode.at(context)
         if self.stages == 1:
             return whole, whole
         slowest = self.slowest.seconds(rows + own, average + mean, prompts + own) + attended_s[1]
         if busiest:
-            slowest += busiest * self.slowest.decode.at(context / STEP)
+            slowest += busiest * self.slowest.decode.at(context)
         return slowest, whole + self.hop.at(rows + own)
 
     def attention_s(self, start: int, end: int) -> tuple[float, float]:
@@ -132,84 +153,7 @@ class PassTable:
 
         Token ``i`` attends to the ``i`` before it, so that a piece costs what the longer prompt costs more.
         """
-        low, high = start / STEP, end / STEP
-        whole = self.whole.prompt.at(high) - self.whole.prompt.at(low)
+        whole = self.whole.prompt.at(end) - self.whole.prompt.at(start)
         if self.stages == 1:
             return whole, whole
-        return whole, self.slowest.prompt.at(high) - self.slowest.prompt.at(low)
-
-
-def pass_table(
-    instance: Instance, layout: Layout, replica: Replica, *, longest: int, most_rows: int
-) -> PassTable:
-    """Ask the cost model for the parts of a replica's passes.
-
-    ``longest``: tokens of the longest context. ``most_rows``: tokens of one rank in the largest pass.
-    """
-    rates = replica_rates(instance, replica)
-    speculative = instance.speculative
-    verified = 1.0 if speculative is None else 1.0 + speculative.draft_tokens
-    emitted = 1.0 if speculative is None else speculative.emitted
-    rows = _spaced(most_rows + 1)
-    contexts = _spaced(max(longest, STEP) + STEP)
-
-    def parts(passes: Sequence[Tokens]) -> tuple[Array, Array, Array]:
-        """Total, routed experts and attention over contexts ``[passes, stages]``."""
-        timed = stage_times(
-            instance, layout, [StagePass(replica, tokens, rates) for tokens in passes]
-        )
-        none = np.zeros(len(replica.stages))
-        return (
-            np.array([one.total_s for one in timed]),
-            np.array([one.parts.get(_EXPERTS, none) for one in timed]),
-            np.array([one.parts.get(_CONTEXT, none) for one in timed]),
-        )
-
-    # prompts that end beyond the pass reach no head
-    total, routed, attended = parts(
-        [Tokens(prefill=float(n), prefill_start=0.0, prefill_end=float(rows[-1])) for n in rows]
-    )
-    dense = total - routed - attended
-    decodes = _spaced(most_rows + 1)[1:]
-    d_total, d_routed, d_attended = parts(
-        [Tokens(decode=n / verified, context=float(STEP), verified=verified) for n in decodes]
-    )
-    others = np.array([np.interp(decodes, rows, column) for column in dense.T]).T
-    head = np.vstack([np.zeros(len(replica.stages)), d_total - d_routed - d_attended - others])
-    one = np.vstack(
-        [parts([Tokens(decode=1.0, context=float(n), verified=verified)])[2] for n in contexts]
-    )
-    prompt = np.vstack(
-        [
-            parts([Tokens(prefill=float(n), prefill_start=0.0, prefill_end=float(n))])[2]
-            for n in contexts
-        ]
-    )
-    slowest = int(np.argmax(total[-1] if replica.role == "prefill" else d_total[-1] + one[-1]))
-    every = np.arange(most_rows + 2, dtype=float)
-    steps = np.arange(longest // STEP + 3, dtype=float) * STEP
-
-    def reduced(column: Array, at: Array, points: Array, stage: int | None) -> Line:
-        values = column.sum(axis=1) if stage is None else column[:, stage]
-        return Line(np.interp(points, at, values).tolist())
-
-    def of(stage: int | None) -> PassParts:
-        return PassParts(
-            rows=reduced(dense, rows, every, stage),
-            routed=reduced(routed, rows, every, stage),
-            sampled=reduced(head, np.concatenate([[0.0], decodes]), every, stage),
-            decode=reduced(one, contexts, steps, stage),
-            prompt=reduced(prompt, contexts, steps, stage),
-        )
-
-    hops = [hand_off_s(instance, replica, rates, float(n)) for n in rows]
-    return PassTable(
-        of(None), of(slowest), Line(np.interp(every, rows, hops).tolist()),
-        replica.shape.attention_dp, replica.shape.pp, verified, emitted,
-    )  # fmt: skip
-
-
-def _spaced(last: int) -> Array:
-    """Whole numbers from 0 to ``last``, every one at first and then farther and farther apart."""
-    found = np.unique(np.geomspace(1.0, float(last), _POINTS).round())
-    return np.concatenate([[0.0], found])
+        return whole, self.slowest.prompt.at(end) - self.slowest.prompt.at(start)

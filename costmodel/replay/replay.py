@@ -15,10 +15,10 @@ from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Standing, standing, uplinks
 from costmodel.replay.gaps import Gaps
+from costmodel.replay.job import Habits, Job
 from costmodel.replay.met import Met, Totals, met
 from costmodel.replay.prefix_cache import PrefixCache
 from costmodel.replay.router import Router, Routing
-from costmodel.replay.server import Habits, Job
 
 
 @dataclass(frozen=True)

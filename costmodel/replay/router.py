@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from costmodel.replay.fleet import Standing
-from costmodel.replay.server import Job
+from costmodel.replay.job import Job
 
 Routing = Literal["least-loaded", "round-robin", "prefix-aware"]
 

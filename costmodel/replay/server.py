@@ -8,63 +8,21 @@ so that any number of rounds is one sum.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from heapq import heappop, heappush
-from math import ceil, sqrt
-from typing import Literal
+from math import ceil
 
 from costmodel.layout.layout import Role
 from costmodel.replay.gaps import Gaps
+from costmodel.replay.job import Habits, Job
 from costmodel.replay.pass_table import STEP, Line, PassTable
 from costmodel.replay.prefix_cache import PrefixCache
-
-
-@dataclass(frozen=True)
-class Habits:
-    """How an engine schedules.
-
-    ``prompts``: pieces of prompts ride in the passes of decoding sequences (``mixed``), have passes of their
-    own between two of them (``between``), or all that wait are computed before decoding goes on
-    (``first``). ``chunk_tokens``: tokens that one rank computes in a pass with prompts.
-    ``reserves``: KV is kept for the whole answer before a request starts; else it grows, and the
-    request that started last is put back when none is left.
-    """
-
-    prompts: Literal["mixed", "between", "first"] = "between"
-    chunk_tokens: int = 8192
-    reserves: bool = True
-
-
-@dataclass(slots=True)
-class Job:
-    """A request on its way: lengths, when it came, what it still needs."""
-
-    index: int
-    arrival_s: float
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int = 0
-    blocks: tuple[int, ...] = ()
-    block_sizes: tuple[int, ...] = ()
-    #: prompt tokens whose KV is there
-    done: int = 0
-    #: prompt tokens to compute; more than the input after it was put back
-    prompt: int = 0
-    #: answer tokens that are out
-    emitted: int = 0
-    started_s: float = -1.0
-    first_s: float = -1.0
-    ends_s: float = -1.0
-    hit_tokens: int = 0
-    rank: int = 0
-    kv: float = 0.0
+from costmodel.replay.rounds import lasting, rounds_until
 
 
 class Server:
     """One replica.
 
-    ``share``: of the replica's KV room that one sequence takes, by its context in steps of
-    :data:`~costmodel.replay.pass_table.STEP`. ``slots``: sequences it runs at once.
+    ``share``: of the replica's KV room that one sequence takes, by its context in tokens. ``slots``: sequences it runs at once.
     """
 
     def __init__(
@@ -102,9 +60,9 @@ class Server:
     def kv_fill(self) -> float:
         """Share of the KV room in use."""
         count = len(self.running)
-        used = count * self.share.at(self.context / count / STEP) if count else 0.0
+        used = count * self.share.at(self.context / count) if count else 0.0
         for job in self.prompts:
-            used += self.share.at(job.done / STEP)
+            used += self.share.at(job.done)
         return used
 
     def add(self, job: Job, now: float) -> float | None:
@@ -118,12 +76,12 @@ class Server:
         if self._run is None:
             return None
         rounds, first, more = self._run
-        shorter = min(rounds, _rounds_until(now - self.started, first, more))
+        shorter = min(rounds, rounds_until(now - self.started, first, more))
         if shorter == rounds:
             return None
         self._run = (shorter, first, more)
         self.version += 1
-        return self.started + _lasting(shorter, first, more)
+        return self.started + lasting(shorter, first, more)
 
     def step(self, now: float, done: list[Job]) -> float | None:
         """End what runs at ``now``; adds what left to ``done``; when the next decision is."""
@@ -211,7 +169,7 @@ class Server:
         tokens = job.input_tokens + (
             job.output_tokens if self.habits.reserves and self.role != "prefill" else job.emitted
         )
-        job.kv = self.share.at(tokens / STEP)
+        job.kv = self.share.at(tokens)
         used = self.kv_kept if self.habits.reserves else self.kv_fill()
         alone = not self.running and not self.prompts
         if used + job.kv > 1.0 + 1e-9 and not alone:
@@ -240,15 +198,15 @@ class Server:
         gain = rounds * self.table.emitted
         more = (self.table.round_s(count, mean + gain) - first) / rounds if rounds > 1 else 0.0
         self._run = (rounds, first, more)
-        return now + _lasting(rounds, first, more)
+        return now + lasting(rounds, first, more)
 
     def _until_full(self, rounds: int) -> int:
         """Rounds until no KV is left, putting back what no longer fits."""
         while True:
             count = len(self.running)
             mean = self.context / count
-            used = count * self.share.at(mean / STEP)
-            slope = count * (self.share.at(mean / STEP + 1.0) - self.share.at(mean / STEP)) / STEP
+            used = count * self.share.at(mean)
+            slope = count * (self.share.at(mean + 1.0) - self.share.at(mean))
             slope *= self.table.emitted
             if count == 1 or slope <= 0 or used + slope <= 1.0:
                 return max(1, min(rounds, int((1.0 - used) / slope))) if slope > 0 else rounds
@@ -287,7 +245,7 @@ class Server:
         known = job.cached_tokens
         if self.cache is not None and job.blocks:
             free = max(1.0 - self.kv_fill(), 0.0)
-            per_token = self.share.at(1.0) / STEP
+            per_token = (self.share.at(2.0 * STEP) - self.share.at(STEP)) / STEP
             self.cache.shrink(free / per_token if per_token > 0 else float("inf"))
             known = max(known, self.cache.known(job.blocks, job.block_sizes))
         job.done = min(known, job.prompt - 1)
@@ -328,20 +286,3 @@ class Server:
         )  # fmt: skip
         self._pass = (pieces, end_to_end, count)
         return now + held
-
-
-def _lasting(rounds: int, first: float, more: float) -> float:
-    """Seconds of so many rounds, each ``more`` longer than the one before."""
-    return rounds * first + more * rounds * (rounds - 1) / 2
-
-
-def _rounds_until(seconds: float, first: float, more: float) -> int:
-    """The least number of rounds, at least one, that last so long."""
-    if seconds <= first:
-        return 1
-    if more > 1e-12 * first:
-        b = first - more / 2
-        found = (sqrt(b * b + 2 * more * seconds) - b) / more
-    else:
-        found = seconds / first
-    return max(1, ceil(found - 1e-9))
