@@ -40,6 +40,10 @@ class EngineLayouts(BaseModel):
     decode_stages: bool = True
     hybrid_prefill_stages: bool = True
     expert_widths: tuple[int, ...] = ()
+    #: how prompts share a server with decoding sequences (see :class:`costmodel.replay.job.Habits`)
+    prompts: Literal["mixed", "between", "first"] = "between"
+    #: whether KV is kept for the whole answer before a request starts
+    reserves_kv: bool = True
 
     def places_experts(self, model: ModelSpec, attention_dp: int) -> bool:
         """Whether the engine puts a replica's experts where a layout says."""

@@ -18,6 +18,7 @@ from rackfit.documents.data_schemas import (
     model_schema,
     profile_schema,
     tier_schema,
+    traffic_schema,
     workload_schema,
 )
 from rackfit.documents.result import SCHEMA_VERSION
@@ -160,6 +161,7 @@ def published() -> dict[str, dict[str, Any]]:
         "scenario": scenario_schema(),
         "tier": tier_schema(),
         "workload": workload_schema(),
+        "traffic": traffic_schema(),
     }
     return {
         f"{kind}.schema.json": {
