@@ -27,8 +27,9 @@ from solver.fleet.asked import Fleet
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.place.assemble import assemble
-from solver.search import Search, SearchResult, verify
+from solver.search import Search, SearchResult
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.verify import verify
 
 _PREFILL = ROLES.index("prefill")
 #: widths of like shapes, the larger over the smaller at most
@@ -145,19 +146,19 @@ def _look(search: Search, found: SearchResult) -> RunnerUp | None:
         )
         if wanted is None:
             return None
-        fresh = sorted(wanted.shapes - set(search.realised))
+        fresh = sorted(wanted.shapes - set(search.placed.realised))
         for row in fresh:
             if search.clock.over:
                 return None
-            search.place(row)
+            search.placed.place(row, int(search.bounds.per_rank[row]))
         if not fresh:
             break
         for row in fresh:
-            upper[row] = min(upper[row], search.realised[row].upper_requests_per_s)
-    fleet = _fleet(search, search.achieved(other), search.target)
+            upper[row] = min(upper[row], search.placed.realised[row].upper_requests_per_s)
+    fleet = _fleet(search, search.placed.achieved(other), search.target)
     if fleet is None:
         return None
-    layout = assemble(search.instance, fleet, search.placed)
+    layout = assemble(search.instance, fleet, search.placed.of)
     evaluation = evaluate(search.instance, layout)
     if not search.regular and evaluation.violations:
         return None  # its replicas would stand too far apart

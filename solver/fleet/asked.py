@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.question.instance import Instance
 from costmodel.replica.hand_over import Rates, carried, room_beside
 from costmodel.tolerance import exceeds
 from solver.fleet.items import Item
@@ -141,3 +142,10 @@ def _handed_over(stands: Sequence[tuple[Item, tuple[Pool, ...]]], links: Links) 
     if over or any(exceeds(float(a), float(b)) for a, b in zip(units, room.unit, strict=True)):
         return None
     return carried(rates, links.beside(domains, units)).requests_per_s
+
+
+def links_between(instance: Instance) -> Links | None:
+    """The links between domains (``None``: there is one domain)."""
+    if sum(bool(domain.usable) for domain in instance.cluster.domains) < 2:
+        return None
+    return Links(instance.cluster.uplinks, instance.request_kv_bytes)
