@@ -35,7 +35,16 @@ def test_top_levels(wheel: Path) -> None:
 
 def test_data_is_inside(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    for kind in ("models", "chips", "clusters", "workloads", "scenarios", "profiles", "loads"):
+    for kind in (
+        "models",
+        "chips",
+        "clusters",
+        "workloads",
+        "scenarios",
+        "profiles",
+        "loads",
+        "schemas",
+    ):
         folder = ROOT / "instances" / kind
         shipped = {
             f"rackfit/instances/{kind}/{path.relative_to(folder).as_posix()}"

@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.catalogue import catalogue_names, checked, data_dir, read_data, resolve
 from topology.errors import InstanceError
+from topology.names import Line, Name, Prose
 from topology.quantity import Bytes, BytesPerSecond
 
 #: what a tier is made of, nearest to the chip first
@@ -36,9 +37,9 @@ class Tier(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
+    name: Name
     kind: TierKind
-    title: str = ""
+    title: Line = ""
     bytes: Bytes
     read_bytes_per_s: BytesPerSecond
     write_bytes_per_s: BytesPerSecond
@@ -47,8 +48,8 @@ class Tier(BaseModel):
     provenance: dict[str, Literal["measured", "published", "derived", "assumed"]] = Field(
         default_factory=dict
     )
-    sources: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    sources: tuple[Prose, ...] = ()
+    notes: tuple[Prose, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Tier:
@@ -78,7 +79,8 @@ def load_tier(name_or_path: str) -> Tier:
     path = resolve(name_or_path, "tiers", (".yaml",))
     if path.parent == data_dir("tiers"):
         return _shipped(path)
-    return parse_model(Tier, read_data(path), str(path))
+    with checked(str(path)):
+        return Tier.model_validate(read_data(path))
 
 
 def tier_names() -> list[str]:
@@ -88,7 +90,8 @@ def tier_names() -> list[str]:
 
 @lru_cache(maxsize=64)
 def _shipped(path: Path) -> Tier:
-    return parse_model(Tier, read_data(path), path.name)
+    with checked(path.name):
+        return Tier.model_validate(read_data(path))
 
 
 def _named(value: object) -> object:

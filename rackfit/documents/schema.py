@@ -1,17 +1,16 @@
 """JSON Schemas of what Rackfit reads and writes, made from the models that check it.
 
-``python -m rackfit.documents.schema`` rewrites the published files in ``rackfit/documents/schemas``.
+``python -m rackfit.documents.schema`` rewrites the published files in ``instances/schemas``.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.uncertainty import Intervals
 from rackfit.documents.data_schemas import (
     chip_schema,
@@ -19,11 +18,13 @@ from rackfit.documents.data_schemas import (
     model_schema,
     profile_schema,
     tier_schema,
+    traffic_schema,
     workload_schema,
 )
 from rackfit.documents.result import SCHEMA_VERSION
+from topology.catalogue import data_dir
 
-FOLDER = Path(__file__).resolve().parent / "schemas"
+FOLDER = data_dir("schemas")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 #: What the ends of the published figures must be; ``None`` where a layout cannot be priced.
@@ -160,6 +161,7 @@ def published() -> dict[str, dict[str, Any]]:
         "scenario": scenario_schema(),
         "tier": tier_schema(),
         "workload": workload_schema(),
+        "traffic": traffic_schema(),
     }
     return {
         f"{kind}.schema.json": {

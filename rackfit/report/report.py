@@ -6,7 +6,6 @@ instance is the one they were written for.
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -18,11 +17,12 @@ from rackfit.figures.chart import Chart, Series, chart_style
 from rackfit.figures.expert_load_plot import expert_loads
 from rackfit.figures.rack_map import rack_map
 from rackfit.figures.roofline_plot import rooflines
+from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.report.render import replica_groups
 from rackfit.report.report_figures import binds, deployment, links, times
 from rackfit.report.uncertainty_words import interval_words
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 
 _STYLE = (
     ".track{display:inline-block;width:8.6em}.chart .frame{fill:none;stroke:#999}.chart .small{font-size:9px}"
@@ -75,7 +75,8 @@ def report_page(
     ``document`` is what ``rackfit solve`` wrote. Raises ``InstanceError`` where its certificate or
     trajectory cannot be read.
     """
-    proof = parse_model(_Proof, document, "layout")
+    with checked("layout"):
+        proof = _Proof.model_validate(document)
     known = document.get("instance", {}).get("digest") == instance.digest
     if not known:
         proof = _Proof()
@@ -149,7 +150,7 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
 def _text(line: str) -> str:
     """Escape a line but for the one tag that this module puts around headlines."""
     inside = line.removeprefix("<strong>").removesuffix("</strong>")
-    return f"<strong>{escape(inside)}</strong>" if inside != line else escape(line)
+    return f"<strong>{markup(inside)}</strong>" if inside != line else markup(line)
 
 
 def _violations(evaluation: Evaluation) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,44 +13,24 @@ from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.serving import PipelineTime, Schedule, Service, schedule, serve
 from costmodel.tolerance import RELATIVE
 from solver.bounds.batches import Batch, Spread
-from solver.bounds.passes import Array, Ints, Passes
+from solver.bounds.passes import Passes
+from solver.bounds.priced import Array, Bounds, Ints, Priced
 from solver.bounds.room import Room
 from solver.shapes.group_rates import nearest_send
 from solver.shapes.largest_batch import largest_batch
-from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ROLES, ShapeTable
-
-if TYPE_CHECKING:
-    from solver.bounds.pricing import Pricer
+from solver.shapes.shapes import ROLES
 
 PREFILL, DECODE, MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Upper bounds of shapes, one entry each.
-
-    ``per_rank``: sequences (decode, mixed) or prompts (prefill) of the fullest attention rank, over all
-    microbatches, in the largest batch that may hold; 0 where not even one sequence does. ``requests_per_s``: 0
-    there too. ``fits``: whether one sequence fits in HBM at all; ``tpot_s``/``ttft_s`` of a single sequence
-    tell :mod:`solver.explain.explain` how far a target is missed.
-    """
-
-    per_rank: Ints
-    requests_per_s: Array
-    fits: NDArray[np.bool_]
-    short_bytes: Array
-    least_tpot_s: Array
-    least_ttft_s: Array
 
 
 class Block(Passes):
     """Shapes of one role on one class."""
 
-    def __init__(self, pricer: Pricer, shapes: ShapeTable, role: int, pool_class: PoolClass):
-        super().__init__(pricer, shapes, role, pool_class)
+    def __init__(self, priced: Priced):
+        super().__init__(priced)
+        role = priced.role
         # nearest decode replica: at best in the same domain
-        self.transfer = nearest_send(pricer.instance.cluster, pool_class)
+        self.transfer = nearest_send(priced.instance.cluster, priced.pool_class)
         staggered = self.instance.scenario.layer_slots == "any"  # chips with one more take turns
         room = Room(
             self._kinds_held(), ROLES[role], self.chip, self.layers, self.tp, self.ranks, self.pp

@@ -4,55 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
 from costmodel.replica.held import for_role
 from costmodel.replica.serving import PipelineTime
+from solver.bounds.priced import Array, Ints, Priced
 from solver.place.stages import shortest_longest_stage
-from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ROLES, ShapeTable
-
-if TYPE_CHECKING:
-    from solver.bounds.pricing import Pricer
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from solver.shapes.shapes import ROLES
 
 
 class Passes:
     """Passes of shapes of one role on one class."""
 
-    def __init__(self, pricer: Pricer, shapes: ShapeTable, role: int, pool_class: PoolClass):
-        self.instance = for_role(pricer.instance, ROLES[role])
-        self.layers = pricer.layers
+    def __init__(self, priced: Priced):
+        shapes, role, pool_class = priced.shapes, priced.role, priced.pool_class
+        self.instance = for_role(priced.instance, ROLES[role])
+        self.layers = priced.layers
         self.role = role
         self.chip = pool_class.chip
         self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
-        self.rates = pricer.rates(shapes)
+        self.rates = priced.rates
         self.tp = shapes.tp.astype(float)
         self.ranks = shapes.attention_dp.astype(float)
         self.pp = shapes.pp.astype(float)
-        self.experts = pricer.experts
+        self.experts = priced.experts
         self.slots = shapes.slots
         self.stage_chips = shapes.stage_chips
         #: slots of a layer at least, on average; fewer than ``slots`` where layers share them
         self.fewest = self.slots.astype(float)
         #: bound on the busiest chip's load in each MoE layer, where a placement has proven one
         self.by_layer: Array | None = None
-        if pricer.experts is not None:
+        if self.experts is not None:
             pairs, inverse = np.unique(
                 np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
             )
-            fewest = [pricer.experts.fewest(*pair) for pair in pairs.tolist()]
+            fewest = [self.experts.fewest(*pair) for pair in pairs.tolist()]
             self.fewest = np.array(fewest, dtype=float)[inverse.ravel()]
-            loads = np.array([pricer.experts.load(*pair) for pair in pairs.tolist()])
+            loads = np.array([self.experts.load(*pair) for pair in pairs.tolist()])
             self.load, self.least_load = loads[inverse.ravel()].T
-            grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
+            grids = np.array([self.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
             self.touched, self.least_touched = grids[inverse.ravel()].swapaxes(0, 1)
 
     #: attributes with one element for each shape

@@ -18,9 +18,11 @@ from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
 from solver.place.attempt import Attempt, Found
+from solver.place.batch_search import BatchSearch
 from solver.place.build import hand_over_s
 from solver.place.placements import Placements, engine_places
 from solver.place.shared_slots import LayerSlots, SharedPlacements
+from solver.place.standing import standing
 from solver.shapes.shapes import ROLES, ShapeTable
 
 Array = NDArray[np.float64]
@@ -32,7 +34,8 @@ class Realised:
 
     ``sequences`` of each attention rank, over all microbatches; ``stages``: first and last layer of each;
     ``maps``: expert map by layer (the same for all replicas of the shape); ``idle``: conversations that wait
-    on each attention rank.
+    on each attention rank; ``sent``, ``sent_far``: bytes/s that passes send out of each domain of a replica
+    over several, and out of its unit.
     """
 
     shape: dict[str, int]
@@ -45,19 +48,30 @@ class Realised:
     idle: int = 0
     #: slots of the layers that have not ``slots``
     layer_slots: LayerSlots = field(default_factory=dict)
+    sent: tuple[float, ...] = ()
+    sent_far: tuple[float, ...] = ()
 
 
 class Realiser:
     """Makes replicas of shapes, remembering placements that shapes share."""
 
     def __init__(
-        self, instance: Instance, shapes: ShapeTable, pricer: Pricer, clock: Clock, seed: int
+        self,
+        instance: Instance,
+        shapes: ShapeTable,
+        pricer: Pricer,
+        clock: Clock,
+        seed: int,
+        *,
+        nearby: bool = False,
     ):
+        """``nearby``: KV is handed over inside the domain only, which leaves more time for the prompt."""
         self.instance = instance
         self.shapes = shapes
         self.pricer = pricer
         self.clock = clock
         self.seed = seed
+        self.nearby = nearby
         self.placements = Placements(instance, clock, seed, hot_copies=pricer.hot_copies)
         self.shared = SharedPlacements(instance, self.placements)
 
@@ -83,19 +97,25 @@ class Realiser:
         experts, layer_bounds = self.placements.of(slots, free=free)
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s, near_s = 0.0, 0.0
+        stands = standing(self.instance, self.shapes, row, self.pricer)
         if ROLES[shape["role"]] == "prefill":
-            far_s, near_s = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
-        attempt = Attempt(self, row, slots, experts, far_s)
-        found = attempt.best(most_per_rank)
+            far_s, near_s = hand_over_s(
+                self.instance, home, stands.chips[0], shape["tp"], shape["pp"]
+            )
+            far_s = near_s if self.nearby else far_s
+        attempt = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
+        batches = BatchSearch(attempt)
+        found = batches.best(most_per_rank)
         upper_at = partial(self.pricer.tightened, self.shapes, row, layer_bounds)
         upper = upper_at(most_per_rank)
-        found, reach = attempt.best_cut(found, upper_at)
+        found, reach = batches.best_cut(found, upper_at)
         if far_s <= near_s or self.instance.slo.ttft is None:
             upper = min(upper, reach)
         if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
             # where its decode replicas will stand is not known: the bound is for the nearest
-            near = Attempt(self, row, slots, experts, near_s)
-            best, _ = near.best_cut(near.best(most_per_rank), upper_at)
+            near = Attempt(stands, slots, experts, near_s, self.clock, self.seed)
+            batches = BatchSearch(near)
+            best, _ = batches.best_cut(batches.best(most_per_rank), upper_at)
             ceiling = float(best[1].service.requests_per_s) if best is not None else 0.0
             upper = min(upper, ceiling) if near.proven else upper
             attempt.proven = (
@@ -123,6 +143,8 @@ class Realiser:
             maps=maps,
             idle=attempt.idle_of(replica),
             layer_slots=attempt.layer_slots,
+            sent=tuple(price.egress_bytes_per_s.values()),
+            sent_far=tuple(price.far_bytes_per_s.values()),
         )
 
     def _sharing(self, row: int, most_per_rank: int, fewest: int) -> Realised:
@@ -136,14 +158,16 @@ class Realiser:
         slots = tuple(spread(shape["slots"], chips))
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s = 0.0
+        stands = standing(self.instance, self.shapes, row, self.pricer)
         if ROLES[shape["role"]] == "prefill":
-            far_s, _ = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
+            times = hand_over_s(self.instance, home, stands.chips[0], shape["tp"], shape["pp"])
+            far_s = times[self.nearby]
         upper_at = partial(self.pricer.tightened, self.shapes, row, None)
         upper = upper_at(most_per_rank)
         best = Realised(shape, (), 0.0, upper, (), slots, {})
         experts, _ = self.placements.of(slots, free=True)
-        alike = Attempt(self, row, slots, experts, far_s)
-        found = alike.best(most_per_rank)
+        alike = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
+        found = BatchSearch(alike).best(most_per_rank)
         attempts = [alike]
         if shape["pp"] == 1:
             least = tuple(spread(max(experts.max() + 1, chips), chips))
@@ -151,13 +175,14 @@ class Realiser:
             per_rank = most_per_rank if found is None else max(found[0].rank_sequences())
             seconds = partial(alike.layer_seconds, per_rank)
             for layer_slots, maps in self.shared.tries(chips, fewest, shape["slots"], seconds):
-                attempts.append(Attempt(self, row, least, experts, far_s).given(maps, layer_slots))
+                other = Attempt(stands, least, experts, far_s, self.clock, self.seed)
+                attempts.append(other.given(maps, layer_slots))
         for attempt in attempts:
             if self.clock.over and best.requests_per_s > 0:
                 break
             if attempt is not alike:
-                found = attempt.best(most_per_rank)
-            found, _ = attempt.best_cut(found, upper_at)
+                found = BatchSearch(attempt).best(most_per_rank)
+            found, _ = BatchSearch(attempt).best_cut(found, upper_at)
             if found is not None and float(found[1].service.requests_per_s) > best.requests_per_s:
                 best = self._realised(attempt, found, upper)
         return best
