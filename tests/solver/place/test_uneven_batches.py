@@ -14,6 +14,7 @@ from costmodel.question.scenario import load_workload
 from costmodel.question.workload import Limits, Slo, Workload
 from solver.clock import Clock
 from solver.place.attempt import Attempt
+from solver.place.standing import standing
 from solver.search import Search, SearchResult, search
 
 
@@ -108,8 +109,8 @@ def test_a_batch_that_the_stages_do_not_divide_is_found() -> None:
     )  # fmt: skip
     own = Search(instance, Clock(60), 0.01, 0, None)
     row = row_of(own, role=1, tp=1, pp=4)
-    placed = own.realiser.realise(row, int(own.bounds.per_rank[row]))
-    four = own.realiser.realise(row, 4)
+    placed = own.placed.realiser.realise(row, int(own.bounds.per_rank[row]))
+    four = own.placed.realiser.realise(row, 4)
     assert placed.sequences == (5,)
     assert placed.requests_per_s > four.requests_per_s
     assert placed.requests_per_s <= own.bounds.requests_per_s[row] * (1 + 1e-9)
@@ -120,8 +121,9 @@ def test_fewer_sequences_than_ranks_may_meet_a_target_that_one_on_each_misses() 
     search_free = Search(free, Clock(60), 0.01, 0, None)
     row = row_of(search_free, role=1, tp=1, attention_dp=8, pp=1, slots=128)
     slots = (16,) * 8
-    experts, _ = search_free.realiser.placements.of(slots, free=True)
-    attempt = Attempt(search_free.realiser, row, slots, experts, 0.0)
+    experts, _ = search_free.placed.realiser.placements.of(slots, free=True)
+    stands = standing(free, search_free.shapes, row, search_free.pricer)
+    attempt = Attempt(stands, slots, experts, 0.0, Clock(60), 0)
     three, all_eight = (attempt.try_batch((0,) * (8 - n) + (1,) * n) for n in (3, 8))
     assert three is not None
     assert all_eight is not None
@@ -130,7 +132,7 @@ def test_fewer_sequences_than_ranks_may_meet_a_target_that_one_on_each_misses() 
         question("qwen3-30b-a3b", "hgx-h100", (1000, 500), Slo(ttft=5.0, tpot=between)),
         Clock(60), 0.01, 0, None,
     )  # fmt: skip
-    placed = strict.realiser.realise(row, int(strict.bounds.per_rank[row]))
+    placed = strict.placed.realiser.realise(row, int(strict.bounds.per_rank[row]))
     assert 3 <= sum(placed.sequences) < 8
     assert max(placed.sequences) == 1
     assert 0 < placed.requests_per_s <= strict.bounds.requests_per_s[row] * (1 + 1e-9)
