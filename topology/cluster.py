@@ -246,10 +246,10 @@ class Cluster:
         across: list[tuple[str, str, float]] = []
         for source, target, amount in messages:
             a, b = self.chip(source), self.chip(target)
-            if a.domain != b.domain:
+            fabric = self.domains[a.domain].fabric
+            if a.domain != b.domain or (a is not b and not fabric.joins(a.position, b.position)):
                 across.append((source, target, amount))
                 continue
-            fabric = self.domains[a.domain].fabric
             if a is b or amount <= 0:
                 continue
             for (u, v), load in fabric.loads("send", (a.position, b.position)).items():

@@ -132,6 +132,10 @@ class Fabric(ABC):
         )
         return sorted((part for part in joined if part), key=lambda part: (-len(part), min(part)))
 
+    def joins(self, position: int, other: int) -> bool:
+        """Whether working links of the domain join two chips."""
+        return any(position in part and other in part for part in self.parts)
+
     @abstractmethod
     def exchange(self, members: Sequence[int]) -> Leg:
         """Everyone sends to everyone: seconds per byte sourced per chip (own share included)."""

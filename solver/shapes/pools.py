@@ -18,11 +18,15 @@ _FEW_POOLS, _FEW_CHIPS = 8, 512
 
 @dataclass(frozen=True)
 class Pool:
-    """Usable chips of one type in one domain, in the domain's own order."""
+    """Usable chips of one type in one domain, in the domain's own order.
+
+    ``part``: which of the parts that failures leave unjoined, largest first (0: all of the domain, or the largest).
+    """
 
     domain: int
     chip: Chip
     chips: tuple[str, ...]
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,11 @@ class PoolClass:
         return self.pools[0].domain
 
     @property
+    def cut_off(self) -> bool:
+        """Whether failures cut the pools off from the largest part of their domains."""
+        return self.pools[0].part > 0
+
+    @property
     def few(self) -> bool:
         """Whether the fleet model tells each pool apart; many pools are filled by patterns."""
         return len(self.pools) <= _FEW_POOLS or len(self.pools) * self.size <= _FEW_CHIPS
@@ -49,14 +58,17 @@ def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
     """The pools of a cluster, classed by chip type, size and the domain's signature."""
     grouped: dict[Hashable, list[Pool]] = {}
     for domain in cluster.domains:
-        by_type: dict[str, list[str]] = {}
-        chip_of: dict[str, Chip] = {}
-        for placed in domain.usable:
-            by_type.setdefault(placed.chip.name, []).append(placed.id)
-            chip_of[placed.chip.name] = placed.chip
-        for name, chips in by_type.items():
-            pool = Pool(domain.index, chip_of[name], tuple(chips))
-            grouped.setdefault((name, len(chips), domain.signature), []).append(pool)
+        for part, joined in enumerate(domain.fabric.parts):
+            by_type: dict[str, list[str]] = {}
+            chip_of: dict[str, Chip] = {}
+            for placed in domain.usable:
+                if placed.position in joined:
+                    by_type.setdefault(placed.chip.name, []).append(placed.id)
+                    chip_of[placed.chip.name] = placed.chip
+            for name, chips in by_type.items():
+                pool = Pool(domain.index, chip_of[name], tuple(chips), part)
+                key = (name, len(chips), domain.signature, part)
+                grouped.setdefault(key, []).append(pool)
     return tuple(
         PoolClass(index, pools[0].chip, len(pools[0].chips), tuple(pools))
         for index, pools in enumerate(grouped.values())

@@ -20,7 +20,7 @@ from topology.chip import Chip
 from topology.errors import InstanceError, Problem
 from topology.fabric import FabricSpec, Link
 from topology.quantity import BytesPerSecond, Seconds
-from topology.routing.blocks import KEYS, Block, boxes, by_speed, cut, grown
+from topology.routing.blocks import KEYS, Block, boxes, by_speed, chain, cut, grown
 from topology.routing.boxes import Axis, best_box, position_of, site_of
 from topology.routing.every_set import MOST_CHIPS, EverySet
 from topology.routing.hops import UNREACHED
@@ -173,17 +173,18 @@ class Torus(TorusPatterns):
         return self._blocks[key]
 
     def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:
-        """The cut whose slowest group gathers soonest, and the one whose groups are closest together."""
-        if size in (1, len(block)):
-            return super().cuts(block, size)
+        """The cut whose slowest group gathers soonest, and the one whose groups are closest together.
+
+        Each group follows one near it, for stages hand on to the next.
+        """
         found = [
-            cut(block, size, lambda chips, count: self.blocks(chips, count, _IN_A_BLOCK), key)
-            for key in (
-                KEYS[1],
-                KEYS[2],
-            )
+            [(chip,) for chip in block]
+            if size == 1
+            else cut(block, size, lambda chips, count: self.blocks(chips, count, _IN_A_BLOCK), key)
+            for key in KEYS[1:]
         ]
-        return found[:1] if found[0] == found[1] else found
+        chained = [chain(groups, self.hops) for groups in found]
+        return chained[:1] if chained[0] == chained[1] else chained
 
     def _table(self, free: tuple[int, ...]) -> EverySet:
         """The sets of all working chips where these are few, else of the free ones."""

@@ -151,3 +151,13 @@ def cut(
         if found is not None:
             return found
     return [block[start : start + size] for start in range(0, len(block), size)]
+
+
+def chain(groups: Sequence[tuple[int, ...]], hops: NDArray[np.int16]) -> list[tuple[int, ...]]:
+    """Groups in an order in which each is followed by the nearest that is left, by their first chips."""
+    left = list(groups)
+    order = [left.pop(0)]
+    while left:
+        here = order[-1][0]
+        order.append(left.pop(min(range(len(left)), key=lambda at: int(hops[here, left[at][0]]))))
+    return order
