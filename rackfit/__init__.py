@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from costmodel.question.instance import Instance, Scenario, load_scenario, resolve_instance
     from costmodel.question.workload import Limits, Prices, Slo, Workload
     from rackfit.api import evaluate, solve
-    from rackfit.documents.frames import chips_frame, replicas_frame, study_frame, trajectory_frame
+    from rackfit.documents.frames import chips_frame, replicas_frame, trajectory_frame
     from rackfit.documents.result import Result
     from rackfit.exporters.export import Exported, export_layout
     from rackfit.importers.running import Running, evaluate_running
-    from rackfit.placement.placement import Placed, PlaceOptions, place
+    from rackfit.placement.place import place
+    from rackfit.placement.placed import Placed
+    from rackfit.studies.frame import study_frame
     from rackfit.studies.run import StudyResult, study
     from solver.certificate import Certificate
+    from solver.experts.request import PlaceOptions
     from solver.search import Progress
     from topology import load_cluster
     from topology.cluster import Cluster
@@ -59,8 +62,8 @@ _HOME = {
     "ModelSpec": "costmodel.models.spec",
     "NoFeasibleLayout": "topology.errors",
     "NoLayoutInTime": "topology.errors",
-    "PlaceOptions": "rackfit.placement.placement",
-    "Placed": "rackfit.placement.placement",
+    "PlaceOptions": "solver.experts.request",
+    "Placed": "rackfit.placement.placed",
     "Prices": "costmodel.question.workload",
     "Problem": "topology.errors",
     "Progress": "solver.search",
@@ -79,12 +82,12 @@ _HOME = {
     "load_cluster": "topology",
     "load_model": "costmodel.models",
     "load_scenario": "costmodel.question.instance",
-    "place": "rackfit.placement.placement",
+    "place": "rackfit.placement.place",
     "replicas_frame": "rackfit.documents.frames",
     "resolve_instance": "costmodel.question.instance",
     "solve": "rackfit.api",
     "study": "rackfit.studies.run",
-    "study_frame": "rackfit.documents.frames",
+    "study_frame": "rackfit.studies.frame",
     "trajectory_frame": "rackfit.documents.frames",
 }
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from topology.catalogue import beside, catalogue_names, data_dir, parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
+from topology.names import Line, Name, Prose
 from topology.quantity import Bytes, BytesPerSecond, FlopsPerSecond, UsdPerHour, Watts
 from topology.tier import NamedTier, Tier, TierKind
 
@@ -56,7 +57,7 @@ class Efficiency(BaseModel):
     all_to_all: Fraction | None = None
     all_gather: Fraction | None = None
     all_reduce: Fraction | None = None
-    basis: str = ""
+    basis: Line = ""
 
 
 class Chip(BaseModel):
@@ -71,10 +72,10 @@ class Chip(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
-    title: str = ""
-    vendor: str
-    status: str = ""
+    name: Name
+    title: Line = ""
+    vendor: Line
+    status: Line = ""
     flops_per_s: dict[str, FlopsPerSecond]
     hbm_bytes: Bytes
     hbm_bytes_per_s: BytesPerSecond
@@ -83,15 +84,15 @@ class Chip(BaseModel):
     nic_bytes_per_s: BytesPerSecond
     power_w: Watts
     usd_per_hour: UsdPerHour
-    price_basis: str
+    price_basis: Line
     host_memory_bytes: Bytes | None = None
     host_bytes_per_s: BytesPerSecond | None = None
     #: memory beside HBM that KV may move to, one of a kind; none: HBM only
     tiers: tuple[NamedTier, ...] = ()
     efficiency: Efficiency = Efficiency()
     provenance: dict[str, Basis] = Field(default_factory=dict)
-    sources: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    sources: tuple[Prose, ...] = ()
+    notes: tuple[Prose, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Chip:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from topology.chip import Basis
+from topology.names import Line, Name, Prose
 from topology.quantity import BytesPerSecond, UsdPerHour
 
 
@@ -21,7 +22,7 @@ class ChipCount(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    chip: str
+    chip: Line
     count: int = Field(ge=1, le=100_000)
     nic_bytes_per_s: BytesPerSecond | None = None
     usd_per_hour: UsdPerHour | None = None
@@ -35,7 +36,7 @@ class DomainSpec(BaseModel):
     fabric: dict[str, Any]
     chips: tuple[ChipCount, ...] = Field(min_length=1)
     count: int = Field(default=1, ge=1, le=10_000)
-    rack: str | None = None
+    rack: Name | None = None
 
 
 class ClusterSpec(BaseModel):
@@ -49,13 +50,13 @@ class ClusterSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
-    title: str = ""
+    name: Name
+    title: Line = ""
     parameter: Literal["chips", "shape"] | None = None
     domains: tuple[DomainSpec, ...] = Field(min_length=1)
     scale_out: dict[str, Any] | None = None
-    failed: tuple[str, ...] = ()
-    taken: tuple[str, ...] = ()
+    failed: tuple[Line, ...] = ()
+    taken: tuple[Line, ...] = ()
     provenance: dict[str, Basis] = Field(default_factory=dict)
-    sources: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    sources: tuple[Prose, ...] = ()
+    notes: tuple[Prose, ...] = ()

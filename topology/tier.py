@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
 from topology.errors import InstanceError
+from topology.names import Line, Name, Prose
 from topology.quantity import Bytes, BytesPerSecond
 
 #: what a tier is made of, nearest to the chip first
@@ -36,9 +37,9 @@ class Tier(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
+    name: Name
     kind: TierKind
-    title: str = ""
+    title: Line = ""
     bytes: Bytes
     read_bytes_per_s: BytesPerSecond
     write_bytes_per_s: BytesPerSecond
@@ -47,8 +48,8 @@ class Tier(BaseModel):
     provenance: dict[str, Literal["measured", "published", "derived", "assumed"]] = Field(
         default_factory=dict
     )
-    sources: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    sources: tuple[Prose, ...] = ()
+    notes: tuple[Prose, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Tier:

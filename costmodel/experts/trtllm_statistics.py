@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.experts.load_files import MAX_FILE_BYTES, MOST_WINDOWS, RawLoads
+from costmodel.experts.raw_loads import MAX_FILE_BYTES, MOST_WINDOWS, RawLoads
 from topology.errors import InstanceError, Problem
 
 DTYPES = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "U8": "u1", "F64": "<f8", "F32": "<f4"}

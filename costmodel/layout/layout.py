@@ -10,13 +10,16 @@ from struct import pack
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from costmodel.layout.slot_table import SlotTable, slot_table
 
 Role = Literal["prefill", "decode", "mixed"]
 KvTier = Literal["hbm", "host", "flash", "disk"]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+#: ``r0g3``, and what a layout calls an expert map: printable and short
+ChipId = Annotated[str, StringConstraints(max_length=64, pattern=r"^[ -~]*$")]
+MapId = Annotated[str, StringConstraints(max_length=64, pattern=r"^[ -~]*$")]
 #: expert slots of a layer on each chip: one number, or one per chip
 Slots = int | tuple[int, ...]
 
@@ -61,10 +64,10 @@ class Stage(_Decision):
 
     #: first and last layer, both included, counted from 0
     layers: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
-    chips: tuple[str, ...]
+    chips: tuple[ChipId, ...]
     #: expert slots of each MoE layer on each chip: one number, or one per chip
     slots_per_chip: Slots | None = None
-    expert_map: str | None = None
+    expert_map: MapId | None = None
     #: the MoE layers that have other slots than ``slots_per_chip``, with theirs
     layer_slots: dict[Annotated[int, Field(ge=0)], Slots] | None = None
 
@@ -115,11 +118,11 @@ class KvShare(_Decision):
     conversations that may go on later; these sequences are not part of the batch.
     """
 
-    chip: str
+    chip: ChipId
     tier: KvTier = "hbm"
     idle: bool = False
-    sequences: Annotated[int, Field(ge=0)]
-    bytes: Annotated[float, Field(ge=0)]
+    sequences: Annotated[int, Field(ge=0, le=1_000_000_000)]
+    bytes: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Replica(_Decision):
@@ -171,7 +174,7 @@ class Layout(_Decision):
     """All replicas and the expert maps they use."""
 
     replicas: tuple[Replica, ...]
-    expert_maps: dict[str, ExpertMap] = Field(default_factory=dict)
+    expert_maps: dict[MapId, ExpertMap] = Field(default_factory=dict)
 
     def experts_of(self, stage: Stage) -> ExpertMap:
         """The expert map of a stage; empty where it has none."""

@@ -20,6 +20,7 @@ from costmodel.models.registry import Family, by_architecture, by_model_type
 from costmodel.models.spec import ModelSpec
 from costmodel.models.summary import summarise
 from topology.errors import InstanceError, Problem
+from topology.names import check_name
 
 #: Where ModelOpt writes the quantisation that config.json may not mention.
 QUANTISATION_FILE = "hf_quant_config.json"
@@ -47,7 +48,7 @@ def load_model(
     name = folder if path.name == "config.json" and folder else path.stem
     return read_model(
         read_object(path),
-        name,
+        check_name(name, f"{shown(path.name)}: model"),
         str(path),
         beside=extra,
         weight_dtype=weight_dtype,

@@ -33,6 +33,7 @@ from costmodel.replica.width_bytes import WidthBytes
 from topology import Cluster, TierKind, load_cluster
 from topology.catalogue import beside, parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
+from topology.names import Line, Name, Prose
 
 Pay = Literal["whole", "used"]
 Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
@@ -62,12 +63,12 @@ class Scenario(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = "custom"
-    description: str = ""
-    model: str
-    cluster: str
+    name: Name = "custom"
+    description: Prose = ""
+    model: Line
+    cluster: Line
     workload: Annotated[
-        Annotated[str, Tag("<name>")] | Annotated[Workload, Tag("<in place>")],
+        Annotated[Line, Tag("<name>")] | Annotated[Workload, Tag("<in place>")],
         Discriminator(_named_or_in_place),
     ]
     slo: Slo = Slo()
@@ -75,7 +76,7 @@ class Scenario(BaseModel):
     kv_dtype: Dtype | None = None
     pay: Pay = "whole"
     rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
-    profile: str = "calibrated"
+    profile: Line = "calibrated"
     prices: Prices = Prices()
     limits: Limits = Limits()
     speculative: Speculative | None = None
@@ -83,7 +84,7 @@ class Scenario(BaseModel):
     two_batch_overlap: bool = False
     engine: EngineName | None = None
     layer_slots: Literal["same", "rows", "any"] = "same"
-    failed: tuple[str, ...] = ()
+    failed: tuple[Line, ...] = ()
 
     @field_validator("failed", "kv_tiers", mode="before")
     @classmethod

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from topology.catalogue import parse_model, read_data, resolve
 from topology.errors import InstanceError, Problem
+from topology.names import Name, Prose
 from topology.quantity import Bytes, Seconds
 
 Positive = Annotated[float, Field(gt=0)]
@@ -186,8 +187,8 @@ class Profile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
-    description: str
+    name: Name
+    description: Prose
     combination: Combination = "per_op"
     default: Efficiency
     chips: dict[str, Efficiency] = Field(default_factory=dict)
@@ -199,9 +200,9 @@ class Profile(BaseModel):
     interval: tuple[float, ...] = ()
     #: quantiles of held-out errors, from which figures get intervals; ``None``: not cross-validated
     held_out: HeldOut | None = None
-    fitted_on: str = ""
-    error: str = ""
-    sources: tuple[str, ...] = ()
+    fitted_on: Prose = ""
+    error: Prose = ""
+    sources: tuple[Prose, ...] = ()
 
     def for_chip(self, chip: str) -> Efficiency:
         """Efficiency of a chip, or the pooled values where it has none of its own."""

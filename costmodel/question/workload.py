@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from topology.names import Line, Name, Prose
 from topology.quantity import PositiveSeconds
 
 #: Longest sequence accepted; anything above is taken for a typing mistake.
@@ -31,8 +32,8 @@ class Workload(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = "custom"
-    description: str = ""
+    name: Name = "custom"
+    description: Prose = ""
     input_tokens: Tokens
     output_tokens: Tokens
     cached_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
@@ -41,7 +42,7 @@ class Workload(BaseModel):
     #: share of requests that go on after that
     return_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     prompts_together: Annotated[int, Field(ge=1, le=65_536)] = 1
-    expert_load: str = "skewed"
+    expert_load: Line = "skewed"
     expert_load_seed: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from rackfit.documents.schema import FOLDER
+from rackfit.quoting import yaml_scalar
 from topology.catalogue import parse_model
 from topology.tier import TIER_KINDS
 
@@ -40,14 +39,14 @@ def scenario_text(
     return f"""# yaml-language-server: $schema={(FOLDER / "scenario.schema.json").as_uri()}
 # One question for Rackfit: rackfit solve THIS_FILE --out layout.json
 
-name: {_scalar(name)}
+name: {yaml_scalar(name)}
 # description: ""      # a sentence on what is asked
 
 # A catalogue name (rackfit catalogue models) or the path of a Hugging Face config.json.
-model: {_scalar(model)}
+model: {yaml_scalar(model)}
 
 # A catalogue name (rackfit catalogue clusters), NAME@N for N racks or nodes, or a file.
-cluster: {_scalar(cluster)}
+cluster: {yaml_scalar(cluster)}
 
 # A catalogue name (rackfit catalogue workloads), or the request itself:
 workload:
@@ -60,8 +59,8 @@ workload:
 
 # Latency targets; leave one out for no target.
 slo:
-  ttft: {_scalar(ttft)}   # to the first token, for a request that just missed a pass
-  tpot: {_scalar(tpot)}  # per further token
+  ttft: {yaml_scalar(ttft)}   # to the first token, for a request that just missed a pass
+  tpot: {yaml_scalar(tpot)}  # per further token
 
 # weight_dtype: fp8    # bf16, fp16, fp8, int8, fp4 or int4; default: as the checkpoint
 # kv_dtype: fp8        # default: bf16
@@ -104,9 +103,3 @@ def _kv_keys(instance: Instance) -> tuple[str, str]:
     kinds = [k for k in TIER_KINDS if any(p.chip.tier(k) for p in instance.cluster.chips)]
     tiers = f"# kv_tiers: [{', '.join(kinds)}]  # tiers beside HBM that KV may use\n"
     return waiting if instance.workload.input_tokens > 1 else "", tiers if kinds else ""
-
-
-def _scalar(value: str | None) -> str:
-    """A YAML scalar, quoted where it has to be."""
-    text: str = yaml.safe_dump(value, width=10_000, allow_unicode=True)
-    return text.removesuffix("...\n").strip()

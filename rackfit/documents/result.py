@@ -18,6 +18,7 @@ from costmodel.question.instance import Instance, instance_from_description
 from costmodel.question.uncertainty import Comparison, compare_costs
 from costmodel.replica.fleet import uplink_bytes_per_s
 from costmodel.replica.replica import MEMORY_KINDS
+from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
 from solver.certificate import Certificate
 from solver.search import SearchResult
@@ -131,9 +132,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         """What a notebook shows of the result."""
-        from rackfit.documents.frames import result_html
-
-        return result_html(self)
+        return answer_html(
+            self.instance,
+            self.layout,
+            self.evaluation,
+            status=self.status,
+            gap=self.certificate.gap,
+        )
 
     def write(self, path: Path) -> None:
         """Write the document to ``path``, whole or not at all."""

@@ -11,6 +11,7 @@ from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from rackfit.exporters.hosts import Hosts, Place
+from topology.names import MOST_LINE, check_name
 
 #: Ports kept for one server: its launchers' own from the first, the rendezvous from the middle.
 PORTS_PER_SERVER = 400
@@ -25,6 +26,11 @@ class ExportOptions:
     namespace: str = "default"
     topology_profile: str = "cluster-topology"
     first_port: int = 30000
+
+    def __post_init__(self) -> None:
+        """Raise ``InstanceError`` for a name that cannot stand on one line."""
+        for option in ("model_path", "image", "namespace", "topology_profile"):
+            check_name(getattr(self, option), f"--{option.replace('_', '-')}", MOST_LINE)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rackfit.quoting import host_label
 from topology import Cluster
 from topology.catalogue import data_dir, read_data
 from topology.errors import InstanceError, Problem
@@ -28,7 +29,8 @@ class Hosts:
 
     Domains are cut into hosts of ``gpus_per_host`` consecutive chips; by default the published
     number for the chip (``instances/hosts/gpus-per-host.yaml``), at most the domain. Hosts are
-    called ``<rack>-host<n>`` unless ``names`` gives one name per host, in order.
+    called ``<rack>-host<n>``, a rack's name in letters that host names have, unless ``names`` gives one
+    name per host, in order.
     """
 
     def __init__(
@@ -41,16 +43,20 @@ class Hosts:
             raise InstanceError(Problem("gpus per host", f"must be 1 or more, got {gpus_per_host}"))
         table = published_sizes()
         self.places: dict[str, Place] = {}
-        order: list[str] = []
+        order: dict[str, None] = {}
+        called: dict[tuple[int, int], str] = {}
         for domain in cluster.domains:
             size = gpus_per_host or min(
                 table["chips"].get(domain.chips[0].chip.name, table["default"]), len(domain.chips)
             )
             for chip in domain.chips:
                 number, gpu = divmod(chip.position, size)
-                host = f"{domain.rack}-host{number}"
-                if not order or order[-1] != host:
-                    order.append(host)
+                key = (domain.index, number)
+                if key not in called:
+                    host = f"{host_label(domain.rack)}-host{number}"
+                    called[key] = host if host not in order else f"{host}-{domain.name}"
+                    order[called[key]] = None
+                host = called[key]
                 self.places[chip.id] = Place(chip.id, host, gpu, domain.rack)
         self.names = tuple(order)
         #: whether the names are ours: no host of the user's is called so
@@ -59,9 +65,9 @@ class Hosts:
             self._rename(tuple(names))
 
     def _rename(self, names: tuple[str, ...]) -> None:
-        if len(names) != len(self.names) or len(set(names)) != len(names):
+        if len(names) != len(self.names) or len({name.casefold() for name in names}) != len(names):
             message = (
-                f"{len(names)} names, {len(set(names))} of them different, for "
+                f"{len(names)} names, {len({name.casefold() for name in names})} of them different, for "
                 f"{len(self.names)} hosts; give one line per host, rack by rack"
             )
             raise InstanceError(Problem("host names", message))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from rackfit.exporters.deployment import Deployment, Launcher, Server
+from rackfit.quoting import shell_comment, shell_word
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Command:
 
     def text(self) -> str:
         """The command on one line, every word quoted for a shell."""
-        pairs = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        return " ".join([*pairs, *(shlex.quote(word) for word in self.words)])
+        pairs = [f"{name}={shell_word(value)}" for name, value in self.environment.items()]
+        return " ".join([*pairs, *(shell_word(word) for word in self.words)])
 
 
 def command_file(deployment: Deployment, commands: Sequence[Command], version: str) -> str:
@@ -29,9 +30,11 @@ def command_file(deployment: Deployment, commands: Sequence[Command], version: s
     instance = deployment.instance
     workload = instance.workload
     lines = [
-        f"# {instance.model.name} on {instance.cluster.name}: {workload.input_tokens} input + "
-        f"{workload.output_tokens} output tokens",
-        f"# options checked against {version}",
+        _comment(
+            f"{instance.model.name} on {instance.cluster.name}: {workload.input_tokens} input + "
+            f"{workload.output_tokens} output tokens"
+        ),
+        _comment(f"options checked against {version}"),
         "# one process per line, to be started on the host named above it; paths are relative to",
         "# this folder, which every host must see",
     ]
@@ -39,17 +42,26 @@ def command_file(deployment: Deployment, commands: Sequence[Command], version: s
         launcher, server = command.launcher, command.server
         lines += [
             "",
-            f"# rackfit: server={server.name} role={server.role} rank={launcher.rank}/"
-            f"{launcher.count} host={launcher.host} gpus={_numbers(launcher.gpus)} "
-            f"chips={','.join(launcher.chips)} replica_chips={','.join(server.replica.chips)} "
-            f"batch={server.replica.shape.batch}"
-            if launcher.rank == 0
-            else f"# rackfit: server={server.name} role={server.role} rank={launcher.rank}/"
-            f"{launcher.count} host={launcher.host} gpus={_numbers(launcher.gpus)} "
-            f"chips={','.join(launcher.chips)}",
+            _comment(_remark(server, launcher)),
             command.text(),
         ]
     return "\n".join(lines) + "\n"
+
+
+def _remark(server: Server, launcher: Launcher) -> str:
+    """What :mod:`rackfit.importers` reads of a process beside its words."""
+    found = (
+        f"rackfit: server={server.name} role={server.role} rank={launcher.rank}/{launcher.count} "
+        f"host={launcher.host} gpus={_numbers(launcher.gpus)} chips={','.join(launcher.chips)}"
+    )
+    if launcher.rank:
+        return found
+    chips = ",".join(server.replica.chips)
+    return f"{found} replica_chips={chips} batch={server.replica.shape.batch}"
+
+
+def _comment(text: str) -> str:
+    return f"# {shell_comment(text)}"
 
 
 def _numbers(values: Sequence[int]) -> str:
@@ -66,7 +78,7 @@ def host_scripts(commands: Sequence[Command]) -> dict[str, str]:
         lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")/.."']
         for command in found:
             log = f"{command.server.name}-{command.launcher.rank}.log"
-            lines.append(f"{command.text()} >{shlex.quote(log)} 2>&1 &")
+            lines.append(f"{command.text()} >{shell_word(log)} 2>&1 &")
         lines.append("wait")
         files[f"hosts/{_file_name(host)}.sh"] = "\n".join(lines) + "\n"
     return files
@@ -84,4 +96,5 @@ def start_notes(deployment: Deployment, option: str, then: str) -> list[str]:
 
 
 def _file_name(host: str) -> str:
-    return host.replace("/", "_").replace(":", "_")
+    """A file's name that no other host has; ``/`` and ``:`` are written as in a URL."""
+    return quote(host, safe="[]")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from rackfit.exporters.annotated_graph import annotated_graph
 from rackfit.exporters.deployment import Deployment
 from rackfit.exporters.unlimited import approximate, limits
+from rackfit.quoting import dot_string
 
 __all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]
 
@@ -28,11 +28,11 @@ def render(deployment: Deployment) -> dict[str, str]:
     racks: dict[str, list[str]] = {}
     lines = ["graph cluster {", "  node [shape=box, style=filled, fontsize=9];"]
     for node, data in graph.nodes(data=True):
-        text = f"    {_quoted(node)} [{_attributes(node, data)}];"
+        text = f"    {dot_string(node)} [{_attributes(node, data)}];"
         racks.setdefault(str(data.get("rack", "")), []).append(text)
     for number, (rack, members) in enumerate(racks.items()):
         if rack:
-            lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(rack)};"]
+            lines += [f"  subgraph cluster_{number} {{", f"    label={dot_string(rack)};"]
             lines += [*members, "  }"]
         else:
             lines += [member[2:] for member in members]
@@ -43,22 +43,19 @@ def render(deployment: Deployment) -> dict[str, str]:
             continue
         label = f"{data['bytes_per_s'] / 1e9:g} GB/s"
         extra = "" if both else ", dir=forward"
-        lines.append(f"  {_quoted(source)} -- {_quoted(target)} [tooltip={_quoted(label)}{extra}];")
+        lines.append(
+            f"  {dot_string(source)} -- {dot_string(target)} [tooltip={dot_string(label)}{extra}];"
+        )
     return {"cluster.dot": "\n".join([*lines, "}"]) + "\n"}
 
 
 def _attributes(node: str, data: dict[str, Any]) -> str:
     if data.get("kind") != "chip":
-        return f'shape=ellipse, fillcolor="#eeeeee", label={_quoted(node)}'
+        return f'shape=ellipse, fillcolor="#eeeeee", label={dot_string(node)}'
     role = str(data["role"])
     if role not in _HUES:
-        return f'fillcolor="#ffffff", label={_quoted(f"{node} idle")}'
+        return f'fillcolor="#ffffff", label={dot_string(f"{node} idle")}'
     number = int(str(data["replica"]).rsplit("-", 1)[1])
     colour = f"{_HUES[role]:.2f} {0.25 + 0.1 * (number % 5):.2f} 0.95"
     label = f"{node} {data['replica']} stage {data['stage']}"
-    return f'fillcolor="{colour}", label={_quoted(label)}'
-
-
-def _quoted(text: str) -> str:
-    """A DOT string: a JSON string is one, with the same escapes."""
-    return json.dumps(text, ensure_ascii=False)
+    return f'fillcolor="{colour}", label={dot_string(label)}'

@@ -11,13 +11,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.exporters import target_sglang
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.registry import Limit
+from rackfit.quoting import yaml_text
 
 NAME = "dynamo"
 SUMMARY = "Kubernetes manifest for NVIDIA Dynamo (SGLang workers)"
@@ -74,7 +73,7 @@ def render(deployment: Deployment) -> dict[str, str]:
     found = workers(deployment, maps)
     documents = [_config_map(deployment, name, text) for name, text in sorted(maps.items())]
     documents.append(_graph(deployment, found))
-    return {"deployment.yaml": yaml.safe_dump_all(documents, sort_keys=False, width=4096)}
+    return {"deployment.yaml": yaml_text(documents, width=4096)}
 
 
 def workers(deployment: Deployment, maps: dict[str, str]) -> list[Worker]:

@@ -7,8 +7,6 @@ random copy (``--ep-dispatch-algorithm dynamic``), which is the even split that 
 
 from __future__ import annotations
 
-import shlex
-
 from costmodel.layout.layout import Layout
 from costmodel.question.engine import load_engine
 from costmodel.question.instance import Instance
@@ -26,6 +24,7 @@ from rackfit.exporters.expert_maps import (
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
+from rackfit.quoting import shell_word
 
 NAME = "sglang"
 SUMMARY = "SGLang launch commands per replica and host, expert locations, router"
@@ -200,4 +199,4 @@ def _router(deployment: Deployment) -> str:
     if mixed:
         words += ["--worker-urls", *(f"http://{s.head}:{s.port}" for s in mixed)]
     words += ["--host", "0.0.0.0", "--port", "8000"]
-    return "#!/usr/bin/env bash\nexec " + " ".join(shlex.quote(word) for word in words) + "\n"
+    return "#!/usr/bin/env bash\nexec " + " ".join(shell_word(word) for word in words) + "\n"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import shlex
 
 from rackfit.exporters.deployment import Deployment
 from rackfit.exporters.unlimited import approximate, limits
+from rackfit.quoting import host_label, shell_word
 
 __all__ = ["COLUMNS", "NAME", "SUMMARY", "approximate", "limits", "notes", "render", "rows"]
 
 NAME = "slurm"
 SUMMARY = "Slurm host list, task map and job script, one task per chip"
-COLUMNS = ("task", "host", "gpu", "chip", "rack", "server", "role", "stage", "rank", "ranks")
+#: the rack comes last: it is the one that may hold a comma, which ``task.sh`` then leaves alone
+COLUMNS = ("task", "host", "gpu", "chip", "server", "role", "stage", "rank", "ranks", "rack")
 
 
 def notes(deployment: Deployment) -> list[str]:
@@ -33,8 +34,8 @@ def rows(deployment: Deployment) -> list[tuple[str, ...]]:
         for rank, place in enumerate(server.places):
             found.append(
                 (
-                    str(len(found)), place.host, str(place.gpu), place.chip, place.rack,
-                    server.name, server.role, str(rank // width), str(rank), str(ranks),
+                    str(len(found)), place.host, str(place.gpu), place.chip, server.name,
+                    server.role, str(rank // width), str(rank), str(ranks), place.rack,
                 )
             )  # fmt: skip
     return found
@@ -57,11 +58,11 @@ def render(deployment: Deployment) -> dict[str, str]:
 
 
 def _job(deployment: Deployment, hosts: list[str], tasks: int) -> str:
-    name = f"rackfit-{deployment.instance.model.name}"
+    name = f"rackfit-{host_label(deployment.instance.model.name)}"
     lines = [
         "#!/usr/bin/env bash",
-        f"#SBATCH --job-name={shlex.quote(name)}",
-        f"#SBATCH --nodelist={shlex.quote(','.join(hosts))}",
+        f"#SBATCH --job-name={name}",
+        f"#SBATCH --nodelist={shell_word(','.join(hosts))}",
         f"#SBATCH --nodes={len(hosts)}",
         f"#SBATCH --ntasks={tasks}",
         "#SBATCH --exclusive",
@@ -77,7 +78,10 @@ _TASK = """#!/usr/bin/env bash
 # Sets what tasks.csv says of this task, then runs the command given.
 set -euo pipefail
 line=$(sed -n "$((SLURM_PROCID + 2))p" tasks.csv)
-IFS=, read -r _ host gpu chip rack server role stage rank ranks <<<"$line"
+IFS=, read -r _ host gpu chip server role stage rank ranks rack <<<"$line"
+if [[ $rack == '"'*'"' ]]; then
+  rack=${rack#'"'} rack=${rack%'"'} rack=${rack//'""'/'"'}
+fi
 export RACKFIT_HOST=$host RACKFIT_CHIP=$chip RACKFIT_RACK=$rack RACKFIT_SERVER=$server
 export RACKFIT_ROLE=$role RACKFIT_STAGE=$stage RACKFIT_RANK=$rank RACKFIT_RANKS=$ranks
 export CUDA_VISIBLE_DEVICES=$gpu

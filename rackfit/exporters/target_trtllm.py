@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from rackfit.exporters import placement_trtllm
@@ -27,6 +25,7 @@ from rackfit.exporters.expert_maps import (
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
 from rackfit.exporters.shell import Command, command_file
+from rackfit.quoting import yaml_text
 
 NAME = "trtllm"
 SUMMARY = "TensorRT-LLM engine YAML per role, load balancer files, commands"
@@ -94,7 +93,7 @@ def render(deployment: Deployment) -> dict[str, str]:
     names: dict[str, str] = {}
     commands = []
     for server in deployment.servers:
-        text = yaml.safe_dump(engine_fields(deployment, server, files), sort_keys=False)
+        text = yaml_text([engine_fields(deployment, server, files)])
         name = names.setdefault(text, f"engine-{server.role}-{len(names)}.yaml")
         files[name] = text
         whole = Launcher(0, 1, server.places)
@@ -102,7 +101,7 @@ def render(deployment: Deployment) -> dict[str, str]:
         commands.append(Command(server, whole, words, environment))
     files["commands.sh"] = command_file(deployment, commands, option_table("trtllm").version)
     if deployment.disaggregated:
-        files["disaggregated.yaml"] = yaml.safe_dump(_front(deployment), sort_keys=False)
+        files["disaggregated.yaml"] = yaml_text([_front(deployment)])
     return files
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Literal
 
 from rackfit.figures.chart_text import apart, brief, covered, cut, lines_of, parts, short
+from rackfit.quoting import markup
 
 _HEIGHT, _BOTTOM = 400, 64
 #: about how wide a letter is: in the body, in the title
@@ -68,7 +68,7 @@ class Chart:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="chart{look}" '
             f'viewBox="0 0 {self.frame.width} {height}" '
-            f'role="img" aria-label="{escape(self.title)}">{style}'
+            f'role="img" aria-label="{markup(self.title)}">{style}'
             f'<rect class="back" width="{self.frame.width}" height="{height}"/>'
             f"{self._head()}{drawn}{self._labels()}{self._keys()}</svg>"
         )
@@ -94,7 +94,7 @@ class Chart:
     def _head(self) -> str:
         x = self.frame.text
         return "".join(
-            f'<text class="head" x="{x}" y="{24 + 18 * row}">{escape(line)}</text>'
+            f'<text class="head" x="{x}" y="{24 + 18 * row}">{markup(line)}</text>'
             for row, line in enumerate(self._head_lines)
         )
 
@@ -130,7 +130,7 @@ class Chart:
             if series.look != "dots":
                 drawn.append(f'<polyline {look} points="{path}"/>')
             for x, y in places if series.look != "line" else ():
-                about = escape(f"{series.name}: {short(x)}, {y:.4g}")
+                about = markup(f"{series.name}: {short(x)}, {y:.4g}")
                 size = 4 + (3 * next(hidden) if series.look == "dots" else 0)
                 drawn.append(
                     f'<circle class="dot c{index % 7}" cx="{across.place(x):.1f}" '
@@ -155,7 +155,7 @@ class Chart:
                 x = middle + (index - len(self.series) / 2) * wide
                 end = up.place(y)
                 top, tall = min(end, foot), abs(end - foot)
-                about = escape(f"{series.name} {label}: {y:.4g}")
+                about = markup(f"{series.name} {label}: {y:.4g}")
                 drawn.append(
                     f'<rect class="bar c{index % 7}" x="{x:.1f}" y="{top:.1f}" width="{wide:.1f}" '
                     f'height="{tall:.1f}"><title>{about}</title></rect>'
@@ -180,7 +180,7 @@ class Chart:
             for row, text in enumerate(lines_of(label, letters)[:2]):
                 drawn.append(
                     f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{y + 13 * row}">'
-                    f"{escape(text)}</text>"
+                    f"{markup(text)}</text>"
                 )
         return "".join(drawn)
 
@@ -194,13 +194,13 @@ class Chart:
             centre = self.frame.width / 2
         drawn = [
             f'<text class="name" text-anchor="middle" x="{centre}" '
-            f'y="{_HEIGHT - 14 + 14 * (row + 1 - len(across))}">{escape(line)}</text>'
+            f'y="{_HEIGHT - 14 + 14 * (row + 1 - len(across))}">{markup(line)}</text>'
             for row, line in enumerate(across)
         ]
         aside = 12 if self.frame is NARROW else 18
         drawn.append(
             f'<text class="name" text-anchor="middle" transform="translate({aside} {middle}) '
-            f'rotate(-90)">{escape(up)}</text>'
+            f'rotate(-90)">{markup(up)}</text>'
         )
         return "".join(drawn)
 
@@ -224,7 +224,7 @@ class Chart:
                 look = f'class="key c{index % 7}"'
                 mark = f'<rect {look} x="{x}" y="{y - 10}" width="26" height="11"/>'
             drawn.append(
-                f'{mark}<text class="tick" x="{x + 32}" y="{y}">{escape(cut(series.name, letters))}</text>'
+                f'{mark}<text class="tick" x="{x + 32}" y="{y}">{markup(cut(series.name, letters))}</text>'
             )
         return "".join(drawn)
 

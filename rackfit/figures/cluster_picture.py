@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from html import escape
 
+from rackfit.quoting import markup
 from topology import Cluster, Domain
 from topology.fabric import Link
 
@@ -38,7 +38,7 @@ def cluster_picture(cluster: Cluster) -> str:
         body += [_heading(group), _domain_svg(group[0], scale)]
     if cluster.network is not None:
         body += ["<h2>Scale-out</h2>", _network_svg(cluster, scale)]
-    return _PAGE.format(title=escape(cluster.name), body="\n".join(body))
+    return _PAGE.format(title=markup(cluster.name), body="\n".join(body))
 
 
 class _Scale:
@@ -82,9 +82,9 @@ def _summary(cluster: Cluster) -> str:
         "sources": ", ".join(said["sources"]),
     }
     lines = "".join(
-        f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>" for key, value in rows.items()
+        f"<tr><th>{markup(key)}</th><td>{markup(value)}</td></tr>" for key, value in rows.items()
     )
-    return f"<p>{escape(cluster.title)}</p><table>{lines}</table>"
+    return f"<p>{markup(cluster.title)}</p><table>{lines}</table>"
 
 
 def _states() -> str:
@@ -99,8 +99,8 @@ def _heading(group: list[Domain]) -> str:
     names = ", ".join(domain.name for domain in group[:8]) + (" ..." if len(group) > 8 else "")
     first = group[0]
     return (
-        f"<h2>{len(group)} x {escape(first.kind)}: {len(first.chips)} chips, "
-        f"{len(first.usable)} usable</h2><p>{escape(names)}</p>"
+        f"<h2>{len(group)} x {markup(first.kind)}: {len(first.chips)} chips, "
+        f"{len(first.usable)} usable</h2><p>{markup(names)}</p>"
     )
 
 
@@ -115,7 +115,7 @@ def _domain_svg(domain: Domain, scale: _Scale) -> str:
         about = f"{chip.id} {chip.chip.name} {state}, {_rate(domain.fabric.width(chip.position))}"
         drawn.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{_STATE[state]}">'
-            f"<title>{escape(about)}</title></circle>"
+            f"<title>{markup(about)}</title></circle>"
         )
     for switch in domain.fabric.switch_names():
         if switch in places:
@@ -123,7 +123,7 @@ def _domain_svg(domain: Domain, scale: _Scale) -> str:
             colour = _STATE["failed"] if switch in domain.fabric.failed else "#444"
             drawn.append(
                 f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" fill="{colour}">'
-                f"<title>{escape(switch)}</title></rect>"
+                f"<title>{markup(switch)}</title></rect>"
             )
     return _svg(drawn, height)
 
@@ -191,7 +191,7 @@ def _lines(links: list[Link], places: Mapping[str, Point], scale: _Scale) -> lis
         wide = 1 + math.log2(link.links) / 2
         drawn.append(
             f'<path d="{path}" stroke="{scale.colour(link.bytes_per_s)}" stroke-width="{wide:.1f}" '
-            f'fill="none" opacity="{faint}"><title>{escape(link.a)} to {escape(link.b)}: '
+            f'fill="none" opacity="{faint}"><title>{markup(link.a)} to {markup(link.b)}: '
             f"{_rate(link.bytes_per_s)}</title></path>"
         )
     return drawn
@@ -240,7 +240,7 @@ def _network_svg(cluster: Cluster, scale: _Scale) -> str:
     for name, (x, y) in places.items():
         drawn.append(
             f'<rect x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12" rx="2" fill="#444">'
-            f"<title>{escape(name)}</title></rect>"
+            f"<title>{markup(name)}</title></rect>"
         )
     hidden = len(cluster.domains) - len(shown)
     more = f"<p>{hidden} more domains are not drawn.</p>" if hidden > 0 else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from costmodel.experts.moe_load import expert_shares
 from costmodel.layout.layout import Layout, Stage
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
+from rackfit.quoting import markup
 from rackfit.report.render import ReplicaGroup
 
 
@@ -62,7 +62,7 @@ def expert_loads(instance: Instance, layout: Layout, groups: Sequence[ReplicaGro
     chart = Chart("Busiest chip of each layer", "layer", "its routed tokens over the mean", series)
     basis = f"{instance.expert_loads_provenance}: {instance.workload.expert_load}"
     return (
-        f"<h2>Expert load</h2><p>1 is perfect balance. Load of the experts is {escape(basis)}.</p>"
+        f"<h2>Expert load</h2><p>1 is perfect balance. Load of the experts is {markup(basis)}.</p>"
         '<div class="wide" tabindex="0" role="region" aria-label="expert load by layer">'
         f"{chart.svgs()}</div>"
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.figures.expert_load_plot import stage_load
+from rackfit.quoting import markup
 from topology import Domain
 
 #: more chips than this are left out, so that a page stays small
@@ -104,13 +104,13 @@ def _domain(domain: Domain, uses: dict[str, ChipUse]) -> str:
             f'<text text-anchor="middle" class="small" x="{x + _WIDE / 2}" y="{bottom + 11}">'
             f"{letter}</text>"
         )
-        drawn.append(f"<g>{''.join(cells)}<title>{escape(about)}</title></g>")
+        drawn.append(f"<g>{''.join(cells)}<title>{markup(about)}</title></g>")
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(name)}">'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{markup(name)}">'
         f'<svg class="chart" viewBox="0 0 {width} {_TOP + rows * _STEP_Y + 4}" '
-        f'style="min-width:{width}px;width:100%" role="img" aria-label="{escape(name)}">'
+        f'style="min-width:{width}px;width:100%" role="img" aria-label="{markup(name)}">'
         f'<rect class="back" width="{width}" height="{_TOP + rows * _STEP_Y + 4}"/>'
-        f'<text class="name" x="6" y="14">{escape(name)}</text>{_keys()}{"".join(drawn)}</svg></div>'
+        f'<text class="name" x="6" y="14">{markup(name)}</text>{_keys()}{"".join(drawn)}</svg></div>'
     )
 
 
@@ -120,7 +120,7 @@ def _keys() -> str:
     for index, kind in enumerate(MEMORY_KINDS):
         drawn.append(
             f'<rect class="bar c{index}" x="{x:.0f}" y="22" width="12" height="10"/>'
-            f'<text class="name" x="{x + 16:.0f}" y="31">{escape(kind)}</text>'
+            f'<text class="name" x="{x + 16:.0f}" y="31">{markup(kind)}</text>'
         )
         x += 24 + 6.2 * len(kind)
     return "".join(drawn)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.replica.held import place_in_flight, reading_from
 from costmodel.replica.replica import StageTerms, stage_terms
 from rackfit.figures.chart import Chart, Series
+from rackfit.quoting import markup
 from rackfit.report.page import table
 from rackfit.report.render import ReplicaGroup
 from topology import Chip
@@ -122,7 +122,7 @@ def rooflines(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]
                 for p in points
             ]  # fmt: skip
             parts.append(
-                f'<div class="wide" tabindex="0" role="region" aria-label="{escape(title)}">'
+                f'<div class="wide" tabindex="0" role="region" aria-label="{markup(title)}">'
                 f"{chart.svgs()}</div>"
                 + table(
                     ["operation", "format", "FLOP/B", "TFLOP/s", "ms", "waits for"], rows, title

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from math import ceil, floor, log10
+
+from rackfit.quoting import markup
 
 _SIZE, _MARGIN = 480.0, 56.0
 _COLOURS = ("#3366aa", "#cc6633", "#448844", "#884499", "#996633", "#228899", "#aa3355", "#666666")
@@ -54,10 +55,10 @@ def scatter_svg(
     for i, name in enumerate(names):
         y = _MARGIN + 16 * i
         lines.append(f'<circle cx="{full:g}" cy="{y:g}" r="4" fill="{colour[name]}"/>')
-        lines.append(f'<text x="{full + 10:g}" y="{y + 4:g}">{escape(name)}</text>')
+        lines.append(f'<text x="{full + 10:g}" y="{y + 4:g}">{markup(name)}</text>')
     lines.append(
-        f'<text x="{_MARGIN + _SIZE / 2:g}" y="{full - 14:g}" text-anchor="middle">measured, {escape(unit)}</text>'
+        f'<text x="{_MARGIN + _SIZE / 2:g}" y="{full - 14:g}" text-anchor="middle">measured, {markup(unit)}</text>'
     )
-    lines.append(f'<text x="{_MARGIN:g}" y="{_MARGIN - 12:g}">predicted, {escape(unit)}</text>')
+    lines.append(f'<text x="{_MARGIN:g}" y="{_MARGIN - 12:g}">predicted, {markup(unit)}</text>')
     lines.append("</svg>")
     return "\n".join(lines)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from rackfit.figures.chart import chart_style
+from rackfit.quoting import markup
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#222;--paper:#fff;--soft:#f3f4f6;--line:#d5d8dd;--link:#0055aa}
@@ -36,25 +36,25 @@ def page(title: str, sections: Sequence[str], style: str = "") -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{_STYLE}{chart_style()}{style}</style></head>\n"
-        f"<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
+        f"<title>{markup(title)}</title><style>{_STYLE}{chart_style()}{style}</style></head>\n"
+        f"<body><h1>{markup(title)}</h1>\n{body}\n</body></html>\n"
     )
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], label: str) -> str:
     """An HTML table of escaped cells that scrolls inside its own box, also by keyboard."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    head = "".join(f'<th scope="col">{markup(name)}</th>' for name in header)
     lines = "".join(
         "<tr>" + "".join(_data(_cell(value)) for value in row) + "</tr>" for row in rows
     )
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}"><table>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{markup(label)}"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
 
 
 def _data(text: str) -> str:
-    return f'<td class="long">{escape(text)}</td>' if len(text) > 32 else f"<td>{escape(text)}</td>"
+    return f'<td class="long">{markup(text)}</td>' if len(text) > 32 else f"<td>{markup(text)}</td>"
 
 
 def _cell(value: object) -> str:

@@ -14,6 +14,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.replica import MEMORY_KINDS, ReplicaPrice
 from costmodel.replica.tier_use import TierUse
 from rackfit.documents.result import Result
+from rackfit.quoting import plain
 from rackfit.report.uncertainty_words import interval_words, runner_up_lines
 
 
@@ -42,7 +43,7 @@ def print_result(result: Result, console: Console | None = None) -> None:
             highlight=False,
         )
     for line in runner_up_lines(result):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(plain(line), highlight=False, soft_wrap=True)
     _print_tables(console, instance, result.layout, result.evaluation)
 
 
@@ -69,7 +70,7 @@ def print_evaluation(
     if evaluation.violations:
         console.print(f"[bold red]{len(evaluation.violations)} violations[/bold red]")
         for violation in evaluation.violations[:20]:
-            console.print(f"  {violation}", highlight=False, markup=False, soft_wrap=True)
+            console.print(plain(f"  {violation}"), highlight=False, soft_wrap=True)
     if evaluation.priced.replicas:
         _print_figures(console, evaluation)
         _print_tables(console, instance, layout, evaluation, title)
@@ -89,10 +90,11 @@ def _print_question(console: Console, instance: Instance) -> None:
             f"{workload.cached_tokens:,} of them)"
         )
     console.print(
-        f"{instance.model.name} ({instance.model.native_dtype}) on {instance.cluster.name}: "
-        f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens, {text}",
+        plain(
+            f"{instance.model.name} ({instance.model.native_dtype}) on {instance.cluster.name}: "
+            f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens, {text}"
+        ),
         highlight=False,
-        markup=False,
         soft_wrap=True,
     )
 
@@ -131,10 +133,10 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
     table.add_row("chips", f"{e.chips_used} of {e.chips_total} in use")
     for use in e.kv_tiers:
         table.add_row(*_tier_words(use))
-    table.add_row("binds", e.bottleneck or "")
+    table.add_row("binds", plain(e.bottleneck or ""))
     for figure, basis in (e.provenance or {}).items():
         if figure in ("acceptance", "times", "expert_load", "money"):
-            table.add_row(f"rests on ({figure.replace('_', ' ')})", basis)
+            table.add_row(plain(f"rests on ({figure.replace('_', ' ')})"), plain(basis))
     console.print(table, highlight=False)
 
 
@@ -200,7 +202,7 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         places = "; ".join(chip_ranges(member.chips) for member in members[:4])
         more = f"; and {len(members) - 4} more" if len(members) > 4 else ""
         console.print(
-            f"  {replica.role} on {len(replica.chips)} chips: {places}{more}",
+            plain(f"  {replica.role} on {len(replica.chips)} chips: {places}{more}"),
             highlight=False,
             soft_wrap=True,
         )

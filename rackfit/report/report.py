@@ -6,7 +6,6 @@ instance is the one they were written for.
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -18,6 +17,7 @@ from rackfit.figures.chart import Chart, Series, chart_style
 from rackfit.figures.expert_load_plot import expert_loads
 from rackfit.figures.rack_map import rack_map
 from rackfit.figures.roofline_plot import rooflines
+from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.report.render import replica_groups
 from rackfit.report.report_figures import binds, deployment, links, times
@@ -149,7 +149,7 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
 def _text(line: str) -> str:
     """Escape a line but for the one tag that this module puts around headlines."""
     inside = line.removeprefix("<strong>").removesuffix("</strong>")
-    return f"<strong>{escape(inside)}</strong>" if inside != line else escape(line)
+    return f"<strong>{markup(inside)}</strong>" if inside != line else markup(line)
 
 
 def _violations(evaluation: Evaluation) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from costmodel.evaluate import Evaluation, hbm_fill
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.documents.result import link_loads
+from rackfit.quoting import markup
 from rackfit.report.page import table
 from rackfit.report.render import ReplicaGroup, chip_ranges
 
@@ -33,11 +32,11 @@ def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]
             share = min(served) / own
             rows.append((f"{name} pool, share in use", share, f"{share:.1%} of {own:,.2f} req/s"))
     lines = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{_meter(share)}{escape(said)}</td></tr>'
+        f'<tr><th scope="row">{markup(name)}</th><td>{_meter(share)}{markup(said)}</td></tr>'
         for name, share, said in rows
     )
     return (
-        f"<h2>What binds</h2><p>{escape((evaluation.bottleneck or '').replace('_', ' '))}</p>"
+        f"<h2>What binds</h2><p>{markup((evaluation.bottleneck or '').replace('_', ' '))}</p>"
         + _scrolling(f"<table>{lines}</table>", "what binds")
         + '<p class="note">A bar that is nearly full is a limit that the layout presses against.</p>'
     )
@@ -84,7 +83,7 @@ def times(groups: list[ReplicaGroup]) -> str:
         key=lambda part: -max(parts.get(part, 0.0) for parts in columns),
     )
     head = "".join(
-        f'<th scope="col">{escape(replica.role)} on {len(replica.chips)} chips, ms</th>'
+        f'<th scope="col">{markup(replica.role)} on {len(replica.chips)} chips, ms</th>'
         for replica, _, _ in groups
     )
     lines = []
@@ -96,7 +95,7 @@ def times(groups: list[ReplicaGroup]) -> str:
             bar = _meter(seconds / whole, before[place] / whole) if seconds > 0 else _meter(0.0)
             before[place] += seconds
             cells += f'<td><span class="track">{bar}</span>{seconds * 1e3:.3f}</td>'
-        lines.append(f'<tr><th scope="row">{escape(kind.replace("_", " "))}</th>{cells}</tr>')
+        lines.append(f'<tr><th scope="row">{markup(kind.replace("_", " "))}</th>{cells}</tr>')
     sums = "".join(
         f'<td><span class="track"></span>{sum(parts.values()) * 1e3:.3f}</td>' for parts in columns
     )
@@ -111,14 +110,14 @@ def links(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
     """Load of every domain's uplinks, and the busiest link."""
     loads = link_loads(instance, layout, evaluation)
     lines = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{_meter(link["utilisation"])}'
+        f'<tr><th scope="row">{markup(name)}</th><td>{_meter(link["utilisation"])}'
         f"{link['utilisation']:.1%}</td><td>{link['bytes_per_s'] / 1e9:,.1f} of "
         f"{link['capacity_bytes_per_s'] / 1e9:,.1f} GB/s</td></tr>"
         for name, link in loads["uplinks"].items()
     )
     return (
         f"<h2>Link loads</h2><p>Busiest link of the widest replica's exchange: "
-        f"{escape(str(loads['busiest_link']))}. Uplinks between domains:</p>"
+        f"{markup(str(loads['busiest_link']))}. Uplinks between domains:</p>"
         + _scrolling(f"<table>{lines}</table>", "uplinks")
     )
 
@@ -126,7 +125,7 @@ def links(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
 def _scrolling(inside: str, label: str) -> str:
     """A box that scrolls sideways by itself, also by keyboard."""
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{inside}</div>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{markup(label)}">{inside}</div>'
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from rackfit.figures.chart import Chart
+from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.studies.base import Row, Study
 
@@ -21,7 +21,7 @@ def study_page(
     columns: list[str],
 ) -> str:
     """The page of a finished study."""
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in conclusion)
+    said = "".join(f"<p>{markup(sentence)}</p>" for sentence in conclusion)
     shown = [column for column in columns if column != "digest"]
     cells = [[row.get(column, "") for column in shown] for row in rows[:_MAX_ROWS]]
     more = f"<p>The first {_MAX_ROWS} of {len(rows)} rows.</p>" if len(rows) > _MAX_ROWS else ""
@@ -30,7 +30,7 @@ def study_page(
         [
             f'<div class="headline">{said}</div>',
             *(
-                f'<div class="wide" tabindex="0" role="region" aria-label="{escape(chart.title)}">'
+                f'<div class="wide" tabindex="0" role="region" aria-label="{markup(chart.title)}">'
                 f"{chart.svgs()}</div>"
                 for chart in charts
             ),

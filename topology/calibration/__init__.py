@@ -67,8 +67,14 @@ def load_calibration(chip: str) -> Calibration | None:
 
 def read_calibration(chip: str) -> Calibration | None:
     """The file of a chip as it is written, or ``None``."""
-    path = Path(__file__).parent / f"{chip}.json"
-    return parse_model(Calibration, read_data(path), path.name) if path.is_file() else None
+    path = _measured().get(chip)
+    return None if path is None else parse_model(Calibration, read_data(path), path.name)
+
+
+@lru_cache(maxsize=1)
+def _measured() -> dict[str, Path]:
+    """The files by chip; a chip's name never makes a path, as it may be any text."""
+    return {path.stem: path for path in Path(__file__).parent.glob("*.json")}
 
 
 def basis_of(chip: str, kind: str) -> Basis | None:

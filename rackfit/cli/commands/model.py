@@ -13,6 +13,7 @@ from rich.table import Table
 
 from costmodel.models import ModelSpec, load_model
 from costmodel.models.report import as_json, context_rows, layer_rows, part_rows, summary_rows
+from rackfit.quoting import plain
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +43,8 @@ def model(
 
 def _print(spec: ModelSpec) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{spec.name}: read as family {spec.family}, weights {spec.native_dtype}")
+    head = f"{spec.name}: read as family {spec.family}, weights {spec.native_dtype}"
+    console.print(plain(head))
     _table(console, "What it is", ("", ""), summary_rows(spec), numeric=(1,))
     _table(console, "Layers by kind", ("layers", "attention or state", "feed-forward"),
            layer_rows(spec), numeric=(0,))  # fmt: skip
@@ -55,7 +57,7 @@ def _print(spec: ModelSpec) -> None:
     if spec.notes:
         console.print("Notes")
         for note in spec.notes:
-            console.print(f"  {note}", markup=False)
+            console.print(plain(f"  {note}"))
 
 
 def _table(
@@ -71,10 +73,6 @@ def _table(
             column, justify="right" if index in numeric else "left", no_wrap=index in numeric
         )
     for row in rows:
-        table.add_row(*(_plain(cell) for cell in row))
+        table.add_row(*(plain(cell) for cell in row))
     console.print(table)
     console.print()
-
-
-def _plain(cell: str) -> str:
-    return cell.replace("[", "\\[")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -109,8 +108,10 @@ def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bo
 
     print_result(result)
     if out is not None:
+        from rackfit.quoting import shell_word
+
         target, others = next_target(result.instance, result.layout)
-        next_step = f"rackfit export {shlex.quote(str(out))} --to {target} --out launch"
+        next_step = f"rackfit export {shell_word(str(out))} --to {target} --out launch"
         print(
             f"layout written to {out}; next: {next_step}{others}",
             file=sys.stderr,

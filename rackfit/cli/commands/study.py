@@ -120,19 +120,19 @@ class _Progress:
 
 def _print(result: Any) -> None:
     from rich.table import Table
-    from rich.text import Text
 
+    from rackfit.quoting import plain
     from rackfit.report.render import make_console
 
     console = make_console()
-    console.print(result.study.question, style="bold", markup=False, highlight=False)
+    console.print(plain(result.study.question), style="bold", highlight=False)
     shown = {**{key: key for key in result.axes}, **result.study.shown}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in shown.values():
-        table.add_column(title)
+        table.add_column(plain(title))
     for row in result.rows:
         values = (row.get(key, "") for key in shown)
-        table.add_row(*(Text(f"{v:.4g}" if isinstance(v, float) else str(v)) for v in values))
+        table.add_row(*(plain(f"{v:.4g}" if isinstance(v, float) else v) for v in values))
     console.print(table, highlight=False)
     for sentence in result.conclusion:
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        console.print(plain(sentence), highlight=False, soft_wrap=True)

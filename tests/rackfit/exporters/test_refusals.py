@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 import rackfit.exporters.registry as registry
 from costmodel.layout.layout import Layout
@@ -172,9 +173,11 @@ def test_names_a_user_gives_cannot_escape(moe: Instance) -> None:
     from rackfit.exporters.deployment import ExportOptions
 
     layout = _layout(moe, FoundServer("x", "mixed", tp=1, attention_dp=1, pp=1, batch=8))
-    options = ExportOptions(model_path="/m/$(touch x) 'y'", image="i\nkind: Evil")
+    options = ExportOptions(model_path="/m/$(touch x) 'y'", image="i, kind: {Evil: x} # &a")
     for target in ("sglang", "vllm", "trtllm"):
         line = export_layout(moe, layout, target, options).files["commands.sh"].splitlines()[-1]
         assert "'/m/$(touch x) '\"'\"'y'\"'\"''" in line
     text = export_layout(moe, layout, "dynamo", options).files["deployment.yaml"]
-    assert "\nkind: Evil" not in text
+    graph = list(yaml.safe_load_all(text))[-1]
+    front = graph["spec"]["services"]["Frontend"]["extraPodSpec"]["mainContainer"]
+    assert front["image"] == "i, kind: {Evil: x} # &a"

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from solver.experts.repartition import table_loads
+from solver.experts.local.repartition import table_loads
 from solver.experts.slots import Floats, Ints
 
 #: Hottest chips of each layer that one step deals anew.

@@ -7,8 +7,7 @@ placed together by the same search as ever, and everything is judged anew, layer
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,8 @@ from costmodel.experts.dispatch import chip_loads, imbalance
 from costmodel.experts.expert_load import ExpertLoads
 from costmodel.experts.fanout import remote_copies
 from rackfit.exporters.placement_table import UnlikeTable
+from rackfit.placement.alike import place_alike
+from rackfit.placement.placed import Placed, Shared
 from solver.experts import LoadBounds
 from solver.experts.bounds.shared_bound import SharedBound
 from solver.experts.layer_slots import (
@@ -26,54 +27,17 @@ from solver.experts.layer_slots import (
     slot_choices,
     staggered,
 )
+from solver.experts.request import PlaceOptions
 from topology.errors import InstanceError, Problem
-
-if TYPE_CHECKING:
-    from rackfit.placement.placement import Placed, PlaceOptions
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What sharing slots among the layers gains.
-
-    ``budget`` slots were given for all layers and ``slots`` are used; ``fullest_gpu`` slots, over all layers, lie on
-    the GPU with most. ``bound``: no share of the budget has a mean busiest GPU over the mean below it. ``uniform``: the
-    placement with equally many slots in every layer.
-    """
-
-    layer_slots: tuple[int, ...]
-    budget: int
-    slots: int
-    fullest_gpu: int
-    bound: float
-    uniform: Placed
-
-    def document(self) -> dict[str, Any]:
-        """The part of the JSON document."""
-        alike = self.uniform.options
-        return {
-            "layer_slots": list(self.layer_slots),
-            "budget": self.budget,
-            "slots": self.slots,
-            "slots_on_fullest_gpu": self.fullest_gpu,
-            "bound": self.bound,
-            "uniform": {
-                "imbalance": float(self.uniform.imbalance.mean()),
-                "slots": alike.slots * len(self.layer_slots),
-                "slots_on_fullest_gpu": max(alike.slots_per_chip()) * len(self.layer_slots),
-            },
-        }
-
-
 def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
     """Place loads with ``options.slots`` slots to a layer on average. Raises ``InstanceError``."""
-    from rackfit.placement.placement import Placed, place
-
     start = time.perf_counter()
     counts, most = _chosen(loads, options)
-    uniform = place(loads, replace(options, layer_slots="same"))
+    uniform = place_alike(loads, replace(options, layer_slots="same"))
     layers, experts = loads.total.shape
     rows: list[tuple[int, ...]] = [()] * layers
     bound = np.zeros(layers)
@@ -82,7 +46,9 @@ def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
         if count == options.slots and len(own) == layers:
             part = uniform
         else:
-            part = place(_of_layers(loads, own), replace(options, layer_slots="same", slots=count))
+            part = place_alike(
+                _of_layers(loads, own), replace(options, layer_slots="same", slots=count)
+            )
         bound[own] = part.bound
         for layer, row in zip(own, part.table.rows(), strict=True):
             rows[layer] = tuple(row)

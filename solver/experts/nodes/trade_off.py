@@ -1,122 +1,27 @@
-"""Which search answers a placement request: one workload, several, nodes with groups, or few moves.
-
-All bounds here are shares of a layer's load on the busiest chip.
-"""
+"""Balance weighed against copies of tokens to other nodes: points of the trade-off, and the best for each layer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodel.experts.coactivation import CoActivation, together_copies
 from costmodel.experts.dispatch import chip_loads, imbalance
-from costmodel.experts.expert_load import ExpertLoads
 from costmodel.experts.fanout import remote_copies
-from solver.experts import load_bounds, place_layers, place_windows
-from topology.errors import InstanceError, Problem
-
-if TYPE_CHECKING:
-    from rackfit.placement.placement import PlaceOptions
-    from solver.experts.nodes.copies import Traffic
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from solver.experts.nodes.copies import Traffic
+from solver.experts.request import Floats, Found, Ints, PlaceOptions
 
 #: Worth of a remote copy against a mean node's load, for the points of the trade-off curve.
 PRICES = (0.0, 0.15, 0.25, 0.5, 1.0, 2.0)
+
+
 #: The same where experts used together are known: homes then follow the price too.
 TOGETHER_PRICES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
 #: Worths of a copy, in balanced layer times, at which the points are chosen layer by layer for the curve.
 WORTHS = tuple(float(worth) for worth in np.geomspace(1e-3, 30.0, 40))
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A placement, its bound per layer, moves used, and points (imbalance, copies) of the trade-off.
-
-    ``trade_off``: each placement tried, in all layers; ``by_layer``: the one chosen in each layer at
-    growing worths of a copy.
-    """
-
-    physical_to_logical: Ints
-    bound: Floats
-    moves: int | None = None
-    trade_off: list[tuple[float, float]] = field(default_factory=list)
-    by_layer: list[tuple[float, float]] = field(default_factory=list)
-
-
-def search(
-    loads: ExpertLoads,
-    options: PlaceOptions,
-    current: Ints | None,
-    together: CoActivation | None = None,
-) -> Found:
-    """The placement for ``options``. Raises ``InstanceError`` for impossible requests."""
-    slots = options.slots_per_chip()
-    total = loads.total
-    most = options.most_moves()
-    if current is not None or most is not None:
-        if current is None or most is None:
-            raise InstanceError(
-                Problem(
-                    "--max-moves",
-                    "needs --current, and --current needs --max-moves or --max-bytes",
-                )
-            )
-        from solver.experts.rebalance import rebalance
-
-        moved, moves = rebalance(total, current, slots, max_moves=most)
-        return Found(moved.physical_to_logical, bounds(loads, options), int(moves.sum()))
-    if options.objective != "sum" and len(loads.windows) > 1:
-        spread = place_windows(
-            loads.windows,
-            slots,
-            objective="worst" if options.objective == "worst" else "mean",
-            effort=options.effort,
-            time_limit_s=options.time_limit_s,
-            seed=options.seed,
-            workers=options.workers,
-        )
-        return Found(spread.physical_to_logical, spread.bound)
-    found = place_layers(
-        total,
-        slots,
-        effort=options.effort,
-        time_limit_s=options.time_limit_s,
-        seed=options.seed,
-        workers=options.workers,
-    )
-    bound = found.bound if options.dispatch == "even" else bounds(loads, options)
-    best = Found(found.physical_to_logical, bound)
-    if chooses_nodes(loads, options, False, together is not None):
-        return over_nodes(total, options, best, together)
-    return best
-
-
-def chooses_nodes(
-    loads: ExpertLoads, options: PlaceOptions, moved: bool, together: bool = False
-) -> bool:
-    """Whether balance is weighed against copies to other nodes: one workload and several nodes, with
-    router groups or with experts known to be used ``together``.
-
-    ``moved``: from a running placement by few moves, where it is not.
-    """
-    several = options.objective != "sum" and len(loads.windows) > 1
-    per_node = options.gpus_per_node or options.gpus
-    known = together or options.groups > 1
-    return not moved and not several and known and options.gpus > per_node
-
-
-def bounds(loads: ExpertLoads, options: PlaceOptions) -> Floats:
-    """Bound valid under every dispatch, for the objective over the windows."""
-    windows = loads.total[None] if options.objective == "sum" else loads.windows
-    each = np.stack([load_bounds(window, options.gpus, options.slots) for window in windows])
-    bound: Floats = each.max(axis=0) if options.objective == "worst" else each.mean(axis=0)
-    return bound
 
 
 def over_nodes(
