@@ -300,7 +300,7 @@ class Search:
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
         if cost >= self.best_cost * (1 - 1e-12):
             return
-        layout = assemble(self.instance, fleet, self.realised)
+        layout = assemble(self.instance, fleet, self.realised, self.realiser)
         evaluation = evaluate(self.instance, layout)
         if not self.regular and evaluation.violations:
             return  # which chips stand together matters here, and these stand too far apart

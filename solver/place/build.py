@@ -10,8 +10,10 @@ from costmodel.replica import memory
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.held import cache_bytes
 from solver.place.held_kv import with_idle
+from solver.shapes.least_rates import EVERY_PAIR
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
+from solver.shapes.stands import neighbours_matter
 
 #: first and last layer of each stage
 Stages = Sequence[tuple[int, int]]
@@ -25,17 +27,24 @@ def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[l
 
 
 def hand_over_s(instance: Instance, home: Pool, tp: int, pp: int) -> tuple[float, float]:
-    """KV hand-over from a pool's first chip to the farthest and to the nearest other domain or chip, seconds."""
+    """KV hand-over from a pool's chips to the farthest and to the nearest other domain or chip, seconds."""
     cluster = instance.cluster
-    source = home.chips[0]
+    sources, inside = [home.chips[0]], 2
+    if neighbours_matter(cluster, home.domain):
+        inside = len(cluster.domains[home.domain].usable)
+        sources = list(home.chips) if inside <= EVERY_PAIR else [home.chips[0], home.chips[-1]]
     targets = [
         placed.id
         for domain in cluster.domains
-        for placed in domain.usable[: 2 if domain.index == home.domain else 1]
-        if placed.id != source
+        for placed in domain.usable[: inside if domain.index == home.domain else 1]
     ]
     moved = transfer_bytes_per_chip(instance, tp, pp)
-    times = [float(cluster.rate("send", (source, target)).time(moved)) for target in targets]
+    times = [
+        float(cluster.rate("send", (source, target)).time(moved))
+        for source in sources
+        for target in targets
+        if source != target
+    ]
     return max(times, default=0.0), min(times, default=0.0)
 
 
