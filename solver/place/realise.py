@@ -24,6 +24,7 @@ from solver.place.placements import Placements, engine_places
 from solver.place.shared_slots import LayerSlots, SharedPlacements
 from solver.place.standing import Slice, Standing, speed, standings
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.shapes.stands import neighbours_matter
 
 Array = NDArray[np.float64]
 
@@ -80,13 +81,12 @@ class Realiser:
 
         On chips of its pools, or of ``slices``. ``requests_per_s`` is 0 if no placement found meets the targets.
         """
-        found = [
-            self._known(row, most_per_rank, stands)
-            for stands in standings(self.instance, self.shapes, row, self.pricer, slices)
-        ]
+        options = standings(self.instance, self.shapes, row, self.pricer, slices)
+        home = options[0].pool_class.domain
+        place = self._known if neighbours_matter(self.instance.cluster, home) else self._on
+        found = [place(row, most_per_rank, stands) for stands in options]
         best = max(found, key=lambda one: one.requests_per_s)
-        least = min(one.upper_requests_per_s for one in found)
-        upper = max(least, best.requests_per_s)
+        upper = max(best.requests_per_s, min(one.upper_requests_per_s for one in found))
         return replace(best, upper_requests_per_s=upper, most_per_rank=most_per_rank)
 
     def _known(self, row: int, most_per_rank: int, stands: Standing) -> Realised:

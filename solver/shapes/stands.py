@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from solver.shapes.pools import Pool, PoolClass
+from solver.shapes.pools import Pool
 from topology import Cluster
 from topology.routing.blocks import Block, front
 
@@ -22,11 +22,6 @@ _BLOCKS, _TRIED = 32, 4
 def neighbours_matter(cluster: Cluster, domain: int) -> bool:
     """Whether sets of equally many chips of a domain differ by the links between them."""
     return not cluster.domains[domain].fabric.interchangeable_chips
-
-
-def apart(cluster: Cluster, classes: Sequence[PoolClass]) -> bool:
-    """Whether neighbours matter in any pool."""
-    return any(neighbours_matter(cluster, c.domain) for c in classes)
 
 
 def sets_of(cluster: Cluster, domain: int, free: Sequence[str], count: int) -> list[Block]:
