@@ -26,9 +26,11 @@ from solver.fleet.asked import Fleet, FleetAnswer, Question, fleet_of
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item, Items
 from solver.place.assemble import assemble
+from solver.place.pack import choices, pack
 from solver.place.realise import Realised, Realiser
 from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
+from solver.shapes.stands import apart
 from topology.errors import (
     InstanceError,
     NoFeasibleLayout,
@@ -234,6 +236,10 @@ class Search:
                 break
             if self.clock.over or not fresh:
                 break
+        if proof_s is None and not self.regular and not self.clock.over:
+            self._pack()
+            self.report("sets of chips packed")
+            proof_s = self.clock.elapsed_s if self.gap <= max(self.target, _ROUNDING) else None
         return self._finish(proof_s)
 
     def report(self, doing: str) -> None:
@@ -301,10 +307,34 @@ class Search:
         if cost >= self.best_cost * (1 - 1e-12):
             return
         layout = assemble(self.instance, fleet, self.realised, self.realiser)
+        self._judge(layout, fleet, cost if self.regular else float("inf"))
+
+    def _pack(self) -> None:
+        """Where neighbours matter, try the best fleet on named chips: the sets that each replica likes best
+        may not fit beside each other."""
+        for row in sorted({item.shape for item in self.items.best()} - set(self.realised)):
+            self.realised[row] = self.realiser.realise(row, int(self.bounds.per_rank[row]))
+            self.items.tighten(row, self.realised[row].upper_requests_per_s)
+        offered = choices(self.classes, self.realised, self.realiser)
+        known = self.best_fleet.stands if self.best_fleet is not None else ()
+        beside = [stand for stand in known if not apart(self.instance.cluster, stand[1])]
+        found = pack(
+            offered, beside, self.classes, self.question, self.best_cost, self.realiser
+        )  # fmt: skip
+        if found is not None:
+            fleet, chosen = found
+            layout = assemble(
+                self.instance, fleet, self.realised, self.realiser,
+                [None] * len(beside) + [one.chips for one in chosen],
+            )  # fmt: skip
+            self._judge(layout, fleet, float("inf"))
+
+    def _judge(self, layout: Layout, fleet: Fleet, claimed: float) -> None:
+        """Make a layout the incumbent if the evaluator accepts it and finds it better."""
         evaluation = evaluate(self.instance, layout)
         if not self.regular and evaluation.violations:
             return  # which chips stand together matters here, and these stand too far apart
-        judged = verify(self.instance, cost if self.regular else float("inf"), evaluation)
+        judged = verify(self.instance, claimed, evaluation)
         if judged < self.best_cost:
             if self.layout is None:
                 self.first_s = self.clock.elapsed_s

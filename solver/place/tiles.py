@@ -29,8 +29,8 @@ class Need:
 
 def tiles(
     fabric: Fabric, free: Sequence[int], needs: Sequence[Need], *, clock: Clock, seed: int
-) -> list[tuple[int, ...]]:
-    """Positions for each need, no chip twice, so that the sets together are as quick as was found.
+) -> list[Block]:
+    """A set for each need, no chip twice, so that the sets together are as quick as was found.
 
     ``free`` holds at least as many positions as are needed. Where the quick sets do not fit beside each
     other, the widest need takes the quickest set of what is left, then the next.
@@ -40,12 +40,12 @@ def tiles(
         if found is not None:
             return [found[need].pop() for need in needs]
     left = list(free)
-    taken: dict[int, tuple[int, ...]] = {}
+    taken: dict[int, Block] = {}
     for place in sorted(range(len(needs)), key=lambda at: (-needs[at].chips, at)):
         need = needs[place]
         sets = fabric.blocks(left, need.chips, _MOST)
-        taken[place] = min(zip(_excess(sets, need), range(len(sets)), sets, strict=True))[2].chips
-        left = [position for position in left if position not in taken[place]]
+        taken[place] = min(zip(_excess(sets, need), range(len(sets)), sets, strict=True))[2]
+        left = [position for position in left if position not in taken[place].chips]
     return [taken[place] for place in range(len(needs))]
 
 
@@ -67,7 +67,7 @@ def _excess(sets: Sequence[Block], need: Need) -> list[int]:
 
 def _packed(
     fabric: Fabric, free: Sequence[int], needs: Counter[Need], clock: Clock, seed: int
-) -> dict[Need, list[tuple[int, ...]]] | None:
+) -> dict[Need, list[Block]] | None:
     """Sets for all needs by CP-SAT; ``None`` where the sets that are known do not fit in time."""
     model = cp_model.CpModel()
     uses: dict[int, list[cp_model.IntVar]] = {position: [] for position in free}
@@ -88,8 +88,8 @@ def _packed(
     solver, status = clock.run(model, seed=seed, limit_s=_LIMIT_S)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    found: dict[Need, list[tuple[int, ...]]] = {need: [] for need in needs}
+    found: dict[Need, list[Block]] = {need: [] for need in needs}
     for need, one, variable in chosen:
         if solver.value(variable):
-            found[need].append(one.chips)
+            found[need].append(one)
     return found

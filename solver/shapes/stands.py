@@ -24,6 +24,11 @@ def neighbours_matter(cluster: Cluster, domain: int) -> bool:
     return not cluster.domains[domain].fabric.interchangeable_chips
 
 
+def apart(cluster: Cluster, pools: Sequence[Pool]) -> bool:
+    """Whether neighbours matter in any of the pools."""
+    return any(neighbours_matter(cluster, pool.domain) for pool in pools)
+
+
 def sets_of(cluster: Cluster, domain: int, free: Sequence[str], count: int) -> list[Block]:
     """Sets of ``count`` of the ``free`` chips of a domain that no other is quicker than in all respects."""
     fabric = cluster.domains[domain].fabric
