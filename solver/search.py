@@ -312,9 +312,10 @@ class Search:
     def _pack(self) -> None:
         """Where neighbours matter, try the best fleet on named chips: the sets that each replica likes best
         may not fit beside each other."""
-        for row in sorted({item.shape for item in self.items.best()} - set(self.realised)):
-            self.realised[row] = self.realiser.realise(row, int(self.bounds.per_rank[row]))
-            self.items.tighten(row, self.realised[row].upper_requests_per_s)
+        if self.instance.operations.moe is None:  # whose shapes are placed at once
+            for row in sorted({item.shape for item in self.items.best()} - set(self.realised)):
+                self.realised[row] = self.realiser.realise(row, int(self.bounds.per_rank[row]))
+                self.items.tighten(row, self.realised[row].upper_requests_per_s)
         offered = choices(self.classes, self.realised, self.realiser)
         known = self.best_fleet.stands if self.best_fleet is not None else ()
         beside = [stand for stand in known if not apart(self.instance.cluster, stand[1])]

@@ -111,8 +111,13 @@ class Fabric(ABC):
     def pick(self, candidates: Sequence[int], count: int) -> tuple[int, ...]:
         """``count`` of the candidate positions that belong together, the compact choice."""
 
-    def blocks(self, candidates: Sequence[int], count: int, most: int) -> list[Block]:
-        """Sets of ``count`` of the candidates that may serve together, at most so many, good ones first."""
+    def blocks(
+        self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False
+    ) -> list[Block]:
+        """Sets of ``count`` of the candidates that may serve together, at most so many, good ones first.
+
+        ``gathers``: the set that gathers soonest is looked for, also where that takes time.
+        """
         return [Block(self.pick(candidates, count))]
 
     def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:

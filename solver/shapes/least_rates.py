@@ -48,7 +48,7 @@ def least_rates(
         reduce = _front(
             achieved(cluster.rate("all-reduce", chips), efficiency.all_reduce)
             for pool in distinct
-            for chips in _sets(cluster, pool, tp)
+            for chips in _sets(cluster, pool, tp, gathers=True)
         )
     moe = instance.operations.moe
     if moe is not None and stage_chips > 1:
@@ -96,10 +96,11 @@ def least_send(cluster: Cluster, pool: Pool) -> Rate:
     return Rate(latency, s_per_byte, s_per_byte, latency, rates[0].busiest_link)
 
 
-def _sets(cluster: Cluster, pool: Pool, count: int) -> list[list[str]]:
+def _sets(cluster: Cluster, pool: Pool, count: int, *, gathers: bool = False) -> list[list[str]]:
     if count > len(pool.chips):
         return []
-    return [named(pool.domain, one) for one in sets_of(cluster, pool.domain, pool.chips, count)]
+    sets = sets_of(cluster, pool.domain, pool.chips, count, gathers=gathers)
+    return [named(pool.domain, one) for one in sets]
 
 
 def _together(cluster: Cluster, pools: Sequence[Pool], counts: Sequence[int]) -> list[list[str]]:

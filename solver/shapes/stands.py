@@ -29,11 +29,13 @@ def apart(cluster: Cluster, pools: Sequence[Pool]) -> bool:
     return any(neighbours_matter(cluster, pool.domain) for pool in pools)
 
 
-def sets_of(cluster: Cluster, domain: int, free: Sequence[str], count: int) -> list[Block]:
+def sets_of(
+    cluster: Cluster, domain: int, free: Sequence[str], count: int, *, gathers: bool
+) -> list[Block]:
     """Sets of ``count`` of the ``free`` chips of a domain that no other is quicker than in all respects."""
     fabric = cluster.domains[domain].fabric
     places = sorted(cluster.chip(chip).position for chip in free)
-    return front(fabric.blocks(places, count, _BLOCKS))[:_TRIED]
+    return front(fabric.blocks(places, count, _BLOCKS, gathers=gathers))[:_TRIED]
 
 
 def named(domain: int, block: Block) -> list[str]:
@@ -72,7 +74,7 @@ def _orders(
     if not neighbours_matter(cluster, domain):
         yield list(free[:count])
         return
-    for block in sets_of(cluster, domain, free, count):
+    for block in sets_of(cluster, domain, free, count, gathers=tp == count):
         for stages in fabric.cuts(block.chips, width) if width < count else [[block.chips]]:
             ranks = [fabric.cuts(stage, tp) if tp < width else [[stage]] for stage in stages]
             for turn in range(max(len(own) for own in ranks)):

@@ -98,7 +98,7 @@ class Torus(TorusPatterns):
         self.hop_s = spec.hop_s
         self._widths: list[float] | None = None
         self._tables: dict[tuple[int, ...], EverySet] = {}
-        self._blocks: dict[tuple[tuple[int, ...], int, int], list[Block]] = {}
+        self._blocks: dict[tuple[tuple[int, ...], int, int, bool], list[Block]] = {}
 
     def switch_names(self) -> list[str]:
         """No switches."""
@@ -155,18 +155,22 @@ class Torus(TorusPatterns):
                 return box
         return self.blocks(candidates, count, 1)[0].chips
 
-    def blocks(self, candidates: Sequence[int], count: int, most: int) -> list[Block]:
+    def blocks(
+        self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False
+    ) -> list[Block]:
         """Of few candidates the quickest of all sets; else boxes and sets grown around a chip.
 
         First come the quickest exchange, the quickest all-gather and the lowest latency.
         """
         free = tuple(sorted(candidates))
-        key = (free, count, most)
+        key = (free, count, most, gathers)
         if key not in self._blocks:
             if count == 1:
                 found = [Block((chip,)) for chip in free[:most]]
             elif len(free) <= MOST_CHIPS:
-                found = self._table(free).blocks(frozenset(free), count, most, self.gather)
+                found = self._table(free).blocks(
+                    frozenset(free), count, most, self.gather if gathers else None
+                )
             else:
                 found = self._compact(free, count, most)
             self._blocks[key] = found

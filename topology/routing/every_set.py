@@ -60,11 +60,12 @@ class EverySet:
         free: Collection[int],
         count: int,
         most: int,
-        gather: Callable[[tuple[int, ...]], Leg],
+        gather: Callable[[tuple[int, ...]], Leg] | None,
     ) -> list[Block]:
         """The quickest sets of ``count`` free chips: of each pattern, by latency, then by all of it together.
 
-        ``gather`` prices the all-gather of a set; here it is bounded by the narrowest ports.
+        ``gather`` prices the all-gather of a set; here it is bounded by the narrowest ports, and first of all
+        without it.
         """
         taken = sum(1 << bit for bit, chip in enumerate(self.positions) if chip not in free)
         within = (np.arange(len(self.sizes)) & taken) == 0
@@ -82,9 +83,10 @@ class EverySet:
         ]
         quick = np.lexsort((exchange, far, through))
         best, at = float("inf"), quick[0]
-        for index in quick[:_GATHERS]:
+        for index in quick[:_GATHERS] if gather is not None else ():
             if best <= through[index] * (1 + 1e-9):
                 break
+            assert gather is not None
             found = gather(self.chips(int(own[index]))).s_per_byte
             if found < best * (1 - 1e-9):
                 best, at = found, index
