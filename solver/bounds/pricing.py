@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.passes.communication import GroupRates, stack_rates
+from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
 from solver.bounds.block import Block
@@ -81,7 +81,9 @@ class Pricer:
 
     def _most(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Bounds:
         """Bounds on the best of the sets of chips that each shape may stand on."""
-        found = self.block(shapes, role, pool_class).bounds()
+        priced = self.block(shapes, role, pool_class)
+        found = priced.bounds()
+        found.requests_per_s[~joined(priced.rates)] = 0.0
         rates, which = self._ways(shapes)
         ways = np.array([len(own) for own in rates], dtype=np.int64)[which]
         for turn in range(1, int(ways.max(initial=1))):
@@ -169,7 +171,9 @@ class Pricer:
         one = shapes.row(row)
         pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
         home = self.instance.cluster.domains[pool_class.domain]
-        if one["span"] >= 0 or len({placed.chip.name for placed in home.usable}) > 1:
+        types = {placed.chip.name for placed in home.usable}
+        only_nics = home.fabric.interchangeable_chips and not home.interchangeable_chips
+        if one["span"] >= 0 or only_nics or len(types) > 1:
             parts = shapes.parts(row)
             return span_rates(self.instance, self.classes, parts, one["tp"], stage, one["pp"])
         return group_rates(

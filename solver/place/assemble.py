@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from costmodel.layout.layout import ExpertMap, Layout
 from costmodel.question.instance import Instance
+from solver.clock import Clock
 from solver.fleet.asked import Fleet
+from solver.fleet.items import Item
 from solver.place.build import build_replica, stage_chips
-from solver.place.realise import Realised, Realiser
+from solver.place.realise import Realised
+from solver.place.standing import Slice
 from solver.place.tiles import Need, tiles
 from solver.shapes.pools import Pool, pick_chips
 from solver.shapes.stands import apart, named, neighbours_matter
+
+
+class Placed(Protocol):
+    """Where replicas of a fleet come from."""
+
+    clock: Clock
+    seed: int
+
+    def of(self, item: Item) -> Realised:
+        """The replica of an item, on chips of its pools."""
+        ...
+
+    def on(self, item: Item, slices: Sequence[Slice]) -> Realised:
+        """The replica of an item on given chips; 0 requests/s where these allow none."""
+        ...
+
 
 #: a replica: its row of the shape table, how it stands, and the chips of each stage
 Stood = tuple[int, Realised, list[list[str]]]
 
 
 def assemble(
-    instance: Instance,
-    fleet: Fleet,
-    realised: Mapping[int, Realised],
-    realiser: Realiser,
-    given: Sequence[Sequence[str] | None] = (),
+    instance: Instance, fleet: Fleet, placed: Placed, given: Sequence[Sequence[str] | None] = ()
 ) -> Layout:
     """Take chips from each pool in order and stand every replica on its own.
 
@@ -32,34 +48,34 @@ def assemble(
     """
     order = sorted(range(len(fleet.stands)), key=lambda at: _rank(fleet, at))
     known = {at: [list(chips)] for at, chips in enumerate(given) if chips is not None}
-    chosen = known | _chips(instance, fleet, [at for at in order if at not in known], realiser)
+    left = [at for at in order if at not in known]
+    chosen = known | _chips(instance, fleet, left, placed)
     stood: list[Stood] = []
     for place in order:
         item, pools = fleet.stands[place]
-        shape = realised[item.shape]
+        shape = placed.of(item)
         if apart(instance.cluster, pools):
             slices = [(p, own, len(own)) for p, own in zip(pools, chosen[place], strict=True)]
-            there = realiser.realise(item.shape, shape.most_per_rank, slices)
+            there = placed.on(item, slices)
             if there.requests_per_s > 0:
                 stood.append((item.shape, there, there.chips))
         else:
             stood.append((item.shape, shape, stage_chips(shape.shape, chosen[place])))
-    return layout_of(instance, stood)
+    return _layout(instance, stood)
 
 
-def layout_of(instance: Instance, stood: Sequence[Stood]) -> Layout:
-    """Replicas on their chips. Those of one shape that place experts alike share a map for each stage."""
+def _layout(instance: Instance, stood: Sequence[Stood]) -> Layout:
+    """Replicas on their chips. Those of one shape with the same stages and experts share a map for each stage."""
     maps: dict[str, ExpertMap] = {}
-    kinds: dict[int, list[ExpertMap]] = {}
+    kinds: dict[int, list[tuple[ExpertMap, tuple[tuple[int, int], ...]]]] = {}
     replicas = []
     for row, shape, chips in stood:
         own = kinds.setdefault(row, [])
-        if shape.maps not in own:
-            own.append(shape.maps)
-        kind = own.index(shape.maps)
-        name = f"shape{row}" if kind == 0 else f"shape{row}.{kind}"
-        cut = "" if len(shape.stages) < 2 else f"{'-'.join(str(last) for _, last in shape.stages)}."
-        names = [f"{name}.{cut}stage{number}" for number in range(len(shape.stages))]
+        if (shape.maps, shape.stages) not in own:
+            own.append((shape.maps, shape.stages))
+        kind = own.index((shape.maps, shape.stages))
+        name = f"shape{row}.{kind}" if kind else f"shape{row}"
+        names = [f"{name}.stage{number}" for number in range(len(shape.stages))]
         if shape.maps:
             for stage, (first, last) in zip(names, shape.stages, strict=True):
                 maps.setdefault(
@@ -88,7 +104,7 @@ def _rank(fleet: Fleet, place: int) -> tuple[int, int]:
 
 
 def _chips(
-    instance: Instance, fleet: Fleet, order: Sequence[int], realiser: Realiser
+    instance: Instance, fleet: Fleet, order: Sequence[int], placed: Placed
 ) -> dict[int, list[list[str]]]:
     """Chips of each replica's slice in each of its pools, of those in ``order``."""
     wanted: dict[Pool, list[tuple[int, int]]] = {}
@@ -99,29 +115,31 @@ def _chips(
     for pool, slices in wanted.items():
         free, own = list(pool.chips), []
         if neighbours_matter(instance.cluster, pool.domain):
-            needs = [_need(instance, fleet, realiser, place, slot) for place, slot in slices]
+            needs = [
+                _need(instance, fleet.stands[place][0], slot, placed) for place, slot in slices
+            ]
             positions = sorted(instance.cluster.chip(chip).position for chip in free)
-            sets = tiles(
-                instance.cluster.domains[pool.domain].fabric, positions, needs,
-                clock=realiser.clock, seed=realiser.seed,
-            )  # fmt: skip
+            fabric = instance.cluster.domains[pool.domain].fabric
+            sets = tiles(fabric, positions, needs, clock=placed.clock, seed=placed.seed)
             own = [named(pool.domain, block) for block in sets]
         else:
             for place, slot in slices:
-                count = fleet.stands[place][0].parts[slot][1]
-                own.append(pick_chips(instance.cluster, pool.domain, free, count))
+                item = fleet.stands[place][0]
+                count = item.parts[slot][1]
+                own.append(
+                    pick_chips(instance.cluster, pool.domain, free, count, leaving=item.wide)
+                )
                 free = [chip for chip in free if chip not in set(own[-1])]
         for (place, slot), chips in zip(slices, own, strict=True):
             chosen[place][slot] = chips
     return chosen
 
 
-def _need(instance: Instance, fleet: Fleet, realiser: Realiser, place: int, slot: int) -> Need:
-    item, _ = fleet.stands[place]
-    row, count = realiser.shapes.row(item.shape), item.parts[slot][1]
-    wide = row["tp"] * row["attention_dp"] >= count  # the slice is one stage, or part of one
+def _need(instance: Instance, item: Item, slot: int, placed: Placed) -> Need:
+    shape, count = placed.of(item).shape, item.parts[slot][1]
+    wide = shape["tp"] * shape["attention_dp"] >= count  # the slice is one stage, or part of one
     return Need(
         count,
         exchanges=instance.operations.moe is not None and wide,
-        gathers=row["tp"] > 1 or not wide,
+        gathers=shape["tp"] > 1 or not wide,
     )

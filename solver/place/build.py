@@ -8,9 +8,9 @@ from costmodel.layout.layout import KvShare, Replica, Role, Shape, Stage, spread
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from costmodel.replica.fleet import transfer_bytes_per_chip
+from costmodel.replica.hand_over import gate, send_s
 from costmodel.replica.held import cache_bytes
 from solver.place.held_kv import with_idle
-from solver.shapes.least_rates import EVERY_PAIR
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
 from solver.shapes.stands import neighbours_matter
@@ -26,26 +26,30 @@ def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[l
     return [flat[s * width : (s + 1) * width] for s in range(shape["pp"])]
 
 
-def hand_over_s(instance: Instance, home: Pool, tp: int, pp: int) -> tuple[float, float]:
-    """KV hand-over from a pool's chips to the farthest and to the nearest other domain or chip, seconds."""
+def hand_over_s(
+    instance: Instance, home: Pool, chips: Sequence[str], tp: int, pp: int
+) -> tuple[float, float]:
+    """KV hand-over from chips of a pool to the farthest other domain, and inside their own, seconds.
+
+    Where no other domain can be reached, or the chip is alone in its own, the one stands for the other.
+    """
     cluster = instance.cluster
-    sources, inside = [home.chips[0]], 2
-    if neighbours_matter(cluster, home.domain):
-        inside = len(cluster.domains[home.domain].usable)
-        sources = list(home.chips) if inside <= EVERY_PAIR else [home.chips[0], home.chips[-1]]
-    targets = [
-        placed.id
-        for domain in cluster.domains
-        for placed in domain.usable[: inside if domain.index == home.domain else 1]
-    ]
     moved = transfer_bytes_per_chip(instance, tp, pp)
-    times = [
-        float(cluster.rate("send", (source, target)).time(moved))
-        for source in sources
-        for target in targets
-        if source != target
+    here = [chip for chip in chips if cluster.chip(chip).domain == home.domain]
+    usable = [placed.id for placed in cluster.domains[home.domain].usable if placed.id != here[0]]
+    beside = usable if neighbours_matter(cluster, home.domain) else usable[:1]
+    near = send_s(cluster, (here[0], 1.0), beside, moved)
+    others = [
+        found[0]
+        for domain in cluster.domains
+        if domain.index != home.domain and domain.usable
+        for found in [gate(cluster, [placed.id for placed in domain.usable])]
+        if found is not None
     ]
-    return max(times, default=0.0), min(times, default=0.0)
+    far = send_s(cluster, gate(cluster, here), others, moved) if others else None
+    if far is None:
+        far = near
+    return far or 0.0, near or 0.0
 
 
 def build_replica(

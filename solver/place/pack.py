@@ -7,17 +7,21 @@ worth trying has its own price on each kind of set, and CP-SAT chooses sets that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
+from costmodel.layout.layout import Layout
 from solver.fleet.asked import Fleet, Question, fleet_of
 from solver.fleet.items import Item
-from solver.place.realise import Realised, Realiser
+from solver.place.assemble import assemble
+from solver.place.placed_shapes import PlacedShapes
 from solver.shapes.pools import Pool, PoolClass
 from solver.shapes.shapes import ROLES
-from solver.shapes.stands import named, neighbours_matter
+from solver.shapes.stands import apart, named, neighbours_matter
 
 #: sets of one number of chips, and kinds of these that are priced
 _SETS, _KINDS = 400, 8
@@ -45,20 +49,56 @@ class Choice:
         return self.item, (self.pool,)
 
 
-def choices(
-    classes: Sequence[PoolClass], realised: Mapping[int, Realised], realiser: Realiser
-) -> list[Choice]:
+def packed(
+    placed: PlacedShapes,
+    classes: Sequence[PoolClass],
+    question: Question,
+    most_per_rank: NDArray[np.int64],
+    best: Fleet | None,
+    best_cost: float,
+) -> tuple[Layout, Fleet] | None:
+    """The best fleet on sets of chips that share none; ``None`` where none costs less by its own rates.
+
+    Replicas of the ``best`` fleet in pools whose chips cannot be told apart stay. Shapes of dense models that
+    were not placed yet are placed first, which takes little.
+    """
+    instance = placed.instance
+    if instance.operations.moe is None:
+        for row in sorted({item.shape for item in placed.items.best()} - set(placed.realised)):
+            found = placed.place(row, int(most_per_rank[row]))
+            placed.items.tighten(row, found.upper_requests_per_s)
+    known = best.stands if best is not None else ()
+    beside = [stand for stand in known if not apart(instance.cluster, stand[1])]
+    offered = _choices(placed, classes)
+    fleet: Fleet | None = None
+    chosen: list[Choice] = []
+    cost = best_cost
+    for _ in range(1 if question.whole or question.rate is not None else _ROUNDS):
+        found_now = _solved(offered, [item for item, _ in beside], question, cost, placed)
+        one = fleet_of([*beside, *(choice.stand for choice in found_now)], classes, question.links)
+        now = question.cost_per_request(one.requests_per_s, one.usd_per_hour)
+        if now >= cost * (1 - 1e-9):
+            break
+        fleet, chosen, cost = one, found_now, now
+    if fleet is None:
+        return None
+    chips = [None] * len(beside) + [choice.chips for choice in chosen]
+    return assemble(instance, fleet, placed, chips), fleet
+
+
+def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[Choice]:
     """Realised shapes in one pool each, on every set worth trying of the pools where neighbours matter.
 
     Of the sets of one number of chips those that are equally quick are priced once.
     """
-    cluster = realiser.instance.cluster
+    cluster = placed.instance.cluster
     found = []
-    for row, known in sorted(realised.items()):
-        shape, parts = realiser.shapes.row(row), realiser.shapes.parts(row)
+    for row in sorted(placed.realised):
+        shape, parts = placed.items.shapes.row(row), placed.items.shapes.parts(row)
         (index, count), pools = parts[0], classes[parts[0][0]].pools
         if len(parts) > 1 or not neighbours_matter(cluster, pools[0].domain):
             continue
+        item = Item(row, shape["role"], index, 1, count, 0.0)
         fabric = cluster.domains[pools[0].domain].fabric
         places = sorted(cluster.chip(chip).position for chip in pools[0].chips)
         rates: dict[tuple[float, ...], float] = {}
@@ -66,37 +106,12 @@ def choices(
             kind = (block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s)
             if kind not in rates and len(rates) < _KINDS:
                 slices = [(pools[0], named(pools[0].domain, block), count)]
-                rates[kind] = realiser.realise(row, known.most_per_rank, slices).requests_per_s
+                rates[kind] = placed.on(item, slices).requests_per_s
             if rates.get(kind, 0.0) > 0:
-                item = Item(row, shape["role"], index, 1, count, rates[kind])
-                for pool in pools:
-                    usd = count * pool.chip.usd_per_hour
-                    found.append(Choice(item, pool, tuple(named(pool.domain, block)), usd))
+                there = replace(item, requests_per_s=rates[kind])
+                usd = classes[index].usd_per_hour(count)
+                found += [Choice(there, p, tuple(named(p.domain, block)), usd) for p in pools]
     return found
-
-
-def pack(
-    offered: Sequence[Choice],
-    beside: Sequence[Stand],
-    classes: Sequence[PoolClass],
-    question: Question,
-    best_cost: float,
-    realiser: Realiser,
-) -> tuple[Fleet, list[Choice]] | None:
-    """The best fleet of choices that share no chip, with ``beside``; ``None`` if none costs less than known.
-
-    ``beside``: replicas in pools whose chips cannot be told apart, which stay; they come first.
-    """
-    best: tuple[Fleet, list[Choice]] | None = None
-    cost = best_cost
-    for _ in range(1 if question.whole or question.rate is not None else _ROUNDS):
-        chosen = _solved(offered, [item for item, _ in beside], question, cost, realiser)
-        fleet = fleet_of([*beside, *(one.stand for one in chosen)], classes)
-        now = question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
-        if now >= cost * (1 - 1e-9):
-            break
-        best, cost = (fleet, chosen), now
-    return best
 
 
 def _solved(
@@ -104,7 +119,7 @@ def _solved(
     beside: Sequence[Item],
     question: Question,
     cost: float,
-    realiser: Realiser,
+    placed: PlacedShapes,
 ) -> list[Choice]:
     """Choices with the most requests served, or the least money, or most of one for the other."""
     model = cp_model.CpModel()
@@ -139,7 +154,7 @@ def _solved(
     else:  # the most served beyond what the money would buy at the cost known
         worth = round(1000 * scale * dearest / _WHOLE / cost)
         model.maximize(1000 * served - worth * money)
-    solver, status = realiser.clock.run(model, seed=realiser.seed, limit_s=_LIMIT_S)
+    solver, status = placed.clock.run(model, seed=placed.seed, limit_s=_LIMIT_S)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return []
     return [one for one, x in zip(offered, taken, strict=True) if solver.value(x)]

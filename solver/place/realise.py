@@ -35,7 +35,8 @@ class Realised:
 
     ``stages``: first and last layer of each; ``maps``: expert map by layer (the same for all
     replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``; ``idle``:
-    conversations that wait on each attention rank.
+    conversations that wait on each attention rank; ``sent``, ``sent_far``: bytes/s that passes send out of each
+    domain of a replica over several, and out of its unit.
     """
 
     shape: dict[str, int]
@@ -53,19 +54,30 @@ class Realised:
     chips: list[list[str]] = field(default_factory=list)
     #: batch of a rank that the shape's bound allows
     most_per_rank: int = 0
+    sent: tuple[float, ...] = ()
+    sent_far: tuple[float, ...] = ()
 
 
 class Realiser:
     """Makes replicas of shapes, remembering placements that shapes share."""
 
     def __init__(
-        self, instance: Instance, shapes: ShapeTable, pricer: Pricer, clock: Clock, seed: int
+        self,
+        instance: Instance,
+        shapes: ShapeTable,
+        pricer: Pricer,
+        clock: Clock,
+        seed: int,
+        *,
+        nearby: bool = False,
     ):
+        """``nearby``: KV is handed over inside the domain only, which leaves more time for the prompt."""
         self.instance = instance
         self.shapes = shapes
         self.pricer = pricer
         self.clock = clock
         self.seed = seed
+        self.nearby = nearby
         self.placements = Placements(instance, clock, seed, hot_copies=pricer.hot_copies)
         self.shared = SharedPlacements(instance, self.placements)
         self._on_chips: dict[tuple[int, int, tuple[float, ...], bool], Realised] = {}
@@ -111,7 +123,10 @@ class Realiser:
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s, near_s = 0.0, 0.0
         if ROLES[shape["role"]] == "prefill":
-            far_s, near_s = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
+            far_s, near_s = hand_over_s(
+                self.instance, home, stands.chips[0], shape["tp"], shape["pp"]
+            )
+            far_s = near_s if self.nearby else far_s
         attempt = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         found, per_rank = attempt.largest(most_per_rank)
         found, per_rank = attempt.with_more_room(found, per_rank)
@@ -148,6 +163,8 @@ class Realiser:
             slots=slots,
             maps=maps,
             idle=attempt.idle_of(replica),
+            sent=tuple(price.egress_bytes_per_s.values()),
+            sent_far=tuple(price.far_bytes_per_s.values()),
         )
 
     def _sharing(self, row: int, most_per_rank: int, fewest: int, stands: Standing) -> Realised:
@@ -162,7 +179,8 @@ class Realiser:
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s = 0.0
         if ROLES[shape["role"]] == "prefill":
-            far_s, _ = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
+            times = hand_over_s(self.instance, home, stands.chips[0], shape["tp"], shape["pp"])
+            far_s = times[self.nearby]
         upper_at = partial(self.pricer.tightened, self.shapes, row, None)
         upper = upper_at(most_per_rank)
         best = Realised(shape, 0, 0, 0.0, upper, (), slots, {})
@@ -200,5 +218,7 @@ class Realiser:
                     maps=maps,
                     idle=attempt.idle_of(replica),
                     layer_slots=attempt.layer_slots,
+                    sent=tuple(price.egress_bytes_per_s.values()),
+                    sent_far=tuple(price.far_bytes_per_s.values()),
                 )
         return best

@@ -11,7 +11,7 @@ from solver.bounds.pricing import Pricer
 from solver.place.build import stage_chips
 from solver.shapes.group_rates import as_one
 from solver.shapes.pools import Pool, PoolClass, pick_chips
-from solver.shapes.shapes import ShapeTable
+from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.spans import pools_of
 from solver.shapes.stands import neighbours_matter, stands
 
@@ -59,10 +59,15 @@ def standings(
         pools = pools_of(parts, pricer.classes)
         slices = [(p, p.chips, count) for p, (_, count) in zip(pools, parts, strict=True)]
     if not any(neighbours_matter(instance.cluster, pool.domain) for pool, _, _ in slices):
-        chosen = [pick_chips(instance.cluster, p.domain, free, n) for p, free, n in slices]
+        chosen = [
+            pick_chips(instance.cluster, pool.domain, free, count, leaving=len(slices) > 1)
+            for pool, free, count in slices
+        ]
         rates, alike = pricer.rates_of(shapes, row)
         return [Standing(instance, shape, home, stage_chips(shape, chosen), rates, alike)]
     ways = pricer.ways_of(shapes, row)
+    # how far prompts' KV goes inside the domain is left to the fleet, and the bound takes the nearest chip
+    settled = len(ways) == 1 and (ROLES[shape["role"]] != "prefill" or instance.slo.ttft is None)
     moe = instance.operations.moe
     efficiency = instance.profile.for_chip(home.chip.name)
     kept: list[Standing] = []
@@ -79,7 +84,7 @@ def standings(
             chips,
             reached,
             same,
-            len(ways) == 1 and speed(reached) == speed(ways[0]),
+            settled and speed(reached) == speed(ways[0]),
         )
         if not any(_no_slower(other, one) for other in kept):
             kept = [other for other in kept if not _no_slower(one, other)] + [one]

@@ -6,7 +6,8 @@ seconds per byte that no set beats in both is a way of its own to bound a shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -46,7 +47,7 @@ def least_rates(
     reduce, dispatch, send = [_NONE], [_NONE], _NONE
     if tp > 1:
         reduce = _front(
-            achieved(cluster.rate("all-reduce", chips), efficiency.all_reduce)
+            achieved(partial(cluster.rate, "all-reduce", chips), efficiency.all_reduce)
             for pool in distinct
             for chips in _sets(cluster, pool, tp, gathers=True)
         )
@@ -59,16 +60,20 @@ def least_rates(
             else [chips for pool in distinct for chips in _sets(cluster, pool, stage_chips)]
         )
         dispatch = _front(
-            achieved(cluster.rate("dispatch", chips, top_k=round(moe.top_k)), efficiency.all_to_all)
+            achieved(
+                partial(cluster.rate, "dispatch", chips, top_k=round(moe.top_k)),
+                efficiency.all_to_all,
+            )
             for chips in groups
         )
     if pp > 1:
-        rates = []
+        ways: list[Callable[[], Rate]] = []
         if len(pools) > 1:
-            rates.append(cluster.rate("send", (pools[0].chips[0], pools[1].chips[0])))
+            ends = (pools[0].chips[0], pools[1].chips[0])
+            ways.append(partial(cluster.rate, "send", ends))
         if any(count > stage_chips for _, count in parts):
-            rates += [least_send(cluster, pool) for pool in distinct]
-        send = _least([achieved(rate, efficiency.all_to_all) for rate in rates])
+            ways += [partial(least_send, cluster, pool) for pool in distinct]
+        send = _least([achieved(find, efficiency.all_to_all) for find in ways])
     if len(reduce) * len(dispatch) > _MOST_WAYS:
         reduce = [_least(reduce)]
     return [

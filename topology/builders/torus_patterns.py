@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topology.chip import Chip
-from topology.errors import InstanceError, Problem
+from topology.errors import NoRoute, Problem
 from topology.fabric import Fabric
 from topology.rate import IDLE, Leg
 from topology.routing.boxes import Axis, box_of, exchange_load, site_of, slab_bound
@@ -249,7 +249,7 @@ class TorusPatterns(Fabric):
 
     def _farthest(self, hops: NDArray[np.int16]) -> float:
         if (hops == UNREACHED).any():
-            raise InstanceError(Problem("chips", "the group is not connected"))
+            raise NoRoute(Problem("chips", "the group is not connected"))
         return self.hop_s * float(hops.max())
 
 

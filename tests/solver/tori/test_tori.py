@@ -81,7 +81,7 @@ def test_a_torus_cut_in_two_is_no_dearer_than_its_chips_one_by_one(tmp_path: Pat
 
 
 def test_replicas_that_do_not_fit_beside_each_other_make_room(tmp_path: Path) -> None:
-    """"No layout was found" before: the fleet was dropped when its sets of chips were slower than the best set."""
+    """ "No layout was found" before: the fleet was dropped when its sets of chips were slower than the best set."""
     instance = question(
         tmp_path, "gemma-3-27b", "tpu-v6e", [4, 4], ["r0g7", "r0g14"], slo={"tpot": 0.02}
     )
@@ -102,7 +102,9 @@ def test_a_replica_without_a_free_box_stands_on_the_quickest_set(tmp_path: Path)
     there = evaluate(instance, moved(found.layout, block))
     assert there.usd_per_m_output_tokens is not None
     assert cost(found) <= there.usd_per_m_output_tokens * (1 + 1e-9)
-    row_by_row = evaluate(instance, moved(found.layout, [f"r0g{p}" for p in (0, 1, 2, 3, 4, 5, 6, 8)]))
+    row_by_row = evaluate(
+        instance, moved(found.layout, [f"r0g{p}" for p in (0, 1, 2, 3, 4, 5, 6, 8)])
+    )
     assert not row_by_row.feasible
     assert found.certificate.gap <= 0.001
 
@@ -168,5 +170,7 @@ def test_two_hundred_questions_on_tori(tmp_path: Path) -> None:
     ratios = [against_every_set(seed, tmp_path) for seed in range(200)]
     fits = [ratio for ratio in ratios if ratio is not None]
     assert len(fits) >= 100
-    print(f"{len(fits)} of {len(ratios)} questions have an answer; the dearest is {max(fits):.4f} of the best")
+    print(
+        f"{len(fits)} of {len(ratios)} questions have an answer; the dearest is {max(fits):.4f} of the best"
+    )
     assert max(fits) <= 1.02
