@@ -120,6 +120,10 @@ class Fabric(ABC):
         """
         return [Block(self.pick(candidates, count))]
 
+    def every_set_of(self, candidates: int) -> bool:
+        """Whether :meth:`blocks` looks at every set of so many candidates."""
+        return False
+
     def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:
         """Ways to cut a block into groups of ``size`` chips that belong together."""
         own = sorted(block)

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from solver.shapes.pools import Pool
 from topology import Cluster
-from topology.routing.blocks import Block, front
+from topology.routing.blocks import Block, by_speed, front
 
 #: chips named stage by stage, rank by rank
 Stand = tuple[tuple[str, ...], ...]
 
-#: sets of chips asked for, and of these the most that are tried for one replica
-_BLOCKS, _TRIED = 32, 4
+#: sets of chips asked for, and of these the most that a replica is tried on
+_BLOCKS, _TRIED = 32, 5
 
 
 def neighbours_matter(cluster: Cluster, domain: int) -> bool:
@@ -35,7 +35,7 @@ def sets_of(
     """Sets of ``count`` of the ``free`` chips of a domain that no other is quicker than in all respects."""
     fabric = cluster.domains[domain].fabric
     places = sorted(cluster.chip(chip).position for chip in free)
-    return front(fabric.blocks(places, count, _BLOCKS, gathers=gathers))[:_TRIED]
+    return front(fabric.blocks(places, count, _BLOCKS, gathers=gathers))
 
 
 def named(domain: int, block: Block) -> list[str]:
@@ -74,7 +74,7 @@ def _orders(
     if not neighbours_matter(cluster, domain):
         yield list(free[:count])
         return
-    for block in sets_of(cluster, domain, free, count, gathers=tp == count):
+    for block in by_speed(sets_of(cluster, domain, free, count, gathers=tp == count))[:_TRIED]:
         for stages in fabric.cuts(block.chips, width) if width < count else [[block.chips]]:
             ranks = [fabric.cuts(stage, tp) if tp < width else [[stage]] for stage in stages]
             for turn in range(max(len(own) for own in ranks)):

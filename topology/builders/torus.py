@@ -160,7 +160,7 @@ class Torus(TorusPatterns):
     ) -> list[Block]:
         """Of few candidates the quickest of all sets; else boxes and sets grown around a chip.
 
-        First come the quickest exchange, the quickest all-gather and the lowest latency.
+        First comes one that is quick in all respects, then the quickest in each.
         """
         free = tuple(sorted(candidates))
         key = (free, count, most, gathers)
@@ -175,6 +175,10 @@ class Torus(TorusPatterns):
                 found = self._compact(free, count, most)
             self._blocks[key] = found
         return self._blocks[key]
+
+    def every_set_of(self, candidates: int) -> bool:
+        """Of few candidates."""
+        return candidates <= MOST_CHIPS
 
     def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:
         """The cut whose slowest group gathers soonest, and the one whose groups are closest together.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 #: chips up to which every set of them is looked at
 MOST_CHIPS = 16
 #: sets whose all-gather is priced in search of the quickest
-_GATHERS = 60
+_GATHERS = 24
 
 
 class EverySet:
@@ -62,10 +62,10 @@ class EverySet:
         most: int,
         gather: Callable[[tuple[int, ...]], Leg] | None,
     ) -> list[Block]:
-        """The quickest sets of ``count`` free chips: of each pattern, by latency, then by all of it together.
+        """The quickest sets of ``count`` free chips: quick in all respects first, then of each latency the one
+        that exchanges and the one that gathers soonest, where none closer together is as quick.
 
-        ``gather`` prices the all-gather of a set; here it is bounded by the narrowest ports, and first of all
-        without it.
+        ``gather`` prices the all-gather of a set, which the narrowest ports bound; ``None``: that bound will do.
         """
         taken = sum(1 << bit for bit, chip in enumerate(self.positions) if chip not in free)
         within = (np.arange(len(self.sizes)) & taken) == 0
@@ -76,21 +76,25 @@ class EverySet:
         with np.errstate(divide="ignore"):
             through = np.minimum((count - 1) / count / self.ports[own], exchange)
         total = exchange / exchange.min() + through / through.min() + far / far.min()
-        orders = [
-            np.lexsort((through, far, exchange)),
-            np.lexsort((exchange, through, far)),
-            np.argsort(total.round(9), kind="stable")[:most],
-        ]
-        quick = np.lexsort((exchange, far, through))
-        best, at = float("inf"), quick[0]
-        for index in quick[:_GATHERS] if gather is not None else ():
-            if best <= through[index] * (1 + 1e-9):
-                break
-            assert gather is not None
-            found = gather(self.chips(int(own[index]))).s_per_byte
-            if found < best * (1 - 1e-9):
-                best, at = found, index
-        chosen = [orders[0][0], at, orders[1][0], *orders[2]]
+        order = np.argsort(total.round(9), kind="stable")[:most].tolist()
+        soonest, narrowest = np.inf, np.inf
+        chosen = order[:1]
+        for hops in np.unique(far):
+            there = np.flatnonzero(far == hops)
+            quick = there[exchange[there].argmin()]
+            if exchange[quick] < soonest * (1 - 1e-9):
+                soonest = exchange[quick]
+                chosen.append(int(quick))
+            queue = there[np.argsort(through[there], kind="stable")]
+            queue = queue[through[queue] < narrowest * (1 - 1e-9)]
+            if gather is None:
+                found = [(float(through[queue[0]]), int(queue[0]))] if len(queue) else []
+            else:
+                chips = ((float(through[at]), int(at), self.chips(int(own[at]))) for at in queue)
+                found = _soonest(chips, float(hops) * self.hop_s, gather)
+            if found:
+                narrowest = min(narrowest, found[0][0])
+                chosen += [at for _, at in found]
         return [
             Block(
                 self.chips(int(own[index])),
@@ -98,8 +102,8 @@ class EverySet:
                 float(through[index]),
                 float(far[index]) * self.hop_s,
             )
-            for index in dict.fromkeys(int(index) for index in chosen)
-        ][:most]
+            for index in dict.fromkeys(chosen + order)
+        ][: max(most, len(chosen) if most > 1 else 1)]
 
     @staticmethod
     def _farthest(hops: NDArray[np.int16]) -> NDArray[np.int64]:
@@ -143,3 +147,25 @@ class EverySet:
     def chips(self, mask: int) -> tuple[int, ...]:
         """Positions of the members of a set."""
         return tuple(p for bit, p in enumerate(self.positions) if mask >> bit & 1)
+
+
+def _soonest(
+    sets: Iterable[tuple[float, int, tuple[int, ...]]],
+    latency_s: float,
+    gather: Callable[[tuple[int, ...]], Leg],
+) -> list[tuple[float, int]]:
+    """Of sets in the order of a bound on their all-gather, the one that gathers soonest, and the closest such.
+
+    ``sets``: bound in seconds per byte, index, chips. Looks no further than where no set can be better.
+    """
+    best: list[tuple[float, float, int]] = []
+    for tried, (bound, index, chips) in enumerate(sets):
+        known = min(best, default=None)
+        settled = known is not None and known[0] <= bound * (1 + 1e-9)
+        if tried == _GATHERS or (
+            settled and known is not None and known[1] <= latency_s * (1 + 1e-9)
+        ):
+            break
+        leg = gather(chips)
+        best.append((float(f"{leg.s_per_byte:.12g}"), leg.latency_s, index))
+    return [(seconds, index) for seconds, _, index in sorted(best)[:1]]
