@@ -12,6 +12,7 @@ from rackfit.quoting import host_label
 from topology import Cluster
 from topology.catalogue import data_dir, read_data
 from topology.errors import InstanceError, Problem
+from topology.reading import read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,7 @@ class Hosts:
 
 def read_host_names(path: Path) -> list[str]:
     """Host names, one per line; blank lines and ``#`` comments are left out."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InstanceError(Problem(str(path), f"cannot be read: {error}")) from None
+    text = read_text(path, MAX_BYTES)
     names = [line.split("#")[0].strip() for line in text.splitlines()]
     found = [name for name in names if name]
     strange = [name for name in found if not set(name) <= _HOST_CHARACTERS]
@@ -97,6 +95,8 @@ def read_host_names(path: Path) -> list[str]:
     return found
 
 
+#: A file of host names larger than this is refused.
+MAX_BYTES = 32 * 2**20
 _HOST_CHARACTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]")
 
 

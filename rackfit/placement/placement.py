@@ -23,11 +23,14 @@ from rackfit.placement.placement_files import loads_path
 from rackfit.placement.placement_search import node_copies, search
 from rackfit.placement.placement_sharing import Shared, place_sharing
 from rackfit.placement.placement_together import Compared, check_together, compare
+from solver.clock import check_seed
 from solver.experts.place import Effort
 from topology.errors import InstanceError, Problem
 
 Floats = NDArray[np.float64]
 SCHEMA_VERSION = 1
+#: More than these are taken for a typing mistake.
+MAX_GPUS, MAX_SLOTS, MAX_WORKERS = 8192, 65_536, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +109,9 @@ class PlaceOptions:
                 "any: router groups at home on nodes need equally many slots per GPU; give rows"
             )
             problems.append(Problem("--layer-slots", message))
-        if self.workers < 0:
-            problems.append(Problem("--workers", f"{self.workers}: need 0 (one per core) or more"))
+        if not 0 <= self.workers <= MAX_WORKERS:
+            message = f"{self.workers}: need 0 (one per core) to {MAX_WORKERS}"
+            problems.append(Problem("--workers", message))
         if problems:
             raise InstanceError(problems)
         self.experts_per_token(num_experts)
@@ -115,8 +119,10 @@ class PlaceOptions:
     def slots_per_chip(self) -> tuple[int, ...]:
         """Slots of each chip: even, or the first chips one more. Raises ``InstanceError``."""
         problems = []
-        if self.gpus < 1:
-            problems.append(Problem("--gpus", f"{self.gpus}: need 1 or more"))
+        if not 1 <= self.gpus <= MAX_GPUS:
+            problems.append(Problem("--gpus", f"{self.gpus}: need 1 to {MAX_GPUS:,}"))
+        if self.slots > MAX_SLOTS:
+            problems.append(Problem("--slots", f"{self.slots}: at most {MAX_SLOTS:,} are placed"))
         if self.slots < max(self.gpus, 1):
             problems.append(Problem("--slots", f"{self.slots}: need at least one per GPU"))
         if self.gpus_per_node is not None and (
@@ -228,6 +234,7 @@ def place(
     start = time.perf_counter()
     if not isinstance(loads, ExpertLoads):
         loads = read_loads(loads_path(str(loads)))
+    check_seed(options.seed)
     options.check(loads.num_experts)
     together = coactivation
     if options.layer_slots != "same":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +57,7 @@ def export_command(
     """Write the files that deploy a layout. Refuses (exit code 2) what the target cannot express."""
     from dataclasses import replace
 
-    from rackfit.documents.output import write_whole
+    from rackfit.documents.output import say, write_whole
     from rackfit.documents.result import read_result
     from rackfit.exporters.deployment import ExportOptions
     from rackfit.exporters.export import export_layout, write_files
@@ -93,16 +92,16 @@ def export_command(
         places.setdefault(limit.message, []).append(limit.place)
     for message, where in places.items():
         shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
-        print(f"approximated: {shown}: {message}", file=sys.stderr)
+        say(f"approximated: {shown}: {message}")
     if exported.limits:
-        print(loss_text(exported), file=sys.stderr)
+        say(loss_text(exported))
     for note in exported.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     if out is None:
         write_whole(next(iter(exported.files.values())), None)
         return
     write_files(exported.files, out)
-    print(f"{len(exported.files)} files written to {out}", file=sys.stderr)
+    say(f"{len(exported.files)} files written to {out}")
 
 
 def loss_text(exported: Exported) -> str:

@@ -12,8 +12,9 @@ import typer
 from costmodel.measured.rows import read_measured
 from costmodel.measured.scores import Score, Validation, validate_rows
 from costmodel.question.profile import load_profile
+from rackfit.documents.output import check_writable, write_whole
 from rackfit.figures.scatter_plot import scatter_svg
-from topology.errors import InstanceError, Problem
+from topology.names import shown_lines
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +35,7 @@ def validate(
     Rows that cannot be used are named with the reason. The columns are those of the shipped
     measurements; see docs/accuracy.md.
     """
+    check_writable(plot, besides=(measured,))
     rows, skipped = read_measured(measured)
     found = validate_rows(rows, skipped, load_profile(profile))
     if plot is not None:
@@ -43,11 +45,10 @@ def validate(
             [run.row.model for run in found.runs],
             "ms per output token",
         )
-        try:
-            plot.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InstanceError(Problem(str(plot), error.strerror or "cannot be written")) from None
-    typer.echo(json.dumps(found.as_dict() | {"profile": profile}) if as_json else _text(found))
+        write_whole(text, plot)
+    typer.echo(
+        json.dumps(found.as_dict() | {"profile": profile}) if as_json else shown_lines(_text(found))
+    )
 
 
 def _text(found: Validation) -> str:
