@@ -41,7 +41,7 @@ clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build
 
 # Long checks, each in minutes
-.PHONY: exhaustive smoke-catalogue models-mutations models-fuzz bench-topology bench-place bench-pricing calibrate published schemas
+.PHONY: exhaustive hunt smoke-catalogue models-mutations models-fuzz bench-topology bench-place bench-pricing calibrate published schemas
 
 # Generated files: the calibrated profile and its report, the table of published claims, JSON Schemas
 calibrate: $(INSTALLED)
@@ -66,6 +66,13 @@ models-fuzz: $(INSTALLED)
 exhaustive: $(INSTALLED)
 	$(BIN)/python -m pytest -s -m slow tests/solver/test_exhaustive.py tests/solver/test_parity.py
 
+# N random questions from end to end in two processes; goes on where it stopped. OUT: one line per question.
+# One question again: python -m benchmarks.hunt --seed 17 --write FOLDER
+N ?= 200
+OUT ?= build/hunt.jsonl
+hunt: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.hunt $(N) --processes 2 --out $(OUT)
+
 bench-topology: $(INSTALLED)
 	$(BIN)/python -m benchmarks.topology
 
@@ -73,12 +80,16 @@ bench-topology: $(INSTALLED)
 bench-pricing: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.pricing
 
+# requests replayed per second on one core
+bench-replay: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.replay
+
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve
 
 STUDIES := batch compare context failures frontier kv-tiers pipeline prices rack-boundary scale-up \
 	sensitivity sparsity training-balance
-.PHONY: bench-baselines bench-studies gallery studies $(STUDIES:%=study-%)
+.PHONY: bench-replay bench-baselines bench-studies gallery studies $(STUDIES:%=study-%)
 
 $(STUDIES:%=study-%): study-%: $(INSTALLED)
 	$(BIN)/rackfit study $* --out build/studies/$*

@@ -13,7 +13,8 @@ import numpy as np
 
 from costmodel.experts.coactivation import CoActivation, pair_shares
 from costmodel.experts.expert_load import ExpertLoads, read_loads
-from rackfit.placement.placement import PlaceOptions, place
+from rackfit.placement.place import place
+from solver.experts.request import PlaceOptions
 from topology.catalogue import data_dir
 
 #: Model, experts per token, nodes, chips, spare slots.

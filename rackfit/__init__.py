@@ -22,16 +22,20 @@ if TYPE_CHECKING:
     from costmodel.layout.layout import Layout
     from costmodel.models import load_model
     from costmodel.models.spec import ModelSpec
-    from costmodel.question.instance import Instance, Scenario, load_scenario, resolve_instance
+    from costmodel.question.instance import Instance, resolve_instance
+    from costmodel.question.scenario import Scenario, load_scenario
     from costmodel.question.workload import Limits, Prices, Slo, Workload
     from rackfit.api import evaluate, solve
-    from rackfit.documents.frames import chips_frame, replicas_frame, study_frame, trajectory_frame
+    from rackfit.documents.frames import chips_frame, replicas_frame, trajectory_frame
     from rackfit.documents.result import Result
     from rackfit.exporters.export import Exported, export_layout
     from rackfit.importers.running import Running, evaluate_running
-    from rackfit.placement.placement import Placed, PlaceOptions, place
+    from rackfit.placement.place import place
+    from rackfit.placement.placed import Placed
+    from rackfit.studies.frame import study_frame
     from rackfit.studies.run import StudyResult, study
     from solver.certificate import Certificate
+    from solver.experts.request import PlaceOptions
     from solver.search import Progress
     from topology import load_cluster
     from topology.cluster import Cluster
@@ -59,15 +63,15 @@ _HOME = {
     "ModelSpec": "costmodel.models.spec",
     "NoFeasibleLayout": "topology.errors",
     "NoLayoutInTime": "topology.errors",
-    "PlaceOptions": "rackfit.placement.placement",
-    "Placed": "rackfit.placement.placement",
+    "PlaceOptions": "solver.experts.request",
+    "Placed": "rackfit.placement.placed",
     "Prices": "costmodel.question.workload",
     "Problem": "topology.errors",
     "Progress": "solver.search",
     "RackfitError": "topology.errors",
     "Result": "rackfit.documents.result",
     "Running": "rackfit.importers.running",
-    "Scenario": "costmodel.question.instance",
+    "Scenario": "costmodel.question.scenario",
     "Slo": "costmodel.question.workload",
     "StudyResult": "rackfit.studies.run",
     "VerificationError": "topology.errors",
@@ -78,13 +82,13 @@ _HOME = {
     "export_layout": "rackfit.exporters.export",
     "load_cluster": "topology",
     "load_model": "costmodel.models",
-    "load_scenario": "costmodel.question.instance",
-    "place": "rackfit.placement.placement",
+    "load_scenario": "costmodel.question.scenario",
+    "place": "rackfit.placement.place",
     "replicas_frame": "rackfit.documents.frames",
     "resolve_instance": "costmodel.question.instance",
     "solve": "rackfit.api",
     "study": "rackfit.studies.run",
-    "study_frame": "rackfit.documents.frames",
+    "study_frame": "rackfit.studies.frame",
     "trajectory_frame": "rackfit.documents.frames",
 }
 

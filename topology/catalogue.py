@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from topology.errors import InstanceError, Problem
 from topology.names import brief, shown
@@ -17,8 +19,6 @@ _MOST_PROBLEMS = 20
 
 #: what ends the name of a data file; other names without a slash are those of the catalogue
 _DATA_SUFFIXES = (".json", ".yaml", ".csv", ".npy", ".npz", ".pt")
-
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def data_dir(kind: str) -> Path:
@@ -108,10 +108,11 @@ def read_data(path: Path) -> Any:
     return parse_yaml(read_text(path, MAX_YAML_BYTES), place)
 
 
-def parse_model(model: type[_Model], data: Any, place: str) -> _Model:
-    """Validate ``data`` as ``model``; every problem is reported at once with its place."""
+@contextmanager
+def checked(place: str) -> Iterator[None]:
+    """Around ``model_validate``: every problem that pydantic finds as one ``InstanceError`` with its place."""
     try:
-        return model.model_validate(data)
+        yield
     except ValidationError as error:
         raise InstanceError(problems_of(error, place)) from None
 

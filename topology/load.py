@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topology.builders.base import build, read_spec
-from topology.catalogue import beside, catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.catalogue import beside, catalogue_names, checked, data_dir, read_data, resolve
 from topology.chip import Chip, load_chip
 from topology.cluster import Cluster
 from topology.domain import Domain, PlacedChip
@@ -64,7 +64,8 @@ def cluster_names() -> list[str]:
 
 @lru_cache(maxsize=64)
 def _read_shipped(path: Path) -> ClusterSpec:
-    return parse_model(ClusterSpec, read_data(path), path.name)
+    with checked(path.name):
+        return ClusterSpec.model_validate(read_data(path))
 
 
 def _read(text: str) -> tuple[ClusterSpec, str]:
@@ -78,7 +79,8 @@ def _read(text: str) -> tuple[ClusterSpec, str]:
     path = resolve(text, "clusters", (".yaml",))
     if path.parent == data_dir("clusters"):
         return _read_shipped(path), path.name
-    return _beside(parse_model(ClusterSpec, read_data(path), str(path)), path), str(path)
+    with checked(str(path)):
+        return _beside(ClusterSpec.model_validate(read_data(path)), path), str(path)
 
 
 def _beside(spec: ClusterSpec, path: Path) -> ClusterSpec:

@@ -8,42 +8,27 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.experts.raw_loads import MAX_FILE_BYTES, RawLoads, as_windows, summed_windows
+from costmodel.experts.trtllm_statistics import read_statistics
 from costmodel.experts.unpacked import check_arrays
 from topology.errors import InstanceError, Problem
 from topology.reading import MAX_JSON_ELEMENTS, parse_json, read_text
 
 Found = TypeVar("Found")
 
-#: A load file larger than this is refused before it is read.
-MAX_FILE_BYTES = 2**30
-#: Recorded passes or iterations are summed into at most this many windows.
-MOST_WINDOWS = 8
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
-
-
-@dataclass(frozen=True, slots=True)
-class RawLoads:
-    """Arrays as found: ``windows [window, layer, expert]`` and what the format says of its rows."""
-
-    windows: NDArray[np.generic]
-    names: tuple[str, ...]
-    has_dense_rows: bool = False
-    layer_ids: tuple[int, ...] = ()
 
 
 def read_arrays(path: Path) -> RawLoads:
     """Read one file, or a folder of TensorRT-LLM statistics. Raises ``InstanceError``."""
     if path.is_dir() or path.suffix == ".safetensors" or path.name == "meta_info.json":
-        from costmodel.experts.trtllm_statistics import read_statistics
-
         return read_statistics(path if path.is_dir() else path.parent)
     readers = {
         ".npz": read_npz,
@@ -81,29 +66,6 @@ def read_with(
         if "allow_pickle" in reason or "pickled" in reason:
             reason = "holds pickled objects, which are never loaded; save plain numbers"
         raise InstanceError(Problem(place, f"cannot be read: {reason}")) from None
-
-
-def as_windows(array: NDArray[np.generic], name: str, place: str) -> RawLoads:
-    """``[layers, experts]`` as one window, ``[windows, layers, experts]`` as they are."""
-    if array.ndim == 2:
-        return RawLoads(array[None], (name,))
-    if array.ndim == 3:
-        return RawLoads(array, tuple(f"{name}[{index}]" for index in range(array.shape[0])))
-    raise InstanceError(
-        Problem(
-            place,
-            "expected counts [layers, experts] or [windows, layers, experts], got shape "
-            f"{array.shape}",
-        )
-    )
-
-
-def summed_windows(raw: RawLoads) -> RawLoads:
-    """SGLang's recorded passes summed into up to :data:`MOST_WINDOWS` equal windows."""
-    parts = np.array_split(raw.windows, min(MOST_WINDOWS, len(raw.windows)))
-    sums = np.stack([part.sum(axis=0) for part in parts])
-    names = raw.names if len(parts) == 1 else tuple(f"window {i}" for i in range(len(parts)))
-    return RawLoads(sums, names[: len(parts)], has_dense_rows=True)
 
 
 def read_npy(path: Path) -> RawLoads:

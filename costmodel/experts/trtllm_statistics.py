@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.experts.load_files import MAX_FILE_BYTES, MOST_WINDOWS, RawLoads
+from costmodel.experts.raw_loads import MAX_FILE_BYTES, MOST_WINDOWS, RawLoads
 from costmodel.experts.unpacked import check_bytes
 from topology.errors import InstanceError, Problem
 from topology.reading import parse_json, read_bytes

@@ -88,7 +88,7 @@ def price_replicas(
 ) -> list[ReplicaPrice]:
     """Price structurally sound replicas, the passes of all of them at once."""
     plans = [replica_schedule(instance, replica) for replica in replicas]
-    rates = [_rates(instance, replica) for replica in replicas]
+    rates = [replica_rates(instance, replica) for replica in replicas]
     own: list[list[tuple[str, Tokens, float]]] = []
     passes: list[StagePass] = []
     for replica, plan, of_stages in zip(replicas, plans, rates, strict=True):
@@ -121,7 +121,7 @@ def _priced(
             own = weight * seconds if weight != 1.0 else seconds
             parts[part] = parts[part] + own if part in parts else own
         rows = float(tokens.rows)
-        hop_s = _hand_off_s(instance, replica, rates, rows)
+        hop_s = hand_off_s(instance, replica, rates, rows)
         times[name] = PipelineTime(
             np.asarray(timed.total_s.sum()), np.asarray(timed.total_s.max()), np.asarray(hop_s)
         )
@@ -149,7 +149,7 @@ def _priced(
 def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[StageTerms]:
     """What the passes of each stage are made of, for those who want to look inside a price."""
     plan = replica_schedule(instance, replica)
-    rates = _rates(instance, replica)
+    rates = replica_rates(instance, replica)
     passes = {"decode": plan.decode, "prefill": plan.prefill}
     timed = {
         name: stage_times(instance, layout, [StagePass(replica, tokens, rates)], record=True)[0]
@@ -165,7 +165,7 @@ def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[St
     ]
 
 
-def _rates(instance: Instance, replica: Replica) -> GroupRates:
+def replica_rates(instance: Instance, replica: Replica) -> GroupRates:
     """Rates of every stage ``[stages]``."""
     moe = instance.operations.moe
     first_chip = instance.cluster.chip(replica.stages[0].chips[0])
@@ -178,7 +178,7 @@ def _rates(instance: Instance, replica: Replica) -> GroupRates:
     )
 
 
-def _hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
+def hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
     """Seconds that one pass of ``rows`` tokens per rank spends between stages, back to the first."""
     if replica.shape.pp == 1:
         return 0.0

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rackfit.documents.result import Result, memory_by_chip
-from rackfit.quoting import markup
 from topology.errors import RackfitError
-
-if TYPE_CHECKING:
-    from rackfit.studies.run import StudyResult
 
 
 def replicas_frame(result: Result) -> Any:
@@ -34,7 +30,7 @@ def replicas_frame(result: Result) -> Any:
                 "ttft_s": float(price.service.ttft_s),
             }
         )
-    return _pandas().DataFrame(rows).rename_axis("replica")
+    return pandas().DataFrame(rows).rename_axis("replica")
 
 
 def chips_frame(result: Result) -> Any:
@@ -52,7 +48,7 @@ def chips_frame(result: Result) -> Any:
                     "rank": rank,
                     **{f"{kind}_bytes": value for kind, value in memory[chip].items()},
                 }
-    return _pandas().DataFrame.from_dict(rows, orient="index").rename_axis("chip")
+    return pandas().DataFrame.from_dict(rows, orient="index").rename_axis("chip")
 
 
 def trajectory_frame(result: Result) -> Any:
@@ -61,38 +57,12 @@ def trajectory_frame(result: Result) -> Any:
         {"elapsed_s": p.elapsed_s, "incumbent": p.incumbent, "bound": p.bound, "gap": p.gap}
         for p in result.search.trajectory
     ]
-    return _pandas().DataFrame(rows, columns=["elapsed_s", "incumbent", "bound", "gap"])
+    return pandas().DataFrame(rows, columns=["elapsed_s", "incumbent", "bound", "gap"])
 
 
-def study_frame(result: StudyResult) -> Any:
-    """One row per point of a study: its axes, then figures, then ``error`` where it has no answer."""
-    return _pandas().DataFrame(list(result.rows), columns=result.columns()).rename_axis("point")
-
-
-def _pandas() -> Any:
+def pandas() -> Any:
+    """The pandas package. Raises ``RackfitError`` where it is not installed."""
     try:
         return importlib.import_module("pandas")
     except ImportError:
         raise RackfitError("frames need pandas: pip install pandas") from None
-
-
-def result_html(result: Result) -> str:
-    """A result as a notebook shows it: the question, the price, the proof, and what to deploy."""
-    evaluation, certificate = result.evaluation, result.certificate
-    instance = result.instance
-    kinds: dict[tuple[object, ...], int] = {}
-    for replica in result.layout.replicas:
-        key = (replica.role, len(replica.chips), *replica.shape.model_dump().values())
-        kinds[key] = kinds.get(key, 0) + 1
-    columns = ("replicas", "role", "chips", "tp", "ep", "pp", "attention dp", "batch")
-    head = "".join(f"<th>{name}</th>" for name in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{markup(str(value))}</td>" for value in (count, *key)) + "</tr>"
-        for key, count in kinds.items()
-    )
-    return (
-        f"<p><b>{markup(instance.model.name)}</b> on <b>{markup(instance.cluster.name)}</b>: "
-        f"${evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
-        f"{markup(result.status)}, at most {certificate.gap:.2%} above the proven bound</p>"
-        f"<table><tr>{head}</tr>{body}</table>"
-    )

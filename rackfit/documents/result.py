@@ -18,10 +18,11 @@ from costmodel.question.instance import Instance, instance_from_description
 from costmodel.question.uncertainty import Comparison, compare_costs
 from costmodel.replica.fleet import uplink_bytes_per_s
 from costmodel.replica.replica import MEMORY_KINDS
+from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
 from solver.certificate import Certificate
 from solver.search import SearchResult
-from topology.catalogue import is_file, parse_model, read_data
+from topology.catalogue import checked, is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import Line, shown
 
@@ -132,9 +133,13 @@ class Result:
 
     def _repr_html_(self) -> str:
         """What a notebook shows of the result."""
-        from rackfit.documents.frames import result_html
-
-        return result_html(self)
+        return answer_html(
+            self.instance,
+            self.layout,
+            self.evaluation,
+            status=self.status,
+            gap=self.certificate.gap,
+        )
 
     def write(self, path: Path) -> None:
         """Write the document to ``path``, whole or not at all."""
@@ -226,7 +231,8 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
     if "layout" not in data and "schema_version" not in data:
         message = "is not a layout: write one with rackfit solve ... --out FILE"
         raise InstanceError(Problem(str(path), message))
-    document = parse_model(LayoutDocument, data, path.name)
+    with checked(path.name):
+        document = LayoutDocument.model_validate(data)
     if document.schema_version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
         message = (
             f"schema version {document.schema_version[:20]!r}, this Rackfit reads {SCHEMA_VERSION}"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from costmodel.experts.expert_load import ExpertLoads
 from rackfit.figures.chart import Chart, Series
-from rackfit.placement.placement import Placed, PlaceOptions
-from rackfit.placement.placement_search import chooses_nodes
+from rackfit.placement.placed import Placed
+from solver.experts.request import PlaceOptions, chooses_nodes
 from topology.errors import InstanceError, Problem
 
 

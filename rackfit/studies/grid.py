@@ -10,9 +10,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from costmodel.question.instance import Scenario, load_workload
+from costmodel.question.scenario import Scenario, load_workload
 from rackfit.studies.base import Axes, Own
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
 from topology.reading import parse_yaml
 
@@ -89,7 +89,8 @@ def make_points(
             else:
                 _put(data, key, value)
         said = ", ".join(f"{key}={value}" for key, value in chosen.items())
-        points.append(Point(chosen, parse_model(Scenario, data, said or "study"), study, own))
+        with checked(said or "study"):
+            points.append(Point(chosen, Scenario.model_validate(data), study, own))
     return points
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,55 +17,32 @@ from costmodel.replica import memory
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.held import for_role
 from costmodel.replica.serving import PipelineTime, Service, schedule, serve
+from solver.bounds.priced import Array, Bounds, Ints, Priced
 from solver.place.stages import shortest_longest_stage
 from solver.shapes.group_rates import nearest_send
 from solver.shapes.largest_batch import largest_batch
-from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ROLES, ShapeTable
-
-if TYPE_CHECKING:
-    from solver.bounds.pricing import Pricer
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from solver.shapes.shapes import ROLES
 
 PREFILL, DECODE, MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Upper bounds of shapes, one entry each.
-
-    ``per_rank``: most sequences (decode, mixed) or prompts (prefill) of one attention rank in one
-    microbatch, 0 where the shape cannot hold even one. ``requests_per_s``: 0 there too.
-    ``fits``: whether one sequence fits in HBM at all; ``tpot_s``/``ttft_s`` at one sequence per rank
-    tell :mod:`solver.explain.explain` how far a target is missed.
-    """
-
-    per_rank: Ints
-    requests_per_s: Array
-    fits: NDArray[np.bool_]
-    short_bytes: Array
-    least_tpot_s: Array
-    least_ttft_s: Array
 
 
 class Block:
     """Shapes of one role on one class."""
 
-    def __init__(self, pricer: Pricer, shapes: ShapeTable, role: int, pool_class: PoolClass):
-        self.instance = for_role(pricer.instance, ROLES[role])
-        self.layers = pricer.layers
+    def __init__(self, priced: Priced):
+        shapes, role, pool_class = priced.shapes, priced.role, priced.pool_class
+        self.instance = for_role(priced.instance, ROLES[role])
+        self.layers = priced.layers
         self.role = role
         self.chip = pool_class.chip
         self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
-        self.rates = pricer.rates(shapes)
+        self.rates = priced.rates
         self.tp = shapes.tp.astype(float)
         self.ranks = shapes.attention_dp.astype(float)
         self.pp = shapes.pp.astype(float)
         # nearest decode replica: at best in the same domain
-        self.transfer = nearest_send(pricer.instance.cluster, pool_class)
-        self.experts = pricer.experts
+        self.transfer = nearest_send(priced.instance.cluster, pool_class)
+        self.experts = priced.experts
         self.slots = shapes.slots
         self.stage_chips = shapes.stage_chips
         #: slots of a layer at least, on average; fewer than ``slots`` where layers share them
@@ -74,15 +51,15 @@ class Block:
         self.most: int | None = None
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)
         self.exact_stages = False
-        if pricer.experts is not None:
+        if self.experts is not None:
             pairs, inverse = np.unique(
                 np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
             )
-            fewest = [pricer.experts.fewest(*pair) for pair in pairs.tolist()]
+            fewest = [self.experts.fewest(*pair) for pair in pairs.tolist()]
             self.fewest = np.array(fewest, dtype=np.int64)[inverse.ravel()]
-            loads = np.array([pricer.experts.load(*pair) for pair in pairs.tolist()])
+            loads = np.array([self.experts.load(*pair) for pair in pairs.tolist()])
             self.load, self.least_load = loads[inverse.ravel()].T
-            grids = np.array([pricer.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
+            grids = np.array([self.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
             self.touched, self.least_touched = grids[inverse.ravel()].swapaxes(0, 1)
 
     #: attributes with one element for each shape

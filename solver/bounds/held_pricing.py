@@ -28,7 +28,8 @@ from costmodel.replica.held import (
     stage_kinds,
 )
 from costmodel.replica.serving import Service
-from solver.bounds.block import Array, Block, Bounds
+from solver.bounds.block import Block
+from solver.bounds.priced import Array, Bounds, Priced
 from solver.bounds.pricing import Pricer
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
@@ -43,7 +44,7 @@ class HeldPricer(Pricer):
     def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Block:
         """Shapes of one role on one class, with idle KV where the role keeps it."""
         if keeps_idle(self.instance, ROLES[role]):
-            return HeldBlock(self, shapes, role, pool_class)
+            return HeldBlock(self.priced(shapes, role, pool_class))
         return super().block(shapes, role, pool_class)
 
 
@@ -52,8 +53,8 @@ class HeldBlock(Block):
 
     by_shape: ClassVar[tuple[str, ...]] = (*Block.by_shape, "chips", "most_bytes")
 
-    def __init__(self, pricer: Pricer, shapes: ShapeTable, role: int, pool_class: PoolClass):
-        super().__init__(pricer, shapes, role, pool_class)
+    def __init__(self, priced: Priced):
+        super().__init__(priced)
         plan, workload = self.instance.kv_plan, self.instance.workload
         assert plan.idle is not None
         assert workload.hold_s is not None
@@ -64,7 +65,7 @@ class HeldBlock(Block):
         #: bytes of a conversation on a chip of the stage with most of them, at least
         self.most_bytes = self.one_bytes / (self.tp * _even_stages(self.instance, self.pp))
         self.read, self.write = bandwidth(self.chip, self.place)
-        if self.place == plan.in_flight(ROLES[role]) != "hbm":
+        if self.place == plan.in_flight(ROLES[priced.role]) != "hbm":
             self.read = 0.0  # every pass reads that tier: nothing is left for reloads
         #: batch of whose idle KV the room is taken, where it is not the batch that is priced
         self.room_at: Array | None = None

@@ -14,8 +14,9 @@ import numpy as np
 from costmodel.passes.communication import GroupRates, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
-from solver.bounds.block import Array, Block, Bounds
+from solver.bounds.block import Block
 from solver.bounds.expert_bounds import ExpertBounds
+from solver.bounds.priced import Array, Bounds, Priced
 from solver.bounds.shared_bounds import expert_bounds
 from solver.place.replica_model import small_enough
 from solver.shapes.group_rates import group_rates, span_rates
@@ -77,7 +78,12 @@ class Pricer:
 
     def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Block:
         """Shapes of one role on one class, to be priced together."""
-        return Block(self, shapes, role, pool_class)
+        return Block(self.priced(shapes, role, pool_class))
+
+    def priced(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Priced:
+        """Shapes of one role on one class with all that their prices need."""
+        rates = self.rates(shapes)
+        return Priced(self.instance, self.layers, self.experts, shapes, rates, role, pool_class)
 
     def tightened(
         self, shapes: ShapeTable, row: int, layer_bounds: Array | None, most_per_rank: int

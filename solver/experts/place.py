@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.experts.bounds.closed_form import ROUNDING, counting_bound, load_bounds
+from solver.experts.local.repartition import descend, table_loads
+from solver.experts.local.triples import descend_triples
 from solver.experts.packing import pack_largest_first
-from solver.experts.repartition import descend, table_loads
 from solver.experts.replicas import greedy_replicas
 from solver.experts.slots import Floats, Ints, Slots, check_loads, check_slots
-from solver.experts.triples import descend_triples
 from topology.errors import InstanceError, Problem, VerificationError
 
 Effort = Literal["fast", "good", "best"]
@@ -77,7 +77,7 @@ def place_layers(
     tolerance = TOLERANCE[effort]
     table, peak = construct(shares, slots, bound, effort, np.random.default_rng(seed), deadline)
     if effort != "fast" and (peak > bound * (1 + tolerance)).any():
-        from solver.experts.deepen import deepen
+        from solver.experts.local.deepen import deepen
 
         table, bound = deepen(
             shares,

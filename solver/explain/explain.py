@@ -7,7 +7,7 @@ import numpy as np
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from costmodel.replica.held import cache_bytes
-from solver.bounds.block import Bounds
+from solver.bounds.priced import Bounds
 from solver.fleet.asked import Question
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +13,15 @@ from costmodel.replica.held import all_new, for_role, keeps_idle, price_placed
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules.kv_tiers import broken
 from costmodel.tolerance import exceeds
-from solver.place.build import Stages, build_replica, stage_chips
+from solver.clock import Clock
+from solver.place.build import Stages, build_replica
 from solver.place.held_kv import kept
 from solver.place.placements import engine_places
 from solver.place.replica_model import ReplicaModel, small_enough
 from solver.place.shared_slots import LayerSlots
 from solver.place.stages import cut_replica, layer_times
-from solver.shapes.pools import pick_chips
+from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES
-from solver.shapes.spans import pools_of
-
-if TYPE_CHECKING:
-    from solver.place.realise import Realiser
 
 #: smaller batches tried for a better cut into stages
 _BATCHES = 24
@@ -42,37 +38,31 @@ class Attempt:
 
     def __init__(
         self,
-        realiser: Realiser,
-        row: int,
+        stands: Standing,
         slots: tuple[int, ...],
         experts: NDArray[np.int64],
         transfer_s: float,
+        clock: Clock,
+        seed: int,
     ):
-        self.realiser = realiser
-        self.shape = shape = realiser.shapes.row(row)
+        self.whole = stands.instance
+        self.clock, self.seed = clock, seed
+        self.shape = shape = stands.shape
         role = ROLES[shape["role"]]
         #: what stages and experts are placed for: new requests, where there are two kinds
-        self.instance = all_new(for_role(realiser.instance, role))
-        self.idle = realiser.instance.kv_plan.idle if keeps_idle(realiser.instance, role) else None
-        classes = realiser.pricer.classes
-        self.pool_class = classes[shape["pool_class"]]
+        self.instance = all_new(for_role(self.whole, role))
+        self.idle = self.whole.kv_plan.idle if keeps_idle(self.whole, role) else None
+        self.pool_class = stands.pool_class
         self.slots = slots
         self.experts = experts
-        parts = realiser.shapes.parts(row)
-        self.chips = stage_chips(
-            shape,
-            [
-                pick_chips(self.instance.cluster, pool.domain, pool.chips, count)
-                for pool, (_, count) in zip(pools_of(parts, classes), parts, strict=True)
-            ],
-        )
+        self.chips = stands.chips
         self.efficiency = self.instance.profile.for_chip(self.pool_class.chip.name)
-        self.rates, alike = realiser.pricer.rates_of(realiser.shapes, row)
-        self.unsettled_before = realiser.clock.unsettled
+        self.rates = stands.rates
+        self.unsettled_before = clock.unsettled
         #: whether all stages have the same rates
-        self.alike = alike
+        self.alike = stands.alike
         free = engine_places(self.instance, shape["attention_dp"])
-        self.small = alike and small_enough(self.instance, len(self.chips[0]))
+        self.small = self.alike and small_enough(self.instance, len(self.chips[0]))
         self.exact = self.small and free
         self.maps: ExpertMap = self._maps(experts)
         #: layers whose slots are not ``slots``
@@ -104,7 +94,7 @@ class Attempt:
         if found is None or self.idle != "hbm":
             return found, per_rank
         low, high, best = 1, per_rank, (found, per_rank)
-        while low < high and not self.realiser.clock.over:
+        while low < high and not self.clock.over:
             middle = (low + high) // 2
             pair = [(self.try_batch(batch), batch) for batch in (middle, middle + 1)]
             rates = [0.0 if f is None else float(f[1].service.requests_per_s) for f, _ in pair]
@@ -129,7 +119,7 @@ class Attempt:
             bound = upper_at(batch)
             if bound <= float(best[1].service.requests_per_s) * (1 + 1e-9):
                 break
-            if tried == _BATCHES or self.realiser.clock.over:
+            if tried == _BATCHES or self.clock.over:
                 beyond = bound
                 self.proven = False
                 break
@@ -137,9 +127,8 @@ class Attempt:
             if one is not None and one[1].service.requests_per_s > best[1].service.requests_per_s:
                 best, best_batch = one, batch
         reach = max(float(best[1].service.requests_per_s) * (1 + _ROUNDING), beyond)
-        clock = self.realiser.clock
         # a cut that ran out of its time proves nothing of its batch
-        settled = not clock.over and clock.unsettled == self.unsettled_before
+        settled = not self.clock.over and self.clock.unsettled == self.unsettled_before
         settled = settled and not self.instance.operations.moe_layers
         whole = settled and self.alike and self.instance.profile.combination == "per_op"
         return best, best_batch, reach if whole else inf
@@ -163,7 +152,7 @@ class Attempt:
         low, high = 0, ranks - 1
         if self.small or not decodes or self.shape["pp"] > 1 or per_rank >= most:
             return found, 0
-        while low < high and not self.realiser.clock.over:
+        while low < high and not self.clock.over:
             probe = (low + high + 1) // 2
             better = self.try_batch(per_rank, probe)
             if better is not None:
@@ -187,7 +176,7 @@ class Attempt:
                 probe, step = max(1, high + 1 - step), step * 2
             else:
                 probe = (low + high + 1) // 2
-            if self.realiser.clock.over and best is not None:
+            if self.clock.over and best is not None:
                 break
         return best, low
 
@@ -199,12 +188,12 @@ class Attempt:
         whole = self._whole(draft) if self.exact else None
         if whole is not None:
             stages, maps = whole
-        elif self.exact and not self.realiser.clock.over:
+        elif self.exact and not self.clock.over:
             return None
         elif self.shape["pp"] > 1:
             cut = cut_replica(
                 self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
-                self.slots, maps, clock=self.realiser.clock, seed=self.realiser.seed,
+                self.slots, maps, clock=self.clock, seed=self.seed,
             )  # fmt: skip
             if cut is None:
                 return None
@@ -212,9 +201,9 @@ class Attempt:
         replica = self._replica(per_rank, stages, extra)
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
         if self.idle is None:
-            price = price_placed(self.realiser.instance, layout, replica)
+            price = price_placed(self.whole, layout, replica)
         else:
-            with_idle = kept(self.realiser.instance, replica, layout, self.idle)
+            with_idle = kept(self.whole, replica, layout, self.idle)
             if with_idle is None:
                 return None
             replica, price = with_idle
@@ -235,7 +224,7 @@ class Attempt:
             self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
             self.transfer_s,
         )  # fmt: skip
-        found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
+        found = model.best(self.clock, seed=self.seed, limit_s=20.0)
         if found is None:
             return None
         cut, maps, proven = found
@@ -250,7 +239,7 @@ class Attempt:
                 self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
                 self.slots, layers=[layer],
             )  # fmt: skip
-            found = model.best(self.realiser.clock, seed=self.realiser.seed, limit_s=20.0)
+            found = model.best(self.clock, seed=self.seed, limit_s=20.0)
             if found is None:
                 return None
             maps |= found[1]
@@ -269,11 +258,11 @@ class Attempt:
             }
         )
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
-        return self._good(replica, price_placed(self.realiser.instance, layout, replica))
+        return self._good(replica, price_placed(self.whole, layout, replica))
 
     def _replica(self, per_rank: int, stages: Stages, extra: int = 0) -> Replica:
         return build_replica(
-            self.realiser.instance, self.shape, per_rank, stages, self.slots, self.chips,
+            self.whole, self.shape, per_rank, stages, self.slots, self.chips,
             ["map"] * self.shape["pp"] if self.maps else None, extra, layer_slots=self.layer_slots,
         )  # fmt: skip
 
@@ -283,7 +272,7 @@ class Attempt:
             return False
         if slo.ttft is not None and exceeds(float(service.ttft_s) + self.transfer_s, slo.ttft):
             return False
-        if broken(self.realiser.instance, replica, price):
+        if broken(self.whole, replica, price):
             return False
         hbm = self.pool_class.chip.hbm_bytes
         return not any(exceeds(float(stage.used_bytes.max()), hbm) for stage in price.stages)

@@ -21,6 +21,7 @@ from solver.place.attempt import Attempt
 from solver.place.build import hand_over_s
 from solver.place.placements import Placements, engine_places
 from solver.place.shared_slots import LayerSlots, SharedPlacements
+from solver.place.standing import standing
 from solver.shapes.shapes import ROLES, ShapeTable
 
 Array = NDArray[np.float64]
@@ -86,7 +87,8 @@ class Realiser:
         far_s, near_s = 0.0, 0.0
         if ROLES[shape["role"]] == "prefill":
             far_s, near_s = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
-        attempt = Attempt(self, row, slots, experts, far_s)
+        stands = standing(self.instance, self.shapes, row, self.pricer)
+        attempt = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         found, per_rank = attempt.largest(most_per_rank)
         found, per_rank = attempt.with_more_room(found, per_rank)
         upper_at = partial(self.pricer.tightened, self.shapes, row, layer_bounds)
@@ -96,7 +98,7 @@ class Realiser:
             upper = min(upper, reach)
         if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
             # where its decode replicas will stand is not known: the bound is for the nearest
-            near = Attempt(self, row, slots, experts, near_s)
+            near = Attempt(stands, slots, experts, near_s, self.clock, self.seed)
             best, _, _ = near.best_cut(*near.largest(most_per_rank), upper_at)
             ceiling = float(best[1].service.requests_per_s) if best is not None else 0.0
             upper = min(upper, ceiling) if near.proven else upper
@@ -141,7 +143,8 @@ class Realiser:
         upper = upper_at(most_per_rank)
         best = Realised(shape, 0, 0, 0.0, upper, (), slots, {})
         experts, _ = self.placements.of(slots, free=True)
-        alike = Attempt(self, row, slots, experts, far_s)
+        stands = standing(self.instance, self.shapes, row, self.pricer)
+        alike = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         found, per_rank = alike.largest(most_per_rank)
         attempts = [alike]
         if shape["pp"] == 1:
@@ -149,7 +152,8 @@ class Realiser:
             # layers are weighed at the batch that equal slots allow
             seconds = partial(alike.layer_seconds, per_rank or most_per_rank)
             for layer_slots, maps in self.shared.tries(chips, fewest, shape["slots"], seconds):
-                attempts.append(Attempt(self, row, least, experts, far_s).given(maps, layer_slots))
+                other = Attempt(stands, least, experts, far_s, self.clock, self.seed)
+                attempts.append(other.given(maps, layer_slots))
         for attempt in attempts:
             if self.clock.over and best.requests_per_s > 0:
                 break

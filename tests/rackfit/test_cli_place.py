@@ -92,7 +92,9 @@ def test_the_trade_off_is_drawn(app, counts, tmp_path):
 def test_a_curve_that_cannot_be_drawn_is_refused_before_the_search(
     app, counts, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("rackfit.placement.placement.search", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr(
+        "rackfit.placement.alike.choose_placement", lambda *_: pytest.fail("searched")
+    )
     nodes = ("--gpus-per-node", 2, "--groups", 4, "--top-groups", 2, "--top-k", 4)
     np.savez(tmp_path / "two.npz", a=LOADS, b=LOADS)
     out = tmp_path / "p.json"
@@ -317,7 +319,8 @@ def fuzzed_together(rng, folder, loads):
 
 @pytest.mark.slow
 def test_ten_thousand_fuzzed_inputs_give_a_valid_placement_or_a_clear_refusal(tmp_path):
-    from rackfit.placement.placement import PlaceOptions, place
+    from rackfit.placement.place import place
+    from solver.experts.request import PlaceOptions
 
     rng = np.random.default_rng(0)
     placed = refused = used = 0

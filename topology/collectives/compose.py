@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from topology.calibration import Fit
 from topology.collectives.demand import CROSSINGS, PATTERN, Share, shares
 from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric
+from topology.links.fits import Fit
 from topology.rate import IDLE, Leg, Rate
 from topology.scaleout.base import Flow, Network
 

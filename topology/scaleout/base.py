@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
 from topology.fabric import Link
 from topology.quantity import Seconds
@@ -72,7 +72,8 @@ def read_network(data: Any, place: str) -> NetworkSpec:
     if not isinstance(kind, str) or kind not in network_kinds():
         known = ", ".join(sorted(network_kinds()))
         raise InstanceError(Problem(f"{place}.kind", f"unknown network {kind!r}; known: {known}"))
-    return parse_model(network_kinds()[kind], data, place)
+    with checked(place):
+        return (network_kinds()[kind]).model_validate(data)
 
 
 def network_node_kind(name: str) -> str:

@@ -23,11 +23,12 @@ def new_command(
     tpot: Annotated[str | None, typer.Option(help="Target: time per output token.")] = "30 ms",
 ) -> None:
     """Write a scenario with every key explained. An existing file is never overwritten."""
-    from costmodel.question.instance import Scenario, resolve_instance
+    from costmodel.question.instance import resolve_instance
+    from costmodel.question.scenario import Scenario
     from rackfit.documents.new_scenario import scenario_text
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.quoting import shell_word
-    from topology.catalogue import parse_model
+    from topology.catalogue import checked
     from topology.errors import InstanceError, Problem
     from topology.reading import parse_yaml
 
@@ -44,7 +45,8 @@ def new_command(
         ttft=ttft,
         tpot=tpot,
     )
-    resolve_instance(parse_model(Scenario, parse_yaml(text, name), name))
+    with checked(name):
+        resolve_instance(Scenario.model_validate(parse_yaml(text, name)))
     write_whole(text, out)
     if out is not None:
         say(f"{out} written; next: rackfit solve {shell_word(str(out))} --out layout.json")

@@ -116,9 +116,10 @@ def place_command(
     from costmodel.experts.expert_load import read_loads
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.figures.placement_curve import check_curve, check_curve_path, curve_svg
-    from rackfit.placement.placement import PlaceOptions, place
-    from rackfit.placement.placement_files import loads_path, read_placement
-    from rackfit.placement.placement_together import check_together
+    from rackfit.placement.checks import check_together
+    from rackfit.placement.files import loads_path, read_placement
+    from rackfit.placement.place import place
+    from solver.experts.request import PlaceOptions
 
     check_layer_slots(layer_slots, format)
     check_curve_path(curve, out)

@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 
 from costmodel.experts.fanout import group_choices
 from solver.experts.bounds.closed_form import load_bounds
+from solver.experts.local.repartition import descend, table_loads
 from solver.experts.nodes.abroad import spend_abroad
 from solver.experts.nodes.copies import Routing, Traffic
 from solver.experts.packing import pack_largest_first
 from solver.experts.place import Effort, LayerPlacements, finish
-from solver.experts.repartition import descend, table_loads
 from solver.experts.slots import Floats, Ints, Slots, check_loads
 from topology.errors import InstanceError, Problem
 

@@ -13,7 +13,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.experts.repartition import MOST_TAKEN, match, splits
+from solver.experts.local.repartition import MOST_TAKEN, match, splits
 from solver.experts.slots import Floats, Ints
 
 Singles = NDArray[np.float32]

@@ -1,0 +1,1 @@
+"""Random questions, asked and checked from end to end: ``make hunt N=2000``."""

@@ -1,0 +1,56 @@
+"""What is priced together, and what bounding it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.passes.communication import GroupRates
+from costmodel.passes.operations import LayerKind
+from costmodel.question.instance import Instance
+from solver.bounds.expert_bounds import ExpertBounds
+from solver.shapes.pools import PoolClass
+from solver.shapes.shapes import ShapeTable
+
+Array = NDArray[np.float64]
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Upper bounds of shapes, one entry each.
+
+    ``per_rank``: most sequences (decode, mixed) or prompts (prefill) of one attention rank in one
+    microbatch, 0 where the shape cannot hold even one. ``requests_per_s``: 0 there too.
+    ``fits``: whether one sequence fits in HBM at all; ``tpot_s``/``ttft_s`` at one sequence per rank
+    tell :mod:`solver.explain.explain` how far a target is missed.
+    """
+
+    per_rank: Ints
+    requests_per_s: Array
+    fits: NDArray[np.bool_]
+    short_bytes: Array
+    least_tpot_s: Array
+    least_ttft_s: Array
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What is priced: shapes of one role on one class, for one question.
+
+    ``layers``: kinds of layers with their numbers; ``experts``: bounds of their loads, ``None`` for a dense
+    model; ``rates``: collective rates of ``shapes``, one row each.
+    """
+
+    instance: Instance
+    layers: Sequence[tuple[LayerKind, float]]
+    experts: ExpertBounds | None
+    shapes: ShapeTable
+    rates: GroupRates
+    role: int
+    pool_class: PoolClass

@@ -1,0 +1,1 @@
+"""Searches that start from a placement and improve it."""
