@@ -40,9 +40,10 @@ def parse_quantity(value: object, unit: str) -> float:
     if isinstance(value, str):
         number, found = _split(value, unit, example)
         if found not in ("", unit):
+            known = f" in {found}" if found in _EXAMPLES else ""
             hint = " (bits; divide by 8 for bytes)" if found in ("b/s", "bit/s", "bps") else ""
             raise ValueError(
-                f"expected a quantity in {unit} such as {example!r}, got {value!r}{hint}"
+                f"expected a quantity in {unit} such as {example!r}, got {value!r}{known}{hint}"
             )
         value = number
     try:

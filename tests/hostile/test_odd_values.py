@@ -10,7 +10,8 @@ import pytest
 import yaml
 from run_cli import asked, refused
 
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
 from rackfit.exporters.options import convert, option_table
 from rackfit.importers.deployment import build_layout
