@@ -76,7 +76,7 @@ hunt: $(INSTALLED)
 bench-topology: $(INSTALLED)
 	$(BIN)/python -m benchmarks.topology
 
-# milliseconds of an evaluation, shapes bounded and priced per second; one core
+# milliseconds of an evaluation, shapes bounded per second; one core
 bench-pricing: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.pricing
 
