@@ -27,8 +27,9 @@ from solver.fleet.asked import Fleet
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.place.assemble import assemble
-from solver.search import Search, SearchResult, verify
+from solver.search import Search, SearchResult
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.verify import verify
 
 _PREFILL = ROLES.index("prefill")
 #: widths of like shapes, the larger over the smaller at most
@@ -140,31 +141,30 @@ def _look(search: Search, found: SearchResult) -> RunnerUp | None:
     upper = np.where(other, search.items.upper, 0.0)
     until = search.clock.elapsed_s + max(_LOOK_S, _LOOK_SHARE * search.clock.elapsed_s)
     while search.clock.elapsed_s < until:
-        wanted = _fleet(search, search.items.best(upper), _ROUGH)
+        wanted = _fleet(
+            search, search.items.best(upper, np.minimum(upper, search.items.leaving)), _ROUGH
+        )
         if wanted is None:
             return None
-        fresh = sorted(wanted.shapes - set(search.realised))
+        fresh = sorted(wanted.shapes - set(search.placed.realised))
         for row in fresh:
             if search.clock.over:
                 return None
-            search.realised[row] = search.realiser.realise(row, int(search.bounds.per_rank[row]))
+            search.placed.place(row, int(search.bounds.per_rank[row]))
         if not fresh:
             break
         for row in fresh:
-            upper[row] = min(upper[row], search.realised[row].upper_requests_per_s)
-    achieved = np.zeros_like(upper)
-    for row, placed in search.realised.items():
-        achieved[row] = placed.requests_per_s if other[row] else 0.0
-    fleet = _fleet(search, search.items.best(achieved), search.target)
+            upper[row] = min(upper[row], search.placed.realised[row].upper_requests_per_s)
+    fleet = _fleet(search, search.placed.achieved(other), search.target)
     if fleet is None:
         return None
-    layout = assemble(search.instance, fleet, search.realised)
+    layout = assemble(search.instance, fleet, search.placed.of)
     evaluation = evaluate(search.instance, layout)
     if not search.regular and evaluation.violations:
         return None  # its replicas would stand too far apart
     claimed = search.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
     verify(search.instance, claimed if search.regular else float("inf"), evaluation)
-    least = _least(search, search.items.best(upper))
+    least = _least(search, search.items.best(upper, np.minimum(upper, search.items.leaving)))
     return RunnerUp(layout, evaluation, main, least * search.to_usd)
 
 
@@ -172,9 +172,9 @@ def _least(search: Search, items: list[Item]) -> float:
     """What any fleet of the items costs per request at least."""
     question, classes = search.question, search.classes
     if question.whole and question.rate is None:
-        rate, _ = rate_bound(items, classes, rounds=_ROUNDS)
+        rate, _ = rate_bound(items, classes, question.links, rounds=_ROUNDS)
         return question.whole_usd_per_hour / rate if rate > 0 else float("inf")
-    return cost_per_rate_bound(items, classes)
+    return cost_per_rate_bound(items, classes, question.links)
 
 
 def _fleet(search: Search, items: list[Item], gap: float) -> Fleet | None:

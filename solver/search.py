@@ -22,13 +22,15 @@ from solver.bounds.held_pricing import HeldPricer
 from solver.certificate import Certificate, covers
 from solver.clock import Clock
 from solver.explain.explain import why_nothing_fits
-from solver.fleet.asked import Fleet, FleetAnswer, Question, fleet_of
+from solver.fleet.asked import Fleet, FleetAnswer, Question, fleet_of, links_between
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item, Items
 from solver.place.assemble import assemble
-from solver.place.realise import Realised, Realiser
+from solver.place.placed_shapes import PlacedShapes
+from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
+from solver.verify import ROUNDING, usd_per_m_output, verify
 from topology.errors import (
     InstanceError,
     NoFeasibleLayout,
@@ -44,9 +46,6 @@ if TYPE_CHECKING:
 _HOPES = 32
 #: siblings of a shape tried in one round: placing one is quick beside a search for the fleet
 _SIBLINGS = 4
-
-#: the evaluator may differ from the solver's own sums by this much, relatively
-_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -144,16 +143,19 @@ class Search:
             instance, self.classes, None if like is None else like.pricer
         )
         self.bounds = self.pricer.bounds(self.shapes)
-        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes)
-        self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
-        if like is not None:
-            self.realiser.take_placements(like.realiser)
+        links = links_between(instance)
+        may_leave = (
+            None if links is None else leaving(instance, self.shapes, self.bounds, self.classes)
+        )
+        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes, may_leave)
+        self.placed: PlacedShapes = PlacedShapes(
+            self.items, self.pricer, links, clock, seed, None if like is None else like.placed
+        )
         self.question = Question(
             whole=instance.scenario.pay == "whole",
-            whole_usd_per_hour=sum(
-                len(c.pools) * c.size * c.chip.usd_per_hour for c in self.classes
-            ),
+            whole_usd_per_hour=sum(len(c.pools) * sum(c.prices) for c in self.classes),
             rate=instance.scenario.rate,
+            links=links,
         )
         self.to_usd = usd_per_m_output(instance)
         #: whether chips of a pool cannot be told apart; else a replica's place changes its price
@@ -168,7 +170,6 @@ class Search:
         self.evaluation: Evaluation | None = None
         self.best_fleet: Fleet | None = None
         self.first_s = 0.0
-        self.realised: dict[int, Realised] = {}
         self.trajectory: list[Progress] = []
 
     @property
@@ -191,13 +192,14 @@ class Search:
     def first_bound_usd(self) -> float:
         """The same before anything is placed (``inf``: nothing can fit)."""
         items = self.items.best()
-        relaxed = rate_bound(items, self.classes)[0] if items else 0.0
+        links = self.question.links
+        relaxed = rate_bound(items, self.classes, links)[0] if items else 0.0
         wanted = self.question.rate
         if relaxed <= 0 or (wanted is not None and relaxed < wanted * (1 - 1e-9)):
             return float("inf")
         if self.question.whole and wanted is None:
             return self.question.whole_usd_per_hour / relaxed * self.to_usd
-        return cost_per_rate_bound(items, self.classes) * self.to_usd
+        return cost_per_rate_bound(items, self.classes, links) * self.to_usd
 
     def run(self, enough_usd: float = float("inf")) -> SearchResult | None:
         """Rounds of bounding, realising and judging until the gap is proven or time is up.
@@ -214,22 +216,21 @@ class Search:
                 return None
             if answer.fleet is None and self.layout is None:
                 self._fail()
-            if self.gap <= max(self.target, _ROUNDING):
+            if self.gap <= max(self.target, ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
-            fresh = sorted(wanted - set(self.realised)) or self._promising(wanted)
+            fresh = sorted(wanted - set(self.placed.realised)) or self._promising(wanted)
             if not fresh and hopes < _HOPES:
                 fresh, hopes = self._hopeful(), hopes + 1
             for row in fresh:
                 if self.clock.over and self.layout is not None:
                     break
-                found = self.realiser.realise(row, int(self.bounds.per_rank[row]))
-                self.realised[row] = found
+                found = self.placed.place(row, int(self.bounds.per_rank[row]))
                 self.items.tighten(row, found.upper_requests_per_s)
             self._improve()
-            self.report(f"{len(self.realised)} shapes placed")
-            if self.gap <= max(self.target, _ROUNDING):
+            self.report(f"{len(self.placed.realised)} shapes placed")
+            if self.gap <= max(self.target, ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
             if self.clock.over or not fresh:
@@ -265,8 +266,12 @@ class Search:
         found = set()
         for shape in wanted:
             family = self.items.siblings(shape).tolist()
-            best = max(self.realised[row].requests_per_s for row in family if row in self.realised)
-            fresh = [row for row in family if row not in self.realised]
+            best = max(
+                self.placed.realised[row].requests_per_s
+                for row in family
+                if row in self.placed.realised
+            )
+            fresh = [row for row in family if row not in self.placed.realised]
             better = [row for row in fresh if self.items.upper[row] > best * (1 + 1e-9)]
             found |= set(better[:_SIBLINGS])
         return sorted(found)
@@ -278,29 +283,26 @@ class Search:
         the bound names is known; others may still be better than what is known of it.
         """
         rates = self.items.upper.copy()
-        for row, found in self.realised.items():
+        for row, found in self.placed.realised.items():
             rates[row] = found.requests_per_s
-        fleet = self.fleet(self.items.best(rates), 6.0).fleet
+        fleet = self.fleet(self.items.best(rates, np.minimum(rates, self.items.leaving)), 6.0).fleet
         if fleet is None:
             return []
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
         if cost > self.best_cost * (1 - self.target / 10):
             return []
-        return sorted(fleet.shapes - set(self.realised))
+        return sorted(fleet.shapes - set(self.placed.realised))
 
     def _improve(self) -> None:
         """Make the best fleet of realised shapes the incumbent, if the evaluator agrees it is better."""
-        achieved = np.zeros_like(self.items.upper)
-        for row, found in self.realised.items():
-            achieved[row] = found.requests_per_s
-        answer = self.fleet(self.items.best(achieved), 6.0)
+        answer = self.fleet(self.placed.achieved(), 6.0)
         if answer.fleet is None:
             return
         fleet = answer.fleet
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
         if cost >= self.best_cost * (1 - 1e-12):
             return
-        layout = assemble(self.instance, fleet, self.realised)
+        layout = assemble(self.instance, fleet, self.placed.of)
         evaluation = evaluate(self.instance, layout)
         if not self.regular and evaluation.violations:
             return  # which chips stand together matters here, and these stand too far apart
@@ -319,7 +321,7 @@ class Search:
             self.shapes,
             self.bounds,
             self.question,
-            rate_bound(self.items.best(), self.classes)[0],
+            rate_bound(self.items.best(), self.classes, self.question.links)[0],
         )
 
     def _fail(self) -> None:
@@ -337,12 +339,12 @@ class Search:
                 proven=False,
             )
         cost = self.best_cost
-        if self.bound > cost * (1 + _ROUNDING):
+        if self.bound > cost * (1 + ROUNDING):
             raise VerificationError("the bound is above the cost of a feasible layout")
         bound = min(self.bound, cost)
         words = covers(self.instance, self.classes, self.shapes)
         return SearchResult(
-            status="optimal" if self.gap <= max(self.target, _ROUNDING) else "feasible",
+            status="optimal" if self.gap <= max(self.target, ROUNDING) else "feasible",
             layout=self.layout,
             evaluation=self.evaluation,
             certificate=Certificate(bound * self.to_usd, cost / bound - 1.0, words),
@@ -371,30 +373,6 @@ class Search:
             (replace(item, requests_per_s=max(rates[item.shape], item.requests_per_s)), pools)
             for item, pools in fleet.stands
         ]
-        even = fleet_of(stands, self.classes)
+        even = fleet_of(stands, self.classes, self.question.links)
         cost = self.question.cost_per_request(even.requests_per_s, even.usd_per_hour)
         return max(0.0, self.best_cost / cost - 1.0) if cost > 0 else 0.0
-
-
-def verify(instance: Instance, cost: float, evaluation: Evaluation) -> float:
-    """Cost of the chips by the evaluator. Raises ``VerificationError`` where it contradicts the solver's."""
-    if evaluation.violations:
-        listed = "; ".join(str(violation) for violation in evaluation.violations[:3])
-        raise VerificationError(f"the evaluator rejects the solver's layout: {listed}")
-    assert evaluation.usd_per_m_output_tokens is not None
-    assert evaluation.usd_per_hour is not None
-    chips = (
-        1.0 - evaluation.tiers_usd_per_hour / evaluation.usd_per_hour
-    )  # rent is no part of a search
-    judged = evaluation.usd_per_m_output_tokens * chips / usd_per_m_output(instance)
-    if judged > cost * (1 + _ROUNDING):
-        raise VerificationError(
-            f"the evaluator finds a cost {judged / cost - 1:.3%} above what the solver claimed"
-        )
-    return judged
-
-
-def usd_per_m_output(instance: Instance) -> float:
-    """$/M output tokens of one dollar per hour and (request per second)."""
-    factor = instance.scenario.prices.chip_price_factor
-    return factor / 3600.0 / instance.workload.output_tokens * 1e6

@@ -22,6 +22,7 @@ from topology.links.fits import PROFILES
 from topology.rate import Rate
 from topology.routing.spread import Edge
 from topology.scaleout.base import Network
+from topology.scaleout.uplinks import Uplinks, uplinks
 
 #: Rates kept before the memory of a long search is emptied.
 MAX_KNOWN_RATES = 100_000
@@ -89,6 +90,11 @@ class Cluster:
     def usable_ids(self) -> frozenset[str]:
         """Ids of the chips that a layout may use."""
         return frozenset(placed.id for domain in self.domains for placed in domain.usable)
+
+    @cached_property
+    def uplinks(self) -> Uplinks:
+        """What can leave each domain and each unit of domains."""
+        return uplinks(self.domains, self.network)
 
     @cached_property
     def least_hbm_bytes(self) -> float:

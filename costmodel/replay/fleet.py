@@ -90,7 +90,7 @@ def _standing(
         server,
         instance.cluster.chip(replica.chips[0]).domain,
         chunk * table.ranks / held,
-        priced.transfer_s[index],
+        priced.transfer_s[index] or 0.0,
     )
 
 

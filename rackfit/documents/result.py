@@ -183,7 +183,7 @@ def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> di
     uplinks = {}
     for domain in cluster.domains:
         capacity = uplink_bytes_per_s(cluster, domain.index)
-        load = evaluation.priced.egress_bytes_per_s.get(domain.index, 0.0)
+        load = evaluation.priced.egress_bytes_per_s(domain.index)
         uplinks[domain.name] = {
             "bytes_per_s": load,
             "capacity_bytes_per_s": capacity,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.passes.communication import GroupRates, stack_rates
+from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
 from solver.bounds.block import Block
@@ -71,7 +71,9 @@ class Pricer:
                 )
                 for start in range(0, len(rows), _BLOCK):
                     block = rows[start : start + _BLOCK]
-                    found = self.block(shapes.take(block), role, pool_class).bounds()
+                    priced = self.block(shapes.take(block), role, pool_class)
+                    found = priced.bounds()
+                    found.requests_per_s[~joined(priced.rates)] = 0.0
                     for name in Bounds.__dataclass_fields__:
                         getattr(result, name)[block] = getattr(found, name)
         return result
@@ -137,7 +139,9 @@ class Pricer:
         one = shapes.row(row)
         pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
         home = self.instance.cluster.domains[pool_class.domain]
-        if one["span"] >= 0 or len({placed.chip.name for placed in home.usable}) > 1:
+        types = {placed.chip.name for placed in home.usable}
+        only_nics = home.fabric.interchangeable_chips and not home.interchangeable_chips
+        if one["span"] >= 0 or only_nics or len(types) > 1:
             parts = shapes.parts(row)
             return span_rates(self.instance, self.classes, parts, one["tp"], stage, one["pp"])
         return group_rates(

@@ -17,8 +17,9 @@ from costmodel.replica.replica import replica_schedule
 from rackfit.cli.question import build_scenario
 from solver.clock import Clock
 from solver.experts.layer_slots import even_spread
-from solver.search import SearchResult, search, usd_per_m_output
+from solver.search import SearchResult, search
 from solver.shapes.shapes import slot_counts
+from solver.verify import usd_per_m_output
 from tests.solver.enumeration import (
     Best,
     _not_worse,
