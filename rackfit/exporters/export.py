@@ -57,7 +57,7 @@ def export_layout(
     if not wanted.priced.replicas:
         raise InstanceError([Problem(v.place, v.message) for v in wanted.violations])
     deployment = Deployment.of(instance, layout, wanted, hosts, options)
-    limits = (*module.limits(deployment), *tier_limits(target, layout))
+    limits = (*module.limits(deployment), *(tier_limits(target, layout) if module.LAUNCHES else ()))
     refused = [limit for limit in limits if not (limit.approximable and allow_approximate)]
     if refused:
         raise ExportError("\n".join(_refusal(target, refused, allow_approximate)))
@@ -73,7 +73,10 @@ def export_layout(
         wanted=wanted,
         deployed=deployment.evaluation,
         limits=limits,
-        notes=(*module.notes(deployment), *tier_notes(target, deployment.evaluation)),
+        notes=(
+            *module.notes(deployment),
+            *(tier_notes(deployment.evaluation) if module.LAUNCHES else ()),
+        ),
     )
 
 

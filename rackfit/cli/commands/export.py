@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackfit import exporters
+
 if TYPE_CHECKING:
     from rackfit.exporters.export import Exported
 
 
-#: Names of the targets, here so that ``--help`` need not load them.
-TARGETS = (
-    "sglang", "trtllm", "vllm", "vllm-ascend", "dynamo", "slurm", "json", "dot", "graphml",
-)  # fmt: skip
+#: Names of the targets by their files, so that ``--help`` need not load them.
+TARGETS = tuple(
+    sorted(
+        path.stem.removeprefix("target_").replace("_", "-")
+        for path in Path(exporters.__path__[0]).glob("target_*.py")
+    )
+)
 
 
 def register(app: typer.Typer) -> None:
