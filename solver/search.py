@@ -20,7 +20,7 @@ from costmodel.question.instance import Instance
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.bounds.held_pricing import HeldPricer
 from solver.certificate import Certificate, covers
-from solver.clock import Clock
+from solver.clock import Clock, check_seed
 from solver.explain.explain import why_nothing_fits
 from solver.fleet.asked import Fleet, FleetAnswer, Question, fleet_of, links_between
 from solver.fleet.best import solve_fleet
@@ -94,6 +94,7 @@ def search(
     the clock ran out before the first verified layout, ``VerificationError`` on a bug,
     ``InstanceError`` for an option that is evaluated but not searched.
     """
+    check_seed(seed)
     if instance.scenario.two_batch_overlap:
         message = (
             "is evaluated, not searched: no bound covers it; leave it out, then evaluate with it"
