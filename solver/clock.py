@@ -11,8 +11,20 @@ import time
 
 from ortools.sat.python import cp_model
 
+from topology.errors import InstanceError, Problem
+
 #: least time given to a solve, seconds: enough to prove a small model
 _LEAST_S = 0.05
+
+
+#: the largest seed that CP-SAT takes
+MAX_SEED = 2**31 - 1
+
+
+def check_seed(seed: int) -> None:
+    """Raise ``InstanceError`` for a seed that CP-SAT or numpy does not take."""
+    if not 0 <= seed <= MAX_SEED:
+        raise InstanceError(Problem("seed", f"must be 0 to {MAX_SEED}, got {seed}"))
 
 
 class Clock:

@@ -14,7 +14,7 @@ from costmodel.question.scenario import load_workload
 from costmodel.question.workload import Limits, Slo, Workload
 from solver.clock import Clock
 from solver.place.attempt import Attempt
-from solver.place.standing import standing
+from solver.place.standing import standings
 from solver.search import Search, SearchResult, search
 
 
@@ -76,7 +76,6 @@ BOUND_BY_TPOT = [
     ("deepseek-v3", "mi355x", None, Slo(ttft=2.0, tpot=0.012)),
     ("minimax-m2.7", "hgx-h200", (1000, 500), Slo(tpot=0.015)),
     ("qwen3-30b-a3b", "hgx-h100", (1000, 1000), Slo(tpot=0.007)),
-    ("dbrx", "nvl-16", (1000, 500), Slo(tpot=0.015)),
 ]
 
 
@@ -85,7 +84,7 @@ def test_an_uneven_batch_is_found_and_none_beats_the_bound(
     model: str, cluster: str, tokens: tuple[int, int] | None, slo: Slo
 ) -> None:
     instance = question(model, cluster, tokens, slo)
-    found = search(instance, clock=Clock(60), gap=0.001)
+    found = search(instance, clock=Clock(60), gap=0.02)
     batches = [replica.rank_sequences() for replica in found.layout.replicas]
     assert any(len(set(batch)) > 1 for batch in batches)
     assert none_below_the_bound(instance, found) > 0
@@ -122,7 +121,7 @@ def test_fewer_sequences_than_ranks_may_meet_a_target_that_one_on_each_misses() 
     row = row_of(search_free, role=1, tp=1, attention_dp=8, pp=1, slots=128)
     slots = (16,) * 8
     experts, _ = search_free.placed.realiser.placements.of(slots, free=True)
-    stands = standing(free, search_free.shapes, row, search_free.pricer)
+    stands, *_ = standings(free, search_free.shapes, row, search_free.pricer)
     attempt = Attempt(stands, slots, experts, 0.0, Clock(60), 0)
     three, all_eight = (attempt.try_batch((0,) * (8 - n) + (1,) * n) for n in (3, 8))
     assert three is not None
