@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,9 +104,11 @@ def search(
         from solver.kv_search import PlanSearch  # one search for each place that KV may lie in
 
         plans = PlanSearch(instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress)
+        clock.kept = plans.snapshot
         found, engine, whole = plans.run(), plans.best_search, False
     else:
         engine, whole = Search(instance, clock, gap, seed, on_progress), True
+        clock.kept = engine.snapshot
         answer = engine.run()
         assert answer is not None
         found = answer
@@ -170,6 +173,7 @@ class Search:
         self.layout: Layout | None = None
         self.evaluation: Evaluation | None = None
         self.best_fleet: Fleet | None = None
+        self._changing = Lock()
         self.first_s = 0.0
         self.trajectory: list[Progress] = []
 
@@ -311,8 +315,9 @@ class Search:
         if judged < self.best_cost:
             if self.layout is None:
                 self.first_s = self.clock.elapsed_s
-            self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
-            self.best_fleet = fleet
+            with self._changing:
+                self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
+                self.best_fleet = fleet
 
     def why(self) -> str:
         """Why nothing fits, in words."""
@@ -329,6 +334,11 @@ class Search:
         if self.clock.over:
             raise NoLayoutInTime("the time limit came before the first layout")
         raise NoFeasibleLayout(self.why())
+
+    def snapshot(self) -> SearchResult | None:
+        """The best verified layout so far with its proven gap, from any thread while the search runs."""
+        with self._changing:
+            return self._finish(None) if self.layout is not None else None
 
     def _finish(self, proof_s: float | None) -> SearchResult:
         if self.layout is None or self.evaluation is None:
