@@ -27,6 +27,7 @@ from solver.fleet.asked import Fleet, FleetAnswer, Question, fleet_of, links_bet
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item, Items
 from solver.place.assemble import assemble
+from solver.place.pack import packed
 from solver.place.placed_shapes import PlacedShapes
 from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes
@@ -240,6 +241,10 @@ class Search:
                 break
             if self.clock.over or not fresh:
                 break
+        if proof_s is None and not self.regular and not self.clock.over:
+            self._pack()
+            self.report("sets of chips packed")
+            proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
         return self._finish(proof_s)
 
     def report(self, doing: str) -> None:
@@ -307,11 +312,25 @@ class Search:
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
         if cost >= self.best_cost * (1 - 1e-12):
             return
-        layout = assemble(self.instance, fleet, self.placed.of)
+        layout = assemble(self.instance, fleet, self.placed)
+        self._judge(layout, fleet, cost if self.regular else float("inf"))
+
+    def _pack(self) -> None:
+        """Where neighbours matter, try the best fleet on named chips: the sets that each replica likes best
+        may not fit beside each other."""
+        found = packed(
+            self.placed, self.classes, self.question, self.bounds.per_rank, self.best_fleet,
+            self.best_cost,
+        )  # fmt: skip
+        if found is not None:
+            self._judge(*found, float("inf"))
+
+    def _judge(self, layout: Layout, fleet: Fleet, claimed: float) -> None:
+        """Make a layout the incumbent if the evaluator accepts it and finds it better."""
         evaluation = evaluate(self.instance, layout)
         if not self.regular and evaluation.violations:
             return  # which chips stand together matters here, and these stand too far apart
-        judged = verify(self.instance, cost if self.regular else float("inf"), evaluation)
+        judged = verify(self.instance, claimed, evaluation)
         if judged < self.best_cost:
             if self.layout is None:
                 self.first_s = self.clock.elapsed_s
