@@ -29,9 +29,10 @@ from rackfit.exporters.export import export_layout, write_files
 from rackfit.importers.deployment import ENGINES, import_deployment
 from rackfit.report.render import print_evaluation, print_result
 from rackfit.report.report import report_page
+from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.explain.conflicts import explain_conflict
-from solver.search import SearchResult, search
+from solver.search import search
 from topology.errors import (
     ExportError,
     InstanceError,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.passes.communication import GroupRates, stack_rates
 from costmodel.passes.operations import LayerKind
@@ -22,6 +23,7 @@ from solver.place.replica_model import small_enough
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.threads import in_threads
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
@@ -53,8 +55,8 @@ class Pricer:
         elif moe is not None:
             self.experts = expert_bounds(instance, moe.top_k, hot_copies=self.hot_copies)
 
-    def bounds(self, shapes: ShapeTable) -> Bounds:
-        """Upper bounds of all shapes (any mix of roles and classes)."""
+    def bounds(self, shapes: ShapeTable, workers: int = 1) -> Bounds:
+        """Upper bounds of all shapes (any mix of roles and classes), by so many threads."""
         count = len(shapes)
         result = Bounds(
             per_rank=np.zeros(count, dtype=np.int64),
@@ -64,16 +66,24 @@ class Pricer:
             least_tpot_s=np.zeros(count),
             least_ttft_s=np.zeros(count),
         )
+        blocks: list[tuple[NDArray[np.int64], int, PoolClass]] = []
         for role in range(len(ROLES)):
             for pool_class in self.classes:
                 rows = np.flatnonzero(
                     (shapes.role == role) & (shapes.pool_class == pool_class.index)
                 )
-                for start in range(0, len(rows), _BLOCK):
-                    block = rows[start : start + _BLOCK]
-                    found = self.block(shapes.take(block), role, pool_class).bounds()
-                    for name in Bounds.__dataclass_fields__:
-                        getattr(result, name)[block] = getattr(found, name)
+                blocks += [
+                    (rows[start : start + _BLOCK], role, pool_class)
+                    for start in range(0, len(rows), _BLOCK)
+                ]
+
+        def bounded(block: tuple[NDArray[np.int64], int, PoolClass]) -> Bounds:
+            rows, role, pool_class = block
+            return self.block(shapes.take(rows), role, pool_class).bounds()
+
+        for (rows, _, _), found in zip(blocks, in_threads(bounded, blocks, workers), strict=True):
+            for name in Bounds.__dataclass_fields__:
+                getattr(result, name)[rows] = getattr(found, name)
         return result
 
     def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Block:

@@ -299,7 +299,8 @@ class FleetModel:
 
     def least_cost(self, rate: float) -> tuple[Fleet | None, float | None]:
         """Least cost that serves ``rate``, and a bound; both per request per second asked for."""
-        self.model.add(self.rate >= int(rate / self.unit))
+        # a fleet that serves at all counts for one unit
+        self.model.add(self.rate >= max(1, int(rate / self.unit)))
         self.model.minimize(self.cost)
         try:
             solver, bound = self._solve()

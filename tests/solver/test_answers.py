@@ -1,0 +1,130 @@
+"""Which of equal answers is given, that it is the same every time, and questions at the edge."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.workload import Workload
+from rackfit.api import solve
+from rackfit.documents.result import Result
+from solver.answer import better
+from solver.place.realise import Realiser
+from topology import load_cluster
+from topology.errors import InstanceError
+
+NODE = {"rack": "node", "fabric": {"kind": "nvswitch", "links_per_switch": [5, 4, 4, 5]}}
+
+
+def asked(**question: Any) -> Instance:
+    lengths = {"input_tokens": 1000, "output_tokens": 200}
+    return resolve_instance(Scenario(**({"workload": Workload(**lengths)} | question)))
+
+
+def nodes(path: Path, *sizes: int, **row: Any) -> str:
+    domains = [{**NODE, "chips": [{"chip": "h100", "count": size, **row}]} for size in sizes]
+    spec = {"name": "nodes", "domains": domains, "scale_out": {"kind": "leaf-spine"}}
+    path.write_text(yaml.safe_dump(spec))
+    return str(path)
+
+
+def test_of_fleets_as_dear_the_one_that_serves_most_is_taken(tmp_path: Path) -> None:
+    """4 + 4 chips cost what 3 + 3 + 2 cost, serve more, and are faster."""
+    workload = Workload(input_tokens=8000, cached_tokens=4800, output_tokens=500)
+    cluster = nodes(tmp_path / "odd.yaml", 4, 4, 4, 2)
+    instance = asked(
+        model="qwen3-235b-a22b-fp8", cluster=cluster, workload=workload, rate=5.0,
+        slo={"ttft": 3.0}, engine="vllm",
+    )  # fmt: skip
+    found = solve(instance)
+    assert found.evaluation.chips_used == 8
+    domains = {
+        instance.cluster.chip(chip).domain for r in found.layout.replicas for chip in r.chips
+    }
+    assert len(domains) == 2
+    assert found.evaluation.priced.requests_per_s > 6.4
+    assert found.evaluation.ttft_s < 1.0
+
+
+def test_capacity_decides_before_ttft_and_ttft_before_tpot() -> None:
+    one = solve(asked(model="llama-3.1-8b", cluster="hgx-h100", rate=5.0)).evaluation
+    assert one.ttft_s is not None
+    assert one.tpot_s is not None
+    assert one.usd_per_m_output_tokens is not None
+    assert not better(one, one)
+    faster = replace(one, ttft_s=one.ttft_s / 2)
+    assert better(faster, one)
+    assert not better(one, faster)
+    assert better(replace(one, tpot_s=one.tpot_s / 2), one)
+    assert better(faster, replace(one, tpot_s=one.tpot_s / 2))
+    priced = replace(one.priced, requests_per_s=one.priced.requests_per_s * 2)
+    roomier = replace(one, priced=priced, ttft_s=one.ttft_s * 2)
+    assert better(roomier, faster)
+    assert not better(
+        replace(roomier, usd_per_m_output_tokens=one.usd_per_m_output_tokens * 1.1), one
+    )
+    assert better(one, None)
+
+
+def test_the_same_seed_gives_the_same_answer_on_a_slow_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A clock a thousand times as fast as the machine changes neither the answer nor its runner-up."""
+    instance = asked(model="gpt-oss-20b", cluster="hgx-h100", slo={"tpot": 0.01})
+    plain = solve(instance)
+    real = time.perf_counter
+    monkeypatch.setattr("solver.clock.time.perf_counter", lambda: real() * 1000)
+    slow = solve(instance)
+    assert slow.layout == plain.layout
+    assert plain.search.runner_up is not None
+    assert slow.search.runner_up is not None
+    assert slow.search.runner_up.layout == plain.search.runner_up.layout
+
+
+def test_threads_place_and_price_and_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = asked(model="gpt-oss-20b", cluster="hgx-h100@2", slo={"ttft": 1.0, "tpot": 0.01})
+    seen: set[str] = set()
+    realise = Realiser.realise
+
+    def noted(self: Realiser, row: int, most_per_rank: int) -> Any:
+        seen.add(threading.current_thread().name)
+        return realise(self, row, most_per_rank)
+
+    monkeypatch.setattr(Realiser, "realise", noted)
+    answers: list[Result] = []
+    threads = []
+    for workers in (1, 3):
+        seen.clear()
+        answers.append(solve(instance, workers=workers))
+        threads.append(len({name for name in seen if name.startswith("ThreadPool")}))
+    assert threads[0] == 0
+    assert threads[1] > 0
+    one, three = answers
+    assert one.layout == three.layout
+    assert one.certificate == three.certificate
+    assert one.search.runner_up is not None
+    assert three.search.runner_up is not None
+    assert one.search.runner_up.layout == three.search.runner_up.layout
+    assert three.workers == 3
+
+
+@pytest.mark.parametrize("rate", [1e-4, 1e-5, 1e-9])
+def test_a_rate_below_one_unit_of_the_model_is_served(rate: float) -> None:
+    found = solve(asked(model="llama-3.1-8b", cluster="hgx-h100", rate=rate))
+    assert found.evaluation.chips_used == 1
+    assert found.evaluation.requests_per_s == rate
+
+
+def test_a_chip_that_costs_nothing_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InstanceError) as failure:
+        load_cluster(nodes(tmp_path / "free.yaml", 4, usd_per_hour=0))
+    text = str(failure.value)
+    assert "chips[0].usd_per_hour" in text
+    assert "must be positive, got 0" in text
