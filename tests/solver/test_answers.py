@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ortools.sat.python import cp_model
 
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from costmodel.question.workload import Workload
 from rackfit.api import solve
 from rackfit.documents.result import Result
 from solver.answer import better
+from solver.clock import Clock
 from solver.place.realise import Realiser
 from topology import load_cluster
 from topology.errors import InstanceError
@@ -76,11 +79,11 @@ def test_capacity_decides_before_ttft_and_ttft_before_tpot() -> None:
 def test_the_same_seed_gives_the_same_answer_on_a_slow_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A clock a thousand times as fast as the machine changes neither the answer nor its runner-up."""
+    """A clock that shows twice as much at every look changes neither the answer nor its runner-up."""
     instance = asked(model="gpt-oss-20b", cluster="hgx-h100", slo={"tpot": 0.01})
     plain = solve(instance)
-    real = time.perf_counter
-    monkeypatch.setattr("solver.clock.time.perf_counter", lambda: real() * 1000)
+    looks = itertools.count()
+    monkeypatch.setattr("solver.clock.time.perf_counter", lambda: 2.0 ** min(next(looks), 1000))
     slow = solve(instance)
     assert slow.layout == plain.layout
     assert plain.search.runner_up is not None
@@ -128,3 +131,25 @@ def test_a_chip_that_costs_nothing_is_refused_by_name(tmp_path: Path) -> None:
     text = str(failure.value)
     assert "chips[0].usd_per_hour" in text
     assert "must be positive, got 0" in text
+
+
+def test_a_limit_of_time_is_counted_in_work() -> None:
+    """A model too hard for its limit is left at the same point every time."""
+    rng = random.Random(1)
+    ends = []
+    for _ in range(2):
+        model = cp_model.CpModel()
+        held = [model.new_bool_var(f"x[{place}]") for place in range(60)]
+        rng.seed(1)
+        for _ in range(30):
+            weights = [rng.randrange(100, 999) for _ in held]
+            model.add(cp_model.LinearExpr.weighted_sum(held, weights) <= sum(weights) // 3)
+        model.maximize(
+            cp_model.LinearExpr.weighted_sum(held, [rng.randrange(100, 999) for _ in held])
+        )
+        solver, status = Clock().run(model, seed=0, limit_s=2.0)
+        assert status == cp_model.FEASIBLE
+        ends.append(
+            (solver.objective_value, solver.best_objective_bound, [solver.value(x) for x in held])
+        )
+    assert ends[0] == ends[1]
