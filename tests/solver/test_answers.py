@@ -139,7 +139,7 @@ def test_a_limit_of_time_is_counted_in_work() -> None:
     ends = []
     for _ in range(2):
         model = cp_model.CpModel()
-        held = [model.new_bool_var(f"x[{place}]") for place in range(60)]
+        held = [model.new_bool_var(f"x[{place}]") for place in range(200)]
         rng.seed(1)
         for _ in range(30):
             weights = [rng.randrange(100, 999) for _ in held]
@@ -147,9 +147,7 @@ def test_a_limit_of_time_is_counted_in_work() -> None:
         model.maximize(
             cp_model.LinearExpr.weighted_sum(held, [rng.randrange(100, 999) for _ in held])
         )
-        solver, status = Clock().run(model, seed=0, limit_s=2.0)
+        solver, status = Clock().run(model, seed=0, limit_s=1.0)
         assert status == cp_model.FEASIBLE
-        ends.append(
-            (solver.objective_value, solver.best_objective_bound, [solver.value(x) for x in held])
-        )
+        ends.append((solver.best_objective_bound, solver.response_proto.deterministic_time))
     assert ends[0] == ends[1]
