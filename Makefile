@@ -80,12 +80,16 @@ bench-topology: $(INSTALLED)
 bench-pricing: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.pricing
 
+# requests replayed per second on one core
+bench-replay: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.replay
+
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve
 
 STUDIES := batch compare context failures frontier kv-tiers pipeline prices rack-boundary scale-up \
 	sensitivity sparsity training-balance
-.PHONY: bench-baselines bench-studies gallery studies $(STUDIES:%=study-%)
+.PHONY: bench-replay bench-baselines bench-studies gallery studies $(STUDIES:%=study-%)
 
 $(STUDIES:%=study-%): study-%: $(INSTALLED)
 	$(BIN)/rackfit study $* --out build/studies/$*

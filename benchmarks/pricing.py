@@ -23,7 +23,8 @@ import numpy as np
 
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.shape_prices import Shapes, price_shapes
 from rackfit import solve
 from solver.bounds.held_pricing import HeldPricer

@@ -12,7 +12,8 @@ from types import FrameType
 from costmodel.evaluate import Evaluation
 from costmodel.evaluate import evaluate as _evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, load_scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario, load_scenario
 from rackfit.documents.result import Result
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance
 from solver.certificate import Certificate
-from topology.errors import VerificationError
-
-#: two figures worked out in different ways may differ by this much, relatively
-ROUNDING = 1e-6
+from solver.verify import ROUNDING
 
 
 @dataclass(frozen=True)
@@ -97,27 +93,3 @@ def _ranked(evaluation: Evaluation) -> tuple[float, ...]:
         evaluation.ttft_s or 0.0,
         evaluation.tpot_s or 0.0,
     )
-
-
-def verify(instance: Instance, cost: float, evaluation: Evaluation) -> float:
-    """Cost of the chips by the evaluator. Raises ``VerificationError`` where it contradicts the solver's."""
-    if evaluation.violations:
-        listed = "; ".join(str(violation) for violation in evaluation.violations[:3])
-        raise VerificationError(f"the evaluator rejects the solver's layout: {listed}")
-    assert evaluation.usd_per_m_output_tokens is not None
-    assert evaluation.usd_per_hour is not None
-    chips = (
-        1.0 - evaluation.tiers_usd_per_hour / evaluation.usd_per_hour
-    )  # rent is no part of a search
-    judged = evaluation.usd_per_m_output_tokens * chips / usd_per_m_output(instance)
-    if judged > cost * (1 + ROUNDING):
-        raise VerificationError(
-            f"the evaluator finds a cost {judged / cost - 1:.3%} above what the solver claimed"
-        )
-    return judged
-
-
-def usd_per_m_output(instance: Instance) -> float:
-    """$/M output tokens of one dollar per hour and (request per second)."""
-    factor = instance.scenario.prices.chip_price_factor
-    return factor / 3600.0 / instance.workload.output_tokens * 1e6

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from solver.bounds.held_pricing import HeldPricer
-from solver.fleet.asked import Fleet, fleet_of
+from solver.fleet.asked import Fleet, Links, fleet_of
 from solver.shapes.shapes import ShapeTable
 
 
 def balanced_fleet(
-    fleet: Fleet, pricer: HeldPricer, shapes: ShapeTable, per_rank: Mapping[int, int]
+    fleet: Fleet,
+    pricer: HeldPricer,
+    shapes: ShapeTable,
+    per_rank: Mapping[int, int],
+    links: Links | None,
 ) -> Fleet:
     """The same replicas with perfectly balanced experts, under the same expert load.
 
@@ -23,4 +27,4 @@ def balanced_fleet(
         (replace(item, requests_per_s=max(rates[item.shape], item.requests_per_s)), pools)
         for item, pools in fleet.stands
     ]
-    return fleet_of(stands, pricer.classes)
+    return fleet_of(stands, pricer.classes, links)

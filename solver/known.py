@@ -9,19 +9,22 @@ import numpy as np
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from solver.answer import ROUNDING, Progress, better, usd_per_m_output, verify
+from solver.answer import Progress, better
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.bounds.held_pricing import HeldPricer
 from solver.clock import Clock
 from solver.explain.explain import why_nothing_fits
-from solver.fleet.asked import Fleet, FleetAnswer, Question
+from solver.fleet.asked import Fleet, FleetAnswer, Question, links_between
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item, Items
 from solver.place.assemble import assemble
-from solver.place.realise import Realised, Realiser
+from solver.place.placed_shapes import PlacedShapes
+from solver.place.realise import Realised
+from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
 from solver.threads import in_threads
+from solver.verify import ROUNDING, usd_per_m_output, verify
 
 
 class Known:
@@ -57,16 +60,19 @@ class Known:
             instance, self.classes, None if like is None else like.pricer
         )
         self.bounds = self.pricer.bounds(self.shapes, workers)
-        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes)
-        self.realiser = Realiser(instance, self.shapes, self.pricer, clock, seed)
-        if like is not None:
-            self.realiser.take_placements(like.realiser)
+        links = links_between(instance)
+        may_leave = (
+            None if links is None else leaving(instance, self.shapes, self.bounds, self.classes)
+        )
+        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes, may_leave)
+        self.placed: PlacedShapes = PlacedShapes(
+            self.items, self.pricer, links, clock, seed, None if like is None else like.placed
+        )
         self.question = Question(
             whole=instance.scenario.pay == "whole",
-            whole_usd_per_hour=sum(
-                len(c.pools) * c.size * c.chip.usd_per_hour for c in self.classes
-            ),
+            whole_usd_per_hour=sum(len(c.pools) * sum(c.prices) for c in self.classes),
             rate=instance.scenario.rate,
+            links=links,
         )
         self.to_usd = usd_per_m_output(instance)
         #: whether chips of a pool cannot be told apart; else a replica's place changes its price
@@ -81,7 +87,6 @@ class Known:
         self.evaluation: Evaluation | None = None
         self.best_fleet: Fleet | None = None
         self.first_s = 0.0
-        self.realised: dict[int, Realised] = {}
         self.trajectory: list[Progress] = []
 
     @property
@@ -104,26 +109,26 @@ class Known:
     def first_bound_usd(self) -> float:
         """The same before anything is placed (``inf``: nothing can fit)."""
         items = self.items.best()
-        relaxed = rate_bound(items, self.classes)[0] if items else 0.0
+        links = self.question.links
+        relaxed = rate_bound(items, self.classes, links)[0] if items else 0.0
         wanted = self.question.rate
         if relaxed <= 0 or (wanted is not None and relaxed < wanted * (1 - 1e-9)):
             return float("inf")
         if self.question.whole and wanted is None:
             return self.question.whole_usd_per_hour / relaxed * self.to_usd
-        return cost_per_rate_bound(items, self.classes) * self.to_usd
+        return cost_per_rate_bound(items, self.classes, links) * self.to_usd
 
     def place(self, rows: Iterable[int]) -> None:
         """Realise shapes, each on its own, and lower their bounds to what that allows."""
 
-        def placed(row: int) -> Realised | None:
+        def realised(row: int) -> Realised | None:
             if self.clock.over and self.layout is not None:
                 return None
-            return self.realiser.realise(row, int(self.bounds.per_rank[row]))
+            return self.placed.place(row, int(self.bounds.per_rank[row]))
 
         wanted = list(rows)
-        for row, found in zip(wanted, in_threads(placed, wanted, self.workers), strict=True):
+        for row, found in zip(wanted, in_threads(realised, wanted, self.workers), strict=True):
             if found is not None:
-                self.realised[row] = found
                 self.items.tighten(row, found.upper_requests_per_s)
 
     def report(self, doing: str) -> None:
@@ -153,20 +158,13 @@ class Known:
     def hoped(self) -> list[Item]:
         """Items of shapes that were placed by what they serve, of others by their bounds."""
         rates = self.items.upper.copy()
-        for row, found in self.realised.items():
+        for row, found in self.placed.realised.items():
             rates[row] = found.requests_per_s
-        return self.items.best(rates)
-
-    def placed_items(self) -> list[Item]:
-        """Items of shapes that were placed, by what they serve."""
-        achieved = np.zeros_like(self.items.upper)
-        for row, found in self.realised.items():
-            achieved[row] = found.requests_per_s
-        return self.items.best(achieved)
+        return self.items.best(rates, np.minimum(rates, self.items.leaving))
 
     def take(self, fleet: Fleet) -> bool:
         """Make a fleet the incumbent, if the evaluator agrees that it is better; whether it did."""
-        layout = assemble(self.instance, fleet, self.realised)
+        layout = assemble(self.instance, fleet, self.placed.of)
         evaluation = evaluate(self.instance, layout)
         if not self.regular and evaluation.violations:
             return False  # which chips stand together matters here, and these stand too far apart
@@ -188,5 +186,5 @@ class Known:
             self.shapes,
             self.bounds,
             self.question,
-            rate_bound(self.items.best(), self.classes)[0],
+            rate_bound(self.items.best(), self.classes, self.question.links)[0],
         )

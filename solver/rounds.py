@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from solver.answer import ROUNDING, SearchResult
+from solver.answer import SearchResult
 from solver.bounds.apart import cost_per_rate_bound
 from solver.certificate import Certificate, covers
 from solver.fleet.asked import Fleet
@@ -19,6 +19,7 @@ from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.imbalance import balanced_fleet
 from solver.known import Known
+from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
 
 #: rounds of placing shapes that are not in the bound's fleet
@@ -53,12 +54,12 @@ class Search(Known):
                 proof_s = self.clock.elapsed_s
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
-            fresh = sorted(wanted - set(self.realised)) or self._promising(wanted)
+            fresh = sorted(wanted - set(self.placed.realised)) or self._promising(wanted)
             if not fresh and hopes < _HOPES:
                 fresh, hopes = self._hopeful(), hopes + 1
             self.place(fresh)
             self._improve()
-            self.report(f"{len(self.realised)} shapes placed")
+            self.report(f"{len(self.placed.realised)} shapes placed")
             if self.gap <= max(self.target, ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
@@ -77,12 +78,12 @@ class Search(Known):
             return
         for _ in range(_ROOMIER):
             fleet = self._as_dear(self.hoped())
-            fresh = fleet.shapes - set(self.realised) if fleet is not None else set()
+            fresh = fleet.shapes - set(self.placed.realised) if fleet is not None else set()
             if not fresh:
                 break
             self.place(sorted(fresh))
         for _ in range(_ROOMIER):
-            fleet = self._as_dear(self.placed_items())
+            fleet = self._as_dear(self.placed.achieved())
             if fleet is None or not self.take(fleet):
                 return
 
@@ -92,7 +93,7 @@ class Search(Known):
         if best is None or not items:
             return None
         money, found = best.usd_per_hour, None
-        price = cost_per_rate_bound(items, self.classes)
+        price = cost_per_rate_bound(items, self.classes, self.question.links)
         least, most = best.requests_per_s, money / price if price > 0 else 0.0
         wanted = most * (1 - ROUNDING)
         while most > least * _AS_MUCH and not self.clock.over:
@@ -112,8 +113,12 @@ class Search(Known):
         found = set()
         for shape in wanted:
             family = self.items.siblings(shape).tolist()
-            best = max(self.realised[row].requests_per_s for row in family if row in self.realised)
-            fresh = [row for row in family if row not in self.realised]
+            best = max(
+                self.placed.realised[row].requests_per_s
+                for row in family
+                if row in self.placed.realised
+            )
+            fresh = [row for row in family if row not in self.placed.realised]
             better = [row for row in fresh if self.items.upper[row] > best * (1 + 1e-9)]
             found |= set(better[:_SIBLINGS])
         return sorted(found)
@@ -130,11 +135,11 @@ class Search(Known):
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
         if cost > self.best_cost * (1 - self.target / 10):
             return []
-        return sorted(fleet.shapes - set(self.realised))
+        return sorted(fleet.shapes - set(self.placed.realised))
 
     def _improve(self) -> None:
         """Make the best fleet of realised shapes the incumbent, if the evaluator agrees it is better."""
-        answer = self.fleet(self.placed_items(), 6.0)
+        answer = self.fleet(self.placed.achieved(), 6.0)
         if answer.fleet is None:
             return
         fleet = answer.fleet
@@ -180,6 +185,8 @@ class Search(Known):
         if self.best_fleet is None or self.instance.operations.moe is None:
             return 0.0
         per_rank = {row: int(self.bounds.per_rank[row]) for row in self.best_fleet.shapes}
-        even = balanced_fleet(self.best_fleet, self.pricer, self.shapes, per_rank)
+        even = balanced_fleet(
+            self.best_fleet, self.pricer, self.shapes, per_rank, self.question.links
+        )
         cost = self.question.cost_per_request(even.requests_per_s, even.usd_per_hour)
         return max(0.0, self.best_cost / cost - 1.0) if cost > 0 else 0.0

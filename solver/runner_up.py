@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.evaluate import evaluate
-from solver.answer import MainShape, RunnerUp, SearchResult, better, verify
+from solver.answer import MainShape, RunnerUp, SearchResult, better
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.certificate import Certificate
 from solver.fleet.asked import Fleet
@@ -29,6 +29,7 @@ from solver.fleet.items import Item
 from solver.place.assemble import assemble
 from solver.rounds import Search
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.verify import verify
 
 _PREFILL = ROLES.index("prefill")
 #: widths of like shapes, the larger over the smaller at most
@@ -115,40 +116,42 @@ def _look(search: Search) -> tuple[RunnerUp, Fleet] | None:
     other = ~like(search.shapes, main)
     upper = np.where(other, search.items.upper, 0.0)
     for _ in range(_LOOKS):
-        wanted = _fleet(search, search.items.best(upper), _ROUGH)
+        wanted = _fleet(search, _bounded(search, upper), _ROUGH)
         if wanted is None:
             return None
-        fresh = sorted(wanted.shapes - set(search.realised))
+        fresh = sorted(wanted.shapes - set(search.placed.realised))
         if not fresh:
             break
         search.place(fresh)
         if search.clock.over:
             return None
         for row in fresh:
-            upper[row] = min(upper[row], search.realised[row].upper_requests_per_s)
-    achieved = np.zeros_like(upper)
-    for row, placed in search.realised.items():
-        achieved[row] = placed.requests_per_s if other[row] else 0.0
-    fleet = _fleet(search, search.items.best(achieved), search.target)
+            upper[row] = min(upper[row], search.placed.realised[row].upper_requests_per_s)
+    fleet = _fleet(search, search.placed.achieved(other), search.target)
     if fleet is None:
         return None
-    layout = assemble(search.instance, fleet, search.realised)
+    layout = assemble(search.instance, fleet, search.placed.of)
     evaluation = evaluate(search.instance, layout)
     if not search.regular and evaluation.violations:
         return None  # its replicas would stand too far apart
     claimed = search.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
     verify(search.instance, claimed if search.regular else float("inf"), evaluation)
-    least = _least(search, search.items.best(upper))
+    least = _least(search, _bounded(search, upper))
     return RunnerUp(layout, evaluation, main, least * search.to_usd), fleet
+
+
+def _bounded(search: Search, upper: NDArray[np.float64]) -> list[Item]:
+    """Items by the bounds that are left."""
+    return search.items.best(upper, np.minimum(upper, search.items.leaving))
 
 
 def _least(search: Search, items: list[Item]) -> float:
     """What any fleet of the items costs per request at least."""
     question, classes = search.question, search.classes
     if question.whole and question.rate is None:
-        rate, _ = rate_bound(items, classes, rounds=_ROUNDS)
+        rate, _ = rate_bound(items, classes, question.links, rounds=_ROUNDS)
         return question.whole_usd_per_hour / rate if rate > 0 else float("inf")
-    return cost_per_rate_bound(items, classes)
+    return cost_per_rate_bound(items, classes, question.links)
 
 
 def _fleet(search: Search, items: list[Item], gap: float) -> Fleet | None:

@@ -21,8 +21,9 @@ from costmodel.models.spec import (
     Sublayer,
     Weights,
 )
-from costmodel.question.instance import Instance, Scenario
+from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency, Profile
+from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Slo, Workload
 from topology import load_cluster

@@ -22,8 +22,8 @@ import yaml
 from typer.testing import CliRunner
 
 import rackfit
-from costmodel.question.instance import Scenario
 from costmodel.question.profile import Efficiency, Profile
+from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Prices, Slo, Workload
 from rackfit.cli.app import build_app, main

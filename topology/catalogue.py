@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from topology.errors import InstanceError, Problem
 
@@ -17,8 +19,6 @@ MAX_FILE_BYTES = 16 * 2**20
 
 #: what ends the name of a data file; other names without a slash are those of the catalogue
 _DATA_SUFFIXES = (".json", ".yaml", ".csv", ".npy", ".npz", ".pt")
-
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def data_dir(kind: str) -> Path:
@@ -112,10 +112,11 @@ def read_data(path: Path) -> Any:
         raise InstanceError(Problem(str(path), str(error))) from None
 
 
-def parse_model(model: type[_Model], data: Any, place: str) -> _Model:
-    """Validate ``data`` as ``model``; every problem is reported at once with its place."""
+@contextmanager
+def checked(place: str) -> Iterator[None]:
+    """Around ``model_validate``: every problem that pydantic finds as one ``InstanceError`` with its place."""
     try:
-        return model.model_validate(data)
+        yield
     except ValidationError as error:
         raise InstanceError(problems_of(error, place)) from None
 

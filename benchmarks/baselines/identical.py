@@ -158,7 +158,7 @@ class _Search:
         )  # fmt: skip
         if answer.fleet is None or answer.fleet.requests_per_s <= served:
             return None
-        layout = assemble(self.instance, answer.fleet, self.realised)
+        layout = assemble(self.instance, answer.fleet, lambda item: self.realised[item.shape])
         evaluation = evaluate(self.instance, layout)
         if evaluation.violations or (evaluation.requests_per_s or 0.0) <= served:
             return None

@@ -22,7 +22,8 @@ from benchmarks.hunt.questions import Question, draw_question
 from benchmarks.hunt.variants import Variant, draw_variants, unlimited_nics
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, load_scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import load_scenario
 from rackfit.api import solve
 from rackfit.documents.result import Result, read_result
 from rackfit.exporters.export import export_layout, write_files

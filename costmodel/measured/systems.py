@@ -15,7 +15,8 @@ from costmodel.layout.layout import Layout, Replica, Role
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.rows import Group, MeasuredRow
 from costmodel.models import load_model
-from costmodel.question.instance import Dtype, Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Dtype, Scenario
 from costmodel.question.workload import Workload
 from topology import load_cluster
 from topology.catalogue import catalogue_names

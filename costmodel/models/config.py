@@ -10,14 +10,17 @@ names all problems.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from costmodel.models.inert import is_inert
 from costmodel.models.spec import Reading
 from topology.errors import InstanceError, Problem
 
+T = TypeVar("T", int, bool, str)
+#: Where a value comes from that the file does not give.
+CLASS_DEFAULT = "default of the configuration class"
 #: Largest width, rank or count that is believed; vocabularies of today are below 2**19.
 MAX_SIZE = 2**22
 #: Widths of released models are multiples of this; others are noted as suspicious.
@@ -73,8 +76,10 @@ class Config:
         self.file = file
         self.log = log if log is not None else ReadLog()
         self.path = path
-        #: Values the family's configuration class has for keys that a file may leave out.
-        self.class_defaults: Mapping[str, int] = {}
+        #: What the configuration class has for keys that a file may leave out; see class_defaults.py.
+        self.class_defaults: Mapping[str, object] = {}
+        #: Required keys for which the family lets the class's default stand in.
+        self.family_defaults: Collection[str] = ()
         self._touched: set[str] = set()
         self._sections: dict[str, Config] = {}
 
@@ -131,8 +136,9 @@ class Config:
         """An integer from ``low`` to ``high``. Without a ``default`` the key is required."""
         key, value = self.find(names)
         if value is None:
-            if default is None and key in self.class_defaults:
-                default, because = self.class_defaults[key], "default of the configuration class"
+            own = self.class_default(names, int)
+            if own is not None and (default is not None or key in self.family_defaults):
+                default, because = own, CLASS_DEFAULT
             if default is None:
                 self.problem(key, _missing(names))
                 return max(low, 1)
@@ -140,12 +146,24 @@ class Config:
             return default
         return self._checked(key, value, low, high)
 
+    def class_default(self, names: Sequence[str], kind: type[T]) -> T | None:
+        """What the configuration class says where the file is silent on all of ``names``."""
+        for name in names:
+            found = self.class_defaults.get(name)
+            if type(found) is kind and name not in self.data:
+                return found
+        return None
+
     def optional_size(
         self, *names: str, because: str, low: int = 1, high: int = MAX_SIZE
     ) -> int | None:
         """An integer, or ``None`` where the key is absent or null; ``because`` says what that means."""
         key, value = self.find(names)
         if value is None:
+            own = self.class_default(names, int)
+            if own is not None:
+                self._assume(key, own, CLASS_DEFAULT)
+                return own
             self._absent(key, because)
             return None
         return self._checked(key, value, low, high)
@@ -177,6 +195,9 @@ class Config:
             if default is None:
                 self.problem(key, _missing(names))
                 return False
+            own = self.class_default(names, bool)
+            if own is not None:
+                default, because = own, CLASS_DEFAULT
             self._assume(key, default, because or "family default")
             return default
         if not isinstance(value, bool):
@@ -195,6 +216,9 @@ class Config:
             if default is None:
                 self.problem(key, _missing(names))
                 return known[0]
+            own = self.class_default(names, str)
+            if own in known:
+                default, because = own, CLASS_DEFAULT
             self._assume(key, default, because or "family default")
             return default
         if not isinstance(value, str) or value not in known:

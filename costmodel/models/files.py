@@ -10,8 +10,8 @@ from typing import Any
 from topology.catalogue import resolve
 from topology.errors import InstanceError, Problem
 
-#: A config larger than this is refused before it is parsed; real ones stay below 0.2 MB.
-MAX_CONFIG_BYTES = 2 * 2**20
+#: A file larger than this is refused before it is parsed; lists of quantised modules reach 3.1 MB.
+MAX_CONFIG_BYTES = 10 * 2**20
 #: Objects and lists nested deeper than this are refused; real configs need six levels.
 MAX_DEPTH = 32
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from costmodel.models.class_defaults import class_defaults
 from costmodel.models.config import Config, shown
 from costmodel.models.files import find_config, read_object
 from costmodel.models.generic import GENERIC, shapes_something
@@ -71,7 +72,11 @@ def read_model(
     outer = Config(data, place)
     config = _text_config(outer)
     family = _choose(config, outer)
-    config.class_defaults = family.class_defaults
+    config.class_defaults = {
+        **class_defaults(config.data.get("model_type")),
+        **family.class_defaults,
+    }
+    config.family_defaults = family.class_defaults
     other = None if beside is None else Config(beside, f"{place} ({QUANTISATION_FILE})", outer.log)
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:
@@ -80,10 +85,8 @@ def read_model(
         spec = family.read(Builder(config, outer, precision, name, family.name))
     except PatternError as error:
         raise outer.fail("quantization_config", f"lists modules in a bad way: {error}") from None
-    if precision.useless_names:
-        outer.log.note(
-            "warning: a list of modules in the quantisation settings names no module of this model"
-        )
+    for doubt in precision.doubts():
+        outer.log.note(f"warning: {doubt}")
     total = summarise(spec).total_params
     if total > MAX_PARAMS:
         outer.problem("", f"{total:.3g} parameters are more than the {MAX_PARAMS:.0e} believed")
@@ -93,8 +96,10 @@ def read_model(
             outer.problem(
                 key, f"is not understood ({shown(value)}), and the architecture is unknown"
             )
-        else:
+        elif shapes_something(value) and not isinstance(value, str):
             outer.log.note(f"warning: {key} = {shown(value)} is not understood and was not used")
+        else:
+            outer.log.note(f"not used: {key} = {shown(value)}, which is not understood")
     outer.log.stop_if_wrong()
     if kv_dtype is None and spec.kv_dtype != "bf16":
         outer.log.note(f"KV cache counted in {spec.kv_dtype}, as the checkpoint's settings say")
@@ -146,7 +151,7 @@ def _choose(config: Config, outer: Config) -> Family:
         if isinstance(kind, str) and kind in types:
             found.setdefault(f"model_type {kind}", types[kind])
         elif kind is not None and where is config:
-            config.log.note(f"warning: model_type {shown(kind)} is not a known text model")
+            config.log.note(f"model_type {shown(kind)} is not a known text model")
         elif kind is None and where is config:
             config.log.note("assumed: model_type not given, the architecture's name decides")
         names = where.data.get("architectures")

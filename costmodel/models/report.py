@@ -8,7 +8,7 @@ from typing import Any
 
 from costmodel.models.parts.formats import ELEMENT_BYTES
 from costmodel.models.spec import Attention, Layer, LinearState, ModelSpec, MoE, Weights
-from costmodel.models.summary import Summary, cache_bytes, own_weights, summarise
+from costmodel.models.summary import Summary, cache_bytes, own_weights, stored_formats, summarise
 
 #: Contexts at which KV and state are shown.
 CONTEXTS = {"4k": 4 * 1024, "32k": 32 * 1024, "128k": 128 * 1024, "1M": 1024 * 1024}
@@ -42,6 +42,8 @@ def as_json(spec: ModelSpec) -> dict[str, Any]:
             for name, params, size, dtype in _parts(spec)
         ],
         "readings": [asdict(item) for item in spec.readings],
+        "stored_formats": stored_formats(spec),
+        "warnings": list(spec.warnings),
         "notes": list(spec.notes),
     }
 
@@ -66,6 +68,7 @@ def summary_rows(spec: ModelSpec) -> list[tuple[str, str]]:
         ("  without input embedding", _billions(s.active_params_no_input_embedding)),
         ("  without embedding and head", _billions(s.active_params_no_embedding)),
         ("weights", f"{s.weight_bytes / _GB:,.2f} GB"),
+        ("  stored as", stored_formats(spec)),
         ("hidden size, vocabulary", f"{spec.hidden_size:,}, {spec.vocab_size:,}"),
         ("layers", f"{s.layers} ({s.layers - s.moe_layers} without, {s.moe_layers} with experts)"),
         ("attention", ", ".join(f"{kind} x{num}" for kind, num in s.attention.items())),

@@ -70,14 +70,13 @@ class Attention:
     compress: int = 1  #: cached entries per token is ``1 / compress`` (DeepSeek-V4)
     local_window: int = 0  #: uncompressed entries kept and read beside the compressed ones
     owns_cache: bool = (
-        True  #: False where the layer reads another layer's cache (cross-layer sharing)
+        True  #: False where the layer reads another layer's cache; its local window is its own
     )
 
     def stored_tokens(self, context: float) -> float:
         """Entries kept for a sequence of ``context`` tokens."""
-        if not self.owns_cache:
-            return 0.0
-        return self._visible(context / self.compress) + min(context, float(self.local_window))
+        local = min(context, float(self.local_window))
+        return (self._visible(context / self.compress) if self.owns_cache else 0.0) + local
 
     def read_tokens(self, context: float) -> float:
         """Entries read by one decode step at ``context`` tokens."""
@@ -178,3 +177,8 @@ class ModelSpec:
     notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read
     readings: tuple[Reading, ...] = field(default=())  #: every value used and where it came from
     vision: tuple[Weights, ...] = field(default=())  #: image tower; not part of ``total_params``
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Notes that may mean wrong numbers: whoever uses the model should see them."""
+        return tuple(note for note in self.notes if note.startswith("warning: "))

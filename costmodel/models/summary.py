@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from costmodel.models.parts.formats import ELEMENT_BYTES
 from costmodel.models.spec import (
     Attention,
+    DenseFFN,
     Layer,
     LinearState,
     ModelSpec,
@@ -155,9 +156,37 @@ def growing_elements(part: Attention) -> float:
 
 def window_elements(part: Attention) -> float:
     """Cached elements of the bounded part once the window is full."""
-    if not part.owns_cache:
-        return 0.0
-    return ((part.window or 0) + part.local_window) * part.kv_elements
+    own = (part.window or 0) if part.owns_cache else 0
+    return float((own + part.local_window) * part.kv_elements)
+
+
+def stored_formats(spec: ModelSpec) -> str:
+    """Which matrices are stored how, counted: what the lists of a quantiser came to in this model."""
+    counts: dict[str, Counter[str]] = {}
+    for layer in spec.layers:
+        for part in layer.sublayers:
+            group = _GROUPS.get(type(part), "experts")
+            matrices = counts.setdefault(group, Counter())
+            if isinstance(part, MoE):
+                matrices[part.expert_dtype] += part.num_experts
+                shared = counts.setdefault("shared", Counter())
+                shared.update(w.dtype for w in part.shared if w.active_params)
+            else:
+                matrices.update(w.dtype for w in part.weights if w.active_params)
+    counts["head"] = Counter((spec.head[0].dtype,))
+    texts = []
+    for group, matrices in counts.items():
+        if len(matrices) == 1:
+            texts.append(f"{group} {next(iter(matrices))}")
+        elif matrices:
+            texts.append(
+                f"{group} " + " + ".join(f"{n:,} {dtype}" for dtype, n in matrices.items())
+            )
+    return ", ".join(texts)
+
+
+#: What the matrices of a sublayer are called together; an MoE's experts and shared experts are apart.
+_GROUPS = {Attention: "attention", LinearState: "state layers", DenseFFN: "FFN"}
 
 
 def _mtp(spec: ModelSpec) -> tuple[int, float]:

@@ -6,14 +6,16 @@ both from the graph; the profile says which fraction of the links' rate the engi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.question.profile import Efficiency
 from topology import Cluster, Rate
+from topology.errors import NoRoute
 
 Array = NDArray[np.float64]
 
@@ -51,6 +53,16 @@ class GroupRates:
 
 
 _NONE = (0.0, 0.0)
+#: seconds of a transfer between chips that no working link joins: finite, so that 0 times it is 0;
+#: and seconds that no sum or mean without such a transfer reaches
+NEVER_S, _AGES_S = 1e18, 1e12
+_NEVER = (NEVER_S, 0.0)
+
+
+def joined(rates: GroupRates) -> NDArray[np.bool_]:
+    """Whether working links join the chips of each group and of the next stage."""
+    slowest = np.maximum(rates.reduce_latency_s, rates.dispatch_latency_s)
+    return np.asarray(np.maximum(slowest, rates.send_latency_s) < _AGES_S)
 
 
 def stack_rates(rates: Sequence[GroupRates]) -> GroupRates:
@@ -63,9 +75,13 @@ def stack_rates(rates: Sequence[GroupRates]) -> GroupRates:
     )
 
 
-def achieved(rate: Rate | None, fraction: float) -> tuple[float, float]:
-    """Latency and seconds per byte of a rate at ``fraction`` of the links' bandwidth."""
-    return _NONE if rate is None else (rate.latency_s, rate.s_per_byte / fraction)
+def achieved(find: Callable[[], Rate], fraction: float) -> tuple[float, float]:
+    """Latency and seconds per byte of a rate at ``fraction`` of the links' bandwidth; never, without a route."""
+    try:
+        rate = find()
+    except NoRoute:
+        return _NEVER
+    return rate.latency_s, rate.s_per_byte / fraction
 
 
 def rates_of_chips(
@@ -105,19 +121,27 @@ def _of_stages(
         reduce = _NONE
         if tp > 1:
             ranks = [chips[start : start + tp] for start in range(0, len(chips), tp)]
-            found = [achieved(cluster.rate("all-reduce", r), efficiency.all_reduce) for r in ranks]
-            reduce = max(found, key=lambda pair: (pair[1], pair[0]))
+            found = [
+                achieved(partial(cluster.rate, "all-reduce", r), efficiency.all_reduce)
+                for r in ranks
+            ]
+            reduce = _slowest(found)
         dispatch = _NONE
         if top_k and len(chips) > 1:
-            rate = cluster.rate("dispatch", chips, top_k=round(top_k))
-            dispatch = achieved(rate, efficiency.all_to_all)
+            find = partial(cluster.rate, "dispatch", chips, top_k=round(top_k))
+            dispatch = achieved(find, efficiency.all_to_all)
         send = _NONE
         if len(stages) > 1:
             following = stages[(index + 1) % len(stages)]
             found = [
-                achieved(cluster.rate("send", pair), efficiency.all_to_all)
+                achieved(partial(cluster.rate, "send", pair), efficiency.all_to_all)
                 for pair in zip(chips, following, strict=False)
             ]
-            send = max(found, key=lambda pair: (pair[1], pair[0]))
+            send = _slowest(found)
         result.append((*reduce, *dispatch, *send))
     return result
+
+
+def _slowest(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Of latencies and seconds per byte the slowest pair, by bytes unless a route is missing."""
+    return _NEVER if _NEVER in found else max(found, key=lambda pair: (pair[1], pair[0]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict
 
 from costmodel.models.spec import Attention, LinearState, ModelSpec, MoE
-from topology.catalogue import data_dir, parse_model, read_data
+from topology.catalogue import checked, data_dir, read_data
 
 if TYPE_CHECKING:
     from topology.chip import Chip
@@ -40,6 +40,10 @@ class EngineLayouts(BaseModel):
     decode_stages: bool = True
     hybrid_prefill_stages: bool = True
     expert_widths: tuple[int, ...] = ()
+    #: how prompts share a server with decoding sequences (see :class:`costmodel.replay.job.Habits`)
+    prompts: Literal["mixed", "between", "first"] = "between"
+    #: whether KV is kept for the whole answer before a request starts
+    reserves_kv: bool = True
 
     def places_experts(self, model: ModelSpec, attention_dp: int) -> bool:
         """Whether the engine puts a replica's experts where a layout says."""
@@ -87,4 +91,5 @@ def is_hybrid(model: ModelSpec) -> bool:
 def load_engine(name: EngineName) -> EngineLayouts:
     """The limits of a shipped engine."""
     path = data_dir("engines") / f"{name}.yaml"
-    return parse_model(EngineLayouts, read_data(path)["layouts"], path.name)
+    with checked(path.name):
+        return EngineLayouts.model_validate(read_data(path)["layouts"])

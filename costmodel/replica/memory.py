@@ -89,8 +89,8 @@ def kv_bytes_per_sequence(
     for kind, layer_count in layers:
         count = np.asarray(layer_count, dtype=float)
         for attention in kind.attentions:
-            if attention.owns_cache:
-                stored = attention.stored_tokens(context) * attention.kv_elements
+            stored = attention.stored_tokens(context) * attention.kv_elements
+            if stored:
                 total = total + count * stored * operations.kv_element_bytes / kv_ways(
                     attention, tp
                 )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout.layout import Layout, Replica
-from costmodel.passes.communication import GroupRates, stacked_rates_of_chips
+from costmodel.passes.communication import GroupRates, joined, stacked_rates_of_chips
 from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import dispatch_element_bytes
 from costmodel.passes.tokens import Tokens
@@ -58,12 +58,14 @@ class StageTerms:
 class ReplicaPrice:
     """One replica: its stages, what it offers, and the bytes it sends between domains.
 
-    ``egress_bytes_per_s``: leaving each domain at full load, by domain index (experts, hand-off).
+    ``egress_bytes_per_s``: leaving each domain (and entering it) at full load, by domain index in order of
+    first use (experts, hand-off); ``far_bytes_per_s``: what of it leaves the domain's unit.
     """
 
     stages: tuple[StagePrice, ...]
     service: Service
     egress_bytes_per_s: dict[int, float]
+    far_bytes_per_s: dict[int, float]
 
 
 def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
@@ -88,7 +90,7 @@ def price_replicas(
 ) -> list[ReplicaPrice]:
     """Price structurally sound replicas, the passes of all of them at once."""
     plans = [replica_schedule(instance, replica) for replica in replicas]
-    rates = [_rates(instance, replica) for replica in replicas]
+    rates = [replica_rates(instance, replica) for replica in replicas]
     own: list[list[tuple[str, Tokens, float]]] = []
     passes: list[StagePass] = []
     for replica, plan, of_stages in zip(replicas, plans, rates, strict=True):
@@ -121,7 +123,7 @@ def _priced(
             own = weight * seconds if weight != 1.0 else seconds
             parts[part] = parts[part] + own if part in parts else own
         rows = float(tokens.rows)
-        hop_s = _hand_off_s(instance, replica, rates, rows)
+        hop_s = hand_off_s(instance, replica, rates, rows)
         times[name] = PipelineTime(
             np.asarray(timed.total_s.sum()), np.asarray(timed.total_s.max()), np.asarray(hop_s)
         )
@@ -143,13 +145,14 @@ def _priced(
         StagePrice(dict(zip(parts, seconds, strict=True)), bytes_of, skew)
         for seconds, bytes_of, skew in zip(by_stage, held, imbalance.tolist(), strict=True)
     )
-    return ReplicaPrice(stages, service, _egress(instance, replica, sent_rows, draft_rows, round_s))
+    egress = _egress(instance, replica, joined(rates), sent_rows, draft_rows, round_s)
+    return ReplicaPrice(stages, service, *egress)
 
 
 def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[StageTerms]:
     """What the passes of each stage are made of, for those who want to look inside a price."""
     plan = replica_schedule(instance, replica)
-    rates = _rates(instance, replica)
+    rates = replica_rates(instance, replica)
     passes = {"decode": plan.decode, "prefill": plan.prefill}
     timed = {
         name: stage_times(instance, layout, [StagePass(replica, tokens, rates)], record=True)[0]
@@ -165,7 +168,7 @@ def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[St
     ]
 
 
-def _rates(instance: Instance, replica: Replica) -> GroupRates:
+def replica_rates(instance: Instance, replica: Replica) -> GroupRates:
     """Rates of every stage ``[stages]``."""
     moe = instance.operations.moe
     first_chip = instance.cluster.chip(replica.stages[0].chips[0])
@@ -178,7 +181,7 @@ def _rates(instance: Instance, replica: Replica) -> GroupRates:
     )
 
 
-def _hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
+def hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
     """Seconds that one pass of ``rows`` tokens per rank spends between stages, back to the first."""
     if replica.shape.pp == 1:
         return 0.0
@@ -189,23 +192,31 @@ def _hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: f
 
 
 def _egress(
-    instance: Instance, replica: Replica, rows: float, draft_rows: float, period_s: float
-) -> dict[int, float]:
-    """Bytes per second leaving each domain: dispatched and combined copies, stage hand-offs.
+    instance: Instance,
+    replica: Replica,
+    linked: NDArray[np.bool_],
+    rows: float,
+    draft_rows: float,
+    period_s: float,
+) -> tuple[dict[int, float], dict[int, float]]:
+    """Bytes per second leaving each domain, and its unit: dispatched and combined copies, stage hand-offs.
 
-    ``rows`` tokens per rank pass every layer in a period, ``draft_rows`` the MTP module's.
+    ``rows`` tokens per rank pass every layer in a period, ``draft_rows`` the MTP module's. Stages that are
+    not ``linked`` dispatch nothing.
     """
     cluster, operations, shape = instance.cluster, instance.operations, replica.shape
-    egress: dict[int, float] = {}
-    if len({cluster.chip(chip).domain for chip in replica.chips}) == 1:
-        return egress
+    used = dict.fromkeys(cluster.chip(chip).domain for chip in replica.chips)
+    if len(used) == 1:
+        return {}, {}
+    egress, far = dict.fromkeys(used, 0.0), dict.fromkeys(used, 0.0)
+    unit_of = cluster.uplinks.unit_of
     moe = operations.moe
     moe_layers = np.zeros(len(replica.stages))
     for kind, _, counts in stage_layers(instance, replica.stages):
         moe_layers += counts if kind.moe is not None else 0
     for index, stage in enumerate(replica.stages):
         homes = [cluster.chip(chip).domain for chip in stage.chips]
-        if moe is not None and len(set(homes)) > 1:
+        if moe is not None and len(set(homes)) > 1 and linked[index]:
             rate = cluster.rate("dispatch", stage.chips, top_k=round(moe.top_k))
             element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
             routed = rows * moe_layers[index]
@@ -213,13 +224,13 @@ def _egress(
                 routed += draft_rows * sum(n for kind, n in operations.draft.layers if kind.moe)
             sourced = routed / shape.tp * moe.expert_input_dim * element
             for home in set(homes):
-                egress[home] = egress.get(home, 0.0) + (
-                    rate.out_bytes_per_byte * sourced / period_s
-                )
+                egress[home] += rate.out_bytes_per_byte * sourced / period_s
+                far[home] += rate.far_bytes_per_byte * sourced / period_s
         if shape.pp > 1:
             following = replica.stages[(index + 1) % shape.pp]
             sent = rows / shape.tp * operations.hidden_size * operations.activation_bytes
             for home, other in zip(homes, following.chips, strict=False):
-                if cluster.chip(other).domain != home:
-                    egress[home] = egress.get(home, 0.0) + sent / period_s
-    return egress
+                there = cluster.chip(other).domain
+                egress[home] += sent / period_s if there != home else 0.0
+                far[home] += sent / period_s if unit_of[there] != unit_of[home] else 0.0
+    return egress, far

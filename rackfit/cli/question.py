@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from costmodel.question.instance import Scenario
+    from costmodel.question.scenario import Scenario
 
 Name = Annotated[
     str | None, typer.Argument(help="Scenario: a shipped name or a YAML or JSON file.")
@@ -68,8 +68,8 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
     Raises ``InstanceError`` with all problems at once.
     """
     from costmodel.question import speculation, workload
-    from costmodel.question.instance import Scenario, load_scenario, load_workload
-    from topology.catalogue import parse_model
+    from costmodel.question.scenario import Scenario, load_scenario, load_workload
+    from topology.catalogue import checked
     from topology.errors import InstanceError, Problem
 
     said = {key: value for key, value in options.items() if value is not None}
@@ -102,7 +102,8 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
                 for key in missing
             ]
         )
-    return parse_model(Scenario, data, name or "command line")
+    with checked(name or "command line"):
+        return Scenario.model_validate(data)
 
 
 def _refuse_model_config(name: str) -> None:

@@ -1,4 +1,4 @@
-"""JSON Schemas of the data files that people write: chips, tiers, clusters, workloads, models, profiles.
+"""JSON Schemas of the data files that people write: chips, tiers, clusters, workloads, traffic, models, profiles.
 
 Made from what reads them, so that a new topology, network or family is in them by itself.
 """
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from costmodel.models.config import MAX_EXPERTS, MAX_LAYERS, MAX_SIZE
 from costmodel.models.registry import by_architecture, by_model_type
 from costmodel.question.profile import Profile
+from costmodel.question.traffic.load import Traffic
 from costmodel.question.workload import Workload
 from topology.builders.base import builders
 from topology.chip import Chip
@@ -70,6 +71,11 @@ def _by_kind(models: dict[str, type[Any]], definitions: Schema) -> Schema:
 def workload_schema() -> Schema:
     """Schema of ``instances/workloads/*.yaml``."""
     return Workload.model_json_schema()
+
+
+def traffic_schema() -> Schema:
+    """Schema of ``instances/traffic/*.yaml``."""
+    return Traffic.model_json_schema()
 
 
 def profile_schema() -> Schema:

@@ -22,7 +22,7 @@ from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
 from solver.answer import SearchResult
 from solver.certificate import Certificate
-from topology.catalogue import parse_model, read_data
+from topology.catalogue import checked, read_data
 from topology.errors import InstanceError, Problem
 
 SCHEMA_VERSION = "1.0"
@@ -183,7 +183,7 @@ def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> di
     uplinks = {}
     for domain in cluster.domains:
         capacity = uplink_bytes_per_s(cluster, domain.index)
-        load = evaluation.priced.egress_bytes_per_s.get(domain.index, 0.0)
+        load = evaluation.priced.egress_bytes_per_s(domain.index)
         uplinks[domain.name] = {
             "bytes_per_s": load,
             "capacity_bytes_per_s": capacity,
@@ -230,7 +230,8 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
     if "layout" not in data and "schema_version" not in data:
         message = "is not a layout: write one with rackfit solve ... --out FILE"
         raise InstanceError(Problem(str(path), message))
-    document = parse_model(LayoutDocument, data, path.name)
+    with checked(path.name):
+        document = LayoutDocument.model_validate(data)
     if document.schema_version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
         message = (
             f"schema version {document.schema_version[:20]!r}, this Rackfit reads {SCHEMA_VERSION}"

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.uncertainty import Intervals
 from rackfit.documents.data_schemas import (
     chip_schema,
@@ -18,6 +18,7 @@ from rackfit.documents.data_schemas import (
     model_schema,
     profile_schema,
     tier_schema,
+    traffic_schema,
     workload_schema,
 )
 from rackfit.documents.result import SCHEMA_VERSION
@@ -160,6 +161,7 @@ def published() -> dict[str, dict[str, Any]]:
         "scenario": scenario_schema(),
         "tier": tier_schema(),
         "workload": workload_schema(),
+        "traffic": traffic_schema(),
     }
     return {
         f"{kind}.schema.json": {

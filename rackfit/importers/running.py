@@ -10,7 +10,8 @@ from typing import Any
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.documents.output import check_writable, write_whole
 from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
 from rackfit.importers.deployment import import_deployment

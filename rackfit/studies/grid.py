@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from costmodel.question.instance import Scenario, load_workload
+from costmodel.question.scenario import Scenario, load_workload
 from rackfit.studies.base import Axes, Own
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
 
 #: More points than this is taken for a typing mistake.
@@ -90,7 +90,8 @@ def make_points(
             else:
                 _put(data, key, value)
         said = ", ".join(f"{key}={value}" for key, value in chosen.items())
-        points.append(Point(chosen, parse_model(Scenario, data, said or "study"), study, own))
+        with checked(said or "study"):
+            points.append(Point(chosen, Scenario.model_validate(data), study, own))
     return points
 
 

@@ -108,7 +108,7 @@ def _code(study: str) -> str:
     whole = hashlib.sha256()
     folders = [Path(package.__path__[0]) for package in (topology, costmodel, solver)]
     paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    paths += sorted(Path(__file__).parent.glob("*.py"))
+    paths += sorted(p for own in ("*.py", "systems/*.py") for p in Path(__file__).parent.glob(own))
     answer = find_study(study).answer if study else None
     if answer is not None:
         paths.append(Path(inspect.getfile(answer)))

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from costmodel.question.instance import load_scenario
+from costmodel.question.scenario import load_scenario
 from rackfit.documents.output import make_folder, write_whole
 from rackfit.figures.files import write_figures
 from rackfit.studies.backends import Backend, answered, check_backend

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.passes.communication import GroupRates, stack_rates
+from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
 from solver.bounds.block import Block
@@ -79,7 +79,10 @@ class Pricer:
 
         def bounded(block: tuple[NDArray[np.int64], int, PoolClass]) -> Bounds:
             rows, role, pool_class = block
-            return self.block(shapes.take(rows), role, pool_class).bounds()
+            priced = self.block(shapes.take(rows), role, pool_class)
+            found = priced.bounds()
+            found.requests_per_s[~joined(priced.rates)] = 0.0
+            return found
 
         for (rows, _, _), found in zip(blocks, in_threads(bounded, blocks, workers), strict=True):
             for name in Bounds.__dataclass_fields__:
@@ -147,7 +150,9 @@ class Pricer:
         one = shapes.row(row)
         pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
         home = self.instance.cluster.domains[pool_class.domain]
-        if one["span"] >= 0 or len({placed.chip.name for placed in home.usable}) > 1:
+        types = {placed.chip.name for placed in home.usable}
+        only_nics = home.fabric.interchangeable_chips and not home.interchangeable_chips
+        if one["span"] >= 0 or only_nics or len(types) > 1:
             parts = shapes.parts(row)
             return span_rates(self.instance, self.classes, parts, one["tp"], stage, one["pp"])
         return group_rates(

@@ -8,6 +8,7 @@ from costmodel.layout.layout import KvShare, Replica, Role, Shape, Stage, spread
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from costmodel.replica.fleet import transfer_bytes_per_chip
+from costmodel.replica.hand_over import gate, send_s
 from costmodel.replica.held import cache_bytes
 from solver.place.held_kv import with_idle
 from solver.shapes.pools import Pool
@@ -24,19 +25,29 @@ def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[l
     return [flat[s * width : (s + 1) * width] for s in range(shape["pp"])]
 
 
-def hand_over_s(instance: Instance, home: Pool, tp: int, pp: int) -> tuple[float, float]:
-    """KV hand-over from a pool's first chip to the farthest and to the nearest other domain or chip, seconds."""
+def hand_over_s(
+    instance: Instance, home: Pool, chips: Sequence[str], tp: int, pp: int
+) -> tuple[float, float]:
+    """KV hand-over from chips of a pool to the farthest other domain, and inside their own, seconds.
+
+    Where no other domain can be reached, or the chip is alone in its own, the one stands for the other.
+    """
     cluster = instance.cluster
-    source = home.chips[0]
-    targets = [
-        placed.id
-        for domain in cluster.domains
-        for placed in domain.usable[: 2 if domain.index == home.domain else 1]
-        if placed.id != source
-    ]
     moved = transfer_bytes_per_chip(instance, tp, pp)
-    times = [float(cluster.rate("send", (source, target)).time(moved)) for target in targets]
-    return max(times, default=0.0), min(times, default=0.0)
+    here = [chip for chip in chips if cluster.chip(chip).domain == home.domain]
+    beside = [p.id for p in cluster.domains[home.domain].usable[:2] if p.id != here[0]]
+    near = send_s(cluster, (here[0], 1.0), beside[:1], moved)
+    others = [
+        found[0]
+        for domain in cluster.domains
+        if domain.index != home.domain and domain.usable
+        for found in [gate(cluster, [placed.id for placed in domain.usable])]
+        if found is not None
+    ]
+    far = send_s(cluster, gate(cluster, here), others, moved) if others else None
+    if far is None:
+        far = near
+    return far or 0.0, near or 0.0
 
 
 def build_replica(

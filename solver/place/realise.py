@@ -33,7 +33,8 @@ class Realised:
 
     ``stages``: first and last layer of each; ``maps``: expert map by layer (the same for all
     replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``; ``idle``:
-    conversations that wait on each attention rank.
+    conversations that wait on each attention rank; ``sent``, ``sent_far``: bytes/s that passes send out of each
+    domain of a replica over several, and out of its unit.
     """
 
     shape: dict[str, int]
@@ -47,19 +48,30 @@ class Realised:
     idle: int = 0
     #: slots of the layers that have not ``slots``
     layer_slots: LayerSlots = field(default_factory=dict)
+    sent: tuple[float, ...] = ()
+    sent_far: tuple[float, ...] = ()
 
 
 class Realiser:
     """Makes replicas of shapes, remembering placements that shapes share."""
 
     def __init__(
-        self, instance: Instance, shapes: ShapeTable, pricer: Pricer, clock: Clock, seed: int
+        self,
+        instance: Instance,
+        shapes: ShapeTable,
+        pricer: Pricer,
+        clock: Clock,
+        seed: int,
+        *,
+        nearby: bool = False,
     ):
+        """``nearby``: KV is handed over inside the domain only, which leaves more time for the prompt."""
         self.instance = instance
         self.shapes = shapes
         self.pricer = pricer
         self.clock = clock
         self.seed = seed
+        self.nearby = nearby
         self.placements = Placements(instance, clock, seed, hot_copies=pricer.hot_copies)
         self.shared = SharedPlacements(instance, self.placements)
 
@@ -85,9 +97,12 @@ class Realiser:
         experts, layer_bounds = self.placements.of(slots, free=free)
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s, near_s = 0.0, 0.0
-        if ROLES[shape["role"]] == "prefill":
-            far_s, near_s = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
         stands = standing(self.instance, self.shapes, row, self.pricer)
+        if ROLES[shape["role"]] == "prefill":
+            far_s, near_s = hand_over_s(
+                self.instance, home, stands.chips[0], shape["tp"], shape["pp"]
+            )
+            far_s = near_s if self.nearby else far_s
         attempt = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         found, per_rank = attempt.largest(most_per_rank)
         found, per_rank = attempt.with_more_room(found, per_rank)
@@ -124,6 +139,8 @@ class Realiser:
             slots=slots,
             maps=maps,
             idle=attempt.idle_of(replica),
+            sent=tuple(price.egress_bytes_per_s.values()),
+            sent_far=tuple(price.far_bytes_per_s.values()),
         )
 
     def _sharing(self, row: int, most_per_rank: int, fewest: int) -> Realised:
@@ -137,13 +154,14 @@ class Realiser:
         slots = tuple(spread(shape["slots"], chips))
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s = 0.0
+        stands = standing(self.instance, self.shapes, row, self.pricer)
         if ROLES[shape["role"]] == "prefill":
-            far_s, _ = hand_over_s(self.instance, home, shape["tp"], shape["pp"])
+            times = hand_over_s(self.instance, home, stands.chips[0], shape["tp"], shape["pp"])
+            far_s = times[self.nearby]
         upper_at = partial(self.pricer.tightened, self.shapes, row, None)
         upper = upper_at(most_per_rank)
         best = Realised(shape, 0, 0, 0.0, upper, (), slots, {})
         experts, _ = self.placements.of(slots, free=True)
-        stands = standing(self.instance, self.shapes, row, self.pricer)
         alike = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         found, per_rank = alike.largest(most_per_rank)
         attempts = [alike]
@@ -177,5 +195,7 @@ class Realiser:
                     maps=maps,
                     idle=attempt.idle_of(replica),
                     layer_slots=attempt.layer_slots,
+                    sent=tuple(price.egress_bytes_per_s.values()),
+                    sent_far=tuple(price.far_bytes_per_s.values()),
                 )
         return best

@@ -33,7 +33,7 @@ def standing(instance: Instance, shapes: ShapeTable, row: int, pricer: Pricer) -
     shape, parts = shapes.row(row), shapes.parts(row)
     pools = pools_of(parts, pricer.classes)
     chosen = [
-        pick_chips(instance.cluster, pool.domain, pool.chips, count)
+        pick_chips(instance.cluster, pool.domain, pool.chips, count, leaving=len(parts) > 1)
         for pool, (_, count) in zip(pools, parts, strict=True)
     ]
     rates, alike = pricer.rates_of(shapes, row)

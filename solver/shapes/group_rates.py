@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from costmodel.passes.communication import GroupRates, achieved, rates_of_chips
+from costmodel.passes.communication import GroupRates, achieved, joined, rates_of_chips
 from costmodel.question.instance import Instance
 from solver.shapes.pools import PoolClass, pick_chips
 from solver.shapes.spans import Parts, pools_of
@@ -29,16 +30,19 @@ def group_rates(
     home = pool_class.domain
     reduce = dispatch = send = (0.0, 0.0)
     if tp > 1:
-        reduce = achieved(cluster.rate_for("all-reduce", home, tp, 1), efficiency.all_reduce)
-    if moe is not None and stage_chips > 1:
-        rate = cluster.rate_for(
-            "dispatch", home, stage_chips // stage_pools, stage_pools, top_k=round(moe.top_k)
+        reduce = achieved(
+            partial(cluster.rate_for, "all-reduce", home, tp, 1), efficiency.all_reduce
         )
-        dispatch = achieved(rate, efficiency.all_to_all)
+    if moe is not None and stage_chips > 1:
+        find = partial(
+            cluster.rate_for, "dispatch", home, stage_chips // stage_pools, stage_pools,
+            top_k=round(moe.top_k),
+        )  # fmt: skip
+        dispatch = achieved(find, efficiency.all_to_all)
     if pp > 1:
         pools = 2 if slices > 1 else 1
-        rate = cluster.rate_for("send", home, 2 // pools, pools)
-        send = achieved(rate, efficiency.all_to_all)
+        find = partial(cluster.rate_for, "send", home, 2 // pools, pools)
+        send = achieved(find, efficiency.all_to_all)
     return GroupRates(*(np.asarray(value) for value in (*reduce, *dispatch, *send)))
 
 
@@ -58,7 +62,7 @@ def span_rates(
     chips = [
         chip
         for pool, (_, count) in zip(pools_of(parts, classes), parts, strict=True)
-        for chip in pick_chips(instance.cluster, pool.domain, pool.chips, count)
+        for chip in pick_chips(instance.cluster, pool.domain, pool.chips, count, leaving=True)
     ]
     moe = instance.operations.moe
     stages = rates_of_chips(
@@ -68,6 +72,9 @@ def span_rates(
         moe.top_k if moe else 0,
         instance.profile.for_chip(classes[parts[0][0]].chip.name),
     )
+    for own in stages:
+        if not joined(own):
+            return own, False
     inside = [n for n in GroupRates.__dataclass_fields__ if not n.startswith("send")]
     alike = all(len({float(getattr(s, name)) for s in stages}) == 1 for name in inside)
     return GroupRates(

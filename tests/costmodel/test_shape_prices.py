@@ -11,7 +11,8 @@ from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage, spread
 from costmodel.models.spec import Attention
 from costmodel.passes.communication import rates_of_chips, stack_rates
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.shape_prices import Shapes, price_shapes
 from topology.errors import InstanceError
 

@@ -18,7 +18,8 @@ from benchmarks.hunt.running import hunt
 from benchmarks.hunt.summary import read_outcomes, summary
 from benchmarks.hunt.variants import draw_variants
 from costmodel.evaluate import evaluate
-from costmodel.question.instance import Instance, load_scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import load_scenario
 from rackfit.api import solve
 from rackfit.documents.result import Result
 from solver.certificate import Certificate

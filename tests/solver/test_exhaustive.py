@@ -16,12 +16,12 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.question.engine import EngineName
 from costmodel.question.instance import Instance
-from solver.answer import usd_per_m_output
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
 from solver.search import search
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import ROLES, enumerate_shapes
+from solver.verify import usd_per_m_output
 from tests.solver.enumeration import Best, best_replicas, kind_of_pool, least_cost, pools, with_rate
 from topology.errors import NoFeasibleLayout
 

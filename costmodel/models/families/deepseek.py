@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
 from costmodel.models.parts.mla import Indexer, Latent, latent_attention
 from costmodel.models.parts.mtp import next_token_modules, num_modules
-from costmodel.models.parts.schedule import sparse_layers
+from costmodel.models.parts.schedule import index_owners, sparse_layers
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec
 
@@ -19,7 +18,7 @@ def read(b: Builder) -> ModelSpec:
     count = b.num_layers
     has_index = any(c.has(key) for key in ("index_topk", "index_n_heads", "index_head_dim"))
     indexer = Indexer.read(b) if has_index or "v32" in str(c.data.get("model_type")) else None
-    owners = _index_owners(b, count) if indexer else []
+    owners = index_owners(b, count) if indexer else []
     c.ignore("index_topk_freq", "index_skip_topk_offset", "index_share_for_mtp_iteration")
     c.ignore(
         "head_dim", "qk_head_dim"
@@ -53,19 +52,6 @@ def read(b: Builder) -> ModelSpec:
 
     modules = num_modules(b)
     return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
-
-
-def _index_owners(b: Builder, count: int) -> list[bool]:
-    types = b.config.strings("indexer_types", ("full", "shared"), count)
-    if types is None:
-        freq = b.config.optional_size(
-            "index_topk_freq", because="every layer owns an indexer", high=MAX_LAYERS
-        )
-        offset = b.config.size(
-            "index_skip_topk_offset", default=0, because="from the first", low=0, high=MAX_LAYERS
-        )
-        return [max(index + 1 - offset, 0) % (freq or 1) == 0 for index in range(count)]
-    return [kind == "full" for kind in types]
 
 
 FAMILY = Family(

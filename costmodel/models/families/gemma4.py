@@ -23,7 +23,11 @@ def read(b: Builder) -> ModelSpec:
         )
     width = b.ffn_width
     double = c.flag("use_double_wide_mlp", default=False)
-    per_layer = c.size("hidden_size_per_layer_input", default=0, because="none", low=0)
+    per_layer = 0
+    if c.has("hidden_size_per_layer_input"):
+        per_layer = c.size("hidden_size_per_layer_input", low=0)
+    else:  # the class's default is that of the small models; files of the larger ones leave it out
+        c.log.note("assumed: hidden_size_per_layer_input not given: no inputs per layer")
     rows = c.size("vocab_size_per_layer_input", low=0) if per_layer else 0
     c.ignore("vocab_size_per_layer_input", "use_bidirectional_attention")
 

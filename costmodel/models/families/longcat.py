@@ -32,7 +32,7 @@ def read(b: Builder) -> ModelSpec:
     c.ignore("router_bias", "mla_scale_q_lora", "mla_scale_kv_lora", "attention_method", "head_dim")
     c.ignore("qk_head_dim", "router_dtype", "n_group", "topk_group", "n_shared_experts")
     if num_modules(b):
-        c.log.note("warning: the MTP layer of LongCat is not counted")
+        c.log.note("the MTP layer of LongCat is not counted")
     c.log.note(
         f"{top_k} of {num + zeros} router rows are chosen; {top_k * num / (num + zeros):g} experts "
         "with weights are expected per token"

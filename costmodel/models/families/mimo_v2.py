@@ -28,7 +28,7 @@ def read(b: Builder) -> ModelSpec:
     c.ignore("topk_method", "attention_value_scale", "hybrid_block_size", "swa_rope_theta")
     c.ignore("attention_chunk_size", "attention_projection_layout")
     if c.data.get("num_nextn_predict_layers"):
-        c.log.note("warning: the MTP layers that num_nextn_predict_layers declares are not counted")
+        c.log.note("the MTP layers that num_nextn_predict_layers declares are not counted")
     c.ignore("num_nextn_predict_layers")
 
     def at(index: int) -> Layer:

@@ -53,9 +53,7 @@ def ignore_unreleased_mtp(b: Builder) -> None:
     c = b.config
     c.ignore("use_mtp", "mtp_transformer_layers", "num_mtp_modules", "num_nextn_predict_layers")
     if any(c.data.get(key) for key in ("num_mtp_modules", "num_nextn_predict_layers")):
-        c.log.note(
-            "warning: MTP modules are declared, but the released checkpoints hold none: 0 counted"
-        )
+        c.log.note("MTP modules are declared, but the released checkpoints hold none: 0 counted")
 
 
 FAMILY = Family("minimax_m2", ("minimax_m2",), ("MiniMaxM2ForCausalLM",), read)

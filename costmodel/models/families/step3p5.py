@@ -42,7 +42,7 @@ def read(b: Builder) -> ModelSpec:
     c.ignore("n_shared_experts")
     c.ignore("num_nextn_predict_layers", "use_moe", "use_qk_norm", "moe_every_n_layer")
     if c.data.get("num_nextn_predict_layers"):
-        c.log.note("warning: the MTP layers that num_nextn_predict_layers declares are not counted")
+        c.log.note("the MTP layers that num_nextn_predict_layers declares are not counted")
 
     def at(index: int) -> Layer:
         name = f"model.layers.{index}"

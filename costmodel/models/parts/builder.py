@@ -36,7 +36,8 @@ class Builder:
         ``module`` is the dotted name quantisers know it by; ``role`` as in
         :meth:`Precision.of`. A bias is kept in the base format.
         """
-        stored = self.precision.of(module, role)
+        gated = copies == 2 and module.endswith(".up_proj")
+        stored = self.precision.of(module, role, gated=gated)
         num_bias = copies * rows if bias else 0
         return Weights(
             name,
@@ -82,14 +83,10 @@ class Builder:
     def kv_heads(self, *names: str) -> int:
         """Key/value heads; absent or null means as many as query heads."""
         heads = self.heads
-        default = self.config.class_defaults.get("num_key_value_heads", heads)
         found = self.config.size(
-            "num_key_value_heads",
-            *names,
-            default=default,
-            because="as many as query heads" if default == heads else "class default",
+            "num_key_value_heads", *names, default=heads, because="as many as query heads",
             high=2**12,
-        )
+        )  # fmt: skip
         if heads % found:
             self.config.problem(
                 "num_key_value_heads", f"{found} does not divide the {heads} query heads"
@@ -99,6 +96,9 @@ class Builder:
     def head_dim(self, default: int | None = None) -> int:
         """Width of a head. Without a class default, hidden size / heads, which must be whole."""
         because = "family default"
+        if "head_dim" in self.config.class_defaults and "head_dim" not in self.config.data:
+            # a class without a number of its own takes hidden size / heads
+            default = self.config.class_default(("head_dim",), int)
         if default is None:
             default, because = max(self.hidden // self.heads, 1), "hidden size / query heads"
             if not self.config.has("head_dim") and self.hidden % self.heads:

@@ -1,10 +1,20 @@
-"""Which modules a quantiser left alone: exact names, parts of names, globs and regular expressions."""
+"""Which modules a list of a quantiser names: exact names, parts of names, globs and expressions."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from time import perf_counter
+
+from costmodel.models.parts.module_names import (
+    GATED_PAIRS,
+    bodies,
+    canonical,
+    is_no_matrix,
+    spellings,
+    wrapped,
+)
 
 #: A pattern longer than this, or with more open-ended repeats, is refused: it may never finish.
 MAX_PATTERN = 400
@@ -15,7 +25,6 @@ MAX_PATTERNS = 1024
 MAX_MATCHING_S = 10.0
 
 _NESTED_REPEAT = re.compile(r"\)[*+{]|[*+}][*+{]")
-_WRAPPERS = ("language_model.model.", "language_model.", "model.language_model.")
 
 
 class PatternError(ValueError):
@@ -28,12 +37,14 @@ class Patterns:
     A plain name matches a module when its dotted parts appear in a row among the module's parts,
     so ``gate`` matches ``mlp.gate`` and never ``mlp.gate_proj``. ``*`` and ``?`` are globs that
     cover a module and all inside it; ``re:`` starts a regular expression matched from the start, as
-    llm-compressor does.
+    llm-compressor does. Names are compared in one spelling (:mod:`module_names`).
     """
 
     def __init__(self, entries: Iterable[str]):
-        self._plain: set[str] = set()
-        globs: dict[str, None] = {}
+        #: canonical plain names: how often each is listed (experts share one), one of them as written
+        self._plain: Counter[str] = Counter()
+        self._as_written: dict[str, str] = {}
+        globs: dict[str, str] = {}
         expressions: dict[str, None] = {}
         for entry in entries:
             if len(entry) > MAX_PATTERN:
@@ -41,64 +52,85 @@ class Patterns:
             if entry.startswith("re:"):
                 expressions[entry[3:]] = None
             elif any(mark in entry for mark in "*?["):
-                globs[_glob(_unwrapped(entry))] = None
+                globs.setdefault(_glob(canonical(entry)), entry)
             elif entry:
-                self._plain.add(_unwrapped(entry).strip("."))
+                name = canonical(entry)
+                self._plain[name] += 1
+                self._as_written.setdefault(name, entry)
         if len(globs) + len(expressions) > MAX_PATTERNS:
             raise PatternError(f"{len(globs) + len(expressions)} patterns")
-        self._compiled = [_compile(expression) for expression in expressions]
-        if globs:
-            self._compiled.append(re.compile(f"(?:{'|'.join(globs)})(?:\\..*)?\\Z"))
+        self._globs = [(re.compile(f"{text}(?:\\..*)?\\Z"), entry) for text, entry in globs.items()]
+        self._expressions = [(_compile(text), f"re:{text}") for text in expressions]
+        self._any_glob = re.compile(f"(?:{'|'.join(globs)})(?:\\..*)?\\Z") if globs else None
         self._lengths = sorted({name.count(".") + 1 for name in self._plain})
         self._known: dict[str, bool] = {}
-        self._given = bool(self._plain or self._compiled)
+        self._hit: set[str] = set()
+        self._halves: dict[str, None] = {}
         self._spent_s = 0.0
 
-    @property
-    def unused(self) -> bool:
-        """Whether there are patterns and none has matched a module so far."""
-        return self._given and not any(self._known.values())
-
     def match(self, module: str) -> bool:
-        """Whether any pattern covers ``module``, a dotted name starting with ``model.``."""
-        if not self._given:
-            return False
+        """Whether any pattern covers ``module``, a dotted name of the readers."""
         if module not in self._known:
             start = perf_counter()
-            self._known[module] = any(self._match(name) for name in _also_known_as(module))
+            named = self.names(module)
+            self._known[module] = named or any(self._matches(name) for name in spellings(module))
             self._spent_s += perf_counter() - start
             if self._spent_s > MAX_MATCHING_S:
                 raise PatternError("matching them takes too long")
         return self._known[module]
 
-    def _match(self, module: str) -> bool:
+    def names(self, module: str) -> bool:
+        """Whether a plain name covers ``module``; every name that does counts as used."""
+        found = [hit for name in spellings(module) for hit in self._rows(name)]
+        self._hit.update(found)
+        return bool(found)
+
+    def _rows(self, module: str) -> list[str]:
         parts = module.split(".")
+        found = []
         for length in self._lengths:
             for first in range(len(parts) - length + 1):
-                if ".".join(parts[first : first + length]) in self._plain:
-                    return True
-        names = (module, f"language_model.{module}")
-        return any(pattern.match(name) for pattern in self._compiled for name in names)
+                row = ".".join(parts[first : first + length])
+                if row in self._plain:
+                    found.append(row)
+        return found
 
+    def _matches(self, module: str) -> bool:
+        if self._any_glob and any(self._any_glob.match(text) for text in bodies(module)):
+            return True
+        return bool(self._expressions) and any(
+            pattern.match(text) for text in wrapped(module) for pattern, _ in self._expressions
+        )
 
-#: One name here stands for what others store apart or together.
-_SYNONYMS = {
-    "up_proj": ("gate_proj", "gate_up_proj", "w1", "w3"),
-    "down_proj": ("w2",),
-    "q_proj": ("qkv_proj", "query_key_value"),
-    "k_proj": ("qkv_proj", "query_key_value"),
-    "v_proj": ("qkv_proj", "query_key_value"),
-    "o_proj": ("dense",),
-    "in_proj_qkv": ("in_proj_qkvz",),
-    "in_proj_z": ("in_proj_qkvz",),
-}
+    def needs_both(self, module: str) -> None:
+        """Remember where a gated FFN's gate is listed without its up projection, or the reverse."""
+        owner = canonical(module).rpartition(".")[0]
+        for pair in GATED_PAIRS:
+            listed = [f"{owner}.{last}" for last in pair if self._plain.get(f"{owner}.{last}")]
+            if len(listed) == 1 or len({self._plain[name] for name in listed}) > 1:
+                self._halves[self._as_written[listed[0]]] = None
 
+    # -- what was listed in vain -----------------------------------------------------------------
 
-def _also_known_as(module: str) -> list[str]:
-    owner, _, last = module.rpartition(".")
-    names = [module, *(f"{owner}.{other}" for other in _SYNONYMS.get(last, ()))]
-    short = [name.replace(".self_attn", ".attn").replace(".mlp", ".ffn") for name in names]
-    return list(dict.fromkeys(names + short))
+    def unmatched(self) -> list[str]:
+        """Entries that name no matrix of this model, but not vectors, towers or drafts."""
+        names = [name for module in self._known for name in spellings(module)]
+        found = [entry for name, entry in self._as_written.items()
+                 if name not in self._hit and not is_no_matrix(entry)]  # fmt: skip
+        for patterns, texts in ((self._globs, bodies), (self._expressions, wrapped)):
+            for pattern, entry in patterns:
+                if not is_no_matrix(entry) and not any(
+                    pattern.match(text) for name in names for text in texts(name)
+                ):
+                    found.append(entry)
+        return found
+
+    def uneven(self) -> list[str]:
+        """Experts of which fewer are listed than of others, and gates listed without their twin."""
+        stars = {name: num for name, num in self._plain.items() if "*" in name.split(".")}
+        usual = max(stars.values(), default=0)
+        few = [self._as_written[name] for name, num in stars.items() if num != usual]
+        return [*few, *self._halves]
 
 
 def _glob(entry: str) -> str:
@@ -116,11 +148,3 @@ def _compile(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError):
         raise PatternError(f"{pattern[:60]!r} is not a regular expression") from None
-
-
-def _unwrapped(entry: str) -> str:
-    for wrapper in _WRAPPERS:
-        if entry.startswith(wrapper):
-            inner = entry[len(wrapper) :]
-            return inner if inner.startswith(("model.", "lm_head")) else f"model.{inner}"
-    return entry

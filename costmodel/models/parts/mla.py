@@ -23,7 +23,7 @@ class Latent:
     v: int
 
     @classmethod
-    def read(cls, b: Builder) -> Latent:
+    def read(cls, b: Builder, *, low_rope: int = 1) -> Latent:
         """The usual keys. A null ``q_lora_rank`` means one plain query projection."""
         c = b.config
         b.kv_heads()
@@ -32,7 +32,7 @@ class Latent:
             c.optional_size("q_lora_rank", because="one plain query projection", high=2**17),
             c.size("kv_lora_rank", high=2**17),
             c.size("qk_nope_head_dim", high=2**14),
-            c.size("qk_rope_head_dim", high=2**14),
+            c.size("qk_rope_head_dim", low=low_rope, high=2**14),
             c.size("v_head_dim", high=2**14),
         )
 

@@ -23,24 +23,48 @@ class Precision:
     label: str = "bf16"
     kv_dtype: str | None = None  #: KV dtype the checkpoint was calibrated for
     excluded: Patterns = field(default_factory=lambda: Patterns(()))
+    before: Format | None = None  #: linear matrices that a later conversion left as they were
     native: bool = True  #: False where the user asked for this precision
 
-    def of(self, module: str, role: str) -> Format:
-        """Format of a module; ``role`` is ``linear``, ``expert`` or ``plain`` (never quantised)."""
-        if not self.rules or self.excluded.match(module) or role == "plain":
-            return self.base
+    def of(self, module: str, role: str, *, gated: bool = False) -> Format:
+        """Format of a module; ``role`` is ``linear``, ``expert`` or ``plain``.
+
+        What is ``plain`` (head, routers) is quantised only where a list names it. ``gated``: the
+        module stands for a gate and an up projection.
+        """
+        left = self.base if role == "plain" or self.before is None else self.before
+        if self.excluded.match(module) or not self.rules:
+            return left
         if role == "expert" and self.expert is not None:
             return self.expert
         for patterns, stored in self.rules:
-            if patterns is None or patterns.match(module):
+            if patterns is None:
+                if role != "plain":
+                    return stored
+            elif patterns.match(module) and (role != "plain" or patterns.names(module)):
+                if gated:
+                    patterns.needs_both(module)
                 return stored
-        return self.base
+        return left
 
-    @property
-    def useless_names(self) -> bool:
-        """Whether names of modules were given, but none is a module of this model."""
-        given = [self.excluded, *(patterns for patterns, _ in self.rules if patterns is not None)]
-        return any(patterns.unused for patterns in given)
+    def doubts(self) -> list[str]:
+        """What in the lists of modules does not fit this model; each is a warning."""
+        found = []
+        lists = [("left unquantised", self.excluded)]
+        lists += [(f"stored as {stored.label}", patterns) for patterns, stored in self.rules
+                  if patterns is not None]  # fmt: skip
+        for what, patterns in lists:
+            for problem, entries in (
+                ("names no matrix of this model", patterns.unmatched()),
+                ("is listed unevenly", patterns.uneven()),
+            ):
+                if entries:
+                    more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+                    found.append(
+                        f"quantisation settings: of the modules {what}, {entries[0]!r}{more} "
+                        f"{problem}: the bytes below may be wrong"
+                    )
+        return found
 
 
 def requested_precision(weight_dtype: str, native: Precision) -> Precision:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from costmodel.models.config import Config, shown
 from costmodel.models.parts.formats import (
@@ -40,21 +41,27 @@ def _names(section: Config, *keys: str) -> list[str]:
 def _fp8(section: Config, base: Format) -> Precision:
     section.ignore("activation_scheme", "fmt", "activation_dtype")
     excluded = Patterns(_names(section, "modules_to_not_convert", "ignored_layers"))
-    block = section.sizes("weight_block_size", 2, low=1, high=2**16)
-    if block is None:
+    linear = _fp8_blocks(section)
+    if linear is None:
         section.log.note(
             "assumed: quantization_config.weight_block_size not given: one fp32 scale per matrix"
         )
         return Precision(base, ((None, FP8_TENSOR),), label=FP8_TENSOR.label, excluded=excluded)
-    size = (block[0], block[1])
     scale = section.choice(
         "scale_fmt", allowed=("ue8m0", "float", "fp32"), default="float", because="fp32 scales"
     )
-    linear = Format(
-        "fp8", f"fp8, scale per {size[0]}x{size[1]} block", 8, size, FP8_BLOCK.scale_bytes
-    )
     label = f"{linear.label} ({'power-of-two' if scale == 'ue8m0' else 'fp32'} scales)"
     return Precision(base, ((None, linear),), label=label, excluded=excluded)
+
+
+def _fp8_blocks(section: Config) -> Format | None:
+    """FP8 with a scale per block of ``weight_block_size``, where the settings have blocks."""
+    block = section.sizes("weight_block_size", 2, low=1, high=2**16)
+    if block is None:
+        return None
+    size = (block[0], block[1])
+    label = f"fp8, scale per {size[0]}x{size[1]} block"
+    return Format("fp8", label, 8, size, FP8_BLOCK.scale_bytes)
 
 
 def _mxfp4(section: Config, base: Format) -> Precision:
@@ -230,24 +237,37 @@ def read_precision(config: Config, outer: Config, beside: Config | None) -> Prec
     """The native precision of a checkpoint. ``beside`` is the content of hf_quant_config.json.
 
     That file wins over the config's ``quantization_config``: converted repositories may keep the
-    original's, or have none.
+    original's, or have none. Settings of both kinds at once (an algorithm of ModelOpt and blocks of
+    FP8) say that the conversion left the other matrices in the blocks they had.
     """
     base = base_format(config, outer)
     section = config.section("quantization_config") or outer.section("quantization_config")
-    if beside is not None:
-        beside.ignore("producer")
-        if section is not None:
-            section.ignore(*section.data)
-            beside.log.note("hf_quant_config.json decides the precision, not quantization_config")
-        return _guarded(modelopt, beside.section("quantization") or beside, base)
-    if section is None:
+    if section is None and beside is None:
         config.log.note(
             "assumed: no quantization_config, and no hf_quant_config.json beside the config: "
             f"weights are {base.label}"
         )
         return Precision(base=base, label=base.label)
-    method = section.choice("quant_method", allowed=METHODS)
-    return _guarded(METHODS[method], section, base)
+    converted = beside if beside is not None else section
+    assert converted is not None
+    before = None
+    if section is not None and section.data.get("quant_method") == "fp8":
+        before = _fp8_blocks(section) if section.has("quant_algo") else None
+    if beside is not None:
+        beside.ignore("producer")
+        if section is not None:
+            section.ignore(*section.data)
+            beside.log.note("hf_quant_config.json decides the precision, not quantization_config")
+        found = _guarded(modelopt, beside.section("quantization") or beside, base)
+    elif before is not None:
+        converted.ignore("quant_method", "activation_scheme", "fmt", "moe_quant_algo")
+        found = _guarded(modelopt, converted, base)
+    else:
+        method = converted.choice("quant_method", allowed=METHODS)
+        return _guarded(METHODS[method], converted, base)
+    if before is not None:
+        found = replace(found, before=before, label=f"{found.label}; the rest {before.label}")
+    return found
 
 
 def _guarded(

@@ -31,6 +31,46 @@ def sparse_layers(b: Builder, count: int, *, first_default: int | None = None) -
     return result
 
 
+def listed_sparse_layers(b: Builder, count: int, *, first_key: str = "") -> list[bool]:
+    """MoE layers in any of the usual spellings; ``mlp_layer_types`` wins where it is given.
+
+    Else leading dense layers (``first_key``, ``first_k_dense_replace``), ``moe_layer_freq``,
+    ``decoder_sparse_step`` and ``mlp_only_layers``.
+    """
+    c = b.config
+    first_keys = tuple(
+        dict.fromkeys((first_key or "first_k_dense_replace", "first_k_dense_replace"))
+    )
+    types = c.strings("mlp_layer_types", ("dense", "sparse"), count)
+    if types is not None:
+        c.ignore(*first_keys, "moe_layer_freq", "decoder_sparse_step", "mlp_only_layers")
+        return [kind == "sparse" for kind in types]
+    if isinstance(c.data.get("moe_layer_freq"), list) or c.has("moe_layer_freq"):
+        return sparse_layers(b, count, first_default=0)
+    first = c.size(
+        *first_keys, default=0, because="no leading dense layers", low=0, high=MAX_LAYERS
+    )
+    step = c.size("decoder_sparse_step", default=1, because="every layer", high=MAX_LAYERS)
+    only = c.indices("mlp_only_layers", count) or []
+    return [
+        index >= first and (index + 1) % step == 0 and index not in only for index in range(count)
+    ]
+
+
+def index_owners(b: Builder, count: int) -> list[bool]:
+    """Layers of sparse attention that run an index of their own; the others reuse the last choice."""
+    types = b.config.strings("indexer_types", ("full", "shared"), count)
+    if types is None:
+        freq = b.config.optional_size(
+            "index_topk_freq", because="every layer owns an indexer", high=MAX_LAYERS
+        )
+        offset = b.config.size(
+            "index_skip_topk_offset", default=0, because="from the first", low=0, high=MAX_LAYERS
+        )
+        return [max(index + 1 - offset, 0) % (freq or 1) == 0 for index in range(count)]
+    return [kind == "full" for kind in types]
+
+
 def windowed_layers(
     b: Builder, count: int, *, pattern: int | None, because: str, sliding: str = "sliding_attention"
 ) -> list[bool]:

@@ -71,3 +71,35 @@ def patterned_windows(b: Builder, count: int, pattern: int) -> list[int | None]:
         return [None] * count
     slides = windowed_layers(b, count, pattern=pattern, because="class default")
     return [window if slide else None for slide in slides]
+
+
+#: Names that configs use for a layer whose attention has a window.
+SLIDING = (
+    "sliding_attention",
+    "hybrid_sliding",
+    "local",
+    "sliding",
+    "local_attention",
+    "sliding_window",
+)
+#: Names of the others.
+FULL = ("full_attention", "hybrid", "global", "full", "global_attention", "attention")
+
+
+def typed_windows(b: Builder, count: int) -> list[int | None]:
+    """Windows by ``layer_types`` in any spelling; without the list, in every layer or in none."""
+    c = b.config
+    types = c.strings("layer_types", (*SLIDING, *FULL), count)
+    names = ("sliding_window", "sliding_window_size", "window_size", "attention_window_size")
+    c.ignore("use_sliding_window", "max_window_layers")
+    if types is not None and not set(types) & set(SLIDING):
+        c.ignore(*names)
+        return [None] * count
+    if c.data.get("use_sliding_window") is False:
+        c.ignore(*names)
+        return [None] * count
+    window = c.optional_size(*names, because="no window", high=MAX_POSITIONS)
+    if types is None and window is not None:
+        c.log.note("assumed: layer_types not given: every layer has the window")
+        return [window] * count
+    return [window if kind in SLIDING else None for kind in types or ["full"] * count]

@@ -16,6 +16,7 @@ Kind = Literal[
     "scenarios",
     "profiles",
     "loads",
+    "traffic",
     "exporters",
     "studies",
 ]
@@ -34,7 +35,8 @@ def catalogue_command(
     out: Annotated[Path | None, typer.Option(help="Write the picture here, not to stdout.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List shipped models, chips, tiers, clusters, workloads, scenarios, profiles, loads, exporters or studies.
+    """List shipped models, chips, tiers, clusters, workloads, scenarios, profiles, loads, traffic,
+    exporters or studies.
 
     ``catalogue clusters --picture gb200-nvl72 --out rack.html`` draws a cluster instead, its links
     coloured by bandwidth.
@@ -90,6 +92,8 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
         return _scenarios()
     if kind == "models":
         return _models()
+    if kind == "traffic":
+        return _traffic()
     if kind == "studies":
         from rackfit.studies.registry import studies
 
@@ -162,7 +166,7 @@ def _clusters() -> list[dict[str, Any]]:
 
 
 def _workloads() -> list[dict[str, Any]]:
-    from costmodel.question.instance import load_workload
+    from costmodel.question.scenario import load_workload
     from topology.catalogue import catalogue_names
 
     loaded = [load_workload(name) for name in catalogue_names("workloads")]
@@ -179,7 +183,7 @@ def _workloads() -> list[dict[str, Any]]:
 
 
 def _scenarios() -> list[dict[str, Any]]:
-    from costmodel.question.instance import load_scenario
+    from costmodel.question.scenario import load_scenario
     from topology.catalogue import catalogue_names
 
     loaded = [load_scenario(name) for name in catalogue_names("scenarios")]
@@ -194,6 +198,28 @@ def _scenarios() -> list[dict[str, Any]]:
         }
         for s in loaded
     ]
+
+
+def _traffic() -> list[dict[str, Any]]:
+    from costmodel.question.traffic.load import load_traffic, read_traffic, traffic_names
+
+    rows = []
+    for name in traffic_names():
+        file, drawn = read_traffic(name), load_traffic(name)
+        rows.append(
+            {
+                "name": name,
+                "requests": len(drawn) if file.trace is not None else "drawn",
+                "seconds": f"{drawn.duration_s:,.0f}" if file.trace is not None else "-",
+                "requests/s": f"{drawn.rate:.3g}",
+                "input": f"{drawn.input_tokens.mean():,.0f}",
+                "output": f"{drawn.output_tokens.mean():,.0f}",
+                "prefixes": "yes" if len(drawn.blocks) else "no",
+                "title": file.title,
+                "licence": file.licence,
+            }
+        )
+    return rows
 
 
 def _models() -> list[dict[str, Any]]:

@@ -45,6 +45,8 @@ def _print(spec: ModelSpec) -> None:
     console = Console(highlight=False, soft_wrap=True)
     head = f"{spec.name}: read as family {spec.family}, weights {spec.native_dtype}"
     console.print(plain(head))
+    for warning in spec.warnings:
+        console.print(plain(warning))
     _table(console, "What it is", ("", ""), summary_rows(spec), numeric=(1,))
     _table(console, "Layers by kind", ("layers", "attention or state", "feed-forward"),
            layer_rows(spec), numeric=(0,))  # fmt: skip
@@ -54,9 +56,10 @@ def _print(spec: ModelSpec) -> None:
            context_rows(spec), numeric=(1, 2, 3, 4))  # fmt: skip
     readings = [(item.key, item.value, item.source) for item in spec.readings]
     _table(console, "Where each number came from", ("key", "value", "source"), readings)
-    if spec.notes:
+    rest = [note for note in spec.notes if note not in spec.warnings]
+    if rest:
         console.print("Notes")
-        for note in spec.notes:
+        for note in rest:
             console.print(plain(f"  {note}"))
 
 

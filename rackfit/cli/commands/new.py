@@ -24,10 +24,11 @@ def new_command(
     tpot: Annotated[str | None, typer.Option(help="Target: time per output token.")] = "30 ms",
 ) -> None:
     """Write a scenario with every key explained. An existing file is never overwritten."""
-    from costmodel.question.instance import Scenario, resolve_instance
+    from costmodel.question.instance import resolve_instance
+    from costmodel.question.scenario import Scenario
     from rackfit.documents.new_scenario import scenario_text
     from rackfit.documents.output import check_writable, write_whole
-    from topology.catalogue import parse_model
+    from topology.catalogue import checked
     from topology.errors import InstanceError, Problem
 
     if out is not None and out.exists():
@@ -45,7 +46,8 @@ def new_command(
     )
     import yaml
 
-    resolve_instance(parse_model(Scenario, yaml.safe_load(text), name))
+    with checked(name):
+        resolve_instance(Scenario.model_validate(yaml.safe_load(text)))
     write_whole(text, out)
     if out is not None:
         print(f"{out} written; next: rackfit solve {out} --out layout.json", file=sys.stderr)

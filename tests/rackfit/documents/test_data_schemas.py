@@ -28,11 +28,11 @@ from topology.quantity import (
 )  # fmt: skip
 from topology.scaleout.base import network_kinds
 
-KINDS = ("chip", "cluster", "model", "profile", "scenario", "tier", "workload")
+KINDS = ("chip", "cluster", "model", "profile", "scenario", "tier", "traffic", "workload")
 SHIPPED = [
     (kind, path)
     for kind in KINDS
-    for path in sorted(data_dir(f"{kind}s").iterdir())
+    for path in sorted(data_dir(kind if kind == "traffic" else f"{kind}s").iterdir())
     if path.suffix in (".yaml", ".json")
 ]
 FIELDS = {
@@ -92,6 +92,7 @@ def test_shipped_yaml_names_its_schema_for_editors() -> None:
         ("cluster", "hgx-h100", {"domains": [{"fabric": {"kind": "nvswitch"}, "chips": []}]}),
         ("workload", "chat", {"input_tokens": 0}),
         ("workload", "chat", {"output_token": 10}),
+        ("traffic", "chat-poisson", {"arrival": {"rate": 1}}),
         ("profile", "physics", {"combination": "sum"}),
         ("profile", "physics", {"default": {"hbm": 1.2}}),
         ("model", "llama-3.1-8b", {"num_hidden_layers": "32"}),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.cli.commands.export import TARGETS
 from rackfit.documents.result import Result

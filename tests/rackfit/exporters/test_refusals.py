@@ -10,7 +10,8 @@ import yaml
 
 import rackfit.exporters.registry as registry
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout, write_files

@@ -9,12 +9,8 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import (
-    Instance,
-    Scenario,
-    instance_from_description,
-    resolve_instance,
-)
+from costmodel.question.instance import Instance, instance_from_description, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.cli.commands.solve import next_target
 from rackfit.exporters.export import export_layout

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from costmodel.layout.layout import ExpertMap, Layout, spread
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Slo, Workload
 from costmodel.replica.replica import price_replica

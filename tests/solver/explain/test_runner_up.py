@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.api import solve
 from rackfit.report.uncertainty_words import runner_up_lines

@@ -16,8 +16,9 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.kv_plan import Place
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.held import price_placed

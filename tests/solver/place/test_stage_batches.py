@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from ortools.sat.python import cp_model
 
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from solver.clock import Clock
 from solver.rounds import Search
 

@@ -1,4 +1,4 @@
-"""Fits latencies and bandwidth fractions to measured rows: ``python -m topology.calibration.fit``.
+"""Fits latencies and bandwidth fractions to measured rows: see ``python -m topology.links``.
 
 Least mean absolute log error by a seeded random descent (few parameters, no dependency). Prints
 errors in sample and held out (each software build, and each number of chips, left out in turn),
@@ -7,23 +7,20 @@ and writes one file per chip.
 
 from __future__ import annotations
 
-import json
 import math
-import statistics
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from topology.calibration import Calibration, Fit, read_calibration
-from topology.calibration.rows import Row, expert_rows, nccl_rows
+from topology.links.fits import Fit
+from topology.links.rows import Row
 
 _STEPS = 2500
 Parameters = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def predict(row: Row, local: Fit | None, out: Fit | None) -> float:
-    """Seconds that a calibration says for a measured row."""
+    """Seconds that a fit says for a measured row."""
     return row.cost.rate(local, out).time(row.num_bytes)
 
 
@@ -49,7 +46,7 @@ def fit_dispatch(rows: Sequence[Row]) -> tuple[Fit, Fit | None]:
 
 
 def errors(rows: Iterable[Row], local: Fit | None, out: Fit | None) -> list[float]:
-    """Absolute relative errors of a calibration on rows."""
+    """Absolute relative errors of a fit on rows."""
     return [abs(predict(row, local, out) / row.seconds - 1) for row in rows]
 
 
@@ -119,53 +116,3 @@ def held_out(rows: Sequence[Row], key: Callable[[Row], object]) -> list[float]:
             local, out = fit_dispatch(inside) if dispatch else (fit_local(inside), None)
             found += errors(outside, local, out)
     return found
-
-
-def main() -> None:
-    """Fit every chip, print the errors, write the files."""
-    rows = [*nccl_rows(), *expert_rows()]
-    folder = Path(__file__).parent
-    for chip in sorted({row.chip for row in rows}):
-        fits: dict[str, Fit] = {}
-        out: Fit | None = None
-        notes = []
-        for kind in sorted({row.kind for row in rows if row.chip == chip}):
-            mine = [row for row in rows if row.chip == chip and row.kind == kind]
-            if kind == "dispatch":
-                fits[kind], out = fit_dispatch(mine)
-            else:
-                fits[kind] = fit_local(mine)
-            seen = errors(mine, fits[kind], out)
-            builds = held_out(mine, lambda row: row.build)
-            counts = held_out(mine, lambda row: row.num_chips)
-            note = (
-                f"{kind}: median error {statistics.median(seen):.1%} in sample, "
-                f"{_median(builds)} with each build left out, "
-                f"{_median(counts)} with each number of chips left out ({len(mine)} rows)"
-            )
-            print(chip, note)
-            notes.append(note)
-        before = read_calibration(chip)
-        found = Calibration(
-            chip=chip,
-            like=before.like if before else None,
-            collectives={kind: _rounded(fit) for kind, fit in fits.items()},
-            scale_out=_rounded(out) if out else None,
-            sources=("measured/nccl.csv", "measured/moe_all_to_all.csv"),
-            notes=tuple(notes),
-        )
-        text = json.dumps(found.model_dump(exclude_none=True, exclude_defaults=True), indent=2)
-        (folder / f"{chip}.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _median(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.1%}" if values else "not measured"
-
-
-def _rounded(fit: Fit) -> Fit:
-    digits = {name: float(f"{value:.4g}") for name, value in fit.model_dump().items()}
-    return Fit(**digits)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.studies.base import Options, Row
-from rackfit.studies.plain_systems import plain_tokens_per_s_per_gpu
 from rackfit.studies.point import solve_row
-from topology.catalogue import parse_model
+from rackfit.studies.systems.plain import plain_tokens_per_s_per_gpu
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
 
 #: drafts of every pair that was measured with MTP: how many is not published; one, accepted as the
@@ -132,4 +133,5 @@ def _asked(
         "speculative": None if speculative is None else dict(speculative),
         "limits": dict(limits or {}),
     }
-    return resolve_instance(parse_model(Scenario, data, "measured pair"))
+    with checked("measured pair"):
+        return resolve_instance(Scenario.model_validate(data))

@@ -1,8 +1,12 @@
 """Measured latency and bandwidth fractions of collectives, one data file per chip.
 
-Physics is the default everywhere; a calibration replaces latencies and divides link speeds. Files
-are written by ``topology.calibration.fit`` from measured rows; ``like`` points to another chip's
-file where a chip was never measured, which makes its figures assumed.
+Links at full speed (``physics``) are the default; a fit replaces latencies and divides link speeds.
+``python -m topology.links`` writes the files in ``instances/links`` from measured rows; ``like`` points to
+another chip's file where a chip was never measured, which makes its figures assumed.
+
+``rackfit collective --profile calibrated`` uses these fits: each is of one collective run alone. A solve
+takes the links at full speed and multiplies by the one fraction of its profile, which was fitted on whole
+passes of serving engines, so that it also holds what collectives cost beside computing.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from topology.catalogue import parse_model, read_data
+from topology.catalogue import checked, data_dir, read_data
 from topology.chip import Basis
 
 PROFILES = ("physics", "calibrated")
@@ -38,7 +42,7 @@ class Fit(BaseModel):
         return self.alpha_s + self.alpha_per_doubling_s * math.log2(max(num_chips, 1))
 
 
-class Calibration(BaseModel):
+class LinkFits(BaseModel):
     """What was measured of one chip's collectives; ``scale_out`` is for transfers over the NICs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,12 +56,12 @@ class Calibration(BaseModel):
 
 
 @lru_cache(maxsize=256)
-def load_calibration(chip: str) -> Calibration | None:
+def load_link_fits(chip: str) -> LinkFits | None:
     """What is known of a chip, what is missing filled from the chip it is ``like``, or ``None``."""
-    found = read_calibration(chip)
+    found = read_link_fits(chip)
     if found is None or found.like is None:
         return found
-    other = load_calibration(found.like)
+    other = load_link_fits(found.like)
     if other is None:
         return found
     filled = {**other.collectives, **found.collectives}
@@ -65,21 +69,24 @@ def load_calibration(chip: str) -> Calibration | None:
     return found.model_copy(update=update)
 
 
-def read_calibration(chip: str) -> Calibration | None:
+def read_link_fits(chip: str) -> LinkFits | None:
     """The file of a chip as it is written, or ``None``."""
     path = _measured().get(chip)
-    return None if path is None else parse_model(Calibration, read_data(path), path.name)
+    if path is None:
+        return None
+    with checked(path.name):
+        return LinkFits.model_validate(read_data(path))
 
 
 @lru_cache(maxsize=1)
 def _measured() -> dict[str, Path]:
     """The files by chip; a chip's name never makes a path, as it may be any text."""
-    return {path.stem: path for path in Path(__file__).parent.glob("*.json")}
+    return {path.stem: path for path in data_dir("links").glob("*.json")}
 
 
 def basis_of(chip: str, kind: str) -> Basis | None:
     """``measured`` on this chip, ``assumed`` from one like it, ``None`` where physics stays."""
-    own, filled = read_calibration(chip), load_calibration(chip)
+    own, filled = read_link_fits(chip), load_link_fits(chip)
     if own is not None and kind in own.collectives:
         return "measured"
     return "assumed" if filled is not None and kind in filled.collectives else None

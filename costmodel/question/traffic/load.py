@@ -1,0 +1,129 @@
+"""Traffic by name or file: a trace, or a YAML file that describes one or names a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from costmodel.question.traffic.description import Arrivals, BothLengths, Description
+from costmodel.question.traffic.requests import Requests
+from costmodel.question.traffic.trace import read_trace
+from topology.catalogue import beside, checked, data_dir, read_data
+from topology.errors import InstanceError, Problem
+from topology.quantity import PositiveSeconds
+
+_TRACES = (".csv", ".csv.gz")
+#: requests that are drawn where neither a number nor a duration is asked for
+_COUNT = 10_000
+
+
+class Traffic(BaseModel):
+    """A traffic file: either ``trace`` (with how its blocks are sized), or ``arrivals`` and ``lengths``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = ""
+    source: str = ""
+    licence: str = ""
+    trace: str | None = None
+    block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    components: str | None = None
+    #: requests with one time are spread evenly over so many seconds (traces that were logged in batches)
+    spread_s: PositiveSeconds | None = None
+    arrivals: Arrivals | None = None
+    lengths: BothLengths | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Traffic:
+        described = self.arrivals is not None and self.lengths is not None
+        if (self.trace is not None) == described or (
+            self.trace and (self.arrivals or self.lengths)
+        ):
+            raise ValueError("give either trace, or arrivals and lengths")
+        return self
+
+
+def traffic_names() -> list[str]:
+    """Names of the shipped traffic."""
+    return sorted(path.stem for path in data_dir("traffic").glob("*.yaml"))
+
+
+def load_traffic(
+    name_or_path: str,
+    *,
+    rate: float | None = None,
+    duration_s: float | None = None,
+    seed: int = 0,
+    block_tokens: int | None = None,
+) -> Requests:
+    """Requests of a catalogue name, a trace or a YAML file.
+
+    ``rate`` stretches all gaps alike to that mean rate; ``duration_s`` cuts what comes later (described
+    traffic is drawn for so long). Raises ``InstanceError`` with every problem.
+    """
+    if name_or_path.endswith(_TRACES):
+        found = read_trace(Path(name_or_path), block_tokens=block_tokens)
+    else:
+        path = _described(name_or_path)
+        with checked(path.name):
+            traffic = Traffic.model_validate(read_data(path))
+        found = _of(traffic, path, rate, duration_s, seed, block_tokens)
+    if rate is not None:
+        if not found.duration_s:
+            raise InstanceError(Problem("--rate", "all requests come at once: they have no rate"))
+        found = found.at_rate(rate)
+    return found if duration_s is None else found.until(duration_s)
+
+
+def read_traffic(name_or_path: str) -> Traffic:
+    """The file of a catalogue name or path, without its requests."""
+    path = _described(name_or_path)
+    with checked(path.name):
+        return Traffic.model_validate(read_data(path))
+
+
+def _described(name: str) -> Path:
+    path = Path(name)
+    if "/" in name or name.endswith((".yaml", ".json")):
+        if path.is_file():
+            return path
+        raise InstanceError(Problem(name[:200], "no such file"))
+    path = data_dir("traffic") / f"{name}.yaml"
+    if name in traffic_names():
+        return path
+    message = f"unknown name {name[:80]!r}; known: {', '.join(traffic_names())}; or give a CSV or YAML file"
+    raise InstanceError(Problem("traffic", message))
+
+
+def _of(
+    traffic: Traffic,
+    path: Path,
+    rate: float | None,
+    duration_s: float | None,
+    seed: int,
+    block_tokens: int | None,
+) -> Requests:
+    if traffic.trace is not None:
+        components = None
+        if traffic.components is not None:
+            components = Path(beside(path, traffic.components))
+        found = read_trace(
+            Path(_trace_beside(path, traffic.trace)),
+            block_tokens=block_tokens or traffic.block_tokens,
+            components=components,
+        )
+        return found if traffic.spread_s is None else found.spread(traffic.spread_s)
+    assert traffic.arrivals is not None
+    assert traffic.lengths is not None
+    arrivals = traffic.arrivals
+    if rate is not None:
+        arrivals = arrivals.model_copy(update={"rate": rate})
+    count = _COUNT if duration_s is None else max(1, round(arrivals.rate * duration_s))
+    return Description(arrivals=arrivals, lengths=traffic.lengths).draw(count, seed)
+
+
+def _trace_beside(path: Path, name: str) -> str:
+    found = path.parent / name
+    return str(found) if found.is_file() else name

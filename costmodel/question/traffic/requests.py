@@ -1,0 +1,81 @@
+"""Requests that arrive over time, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests in the order of their arrival, ``[requests]`` each.
+
+    ``arrival_s`` counts from the start. ``cached_tokens`` of the prompt are known wherever it is served.
+    ``blocks``: ids of the leading blocks of each prompt (equal ids: an equal prefix up to and including
+    the block), and ``block_sizes``: tokens of each; empty where nothing is known of prefixes.
+    """
+
+    arrival_s: Array
+    input_tokens: Ints
+    output_tokens: Ints
+    cached_tokens: Ints
+    blocks: Sequence[Sequence[int]] = ()
+    block_sizes: Sequence[Sequence[int]] = ()
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the start to the last arrival."""
+        return float(self.arrival_s[-1]) if len(self) else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Mean requests per second."""
+        return len(self) / self.duration_s if self.duration_s else float("inf")
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt with its answer."""
+        return int((self.input_tokens + self.output_tokens).max()) if len(self) else 1
+
+    def at_rate(self, rate: float) -> Requests:
+        """The same requests with all gaps stretched alike, so that they come at a mean rate."""
+        return replace(self, arrival_s=self.arrival_s * (self.rate / rate))
+
+    def until(self, seconds: float) -> Requests:
+        """Those that come within so many seconds."""
+        last = int(np.searchsorted(self.arrival_s, seconds, side="right"))
+        return replace(
+            self,
+            arrival_s=self.arrival_s[:last],
+            input_tokens=self.input_tokens[:last],
+            output_tokens=self.output_tokens[:last],
+            cached_tokens=self.cached_tokens[:last],
+            blocks=self.blocks[:last],
+            block_sizes=self.block_sizes[:last],
+        )
+
+    def spread(self, seconds: float) -> Requests:
+        """Requests with one time, at equal distances over so many seconds from then on."""
+        _, place, many = np.unique(self.arrival_s, return_inverse=True, return_counts=True)
+        first = np.concatenate([[0], np.cumsum(many)[:-1]])
+        turn = np.arange(len(self)) - first[place]
+        at = self.arrival_s + seconds * turn / many[place]
+        order = np.argsort(at, kind="stable")
+        return replace(
+            self,
+            arrival_s=at[order],
+            input_tokens=self.input_tokens[order],
+            output_tokens=self.output_tokens[order],
+            cached_tokens=self.cached_tokens[order],
+            blocks=[self.blocks[i] for i in order] if self.blocks else (),
+            block_sizes=[self.block_sizes[i] for i in order] if self.block_sizes else (),
+        )

@@ -1,0 +1,1 @@
+"""The second judge: a layout serves requests over time, pass by pass. Never sees the solver."""

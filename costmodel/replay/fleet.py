@@ -1,0 +1,144 @@
+"""The servers of a layout: tables of passes, room for KV, and what a hand-over takes between two of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.evaluate import evaluate
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance
+from costmodel.replay.gaps import Gaps
+from costmodel.replay.job import Habits
+from costmodel.replay.pass_table import STEP, Line, PassTable
+from costmodel.replay.server import Server
+from costmodel.replay.tabulate import pass_table
+from costmodel.replica.fleet import PricedLayout, uplink_bytes_per_s
+from costmodel.replica.replica import ReplicaPrice
+from topology.errors import InstanceError, Problem
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One replica that serves: its server, its home domain, and how fast it computes prompts.
+
+    ``transfer_s``, ``transfer_bytes``: hand-over of a prompt of the workload's length, alone.
+    """
+
+    server: Server
+    domain: int
+    prompt_tokens_per_s: float
+    transfer_s: float
+
+
+@dataclass
+class Uplinks:
+    """When the uplinks of each domain are free again: hand-overs between domains share them in order."""
+
+    bytes_per_s: dict[int, float]
+    free_s: dict[int, float]
+
+    def sent_s(self, domain: int, now: float, moved: float, alone_s: float) -> float:
+        """When bytes that start now have left a domain; ``alone_s`` is what the sender's own links take."""
+        capacity = self.bytes_per_s.get(domain, 0.0)
+        if not capacity:
+            return now + alone_s
+        start = max(now, self.free_s.get(domain, 0.0))
+        self.free_s[domain] = start + moved / capacity
+        return max(now + alone_s, self.free_s[domain])
+
+
+def standing(
+    instance: Instance, layout: Layout, habits: Habits, gaps: Gaps, longest: int
+) -> list[Standing]:
+    """Every replica of a layout as a server.
+
+    Raises ``InstanceError`` where the layout cannot be priced, or keeps the KV of running sequences
+    outside HBM.
+    """
+    evaluation = evaluate(instance, layout)
+    if not evaluation.priced.replicas:
+        broken = [Problem(v.place, f"{v.rule}: {v.message}") for v in evaluation.violations]
+        raise InstanceError(broken)
+    tables: dict[object, tuple[PassTable, Line]] = {}
+    found = []
+    for index, (replica, price) in enumerate(
+        zip(layout.replicas, evaluation.priced.replicas, strict=True)
+    ):
+        if replica.place_in_flight != "hbm":
+            place = f"replicas[{index}].kv"
+            raise InstanceError(Problem(place, "replay keeps the KV of running sequences in HBM"))
+        key = _alike(instance, replica, price)
+        if key not in tables:
+            rows = max(habits.chunk_tokens, replica.shape.batch) + replica.shape.batch
+            table = pass_table(instance, layout, replica, longest=longest, most_rows=rows)
+            tables[key] = (table, kv_share(instance, replica, price, longest))
+        table, share = tables[key]
+        server = Server(replica.role, table, share, _slots(replica, habits), habits, gaps)
+        found.append(_standing(instance, replica, index, server, evaluation.priced))
+    return found
+
+
+def _standing(
+    instance: Instance, replica: Replica, index: int, server: Server, priced: PricedLayout
+) -> Standing:
+    table, chunk = server.table, server.habits.chunk_tokens
+    attended = table.attention_s(0, min(chunk, instance.workload.input_tokens))
+    held, _ = table.pass_s(chunk, chunk, 1.0, attended)
+    return Standing(
+        server,
+        instance.cluster.chip(replica.chips[0]).domain,
+        chunk * table.ranks / held,
+        priced.transfer_s[index] or 0.0,
+    )
+
+
+def _slots(replica: Replica, habits: Habits) -> int:
+    """Requests a replica runs at once; prompts of a prefill replica wait in its queue instead."""
+    if replica.role == "prefill":  # as many as KV holds: they wait for their pass, not for a slot
+        return habits.chunk_tokens * replica.shape.attention_dp
+    return replica.shape.batch
+
+
+def _alike(instance: Instance, replica: Replica, price: ReplicaPrice) -> object:
+    """Equal for replicas whose passes take equally long: same shape, layers, parts and memory."""
+    return (
+        replica.role,
+        replica.shape,
+        tuple(stage.layers for stage in replica.stages),
+        tuple(tuple(stage.parts.items()) for stage in price.stages),
+        tuple(instance.cluster.chip(stage.chips[0]).chip.name for stage in replica.stages),
+    )
+
+
+def kv_share(instance: Instance, replica: Replica, price: ReplicaPrice, longest: int) -> Line:
+    """Share of a replica's room for KV that one sequence takes, by its context.
+
+    Room is what the fullest chip's HBM leaves beside weights, activations and the engine; a sequence lies
+    on one of the attention ranks.
+    """
+    width = instance.width_bytes(replica.shape.tp)
+    contexts = np.arange(longest // STEP + 3) * STEP
+    worst = np.zeros(len(contexts))
+    for index, (stage, stage_price) in enumerate(zip(replica.stages, price.stages, strict=True)):
+        counts = instance.operations.layers_within(*stage.layers)
+        last = index == len(replica.stages) - 1
+        bytes_of = np.array(
+            [float(width.cached(counts, int(context), last=last)) for context in contexts]
+        )
+        for chip, used, kv in zip(
+            stage.chips, stage_price.used_bytes.tolist(), stage_price.memory["kv"].tolist(), strict=True
+        ):  # fmt: skip
+            room = instance.cluster.chip(chip).chip.hbm_bytes - (used - kv)
+            worst = np.maximum(worst, bytes_of / max(room, 1.0))
+    return Line.through(contexts.astype(float), worst / replica.shape.attention_dp, longest)
+
+
+def uplinks(instance: Instance) -> Uplinks:
+    """The uplinks of every domain, all free."""
+    cluster = instance.cluster
+    return Uplinks(
+        {d.index: uplink_bytes_per_s(cluster, d.index) for d in cluster.domains},
+        {},
+    )

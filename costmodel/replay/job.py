@@ -1,0 +1,47 @@
+"""A request on its way, and how an engine schedules it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How an engine schedules.
+
+    ``prompts``: pieces of prompts ride in the passes of decoding sequences (``mixed``), have passes of their
+    own between two of them (``between``), or all that wait are computed before decoding goes on
+    (``first``). ``chunk_tokens``: tokens that one rank computes in a pass with prompts.
+    ``reserves``: KV is kept for the whole answer before a request starts; else it grows, and the
+    request that started last is put back when none is left.
+    """
+
+    prompts: Literal["mixed", "between", "first"] = "between"
+    chunk_tokens: int = 8192
+    reserves: bool = True
+
+
+@dataclass(slots=True)
+class Job:
+    """A request on its way: lengths, when it came, what it still needs."""
+
+    index: int
+    arrival_s: float
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    blocks: tuple[int, ...] = ()
+    block_sizes: tuple[int, ...] = ()
+    #: prompt tokens whose KV is there
+    done: int = 0
+    #: prompt tokens to compute; more than the input after it was put back
+    prompt: int = 0
+    #: answer tokens that are out
+    emitted: int = 0
+    started_s: float = -1.0
+    first_s: float = -1.0
+    ends_s: float = -1.0
+    hit_tokens: int = 0
+    rank: int = 0
+    kv: float = 0.0

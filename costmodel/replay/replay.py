@@ -1,0 +1,175 @@
+"""``replay(instance, layout, requests)``: the second judge. Each request through a layout, event by event.
+
+Never sees the solver. Pass times are those of ``evaluate``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from time import perf_counter
+
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from costmodel.question.traffic.requests import Requests
+from costmodel.replay.fleet import Standing, standing, uplinks
+from costmodel.replay.gaps import Gaps
+from costmodel.replay.job import Habits, Job
+from costmodel.replay.met import Met, Totals, met
+from costmodel.replay.prefix_cache import PrefixCache
+from costmodel.replay.router import Router, Routing
+
+
+@dataclass(frozen=True)
+class Course:
+    """How requests are run: the engine's habits, how they are routed, and at most how many at once.
+
+    ``in_flight``: a closed loop of so many requests, each begun when another ends (``None``: they come when
+    they come). ``host_s``: seconds before a request reaches the engine's queue.
+    """
+
+    habits: Habits = field(default_factory=Habits)
+    routing: Routing = "least-loaded"
+    in_flight: int | None = None
+    host_s: float = 0.0
+
+    @classmethod
+    def of(
+        cls, instance: Instance, *, routing: Routing = "least-loaded", in_flight: int | None = None
+    ) -> Course:
+        """The habits of the engine that the question names, or those that ``evaluate`` prices."""
+        chunk = instance.limits.prefill_chunk_tokens
+        engine = instance.engine
+        if engine is None:
+            return cls(Habits(chunk_tokens=chunk), routing, in_flight)
+        return cls(Habits(engine.prompts, chunk, engine.reserves_kv), routing, in_flight)
+
+
+def replay(
+    instance: Instance, layout: Layout, requests: Requests, course: Course | None = None
+) -> Met:
+    """Run requests through a layout.
+
+    Parameters
+    ----------
+    instance
+        The question; its workload's lengths are not read, only what the layout is priced with.
+    layout
+        Any layout that can be priced.
+    requests
+        Who comes when, with how many tokens.
+    course
+        Scheduling, routing, closed or open loop.
+
+    Returns
+    -------
+    Met
+        What each request met, and totals.
+
+    Raises
+    ------
+    InstanceError
+        The layout cannot be priced, or cannot hold the longest request.
+    """
+    began = perf_counter()
+    course = course or Course.of(instance)
+    gaps = Gaps()
+    fleet = standing(instance, layout, course.habits, gaps, requests.longest)
+    jobs = run(instance, fleet, requests, course)
+    return met(
+        instance, layout, requests, jobs,
+        Totals(fleet, gaps, perf_counter() - began), closed=course.in_flight is not None,
+    )  # fmt: skip
+
+
+def run(instance: Instance, fleet: list[Standing], requests: Requests, course: Course) -> list[Job]:
+    """The requests with the times that they met, in order of arrival."""
+    jobs = _jobs(requests)
+    if len(requests.blocks):
+        for one in fleet:
+            one.server.cache = PrefixCache() if one.server.role != "decode" else None
+    entry = Router([one for one in fleet if one.server.role != "decode"], course.routing)
+    decode = Router([one for one in fleet if one.server.role == "decode"], "least-loaded")
+    home = {id(one.server): one for one in fleet}
+    links, order = uplinks(instance), count()
+    per_token = instance.request_kv_bytes / instance.workload.input_tokens
+    #: time, order, kind (0 boundary, 1 arrival, 2 hand-over), which, version
+    heap: list[tuple[float, int, int, object, int]] = []
+    closed = course.in_flight
+    upcoming = 0
+
+    def wake(one: Standing, at: float | None) -> None:
+        if at is not None:
+            heappush(heap, (at, next(order), 0, one, one.server.version))
+
+    def begin(now: float) -> None:
+        nonlocal upcoming
+        if upcoming < len(jobs):
+            job = jobs[upcoming]
+            job.arrival_s = now
+            heappush(heap, (now + course.host_s, next(order), 1, job, 0))
+            upcoming += 1
+
+    if closed is not None:
+        for _ in range(min(closed, len(jobs))):
+            begin(0.0)
+    done: list[Job] = []
+    while heap or (closed is None and upcoming < len(jobs)):
+        if closed is None and upcoming < len(jobs):
+            at = jobs[upcoming].arrival_s + course.host_s
+            if not heap or at <= heap[0][0]:
+                job = jobs[upcoming]
+                upcoming += 1
+                one = entry.choose(job)
+                wake(one, one.server.add(job, at))
+                continue
+        now, _, kind, what, version = heappop(heap)
+        if kind == 0:
+            assert isinstance(what, Standing)
+            server = what.server
+            if version != server.version:
+                continue
+            wake(what, server.step(now, done))
+            if not done:
+                continue
+            for job in done:
+                if server.role == "prefill" and job.emitted < job.output_tokens:
+                    moved = (job.input_tokens) * per_token
+                    alone = what.transfer_s * job.input_tokens / instance.workload.input_tokens
+                    target = decode.choose(job)
+                    if home[id(target.server)].domain == what.domain:
+                        sent = job.first_s + alone
+                    else:
+                        sent = links.sent_s(what.domain, job.first_s, moved, alone)
+                    job.first_s = sent
+                    heappush(heap, (sent, next(order), 2, (target, job), 0))
+                elif closed is not None:
+                    begin(now)
+            done.clear()
+        elif kind == 1:
+            assert isinstance(what, Job)
+            one = entry.choose(what)
+            wake(one, one.server.add(what, now))
+        else:
+            assert isinstance(what, tuple)
+            one, job = what
+            wake(one, one.server.add(job, now))
+    return jobs
+
+
+def _jobs(requests: Requests) -> list[Job]:
+    count = len(requests)
+    columns = zip(
+        requests.arrival_s.tolist(),
+        requests.input_tokens.tolist(),
+        requests.output_tokens.tolist(),
+        requests.cached_tokens.tolist(),
+        requests.blocks or [()] * count,
+        requests.block_sizes or [()] * count,
+        strict=True,
+    )
+    return [
+        Job(index, arrival, given, asked, cached, tuple(ids), tuple(sizes))
+        for index, (arrival, given, asked, cached, ids, sizes) in enumerate(columns)
+    ]

@@ -1,0 +1,85 @@
+"""A replay as one HTML page: percentiles, and what requests met over time."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from costmodel.question.instance import Instance
+from costmodel.question.traffic.requests import Requests
+from costmodel.replay.met import PERCENTILES, Met, Spread
+from rackfit.figures.chart import Chart, Series
+from rackfit.report.page import page, table
+from rackfit.report.replay_words import MEASURES, lines
+
+#: stretches of time that a chart over time shows
+_STRETCHES = 60
+
+
+def replay_page(instance: Instance, requests: Requests, met: Met) -> str:
+    """The page."""
+    rows = []
+    for name, field, factor, unit in MEASURES:
+        spread: Spread = getattr(met, field)
+        values = (spread.mean, spread.p50, spread.p90, spread.p95, spread.p99)
+        rows.append([f"{name}, {unit}", *(f"{factor * value:,.4g}" for value in values)])
+    head = ["", "mean", *(f"P{p}" for p in PERCENTILES)]
+    words = "".join(f"<p>{escape(line)}</p>" for line in lines(instance, requests, met))
+    sections = [
+        f'<div class="headline">{words}</div>',
+        "<h2>What requests met</h2>" + table(head, rows, "percentiles"),
+        "<h2>Over time</h2>" + _over_time(met) + _rates(met),
+        "<h2>Shares of requests</h2>" + _shares(met),
+    ]
+    return page(f"Replay: {instance.model.name} on {instance.cluster.name}", sections)
+
+
+def _over_time(met: Met) -> str:
+    """P50 and P99 of TTFT by time of arrival."""
+    edges = np.linspace(0.0, float(met.arrival_s.max(initial=0.0)) + 1e-9, _STRETCHES + 1)
+    place = np.digitize(met.arrival_s, edges) - 1
+    middle, p50, p99 = [], [], []
+    for stretch in range(_STRETCHES):
+        own = met.ttft[place == stretch]
+        if len(own):
+            middle.append(float((edges[stretch] + edges[stretch + 1]) / 2))
+            p50.append(float(np.percentile(own, 50)))
+            p99.append(float(np.percentile(own, 99)))
+    return Chart(
+        "Time to first token by arrival",
+        "seconds since the first request",
+        "TTFT, s",
+        [
+            Series("P50", list(zip(middle, p50, strict=True)), "line"),
+            Series("P99", list(zip(middle, p99, strict=True)), "line"),
+        ],
+    ).svgs()
+
+
+def _rates(met: Met) -> str:
+    """Requests that came and that ended, per second."""
+    edges = np.linspace(0.0, met.duration_s + 1e-9, _STRETCHES + 1)
+    width = float(edges[1] - edges[0])
+    middle = ((edges[:-1] + edges[1:]) / 2).tolist()
+    series = []
+    for name, times in (("arrived", met.arrival_s), ("ended", met.ends_s)):
+        counts = np.histogram(times, edges)[0] / width
+        series.append(Series(name, list(zip(middle, counts.tolist(), strict=True)), "line"))
+    return Chart(
+        "Requests per second", "seconds since the first request", "requests/s", series
+    ).svgs()
+
+
+def _shares(met: Met) -> str:
+    """Share of requests that waited at most so long, for TTFT."""
+    shares = np.concatenate([np.linspace(0.0, 0.99, 100), [0.995, 0.999, 1.0]])
+    points = [
+        (float(np.quantile(met.ttft, share)), float(share)) for share in shares if len(met.ttft)
+    ]
+    return Chart(
+        "Share of requests by time to first token",
+        "TTFT, s",
+        "share of requests",
+        [Series("TTFT", points, "line")],
+    ).svgs()
