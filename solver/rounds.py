@@ -10,6 +10,7 @@ answer that which serves most (:meth:`Search.roomier`).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 from solver.answer import SearchResult
 from solver.bounds.apart import cost_per_rate_bound
@@ -49,7 +50,7 @@ class Search(Known):
             if float("inf") > enough_usd <= self.bound_usd:
                 return None
             if answer.fleet is None and self.layout is None:
-                self._fail()
+                self._fail(proven=answer.bound == float("inf"))
             if self.gap <= max(self.target, ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
@@ -148,20 +149,22 @@ class Search(Known):
             return
         self.take(fleet)
 
-    def _fail(self) -> None:
-        if self.clock.over:
-            raise NoLayoutInTime("the time limit came before the first layout")
-        raise NoFeasibleLayout(self.why())
+    def _fail(self, *, proven: bool) -> NoReturn:
+        """Raise why there is no layout. ``proven``: a bound shows that none exists."""
+        cut_short = self.clock.limit_s is not None and self.clock.unsettled > 0
+        if self.clock.over or (cut_short and not proven):
+            raise NoLayoutInTime("the time limit came before the first verified layout")
+        if proven:
+            raise NoFeasibleLayout(self.why())
+        raise NoFeasibleLayout(
+            "no layout was found: every shape that its bound allows misses a target or HBM "
+            "once its experts and layers are placed",
+            proven=False,
+        )
 
     def _finish(self, proof_s: float | None) -> SearchResult:
         if self.layout is None or self.evaluation is None:
-            if self.clock.over:
-                raise NoLayoutInTime("the time limit came before the first verified layout")
-            raise NoFeasibleLayout(
-                "no layout was found: every shape that its bound allows misses a target or HBM "
-                "once its experts and layers are placed",
-                proven=False,
-            )
+            self._fail(proven=False)
         cost = self.best_cost
         if self.bound > cost * (1 + ROUNDING):
             raise VerificationError("the bound is above the cost of a feasible layout")

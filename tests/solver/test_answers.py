@@ -19,9 +19,11 @@ from rackfit.api import solve
 from rackfit.documents.result import Result
 from solver.answer import better
 from solver.clock import Clock
+from solver.fleet.asked import FleetAnswer
 from solver.place.realise import Realiser
+from solver.search import search
 from topology import load_cluster
-from topology.errors import InstanceError
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
 NODE = {"rack": "node", "fabric": {"kind": "nvswitch", "links_per_switch": [5, 4, 4, 5]}}
 
@@ -133,21 +135,42 @@ def test_a_chip_that_costs_nothing_is_refused_by_name(tmp_path: Path) -> None:
     assert "must be positive, got 0" in text
 
 
+def _too_hard(rng: random.Random) -> cp_model.CpModel:
+    """A model that no second's work proves."""
+    model = cp_model.CpModel()
+    held = [model.new_bool_var(f"x[{place}]") for place in range(200)]
+    for _ in range(30):
+        weights = [rng.randrange(100, 999) for _ in held]
+        model.add(cp_model.LinearExpr.weighted_sum(held, weights) <= sum(weights) // 3)
+    model.maximize(cp_model.LinearExpr.weighted_sum(held, [rng.randrange(100, 999) for _ in held]))
+    return model
+
+
 def test_a_limit_of_time_is_counted_in_work() -> None:
     """A model too hard for its limit is left at the same point every time."""
-    rng = random.Random(1)
     ends = []
     for _ in range(2):
-        model = cp_model.CpModel()
-        held = [model.new_bool_var(f"x[{place}]") for place in range(200)]
-        rng.seed(1)
-        for _ in range(30):
-            weights = [rng.randrange(100, 999) for _ in held]
-            model.add(cp_model.LinearExpr.weighted_sum(held, weights) <= sum(weights) // 3)
-        model.maximize(
-            cp_model.LinearExpr.weighted_sum(held, [rng.randrange(100, 999) for _ in held])
-        )
-        solver, status = Clock().run(model, seed=0, limit_s=1.0)
+        solver, status = Clock().run(_too_hard(random.Random(1)), seed=0, limit_s=1.0)
         assert status == cp_model.FEASIBLE
         ends.append((solver.best_objective_bound, solver.response_proto.deterministic_time))
     assert ends[0] == ends[1]
+
+
+def test_a_model_that_ran_out_of_time_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a time limit, a fleet that was not found in time is no fleet that does not exist."""
+    instance = asked(model="llama-3.1-8b", cluster="hgx-h100")
+    clock = Clock(1000.0)
+
+    def late(*given: Any, **options: Any) -> FleetAnswer:
+        clock.run(_too_hard(random.Random(1)), seed=0, limit_s=0.1)
+        return FleetAnswer(None, 1.0)
+
+    monkeypatch.setattr("solver.known.solve_fleet", late)
+    with pytest.raises(NoLayoutInTime):
+        search(instance, clock=clock)
+    monkeypatch.setattr(
+        "solver.known.solve_fleet", lambda *_, **__: FleetAnswer(None, float("inf"))
+    )
+    with pytest.raises(NoFeasibleLayout) as failure:
+        search(instance, clock=clock)
+    assert failure.value.proven
