@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from ortools.sat.python import cp_model
@@ -19,9 +21,11 @@ from rackfit.api import solve
 from rackfit.documents.result import Result
 from solver.answer import better
 from solver.clock import Clock
+from solver.experts.replicas import LargestPieces
 from solver.fleet.asked import FleetAnswer
 from solver.place.realise import Realiser
 from solver.search import search
+from solver.threads import in_threads
 from topology import load_cluster
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
@@ -174,3 +178,20 @@ def test_a_model_that_ran_out_of_time_proves_nothing(monkeypatch: pytest.MonkeyP
     with pytest.raises(NoFeasibleLayout) as failure:
         search(instance, clock=clock)
     assert failure.value.proven
+
+
+def test_threads_may_meet_anywhere() -> None:
+    """Threads that change places at every moment go on from where any of them left the greedy run."""
+    shares = np.random.default_rng(0).dirichlet(np.ones(64), size=8)
+    spares = [spare for spare in range(0, 300, 3) for _ in range(2)]
+    alone = LargestPieces(shares)
+    wanted = [alone.largest(spare, 16).tolist() for spare in spares]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            shared = LargestPieces(shares)
+            found = in_threads(lambda spare: shared.largest(spare, 16).tolist(), spares, 8)  # noqa: B023
+            assert found == wanted
+    finally:
+        sys.setswitchinterval(interval)
