@@ -189,7 +189,7 @@ def test_threads_may_meet_anywhere() -> None:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for _ in range(5):
+        for _ in range(2):
             shared = LargestPieces(shares)
             found = in_threads(lambda spare: shared.largest(spare, 16).tolist(), spares, 8)  # noqa: B023
             assert found == wanted
