@@ -11,12 +11,24 @@ import time
 
 from ortools.sat.python import cp_model
 
+from topology.errors import InstanceError, Problem
+
 #: least time given to a solve, seconds: enough to prove a small model
 _LEAST_S = 0.05
 #: CP-SAT's own measure of work, the same on every machine, that a second of a limit allows
 _WORK_PER_S = 0.1
 #: seconds that a limit of one second may take at most, where the machine is slow or busy
 _SLOWER = 4.0
+
+
+#: the largest seed that CP-SAT takes
+MAX_SEED = 2**31 - 1
+
+
+def check_seed(seed: int) -> None:
+    """Raise ``InstanceError`` for a seed that CP-SAT or numpy does not take."""
+    if not 0 <= seed <= MAX_SEED:
+        raise InstanceError(Problem("seed", f"must be 0 to {MAX_SEED}, got {seed}"))
 
 
 class Clock:

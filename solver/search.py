@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from costmodel.question.instance import Instance
 from solver.answer import Progress, SearchResult
-from solver.clock import Clock
+from solver.clock import Clock, check_seed
 from solver.kv_search import PlanSearch
 from solver.rounds import Search
 from solver.runner_up import with_runner_up
@@ -32,6 +32,7 @@ def search(
     the clock ran out before the first verified layout, ``VerificationError`` on a bug,
     ``InstanceError`` for an option that is evaluated but not searched.
     """
+    check_seed(seed)
     if instance.scenario.two_batch_overlap:
         message = (
             "is evaluated, not searched: no bound covers it; leave it out, then evaluate with it"

@@ -82,6 +82,8 @@ class Chip(BaseModel):
     scale_up_bytes_per_s: BytesPerSecond
     scale_up_links: int = Field(default=1, ge=1)
     nic_bytes_per_s: BytesPerSecond
+    #: chips that one operating system sees; a domain of fewer is one host
+    chips_per_host: int = Field(default=8, ge=1)
     power_w: Watts
     usd_per_hour: UsdPerHour
     price_basis: Line

@@ -44,6 +44,8 @@ class EngineLayouts(BaseModel):
     prompts: Literal["mixed", "between", "first"] = "between"
     #: whether KV is kept for the whole answer before a request starts
     reserves_kv: bool = True
+    #: whether a pass is settled when the one before it starts
+    schedules_ahead: bool = False
 
     def places_experts(self, model: ModelSpec, attention_dp: int) -> bool:
         """Whether the engine puts a replica's experts where a layout says."""

@@ -43,7 +43,11 @@ class Course:
         engine = instance.engine
         if engine is None:
             return cls(Habits(chunk_tokens=chunk), routing, in_flight)
-        return cls(Habits(engine.prompts, chunk, engine.reserves_kv), routing, in_flight)
+        return cls(
+            Habits(engine.prompts, chunk, engine.reserves_kv, engine.schedules_ahead),
+            routing,
+            in_flight,
+        )
 
 
 def replay(

@@ -6,10 +6,12 @@ so that an option reads and means the same everywhere.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+#: the largest seed that every random generator takes
+MAX_SEED = 2**31 - 1
 
 if TYPE_CHECKING:
     from costmodel.question.scenario import Scenario
@@ -55,7 +57,7 @@ LayerSlots = Annotated[
 ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]
-Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
+Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Same seed, same answer.")]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search at most.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -119,13 +121,12 @@ def _refuse_model_config(name: str) -> None:
 
 def _doubt_seconds(key: str, value: str) -> None:
     """Say what a bare number means where it was hardly meant: 40 for 40 ms."""
+    from rackfit.documents.output import say
+
     limit = {"ttft": 100.0, "tpot": 1.0}[key]
     try:
         seconds = float(value)
     except ValueError:
         return
-    if seconds >= limit:
-        print(
-            f"rackfit: --{key} {value} is {seconds:g} seconds; write {value}ms for milliseconds",
-            file=sys.stderr,
-        )
+    if limit <= seconds < float("inf"):
+        say(f"rackfit: --{key} {value} is {seconds:g} seconds; write {value}ms for milliseconds")

@@ -22,8 +22,9 @@ from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
 from solver.answer import SearchResult
 from solver.certificate import Certificate
-from topology.catalogue import checked, read_data
+from topology.catalogue import checked, is_file, read_data
 from topology.errors import InstanceError, Problem
+from topology.names import Line, shown
 
 SCHEMA_VERSION = "1.0"
 
@@ -212,7 +213,7 @@ def spare_slots(layout: Layout) -> dict[str, int | dict[str, int]]:
 class LayoutDocument(BaseModel):
     """The parts of a result document that :func:`read_result` needs; the rest is ignored."""
 
-    schema_version: str
+    schema_version: Line
     instance: dict[str, Any]
     layout: Layout
 
@@ -222,8 +223,8 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
 
     Raises ``InstanceError`` for a file that is not one, also for another major schema version.
     """
-    if not path.is_file():
-        raise InstanceError(Problem(str(path), "no such file"))
+    if not is_file(path):
+        raise InstanceError(Problem(shown(path, 300), "no such file"))
     data = read_data(path)
     if not isinstance(data, dict):
         raise InstanceError(Problem(str(path), "expected a JSON object written by rackfit solve"))
@@ -237,6 +238,14 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
             f"schema version {document.schema_version[:20]!r}, this Rackfit reads {SCHEMA_VERSION}"
         )
         raise InstanceError(Problem(f"{path.name}: schema_version", message))
+    problems = [
+        Problem(f"{path.name}: layout.replicas[{index}].stages[{number}]", wrong)
+        for index, replica in enumerate(document.layout.replicas)
+        for number, stage in enumerate(replica.stages)
+        if (wrong := stage.uneven) is not None
+    ]
+    if problems:
+        raise InstanceError(problems)
     return instance_from_description(document.instance, path.name), document.layout, data
 
 

@@ -6,6 +6,7 @@ The tables in ``instances/engines`` name the version and source file they were r
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -40,17 +41,18 @@ class OptionTable:
                 return known
         return None
 
-    def read(self, words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    def read(self, words: Sequence[str], place: str = "") -> tuple[dict[str, Any], list[str]]:
         """Values by canonical name, and words that are not options of the table.
 
-        Raises ``InstanceError`` with every option whose value has the wrong type or range.
+        Raises ``InstanceError`` with every option whose value has the wrong type or range, at ``place``.
         """
         values: dict[str, Any] = {}
         rest: list[str] = []
         problems: list[Problem] = []
-        queue = list(words)
+        before = f"{place}: " if place else ""
+        queue = deque(words)
         while queue:
-            word = queue.pop(0)
+            word = queue.popleft()
             if not word.startswith("-"):
                 rest.append(word)
                 continue
@@ -59,20 +61,20 @@ class OptionTable:
             if known is None:
                 rest.append(word)
                 if not joined and queue and not queue[0].startswith("-"):
-                    rest.append(queue.pop(0))
+                    rest.append(queue.popleft())
                 continue
             spec = self.options[known]
             if spec["type"] == "flag":
                 values[known] = True
                 continue
             if not joined and not queue:
-                problems.append(Problem(name, "has no value"))
+                problems.append(Problem(f"{before}{name}", "has no value"))
                 continue
-            text = joined or queue.pop(0)
+            text = joined or queue.popleft()
             try:
                 values[known] = convert(text, spec)
             except ValueError as error:
-                problems.append(Problem(name, str(error)))
+                problems.append(Problem(f"{before}{name}", str(error)))
         if problems:
             raise InstanceError(problems)
         return values, rest
@@ -109,7 +111,7 @@ def convert(text: str, spec: Mapping[str, Any]) -> Any:
             value = json.loads(text)
         elif kind in ("layers", "ids"):
             value = [int(part) for part in text.split(",")]
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"expected {kind}, got {text[:60]!r}") from None
     if kind == "layers" and min(value) < 1:
         raise ValueError(f"every stage needs a layer, got {text[:60]!r}")
@@ -118,7 +120,15 @@ def convert(text: str, spec: Mapping[str, Any]) -> Any:
     if isinstance(value, (int, float)):
         low, high = spec.get("minimum"), spec.get("maximum")
         if (low is not None and value < low) or (high is not None and value > high):
-            raise ValueError(f"expected {low} to {high}, got {text}")
+            limits = " and ".join(
+                word
+                for word in (
+                    f"at least {low}" * (low is not None),
+                    f"at most {high}" * (high is not None),
+                )
+                if word
+            )
+            raise ValueError(f"expected {limits}, got {text[:60]}")
     return value
 
 

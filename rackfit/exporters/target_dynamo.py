@@ -19,6 +19,7 @@ from rackfit.exporters.registry import Limit
 from rackfit.quoting import yaml_text
 
 NAME = "dynamo"
+LAUNCHES = True
 SUMMARY = "Kubernetes manifest for NVIDIA Dynamo (SGLang workers)"
 
 

@@ -27,6 +27,7 @@ from rackfit.exporters.shell import Command, command_file, host_scripts, start_n
 from rackfit.quoting import shell_word
 
 NAME = "sglang"
+LAUNCHES = True
 SUMMARY = "SGLang launch commands per replica and host, expert locations, router"
 #: DeepEP's low-latency buffers hold at most this many tokens of a rank.
 DISPATCH_TOKENS = 1024

@@ -28,6 +28,7 @@ from rackfit.exporters.shell import Command, command_file
 from rackfit.quoting import yaml_text
 
 NAME = "trtllm"
+LAUNCHES = True
 SUMMARY = "TensorRT-LLM engine YAML per role, load balancer files, commands"
 
 

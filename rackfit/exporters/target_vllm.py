@@ -28,6 +28,7 @@ from rackfit.exporters.shell import Command, command_file, host_scripts, start_n
 from rackfit.exporters.vllm_ranks import Share, shares
 
 NAME = "vllm"
+LAUNCHES = True
 SUMMARY = "vLLM serve commands per replica and host"
 
 

@@ -22,6 +22,7 @@ from rackfit.exporters.target_vllm import engine_limits, engine_words, rank_word
 from rackfit.exporters.vllm_ranks import shares
 
 NAME = "vllm-ascend"
+LAUNCHES = True
 SUMMARY = "vLLM-Ascend serve commands and expert maps"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from rackfit.documents.output import check_writable, write_whole
+from rackfit.documents.output import check_writable, say, write_whole
 from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
 from rackfit.importers.deployment import import_deployment
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
@@ -90,13 +89,13 @@ def price_running(
     as_json: bool,
 ) -> bool:
     """Print the price of a running deployment. Returns whether a rule is broken."""
-    check_writable(out)
+    check_writable(out, besides=(path,))
     running = evaluate_running(scenario, engine, path, balanced=balanced, compare=compare)
     text = json.dumps(running.as_dict(), indent=1, allow_nan=False) + "\n"
     if out is not None:
         write_whole(text, out)
     for note in running.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     if as_json:
         write_whole(text, None)
         return bool(running.evaluation.violations)

@@ -10,12 +10,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
 from costmodel.question.scenario import Scenario, load_workload
 from rackfit.studies.base import Axes, Own
 from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
+from topology.reading import parse_yaml
 
 #: More points than this is taken for a typing mistake.
 MAX_POINTS = 100_000
@@ -62,8 +61,8 @@ def _value(text: str) -> Any:
     if text == "none":
         return None
     try:
-        read = yaml.safe_load(text)
-    except yaml.YAMLError:
+        read = parse_yaml(text, "--over")
+    except InstanceError:
         return text
     return read if isinstance(read, int | float | bool) else text
 

@@ -15,7 +15,8 @@ import pytest
 import yaml
 from ortools.sat.python import cp_model
 
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.api import solve
 from rackfit.documents.result import Result

@@ -10,7 +10,7 @@ from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
-from rackfit.exporters.placement_checks import check_sglang
+from tests.rackfit.exporters.loaders import check_sglang
 
 Export = Callable[[str], Exported]
 
