@@ -164,12 +164,16 @@ class Known:
 
     def take(self, fleet: Fleet) -> bool:
         """Make a fleet the incumbent, if the evaluator agrees that it is better; whether it did."""
-        layout = assemble(self.instance, fleet, self.placed.of)
+        cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        layout = assemble(self.instance, fleet, self.placed)
+        return self.judge(layout, fleet, cost if self.regular else float("inf"))
+
+    def judge(self, layout: Layout, fleet: Fleet, claimed: float) -> bool:
+        """Make a fleet's layout the incumbent if the evaluator accepts it and finds it better; whether it did."""
         evaluation = evaluate(self.instance, layout)
         if not self.regular and evaluation.violations:
             return False  # which chips stand together matters here, and these stand too far apart
-        cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
-        judged = verify(self.instance, cost if self.regular else float("inf"), evaluation)
+        judged = verify(self.instance, claimed, evaluation)
         if judged > self.best_cost * (1 + ROUNDING) or not better(evaluation, self.evaluation):
             return False
         if self.layout is None:

@@ -20,6 +20,7 @@ from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.imbalance import balanced_fleet
 from solver.known import Known
+from solver.place.pack import packed
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
 
@@ -66,6 +67,10 @@ class Search(Known):
                 break
             if self.clock.over or not fresh:
                 break
+        if proof_s is None and not self.regular and not self.clock.over:
+            self._pack()
+            self.report("sets of chips packed")
+            proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
         self.roomier()
         return self._finish(proof_s)
 
@@ -148,6 +153,16 @@ class Search(Known):
         if cost >= self.best_cost * (1 - 1e-12):
             return
         self.take(fleet)
+
+    def _pack(self) -> None:
+        """Where neighbours matter, try the best fleet on named chips: the sets that each replica likes best
+        may not fit beside each other."""
+        found = packed(
+            self.placed, self.classes, self.question, self.bounds.per_rank, self.best_fleet,
+            self.best_cost,
+        )  # fmt: skip
+        if found is not None:
+            self.judge(*found, float("inf"))
 
     def _fail(self, *, proven: bool) -> NoReturn:
         """Raise why there is no layout. ``proven``: a bound shows that none exists."""

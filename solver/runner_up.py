@@ -130,7 +130,7 @@ def _look(search: Search) -> tuple[RunnerUp, Fleet] | None:
     fleet = _fleet(search, search.placed.achieved(other), search.target)
     if fleet is None:
         return None
-    layout = assemble(search.instance, fleet, search.placed.of)
+    layout = assemble(search.instance, fleet, search.placed)
     evaluation = evaluate(search.instance, layout)
     if not search.regular and evaluation.violations:
         return None  # its replicas would stand too far apart

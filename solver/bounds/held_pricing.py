@@ -41,11 +41,11 @@ _STEPS, _FINE_STEPS = 12, 96
 class HeldPricer(Pricer):
     """Prices shapes under the KV plan of its instance; without idle KV as :class:`Pricer` does."""
 
-    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Block:
+    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass, turn: int = 0) -> Block:
         """Shapes of one role on one class, with idle KV where the role keeps it."""
         if keeps_idle(self.instance, ROLES[role]):
-            return HeldBlock(self.priced(shapes, role, pool_class))
-        return super().block(shapes, role, pool_class)
+            return HeldBlock(self.priced(shapes, role, pool_class, turn))
+        return super().block(shapes, role, pool_class, turn)
 
 
 class HeldBlock(Block):

@@ -38,6 +38,15 @@ class Bounds:
     least_tpot_s: Array
     least_ttft_s: Array
 
+    def raise_to(self, rows: Ints, other: Bounds) -> None:
+        """Bound also what ``other`` says of some of the shapes, in place."""
+        for name in ("per_rank", "requests_per_s", "fits"):
+            own = getattr(self, name)
+            own[rows] = np.maximum(own[rows], getattr(other, name))
+        for name in ("short_bytes", "least_tpot_s", "least_ttft_s"):
+            own = getattr(self, name)
+            own[rows] = np.minimum(own[rows], getattr(other, name))
+
 
 @dataclass(frozen=True)
 class Priced:

@@ -60,9 +60,9 @@ class Attempt:
         self.rates = stands.rates
         self.unsettled_before = clock.unsettled
         #: whether all stages have the same rates
-        self.alike = stands.alike
+        self.alike = stands.alike and stands.quickest
         free = engine_places(self.instance, shape["attention_dp"])
-        self.small = self.alike and small_enough(self.instance, len(self.chips[0]))
+        self.small = stands.alike and small_enough(self.instance, len(self.chips[0]))
         self.exact = self.small and free
         self.maps: ExpertMap = self._maps(experts)
         #: layers whose slots are not ``slots``
@@ -70,7 +70,7 @@ class Attempt:
         #: KV hand-over that TTFT has to leave room for
         self.transfer_s = transfer_s
         #: whether every probe so far was solved to proven optimality
-        self.proven = self.exact and self.idle is None
+        self.proven = self.exact and self.idle is None and stands.quickest
 
     def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
         layers = self.instance.operations.moe_layers

@@ -13,6 +13,7 @@ from costmodel.replica.held import cache_bytes
 from solver.place.held_kv import with_idle
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
+from solver.shapes.stands import neighbours_matter
 
 #: first and last layer of each stage
 Stages = Sequence[tuple[int, int]]
@@ -35,8 +36,9 @@ def hand_over_s(
     cluster = instance.cluster
     moved = transfer_bytes_per_chip(instance, tp, pp)
     here = [chip for chip in chips if cluster.chip(chip).domain == home.domain]
-    beside = [p.id for p in cluster.domains[home.domain].usable[:2] if p.id != here[0]]
-    near = send_s(cluster, (here[0], 1.0), beside[:1], moved)
+    usable = [placed.id for placed in cluster.domains[home.domain].usable if placed.id != here[0]]
+    beside = usable if neighbours_matter(cluster, home.domain) else usable[:1]
+    near = send_s(cluster, (here[0], 1.0), beside, moved)
     others = [
         found[0]
         for domain in cluster.domains

@@ -7,7 +7,8 @@ with what the placement proved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -21,8 +22,9 @@ from solver.place.attempt import Attempt
 from solver.place.build import hand_over_s
 from solver.place.placements import Placements, engine_places
 from solver.place.shared_slots import LayerSlots, SharedPlacements
-from solver.place.standing import standing
+from solver.place.standing import Slice, Standing, speed, standings
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.shapes.stands import neighbours_matter
 
 Array = NDArray[np.float64]
 
@@ -48,6 +50,10 @@ class Realised:
     idle: int = 0
     #: slots of the layers that have not ``slots``
     layer_slots: LayerSlots = field(default_factory=dict)
+    #: chips of each stage that it was tried on
+    chips: list[list[str]] = field(default_factory=list)
+    #: batch of a rank that the shape's bound allows
+    most_per_rank: int = 0
     sent: tuple[float, ...] = ()
     sent_far: tuple[float, ...] = ()
 
@@ -74,30 +80,48 @@ class Realiser:
         self.nearby = nearby
         self.placements = Placements(instance, clock, seed, hot_copies=pricer.hot_copies)
         self.shared = SharedPlacements(instance, self.placements)
+        self._on_chips: dict[tuple[int, int, tuple[float, ...], bool], Realised] = {}
 
     def take_placements(self, other: Realiser) -> None:
         """Use what another realiser of the same question, with KV elsewhere, has placed."""
         self.placements, self.shared = other.placements, other.shared
 
-    def realise(self, row: int, most_per_rank: int) -> Realised:
+    def realise(
+        self, row: int, most_per_rank: int, slices: Sequence[Slice] | None = None
+    ) -> Realised:
         """Best replica of a shape with at most ``most_per_rank`` sequences per rank and microbatch.
 
-        ``requests_per_s`` is 0 if no placement found meets the targets.
+        On chips of its pools, or of ``slices``. ``requests_per_s`` is 0 if no placement found meets the targets.
         """
-        shape = self.shapes.row(row)
+        options = standings(self.instance, self.shapes, row, self.pricer, slices)
+        home = options[0].pool_class.domain
+        place = self._known if neighbours_matter(self.instance.cluster, home) else self._on
+        found = [place(row, most_per_rank, stands) for stands in options]
+        best = max(found, key=lambda one: one.requests_per_s)
+        upper = max(best.requests_per_s, min(one.upper_requests_per_s for one in found))
+        return replace(best, upper_requests_per_s=upper, most_per_rank=most_per_rank)
+
+    def _known(self, row: int, most_per_rank: int, stands: Standing) -> Realised:
+        """The best replica on these chips; chips that are as quick are not tried again."""
+        key = (row, most_per_rank, speed(stands.rates), stands.alike)
+        if key not in self._on_chips:
+            self._on_chips[key] = self._on(row, most_per_rank, stands)
+        return replace(self._on_chips[key], chips=stands.chips)
+
+    def _on(self, row: int, most_per_rank: int, stands: Standing) -> Realised:
+        shape = stands.shape
         chips = shape["tp"] * shape["attention_dp"]
         bounds = self.pricer.experts
         if bounds is not None and shape["slots"]:
             fewest = bounds.fewest(chips, shape["slots"])
             turns = self.instance.scenario.layer_slots == "any" and shape["slots"] % chips > 0
             if fewest < shape["slots"] or turns:
-                return self._sharing(row, most_per_rank, fewest)
+                return self._sharing(row, most_per_rank, fewest, stands)
         slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
         free = engine_places(self.instance, shape["attention_dp"])
         experts, layer_bounds = self.placements.of(slots, free=free)
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s, near_s = 0.0, 0.0
-        stands = standing(self.instance, self.shapes, row, self.pricer)
         if ROLES[shape["role"]] == "prefill":
             far_s, near_s = hand_over_s(
                 self.instance, home, stands.chips[0], shape["tp"], shape["pp"]
@@ -143,7 +167,7 @@ class Realiser:
             sent_far=tuple(price.far_bytes_per_s.values()),
         )
 
-    def _sharing(self, row: int, most_per_rank: int, fewest: int) -> Realised:
+    def _sharing(self, row: int, most_per_rank: int, fewest: int, stands: Standing) -> Realised:
         """Best replica found whose layers share more than ``fewest`` slots each (or as many), up to the shape's.
 
         Tried are the shape's slots in every layer and, for one stage, the best shares of some totals; the
@@ -154,7 +178,6 @@ class Realiser:
         slots = tuple(spread(shape["slots"], chips))
         home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s = 0.0
-        stands = standing(self.instance, self.shapes, row, self.pricer)
         if ROLES[shape["role"]] == "prefill":
             times = hand_over_s(self.instance, home, stands.chips[0], shape["tp"], shape["pp"])
             far_s = times[self.nearby]
