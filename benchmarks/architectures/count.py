@@ -37,6 +37,7 @@ OPTIONAL = (
 )  # fmt: skip
 #: What some classes cannot be built without, though their own defaults leave it out.
 NEEDED: dict[str, dict[str, Any]] = {
+    "deepseek_v2": {"num_experts_per_tok": 6},
     "dots1": {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6},
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128, "num_experts": 16, "moe_topk": 2},
@@ -55,10 +56,10 @@ _SCALED = {
 }  # fmt: skip
 _HALVED = (
     "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "num_hidden_layers",
-    "n_layer", "n_layers", "num_layers",
+    "n_layer", "n_layers", "num_layers", "num_blocks",
 )  # fmt: skip
 _DOUBLED = ("hidden_size", "n_embd", "d_model", "num_attention_heads", "n_head", "n_heads",
-            "num_key_value_heads", "num_mem_heads")  # fmt: skip
+            "num_key_value_heads", "embedding_dim", "attention_hidden_size", "dim_ff")  # fmt: skip
 
 
 def text_classes() -> dict[str, str]:

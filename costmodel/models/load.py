@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.models.class_defaults import class_defaults
-from costmodel.models.config import Config, shown
+from costmodel.models.config import ESSENTIAL, Config, shown
 from costmodel.models.files import find_config, read_object
 from costmodel.models.generic import GENERIC, shapes_something
 from costmodel.models.image import read_image_tower
@@ -73,10 +73,13 @@ def read_model(
     config = _text_config(outer)
     family = _choose(config, outer)
     config.class_defaults = {
-        **class_defaults(config.data.get("model_type")),
+        **{
+            key: value
+            for key, value in class_defaults(config.data.get("model_type")).items()
+            if key not in ESSENTIAL
+        },
         **family.class_defaults,
     }
-    config.family_defaults = family.class_defaults
     other = None if beside is None else Config(beside, f"{place} ({QUANTISATION_FILE})", outer.log)
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:

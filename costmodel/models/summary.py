@@ -26,7 +26,7 @@ def params_of(weights: Iterable[Weights]) -> int:
 
 def bytes_of(weights: Iterable[Weights]) -> float:
     """Bytes of a group of weights, scales included."""
-    return sum(part.num_bytes for part in weights)
+    return sum(part.num_bytes for part in weights if not part.borrowed)
 
 
 def own_weights(sublayer: Sublayer) -> tuple[Weights, ...]:

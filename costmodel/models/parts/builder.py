@@ -67,7 +67,8 @@ class Builder:
     @property
     def heads(self) -> int:
         """Query heads of a layer."""
-        return self.config.size("num_attention_heads", "n_heads", "n_head", high=2**12)
+        return self.config.size("num_attention_heads", "n_heads", "n_head", "num_heads",
+                                "attention_heads", high=2**12)
 
     @property
     def num_layers(self) -> int:
@@ -101,7 +102,12 @@ class Builder:
             default = self.config.class_default(("head_dim",), int)
         if default is None:
             default, because = max(self.hidden // self.heads, 1), "hidden size / query heads"
-            if not self.config.has("head_dim") and self.hidden % self.heads:
+            if self.config.class_defaults and self.hidden % self.heads:
+                self.config.log.note(
+                    f"warning: head_dim is not given, and {self.heads} heads do not divide the hidden "
+                    f"size {self.hidden}: rounded down, as the model's class does"
+                )
+            elif not self.config.has("head_dim") and self.hidden % self.heads:
                 self.config.problem(
                     "head_dim",
                     f"is missing, and {self.heads} heads do not divide the hidden size {self.hidden}",
