@@ -75,8 +75,15 @@ class _Hybrid:
         conv = c.size("linear_conv_kernel_dim", "short_conv_kernel_size", high=64)
         self.delta = DeltaHeads(heads, heads, dim, dim, conv)
         self.step = c.size("layer_group_size", high=MAX_LAYERS)
-        self.rank = None if c.flag("no_kda_lora", default=c.data.get("model_type") == "bailing_hybrid",
-                                       because="full projections in the class") else dim
+        self.rank = (
+            None
+            if c.flag(
+                "no_kda_lora",
+                default=c.data.get("model_type") == "bailing_hybrid",
+                because="full projections in the class",
+            )
+            else dim
+        )
         kind = c.choice(
             "gated_attention_proj_granularity_type", allowed=("head_wise", "element_wise"),
             default="head_wise", because="as the class has it",

@@ -77,6 +77,4 @@ def _full_layers(b: Builder, count: int) -> list[bool]:
     return [index in (listed or []) for index in range(count)]
 
 
-FAMILY = Family(
-    "bamba", ("bamba", "falcon_h1"), ("BambaForCausalLM", "FalconH1ForCausalLM"), read
-)
+FAMILY = Family("bamba", ("bamba", "falcon_h1"), ("BambaForCausalLM", "FalconH1ForCausalLM"), read)

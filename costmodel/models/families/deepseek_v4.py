@@ -42,7 +42,8 @@ def read(b: Builder) -> ModelSpec:
     kinds = c.strings("mlp_layer_types", ("hash_moe", "moe"), count)
     hashed = [kind == "hash_moe" for kind in kinds or ()]
     if kinds is None:
-        first = c.size("num_hash_layers", low=0, high=MAX_LAYERS)
+        first = c.size("num_hash_layers", default=3 if c.class_defaults else None,
+                       because="class default", low=0, high=MAX_LAYERS)  # fmt: skip
         hashed = [index < first for index in range(count)]
     c.ignore("topk_method", "attention_bias", "hc_sinkhorn_iters", "compress_rope_theta")
     streams = c.size("hc_mult", high=64)
@@ -89,6 +90,9 @@ def _ratios(b: Builder, count: int) -> list[int]:
     c = b.config
     kinds = c.strings("layer_types", _RATIO_OF, count)
     ratios = c.sizes("compress_ratios", count, high=2**16)
+    if ratios is None and kinds is None and c.class_defaults:
+        c.log.note("assumed: layer_types not given: the rule of the model's class")
+        return [INDEXED_RATIO if i > 2 and i % 2 else 128 for i in range(count)]
     if ratios is None and kinds is None:
         raise c.fail("compress_ratios", "is missing: which layers compress is not known")
     if kinds is not None:

@@ -23,10 +23,16 @@ def read(b: Builder) -> ModelSpec:
     kinds = c.strings(
         "layer_types", ("indexed_attention", "sliding_attention", "full_attention"), count
     )
-    if kinds is None:
-        raise c.fail("layer_types", "is missing: which layers slide is not known")
     overrides = per_layer_overrides(c, count, _OVERRIDDEN)
-    window = c.size("sliding_window", high=MAX_POSITIONS)
+    if kinds is None:
+        c.log.note("assumed: layer_types not given: the rule of the model's class")
+        kinds = [
+            "indexed_attention" if index < 2 or index % 4 == 1 else "sliding_attention"
+            for index in range(count)
+        ]
+    if {index for index in range(count) if kinds[index] == "sliding_attention"} != set(overrides):
+        c.problem("per_layer_config", "must give the sizes of every layer with a window")
+    window = c.size("sliding_window", default=512, because="class default", high=MAX_POSITIONS)
     mixtures = Mixtures(b, Mixed(
         groups=True, router_bias=True, shared_keys=("n_shared_experts",), dense_default=1,
         shared_width_keys=("shared_experts_intermediate_size", "moe_shared_expert_intermediate_size"),

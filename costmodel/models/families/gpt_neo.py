@@ -34,9 +34,7 @@ def read(b: Builder) -> ModelSpec:
 
     table = b.matrix("positions", "transformer.wpe", rows, b.hidden, "vocab", role="plain")
     positions = Weights("positions", table.params, table.num_bytes, table.dtype, "vocab", 0)
-    return decoder(
-        b, at, tied_default=True, final_norm=2 * b.hidden, extra_embedding=(positions,)
-    )
+    return decoder(b, at, tied_default=True, final_norm=2 * b.hidden, extra_embedding=(positions,))
 
 
 def _expanded(b: Builder, count: int) -> list[str]:
@@ -48,8 +46,12 @@ def _expanded(b: Builder, count: int) -> list[str]:
     found: list[str] = []
     for entry in given if isinstance(given, list) else [None]:
         kinds, times = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
-        known = isinstance(kinds, list) and all(kind in ("global", "local") for kind in kinds)
-        if not known or not isinstance(times, int) or not 0 < times <= MAX_LAYERS:
+        if (
+            not isinstance(kinds, list)
+            or not all(kind in ("global", "local") for kind in kinds)
+            or not isinstance(times, int)
+            or not 0 < times * len(kinds) <= MAX_LAYERS
+        ):
             raise b.config.fail("attention_types", 'expected [[["global", "local"], times], ...]')
         found += kinds * times
     if len(found) != count:

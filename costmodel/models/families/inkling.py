@@ -26,7 +26,9 @@ def read(b: Builder) -> ModelSpec:
     num_shared = 0
     if not second:
         c.ignore("intermediate_size", "shared_expert_sink")
-        num_shared = c.size("n_shared_experts", default=2, because="class default", low=0, high=2**10)
+        num_shared = c.size(
+            "n_shared_experts", default=2, because="class default", low=0, high=2**10
+        )
     block = second and c.size("n_layers_per_attn_res_block", default=6, because="class default")
     for key in ("unpadded_vocab_size", "number_of_conv_states", "chain_hidden_post_norm",
                 "mtp_hidden_states_first", "log_scaling_n_floor", "local_layer_ids"):  # fmt: skip
@@ -91,7 +93,9 @@ class _Attend:
         )  # fmt: skip
         self.window = c.size("sliding_window_size", "sliding_window", high=MAX_POSITIONS)
         self.relative = c.size("d_rel", default=16, because="class default", high=2**14)
-        self.extent = c.size("rel_extent", default=1024, because="class default", high=MAX_POSITIONS)
+        self.extent = c.size(
+            "rel_extent", default=1024, because="class default", high=MAX_POSITIONS
+        )
         self.taps = c.size("conv_kernel_size", default=4, because="class default", high=64)
 
     def __call__(self, at: str, slides: bool) -> Attention:
@@ -99,7 +103,9 @@ class _Attend:
         heads, kv_heads, dim = self.local if slides else self.full
         reach = min(self.window, self.extent) if slides else self.extent
         extra = [
-            b.matrix("relative positions", f"{at}.r_proj", heads * self.relative, b.hidden, "heads"),
+            b.matrix(
+                "relative positions", f"{at}.r_proj", heads * self.relative, b.hidden, "heads"
+            ),
             b.vector("relative logits", self.relative * reach),
         ]
         vectors = 2 * dim

@@ -32,7 +32,9 @@ def read(b: Builder) -> ModelSpec:
         if heads * dim != expand * b.hidden:
             c.problem("num_heads", f"{heads} heads of {dim} are not {expand} times {b.hidden}")
     else:
-        inner = c.size("intermediate_size", default=expand * b.hidden, because="expand x hidden size")
+        inner = c.size(
+            "intermediate_size", default=expand * b.hidden, because="expand x hidden size"
+        )
         auto = ceil(b.hidden / 16)
         if c.data.get("time_step_rank") == "auto":
             c.ignore("time_step_rank")

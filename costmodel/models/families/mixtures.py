@@ -24,7 +24,8 @@ _RECIPES = {
         mixture=Mixed(width_keys=("intermediate_size",), shared_keys=("moe_num_shared_experts",),
                       shared_default=2),
     ),
-    "axk1": Recipe("AXK1ForCausalLM", latent=True, bias="attention_bias", norms=3, mixture=_SHARED,
+    "axk1": Recipe("AXK1ForCausalLM", latent=True, bias="attention_bias", norms=3,
+                   mixture=replace(_SHARED, dense_default=1),
                    no_effect=("topk_method",)),
     "hy_v4": Recipe(
         "HYV4ForCausalLM", latent=True, bias="attention_bias", gate="full", head_vectors=1,

@@ -28,7 +28,9 @@ def read(b: Builder) -> ModelSpec:
         period = ["recurrent", "recurrent", "attention"]
     if width % heads:
         c.problem("lru_width", f"{heads} heads do not divide {width}")
-    c.ignore("block_types", "logits_soft_cap", "w_init_variance_scale", "final_w_init_variance_scale")
+    c.ignore(
+        "block_types", "logits_soft_cap", "w_init_variance_scale", "final_w_init_variance_scale"
+    )
     c.ignore("embeddings_scale_by_sqrt_dim", "_block_types")
 
     def at(index: int) -> Layer:

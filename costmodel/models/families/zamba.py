@@ -42,7 +42,9 @@ def read(b: Builder) -> ModelSpec:
             return layer(b, block)
         turn = hybrids.index(index)
         attention, feed, norms = shared(name, turn)
-        joint = b.matrix("after the shared block", f"{name}.linear", b.hidden, b.hidden, "replicated")
+        joint = b.matrix(
+            "after the shared block", f"{name}.linear", b.hidden, b.hidden, "replicated"
+        )
         plain = layer(b, attention, feed, block, norms=norms + b.hidden)
         return Layer(plain.sublayers, (*plain.extra, joint))
 
@@ -77,13 +79,12 @@ class _Shared:
         self.dim = c.size("attention_head_dim", default=2 * b.hidden // self.heads, high=2**14,
                           because="twice the hidden size / heads")  # fmt: skip
         self.blocks, self.rank, self.attention_rank = 1, 0, 0
+        self.bias = c.flag("add_bias_linear", default=False) if second else False
         if second:
             self.blocks = c.size("num_mem_blocks", default=1, because="class default", high=64)
             self.rank = c.size("adapter_rank", default=128, because="class default", high=2**14)
             adapted = c.flag("use_shared_attention_adapter", default=False)
             self.attention_rank = self.rank if adapted else 0
-            if c.flag("add_bias_linear", default=False):
-                c.problem("add_bias_linear", "only false is understood")
 
     def __call__(self, name: str, turn: int) -> tuple[Attention, DenseFFN, int]:
         b, wide = self.b, 2 * self.b.hidden
@@ -91,7 +92,7 @@ class _Shared:
         attention = grouped_query(
             b, f"{at}.self_attn", self.heads, self.kv_heads, self.dim, input_dim=wide
         )
-        feed = dense_ffn(b, f"{at}.feed_forward", self.width)
+        feed = dense_ffn(b, f"{at}.feed_forward", self.width, bias=self.bias)
         norms = wide + b.hidden
         if turn >= self.blocks:
             attention = replace(attention, weights=_borrowed(attention.weights))
@@ -136,7 +137,9 @@ class _Mamba1:
             c.ignore("mamba_dt_rank")
             self.rank = auto
         else:
-            self.rank = c.size("mamba_dt_rank", default=auto, because="hidden size / 16, rounded up")
+            self.rank = c.size(
+                "mamba_dt_rank", default=auto, because="hidden size / 16, rounded up"
+            )
         self.conv_bias = c.flag("mamba_conv_bias", default=True)
         self.bias, self.element = c.flag("mamba_proj_bias", default=False), state_element_bytes(c)
 
@@ -161,12 +164,12 @@ class _Mamba2:
         self.state = c.size("mamba_d_state", default=64, because="class default", high=2**14)
         self.conv = c.size("mamba_d_conv", default=4, because="class default", high=64)
         self.conv_bias = c.flag("use_conv_bias", default=True)
-        self.element = state_element_bytes(c)
+        self.bias, self.element = c.flag("add_bias_linear", default=False), state_element_bytes(c)
 
     def __call__(self, at: str) -> LinearState:
         return mamba2(
             self.b, at, heads=self.heads, head_dim=self.dim, groups=self.groups, state=self.state,
-            conv=self.conv, conv_bias=self.conv_bias, proj_bias=False, element_bytes=self.element,
+            conv=self.conv, conv_bias=self.conv_bias, proj_bias=self.bias, element_bytes=self.element,
         )  # fmt: skip
 
 

@@ -44,7 +44,9 @@ def grouped_query(
     h, v_width = input_dim or b.hidden, head_dim if v_dim is None else v_dim
     weights = [
         b.matrix("query", f"{at}.q_proj", heads * head_dim, h, "heads", bias=qkv_bias),
-        b.matrix("attention output", f"{at}.o_proj", b.hidden, heads * v_width, "heads", bias=o_bias),
+        b.matrix(
+            "attention output", f"{at}.o_proj", b.hidden, heads * v_width, "heads", bias=o_bias
+        ),
     ]
     if has_kv:
         weights.append(

@@ -26,6 +26,7 @@ def decoder(
     head_bias: bool = False,
     num_layers: int | None = None,
     table_width: int | None = None,
+    never_tied: bool = False,
     extra_head: tuple[Weights, ...] = (),
     extra_embedding: tuple[Weights, ...] = (),
     mtp: Callable[[], MTP | None] = lambda: None,
@@ -37,7 +38,7 @@ def decoder(
     """
     count = b.num_layers if num_layers is None else num_layers
     vocab = b.config.size("vocab_size")
-    tied = b.tied(tied_default)
+    tied = not never_tied and b.tied(tied_default)
     max_context = b.config.optional_size(
         "max_position_embeddings", "max_sequence_length", "max_seq_len", "n_positions",
         "model_max_length", because="no limit is known", high=MAX_POSITIONS,

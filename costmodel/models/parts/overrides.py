@@ -5,7 +5,9 @@ from __future__ import annotations
 from costmodel.models.config import MAX_SIZE, Config, shown
 
 
-def per_layer_overrides(c: Config, count: int, allowed: tuple[str, ...]) -> dict[int, dict[str, int]]:
+def per_layer_overrides(
+    c: Config, count: int, allowed: tuple[str, ...]
+) -> dict[int, dict[str, int]]:
     """Overridden sizes by layer; the keys are layer numbers as text, the names all of ``allowed``."""
     section = c.section("per_layer_config")
     found: dict[int, dict[str, int]] = {}

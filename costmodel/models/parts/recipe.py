@@ -52,6 +52,7 @@ class Recipe:
     gate: Literal["none", "full", "head"] = "none"  #: output gate: a row per channel or per head
     head_vectors: int = 0  #: numbers per query head: sinks, scales
     vectors: int = 0  #: numbers per layer besides
+    kv_rows: int = 0  #: rows projected per KV head besides, and as many numbers
     hidden_vectors: int = 0  #: vectors of the hidden size per layer besides norms
     width_vectors: int = 0  #: vectors of the FFN's width per layer
     width_keys: tuple[str, ...] = ("intermediate_size",)
@@ -133,6 +134,7 @@ class _Heads:
         norms = per_head.get(recipe.qk_norm, (self.heads + self.kv_heads) * self.dim)
         self.vectors = norms + recipe.head_vectors * self.heads
         self.gate = {"none": 0, "full": self.heads * self.dim, "head": self.heads}[recipe.gate]
+        self.vectors += recipe.kv_rows * self.kv_heads
         self.windows: list[int | None] = [None] * count
         if recipe.window == "all":
             self.windows = [uniform_window(b)] * count
@@ -147,8 +149,15 @@ class _Heads:
         return grouped_query(
             self.b, f"model.layers.{index}.self_attn", self.heads, self.kv_heads, self.dim,
             qkv_bias=self.bias, o_bias=self.o_bias, vectors=self.vectors, gate_rows=self.gate,
-            window=self.windows[index],
+            window=self.windows[index], extra=self._rows(index),
         )  # fmt: skip
+
+    def _rows(self, index: int) -> tuple[Weights, ...]:
+        rows = self.recipe.kv_rows * self.kv_heads
+        if not rows:
+            return ()
+        at = f"model.layers.{index}.self_attn.dt_proj"
+        return (self.b.matrix("mask gate", at, rows, self.b.hidden, "kv_heads"),)
 
 
 class _Latent:

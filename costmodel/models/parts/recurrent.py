@@ -17,7 +17,9 @@ def short_convolution(b: Builder, at: str, *, taps: int, bias: bool) -> LinearSt
         b.matrix("convolution out", f"{at}.out_proj", h, h, "heads", bias=bias),
         b.vector("convolution", h * (taps + (1 if bias else 0)), "heads"),
     )
-    return LinearState("short-conv", weights, h, h * (taps - 1) * b.base_bytes, 2.0 * h * (taps + 1))
+    return LinearState(
+        "short-conv", weights, h, h * (taps - 1) * b.base_bytes, 2.0 * h * (taps + 1)
+    )
 
 
 def token_convolutions(b: Builder, channels: int, taps: int) -> LinearState:

@@ -118,5 +118,7 @@ def typed_windows(
     window = c.optional_size(*names, because="no window", high=MAX_POSITIONS)
     if types is None and window is not None:
         c.log.note("assumed: layer_types not given: the class's rule decides which layers slide")
-        return [window if slides is None or slides(index, count) else None for index in range(count)]
+        return [
+            window if slides is None or slides(index, count) else None for index in range(count)
+        ]
     return [window if kind in SLIDING else None for kind in types or ["full"] * count]
