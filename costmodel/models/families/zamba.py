@@ -64,7 +64,8 @@ def _hybrids(b: Builder, count: int) -> list[int]:
         period = c.size("attn_layer_period", default=6, because="class default", high=2**11)
         offset = c.size("attn_layer_offset", default=4, because="class default", low=0, high=2**11)
         c.log.note("assumed: layers_block_type not given: period and offset decide")
-        return [index for index in range(2, count) if index % period == offset]
+        # the class puts one into the third layer and counts the period from the fourth
+        return [index for index in range(2, count) if index == 2 or (index - 3) % period == offset]
     raise c.fail("layers_block_type", "is missing: where the shared block stands is not known")
 
 

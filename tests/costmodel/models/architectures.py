@@ -35,6 +35,12 @@ QUIRKS = {
     ("kimi_linear", "widened"): "keeps two tables, though tie_word_embeddings is true",
     ("nemotron_h", "bare"): "refused: a file without its list of blocks",
     ("nemotron_h", "widened"): "keeps two tables, though tie_word_embeddings is true",
+    ("xlstm", "widened"): "keeps two tables, though tie_word_embeddings is true",
+    ("zamba", "widened"): "shares its block by tying: tie_word_embeddings false makes copies of it",
+    (
+        "zamba2",
+        "widened",
+    ): "shares its block by tying: tie_word_embeddings false makes copies of it",
     ("moss_transcribe_diarize", "bare"): "ties by the outer class's default, against text_config",
     ("cpmant", ""): "cache: puts 32 prompt tokens before every sequence",
     ("deepseek_v4", ""): "cache: keeps a part of a compressed entry and its index in buffers",
