@@ -91,7 +91,7 @@ hunt: $(INSTALLED)
 bench-topology: $(INSTALLED)
 	$(BIN)/python -m benchmarks.topology
 
-# milliseconds of an evaluation, shapes bounded and priced per second; one core
+# milliseconds of an evaluation, shapes bounded per second; one core
 bench-pricing: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.pricing
 
@@ -102,8 +102,9 @@ bench-replay: $(INSTALLED)
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve
 
-STUDIES := batch compare context failures frontier kv-tiers pipeline prices rack-boundary scale-up \
-	sensitivity sparsity training-balance
+# every study but grid, which has no axes of its own
+QUESTIONS := $(filter-out %/__init__.py %/grid.py,$(wildcard rackfit/studies/questions/*.py))
+STUDIES := $(subst _,-,$(basename $(notdir $(QUESTIONS))))
 .PHONY: bench-replay bench-baselines bench-studies gallery studies $(STUDIES:%=study-%)
 
 $(STUDIES:%=study-%): study-%: $(INSTALLED)

@@ -21,7 +21,8 @@ from benchmarks.baselines.identical import (
 )
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from solver.clock import Clock
 from solver.search import search
 from topology.errors import NoFeasibleLayout

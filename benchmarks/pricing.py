@@ -1,4 +1,4 @@
-"""What a price costs, in one run on one core: evaluating a layout, bounding shapes, pricing shapes in bulk.
+"""What a price costs, in one run on one core: evaluating a layout, bounding shapes.
 
 CPU time of this process, so that other work on the machine matters less. *Evaluate*: the layout solved
 for DeepSeek-V3 on a GB200 NVL72, 4,000 tokens in and 1,000 out; ``first`` with nothing read or cached
@@ -6,8 +6,7 @@ for DeepSeek-V3 on a GB200 NVL72, 4,000 tokens in and 1,000 out; ``first`` with 
 (what is kept then are the maps as arrays, chips and sequences of replicas and, for the instance, rates of chip
 groups, expert loads by layer with their logarithms and the chance that so many tokens reach an expert, and
 bytes of a layer by rank width; no price, no verdict). *Search*: every shape of every role with its largest batch, as a solve does
-first (``first``: loads and rates of chip groups included). *Points*: random shapes each at a random batch, by
-:func:`costmodel.shape_prices.price_shapes`: times, HBM and cost.
+first (``first``: loads and rates of chip groups included).
 
 ``python -m benchmarks.pricing``
 """
@@ -19,16 +18,14 @@ import statistics
 import time
 from collections.abc import Callable
 
-import numpy as np
-
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
-from costmodel.shape_prices import Shapes, price_shapes
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit import solve
 from solver.bounds.held_pricing import HeldPricer
 from solver.shapes.pools import pool_classes
-from solver.shapes.shapes import ROLES, enumerate_shapes
+from solver.shapes.shapes import enumerate_shapes
 
 CHAT = {"input_tokens": 4000, "output_tokens": 1000}
 SCENARIO = {"workload": CHAT, "slo": {"ttft": 2.0, "tpot": 0.03}}
@@ -37,7 +34,6 @@ QUESTIONS = (
     ("gpt-oss-120b", "gb200-nvl72"),
     ("llama-3.1-70b", "hgx-h100"),
 )
-POINTS = 20_000
 
 
 def asked(model: str, cluster: str) -> Instance:
@@ -76,36 +72,25 @@ def evaluations() -> None:
 
 
 def shapes_per_s(model: str, cluster: str) -> None:
-    """Shapes bounded per second, each with the search for its batch, and points priced per second."""
+    """Shapes bounded per second, each with the search for its batch."""
     instance = asked(model, cluster)
     classes = pool_classes(instance.cluster)
     shapes = enumerate_shapes(instance, classes)
     pricer = HeldPricer(instance, classes)
     first = cpu_s(lambda: pricer.bounds(shapes), 1)[0]
     again = cpu_s(lambda: pricer.bounds(shapes), 5)[0]
-    rng = np.random.default_rng(0)
-    points = []
-    for place, role in enumerate(ROLES):
-        rows = rng.choice(np.flatnonzero(shapes.role == place), POINTS // len(ROLES))
-        some = shapes.take(rows)
-        most = 3 if role == "prefill" else 400
-        widths = (own.astype(float) for own in (some.tp, some.attention_dp, some.pp))
-        batch = rng.integers(1, most, len(rows)).astype(float)
-        points.append(Shapes(role, classes[0].chip, *widths, batch, pricer.rates(some)))
-    count = sum(map(len, points))
-    bulk = cpu_s(lambda: [price_shapes(instance, own) for own in points], 5)[0]
     print(
         f"  {model:14} {cluster:13} {len(shapes):7,} {len(shapes) / first:12,.0f} "
-        f"{len(shapes) / again:12,.0f} {count:8,} {count / bulk:12,.0f}"
+        f"{len(shapes) / again:12,.0f}"
     )
 
 
 def main() -> None:
-    """Print the three tables."""
+    """Print the two tables."""
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start")
     evaluations()
-    print("shapes with their largest batch, and points (a shape at a batch), per CPU second")
-    print(f"  {'':28} {'shapes':>7} {'first':>12} {'again':>12} {'points':>8} {'per s':>12}")
+    print("shapes with their largest batch, per CPU second")
+    print(f"  {'':28} {'shapes':>7} {'first':>12} {'again':>12}")
     for model, cluster in QUESTIONS:
         shapes_per_s(model, cluster)
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.processes import run
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from solver.bounds.pricing import Pricer
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import enumerate_shapes

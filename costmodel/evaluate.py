@@ -184,12 +184,14 @@ def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
 def _equivalence(instance: Instance, replica: Replica) -> object:
     """Equal for replicas that price alike: same decision on chips that cannot be told apart."""
     cluster = instance.cluster
-    known: dict[int, tuple[int, int] | None] = {}
+    known: dict[int, tuple[int, int, int] | None] = {}
+    units: dict[int, int] = {}
     places: list[object] = []
     for chip in replica.chips:
         domain = cluster.chip(chip).domain
         if domain not in known:
-            alike = (len(known), cluster.first_alike(domain))
+            unit = units.setdefault(int(cluster.uplinks.unit_of[domain]), len(units))
+            alike = (len(known), cluster.first_alike(domain), unit)
             known[domain] = alike if cluster.domains[domain].interchangeable_chips else None
         places.append(known[domain] or chip)
     idle = tuple((tier, tuple(counts)) for tier, counts in idle_by_rank(replica).items())
@@ -205,9 +207,11 @@ def _rehome(instance: Instance, replica: Replica, price: ReplicaPrice) -> Replic
     if not price.egress_bytes_per_s:
         return price
     homes = list(dict.fromkeys(instance.cluster.chip(chip).domain for chip in replica.chips))
-    loads = list(price.egress_bytes_per_s.values())
-    moved = dict(zip(homes, loads, strict=False))
-    return ReplicaPrice(price.stages, price.service, moved)
+    moved, far = (
+        dict(zip(homes, loads.values(), strict=True))
+        for loads in (price.egress_bytes_per_s, price.far_bytes_per_s)
+    )
+    return ReplicaPrice(price.stages, price.service, moved, far)
 
 
 def _input_price(
@@ -262,16 +266,20 @@ def bottleneck(instance: Instance, layout: Layout, priced: PricedLayout) -> str:
         reasons.append("the TTFT target stops a larger batch")
     if hbm_fill(instance, layout.replicas[index], price) > 0.97:
         reasons.append("HBM is full")
+    if priced.held_back_by_links:
+        reasons.append("links between domains carry no more KV")
     return text + (f"; {' and '.join(reasons)}" if reasons else "")
 
 
 def hbm_fill(instance: Instance, replica: Replica, price: ReplicaPrice) -> float:
-    """Fraction of the fullest chip's HBM that is used."""
+    """Fraction of the fullest chip's usable HBM that is used."""
     fullest = 0.0
     for stage, stage_price in zip(replica.stages, price.stages, strict=True):
         used: list[float] = stage_price.used_bytes.tolist()
         for chip, own in zip(stage.chips, used, strict=True):
-            fullest = max(fullest, own / instance.cluster.chip(chip).chip.hbm_bytes)
+            fullest = max(
+                fullest, own / instance.usable_hbm_bytes(instance.cluster.chip(chip).chip)
+            )
     return fullest
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from costmodel.layout.layout import Layout
     from costmodel.models import load_model
     from costmodel.models.spec import ModelSpec
-    from costmodel.question.instance import Instance, Scenario, load_scenario, resolve_instance
+    from costmodel.question.instance import Instance, resolve_instance
+    from costmodel.question.scenario import Scenario, load_scenario
     from costmodel.question.workload import Limits, Prices, Slo, Workload
     from rackfit.api import evaluate, solve
     from rackfit.documents.frames import chips_frame, replicas_frame, trajectory_frame
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from rackfit.placement.placed import Placed
     from rackfit.studies.frame import study_frame
     from rackfit.studies.run import StudyResult, study
+    from solver.answer import Progress
     from solver.certificate import Certificate
     from solver.experts.request import PlaceOptions
-    from solver.search import Progress
     from topology import load_cluster
     from topology.cluster import Cluster
     from topology.errors import (
@@ -70,7 +71,7 @@ _HOME = {
     "RackfitError": "topology.errors",
     "Result": "rackfit.documents.result",
     "Running": "rackfit.importers.running",
-    "Scenario": "costmodel.question.instance",
+    "Scenario": "costmodel.question.scenario",
     "Slo": "costmodel.question.workload",
     "StudyResult": "rackfit.studies.run",
     "VerificationError": "topology.errors",
@@ -81,7 +82,7 @@ _HOME = {
     "export_layout": "rackfit.exporters.export",
     "load_cluster": "topology",
     "load_model": "costmodel.models",
-    "load_scenario": "costmodel.question.instance",
+    "load_scenario": "costmodel.question.scenario",
     "place": "rackfit.placement.place",
     "replicas_frame": "rackfit.documents.frames",
     "resolve_instance": "costmodel.question.instance",

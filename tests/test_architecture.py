@@ -1,9 +1,12 @@
-"""Imports go one way, the evaluator cannot see the solver, files stay readable."""
+"""Imports go one way and never in a circle, the evaluator cannot see the solver, files stay readable."""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
+import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -39,6 +42,48 @@ def test_the_judge_has_no_solver(package: str) -> None:
 def test_no_file_is_long() -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in FILES}
     assert {str(p): n for p, n in lengths.items() if n > 400} == {}
+
+
+def architecture() -> ModuleType:
+    """``docs/update_architecture.py``."""
+    script = ROOT / "docs" / "update_architecture.py"
+    spec = importlib.util.spec_from_file_location("update_architecture", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_and_its_picture_show_the_folders() -> None:
+    """If this fails: python docs/update_architecture.py"""
+    script = architecture()
+    assert script.PACKAGES == ORDER
+    text = script.PAGE.read_text()
+    assert text == script.page(text)
+    assert script.PICTURE.read_text() == script.picture()
+    shown = {f"{package}/{room}" for package in ORDER for room in script.rooms(package)}
+    assert shown == {
+        path.parent.relative_to(ROOT).as_posix()
+        for package in ORDER
+        for path in (ROOT / package).glob("*/__init__.py")
+    }
+
+
+def test_the_path_of_a_question_has_ten_steps_in_files_that_are_there() -> None:
+    text = architecture().PAGE.read_text()
+    steps = text.split("## The path of a question", 1)[1].split("\n## ", 1)[0]
+    assert re.findall(r"^(\d+)\. ", steps, re.MULTILINE) == [str(step) for step in range(1, 11)]
+
+
+@pytest.mark.parametrize("page", ["architecture", "glossary", "extending"])
+def test_files_that_pages_name_are_there(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    named = set(
+        re.findall(r"`((?:topology|costmodel|solver|rackfit|tests)/[\w/]+(?:\.py)?)/?`", text)
+    )
+    assert named
+    assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
 def test_no_catch_all_modules() -> None:

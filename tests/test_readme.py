@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from costmodel.question.instance import Scenario
+from costmodel.question.scenario import Scenario
 from rackfit.cli.app import build_app
 from topology.catalogue import data_dir
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from topology.errors import InstanceError, Problem
+from topology.names import brief, shown
+from topology.reading import MAX_YAML_BYTES, parse_json, parse_yaml, read_text
 
-#: A data file larger than this is refused before it is parsed.
-MAX_FILE_BYTES = 16 * 2**20
+#: problems of one file that are told one by one
+_MOST_PROBLEMS = 20
 
 #: what ends the name of a data file; other names without a slash are those of the catalogue
 _DATA_SUFFIXES = (".json", ".yaml", ".csv", ".npy", ".npz", ".pt")
-
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def data_dir(kind: str) -> Path:
@@ -43,16 +43,30 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
         raise InstanceError(Problem(kind, "not a usable name or path"))
     if "/" in text or text.endswith(suffixes):
         path = Path(text)
-        if path.is_file():
+        if is_file(path):
             return path
-        raise InstanceError(Problem(text, "no such file"))
+        try:
+            there = path.exists()
+        except OSError:
+            there = False
+        raise InstanceError(
+            Problem(shown(text, 200), "is not an ordinary file" if there else "no such file")
+        )
     for suffix in suffixes:
         path = data_dir(kind) / f"{text}{suffix}"
-        if path.is_file():
+        if is_file(path):
             return path
     raise InstanceError(
         Problem(kind, f"unknown name {text[:80]!r}; {_known(text, kind, suffixes)}")
     )
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is an ordinary file; also for names that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def beside(file: Path, name: str) -> str:
@@ -66,9 +80,14 @@ def beside(file: Path, name: str) -> str:
     meant = "/" in path or path.endswith(_DATA_SUFFIXES)
     if not meant or Path(path).is_absolute() or len(path) > 4096 or "\0" in path:
         return name
-    if not found.exists():
-        return name
-    return str(found) + name[len(path) :]
+    return str(found) + name[len(path) :] if is_file(found) or _is_folder(found) else name
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _known(text: str, kind: str, suffixes: tuple[str, ...]) -> str:
@@ -83,56 +102,37 @@ def _known(text: str, kind: str, suffixes: tuple[str, ...]) -> str:
 
 def read_data(path: Path) -> Any:
     """Parse one YAML (safe loader) or JSON file. Raises ``InstanceError`` with file, line and column."""
-    try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise InstanceError(
-                Problem(str(path), f"{size} bytes; at most {MAX_FILE_BYTES} are read")
-            )
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InstanceError(Problem(str(path), error.strerror or "cannot be read")) from None
-    except UnicodeDecodeError as error:
-        raise InstanceError(Problem(str(path), f"not UTF-8 text (byte {error.start})")) from None
-    try:
-        if path.suffix == ".json":
-            return json.loads(text)
-        return yaml.safe_load(text)
-    except json.JSONDecodeError as error:
-        place = f"{path}:{error.lineno}:{error.colno}"
-        raise InstanceError(Problem(place, f"not JSON: {error.msg}")) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        reason = getattr(error, "problem", None) or "not YAML"
-        raise InstanceError(Problem(place, f"not YAML: {reason}")) from None
-    except RecursionError:
-        raise InstanceError(Problem(str(path), "nested too deeply")) from None
-    except ValueError as error:
-        raise InstanceError(Problem(str(path), str(error))) from None
+    place = shown(path)
+    if path.suffix == ".json":
+        return parse_json(read_text(path), place)
+    return parse_yaml(read_text(path, MAX_YAML_BYTES), place)
 
 
-def parse_model(model: type[_Model], data: Any, place: str) -> _Model:
-    """Validate ``data`` as ``model``; every problem is reported at once with its place."""
+@contextmanager
+def checked(place: str) -> Iterator[None]:
+    """Around ``model_validate``: every problem that pydantic finds as one ``InstanceError`` with its place."""
     try:
-        return model.model_validate(data)
+        yield
     except ValidationError as error:
         raise InstanceError(problems_of(error, place)) from None
 
 
 def problems_of(error: ValidationError, place: str) -> list[Problem]:
-    """The problems of a pydantic error as ``place: path`` and a sentence."""
+    """The problems of a pydantic error as ``place: path`` and a sentence; of very many the first ones."""
     problems = []
-    for item in error.errors(include_url=False):
+    for item in error.errors(include_url=False)[:_MOST_PROBLEMS]:
         # parts such as <name> tell alternatives of one field apart and are not in the file
         parts = [part for part in item["loc"] if not str(part).startswith(("<", "function-"))]
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-        message = item["msg"].removeprefix("Value error, ")
+        path = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{shown(part, 60)}" for part in parts
+        )
+        message = shown(item["msg"].removeprefix("Value error, "), 1000)
         if item["type"] not in ("missing", "value_error", "extra_forbidden"):
-            message = f"{message}, got {item['input']!r:.80}"
+            message = f"{message}, got {brief(item['input'])}"
         if item["type"] == "extra_forbidden":
             message = "unknown key (a typing mistake?)"
         if item["type"] == "missing":
             message = "is missing"
         problems.append(Problem(f"{place}: {path.lstrip('.')}".rstrip(": "), message))
-    return problems
+    more = error.error_count() - len(problems)
+    return [*problems, Problem(place, f"and {more} more problems")] if more else problems

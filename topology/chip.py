@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from topology.catalogue import beside, catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.catalogue import beside, catalogue_names, checked, data_dir, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.names import Line, Name, Prose
 from topology.quantity import Bytes, BytesPerSecond, FlopsPerSecond, UsdPerHour, Watts
@@ -82,6 +82,8 @@ class Chip(BaseModel):
     scale_up_bytes_per_s: BytesPerSecond
     scale_up_links: int = Field(default=1, ge=1)
     nic_bytes_per_s: BytesPerSecond
+    #: chips that one operating system sees; a domain of fewer is one host
+    chips_per_host: int = Field(default=8, ge=1)
     power_w: Watts
     usd_per_hour: UsdPerHour
     price_basis: Line
@@ -158,7 +160,8 @@ def load_chip(name_or_path: str | Path) -> Chip:
     if isinstance(data, dict) and isinstance(tiers := data.get("tiers"), list):
         named = [beside(path, tier) if isinstance(tier, str) else tier for tier in tiers]
         data = {**data, "tiers": named}
-    return parse_model(Chip, data, str(path))
+    with checked(str(path)):
+        return Chip.model_validate(data)
 
 
 def chip_names() -> list[str]:
@@ -168,4 +171,5 @@ def chip_names() -> list[str]:
 
 @lru_cache(maxsize=256)
 def _shipped(path: Path) -> Chip:
-    return parse_model(Chip, read_data(path), str(path.name))
+    with checked(str(path.name)):
+        return Chip.model_validate(read_data(path))

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import networkx as nx
 
-from topology.calibration import PROFILES, Fit, load_calibration
-from topology.chip import Basis, Chip
+from topology.chip import Basis
 from topology.collectives.compose import Part, cost_of
-from topology.collectives.demand import KINDS
+from topology.collectives.demand import check_kind
 from topology.collectives.loads import collective_loads
+from topology.collectives.measured import measured_rate
+from topology.collectives.transfers import Transfers, sent
 from topology.describe import build_graph, describe, digest
 from topology.domain import Domain, PlacedChip
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric
+from topology.links.fits import PROFILES
 from topology.rate import Rate
-from topology.routing.spread import Edge, slowest, spread
+from topology.routing.spread import Edge
 from topology.scaleout.base import Network
+from topology.scaleout.uplinks import Uplinks, uplinks
 
 #: Rates kept before the memory of a long search is emptied.
 MAX_KNOWN_RATES = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Transfers:
-    """Many messages at once: seconds of the busiest link, its name, and every link's bytes."""
-
-    time_s: float
-    busiest_link: str
-    loads: dict[Edge, float]
 
 
 class Cluster:
@@ -100,6 +92,11 @@ class Cluster:
         return frozenset(placed.id for domain in self.domains for placed in domain.usable)
 
     @cached_property
+    def uplinks(self) -> Uplinks:
+        """What can leave each domain and each unit of domains."""
+        return uplinks(self.domains, self.network)
+
+    @cached_property
     def least_hbm_bytes(self) -> float:
         """HBM of the chip with least."""
         return min(placed.chip.hbm_bytes for placed in self.chips)
@@ -143,15 +140,8 @@ class Cluster:
         ``InstanceError`` for unknown or unusable chips and where no route exists.
         """
         ids = tuple(chip_ids)
-        key = (kind, ids, top_k, one_copy_per_domain, max_domains)
-        found = self._rates.get(key)
-        if found is None:
-            if len(self._rates) >= MAX_KNOWN_RATES:
-                self._rates.clear()
-            found = self._rates[key] = self._rate_of_parts(
-                kind, self._parts(ids), top_k, one_copy_per_domain, max_domains
-            )
-        return found
+        dispatched = (top_k, one_copy_per_domain, max_domains)
+        return self._rate(kind, ids, lambda: self._parts(ids), dispatched)
 
     def rate_for(
         self,
@@ -165,24 +155,9 @@ class Cluster:
         max_domains: int | None = None,
     ) -> Rate:
         """As :meth:`rate` for ``chips_per_domain`` chips in each of ``num_domains`` like this one."""
-        key = (
-            kind,
-            domain_index,
-            chips_per_domain,
-            num_domains,
-            top_k,
-            one_copy_per_domain,
-            max_domains,
-        )
-        found = self._rates.get(key)
-        if found is None:
-            if len(self._rates) >= MAX_KNOWN_RATES:
-                self._rates.clear()
-            parts = self._representative(domain_index, chips_per_domain, num_domains)
-            found = self._rates[key] = self._rate_of_parts(
-                kind, parts, top_k, one_copy_per_domain, max_domains
-            )
-        return found
+        chosen = (domain_index, chips_per_domain, num_domains)
+        dispatched = (top_k, one_copy_per_domain, max_domains)
+        return self._rate(kind, chosen, lambda: self._representative(*chosen), dispatched)
 
     def _chosen(self, index: int, count: int) -> tuple[int, ...]:
         key = (index, count)
@@ -225,7 +200,7 @@ class Cluster:
 
         Walks the routes, so that it costs more than :meth:`rate`, which it agrees with.
         """
-        self._known_kind(kind, len(chip_ids))
+        check_kind(kind, len(chip_ids))
         return collective_loads(
             kind,
             self._parts(tuple(chip_ids)),
@@ -242,30 +217,9 @@ class Cluster:
         whole graph in proportion to their width, through a neighbour's NIC where the own one
         failed or the target's rail is reached as quickly.
         """
-        loads: dict[Edge, float] = {}
-        across: list[tuple[str, str, float]] = []
-        for source, target, amount in messages:
-            a, b = self.chip(source), self.chip(target)
-            if a.domain != b.domain:
-                across.append((source, target, amount))
-                continue
-            fabric = self.domains[a.domain].fabric
-            if a is b or amount <= 0:
-                continue
-            for (u, v), load in fabric.loads("send", (a.position, b.position)).items():
-                edge = (f"r{a.domain}{u}", f"r{a.domain}{v}")
-                loads[edge] = loads.get(edge, 0.0) + load * amount
-        for edge, load in spread(self.graph, across).items():
-            loads[edge] = loads.get(edge, 0.0) + load
-        seconds, link = slowest(self.graph, loads)
-        return Transfers(seconds, link, loads)
-
-    def _known_kind(self, kind: str, num_chips: int) -> None:
-        if kind not in KINDS:
-            message = f"unknown collective {kind!r}; known: {', '.join(KINDS)}"
-            raise InstanceError(Problem("kind", message))
-        if kind == "send" and num_chips != 2:
-            raise InstanceError(Problem("chips", "send takes two chips: source and target"))
+        return sent(
+            self.graph, self.domains, [(self.chip(a), self.chip(b), n) for a, b, n in messages]
+        )
 
     def _parts(self, ids: tuple[str, ...]) -> list[Part]:
         if not ids or len(set(ids)) != len(ids):
@@ -281,15 +235,22 @@ class Cluster:
             for index, positions in grouped.items()
         ]
 
-    def _rate_of_parts(
+    def _rate(
         self,
         kind: str,
-        parts: list[Part],
-        top_k: int | None,
-        one_copy_per_domain: bool,
-        max_domains: int | None,
+        chosen: Hashable,
+        parts_of: Callable[[], list[Part]],
+        dispatched: tuple[int | None, bool, int | None],
     ) -> Rate:
-        self._known_kind(kind, sum(len(group) for _, _, group in parts))
+        """The rate of a collective on the chips ``chosen``, worked out once."""
+        key = (kind, chosen, *dispatched)
+        if key in self._rates:
+            return self._rates[key]
+        if len(self._rates) >= MAX_KNOWN_RATES:
+            self._rates.clear()
+        parts = parts_of()
+        check_kind(kind, sum(len(group) for _, _, group in parts))
+        top_k, one_copy_per_domain, max_domains = dispatched
         cost = cost_of(
             kind,
             parts,
@@ -298,23 +259,15 @@ class Cluster:
             one_copy_per_domain=one_copy_per_domain,
             max_domains=max_domains,
         )
-        if self.profile == "physics":
-            return cost.rate()
-        types = {chip.name for _, fabric, group in parts for chip in _types(fabric, group)}
-        return _slowest(cost.rate(*self._fits(name, kind)) for name in sorted(types))
-
-    @staticmethod
-    def _fits(chip: str, kind: str) -> tuple[Fit | None, Fit | None]:
-        found = load_calibration(chip)
-        if found is None:
-            return None, None
-        return found.collectives.get(kind), found.scale_out
+        measured = self.profile != "physics"
+        found = measured_rate(cost, kind, parts) if measured else cost.rate()
+        return self._rates.setdefault(key, found)
 
     def with_profile(self, profile: str) -> Cluster:
         """The same cluster whose rates are ``"physics"`` or ``"calibrated"`` (as measured).
 
         A collective that was never measured on a chip or one like it stays at physics;
-        ``topology.calibration.load_calibration`` says what there is. Raises ``InstanceError``.
+        :func:`topology.links.fits.load_link_fits` says what there is. Raises ``InstanceError``.
         """
         if profile not in PROFILES:
             message = f"unknown profile {profile!r}; known: {', '.join(PROFILES)}"
@@ -349,14 +302,3 @@ class Cluster:
     def digest(self) -> str:
         """Hash of everything that changes an answer at full link speed: chips, links, health."""
         return digest(self.domains, self.network)
-
-
-def _types(fabric: Fabric, positions: Sequence[int]) -> set[Chip]:
-    return {fabric.chips[position] for position in positions}
-
-
-def _slowest(rates: Iterable[Rate]) -> Rate:
-    """Of the rates by chip type, the one slowest on a large message, with the largest latency."""
-    found = list(rates)
-    slow = max(found, key=lambda rate: rate.s_per_byte)
-    return replace(slow, latency_s=max(rate.latency_s for rate in found))

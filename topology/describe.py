@@ -88,7 +88,8 @@ def digest(domains: Sequence[Domain], network: Network | None) -> str:
     chips = [chip for domain in domains for chip in domain.chips]
     state = hashlib.sha256()
     types = {id(chip.chip): chip.chip for chip in chips}
-    known = {key: repr(chip.model_dump()) for key, chip in types.items()}
+    # hosts matter to launch files alone
+    known = {key: repr(chip.model_dump(exclude={"chips_per_host"})) for key, chip in types.items()}
     for domain in domains:
         state.update(repr((domain.kind, domain.rack, domain.signature)).encode())
         rows = [(chip.id, known[id(chip.chip)], chip.usable) for chip in domain.chips]

@@ -4,6 +4,7 @@
 
     RackfitError
     ├── InstanceError         bad input: every problem with place, value and what would be accepted
+    │   └── NoRoute           chips that no working link joins
     ├── NoFeasibleLayout      a valid question whose answer is "nothing fits"
     ├── NoLayoutInTime        the time limit came before the first verified layout
     ├── ExportError           a target cannot express the layout
@@ -45,6 +46,10 @@ class InstanceError(RackfitError):
             problems = [problems]
         self.problems: tuple[Problem, ...] = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class NoRoute(InstanceError):
+    """Chips that no working link joins: bad input where a user names them, one shape less for a search."""
 
 
 class NoFeasibleLayout(RackfitError):

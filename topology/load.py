@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from topology.builders.base import build, read_spec
-from topology.catalogue import beside, catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.catalogue import beside, catalogue_names, checked, data_dir, read_data, resolve
 from topology.chip import Chip, load_chip
 from topology.cluster import Cluster
 from topology.domain import Domain, PlacedChip
@@ -64,7 +64,8 @@ def cluster_names() -> list[str]:
 
 @lru_cache(maxsize=64)
 def _read_shipped(path: Path) -> ClusterSpec:
-    return parse_model(ClusterSpec, read_data(path), path.name)
+    with checked(path.name):
+        return ClusterSpec.model_validate(read_data(path))
 
 
 def _read(text: str) -> tuple[ClusterSpec, str]:
@@ -78,7 +79,8 @@ def _read(text: str) -> tuple[ClusterSpec, str]:
     path = resolve(text, "clusters", (".yaml",))
     if path.parent == data_dir("clusters"):
         return _read_shipped(path), path.name
-    return _beside(parse_model(ClusterSpec, read_data(path), str(path)), path), str(path)
+    with checked(str(path)):
+        return _beside(ClusterSpec.model_validate(read_data(path)), path), str(path)
 
 
 def _beside(spec: ClusterSpec, path: Path) -> ClusterSpec:
@@ -133,6 +135,7 @@ def build_cluster(
             problems += error.problems
             continue
         fabrics += [(options, chips, nics, domain.rack or "rack")] * domain.count
+    problems += _namesakes([chips for _, chips, _, _ in fabrics], place)
     network_spec: NetworkSpec | None = None
     if spec.scale_out is not None:
         try:
@@ -164,6 +167,23 @@ def _chips_of(
         chips += [chip] * row.count
         nics += [nic] * row.count
     return tuple(chips), tuple(nics)
+
+
+def _namesakes(domains: Sequence[tuple[Chip, ...]], place: str) -> list[Problem]:
+    """Names that two chips share which differ in more than price and NIC."""
+    first: dict[str, Chip] = {}
+    wrong: set[str] = set()
+    for chip in {id(chip): chip for chips in domains for chip in chips}.values():
+        bare = chip.model_copy(update={"usd_per_hour": 0.0, "nic_bytes_per_s": 0.0})
+        if first.setdefault(chip.name, bare) != bare:
+            wrong.add(chip.name)
+    return [
+        Problem(
+            f"{place}: domains",
+            f"two different chips are called {name!r}; give each chip file a name of its own",
+        )
+        for name in sorted(wrong)
+    ]
 
 
 def _assemble(
@@ -254,6 +274,12 @@ def _domain(
     profile = network.nic_profile(index) if network else ()
     rates = tuple(sorted(profile[chip.position] for chip in usable)) if profile else ()
     types = {chip.chip.name for chip in usable}
+    leaving = (
+        sum(profile[chip.position] for chip in chips if chip.healthy) if profile else 0.0,
+        network.unit_bytes_per_s(network.unit(index))
+        if network and network.spec.domains_per_unit == 1
+        else 0.0,
+    )
     return Domain(
         index=index,
         name=f"r{index}",
@@ -261,7 +287,7 @@ def _domain(
         kind=fabric.kind,
         chips=chips,
         usable=usable,
-        signature=(fabric.kind, fabric.signature([chip.usable for chip in chips]), rates),
+        signature=(fabric.kind, fabric.signature([chip.usable for chip in chips]), rates, leaving),
         interchangeable_chips=fabric.interchangeable_chips
         and len(set(rates)) <= 1
         and len(types) <= 1,

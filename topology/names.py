@@ -6,6 +6,7 @@ somewhere quotes it for that language.
 
 from __future__ import annotations
 
+from reprlib import Repr
 from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
@@ -71,3 +72,22 @@ def shown(text: object, most: int | None = None) -> str:
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in cut
     )
+
+
+class _Brief(Repr):
+    """``repr`` of the first few parts of a value, two levels deep, whatever it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother, self.maxlong = 2, 60, 60, 60
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = 3
+
+
+def brief(value: object) -> str:
+    """A value as a message shows it: its start, in characters that can be printed."""
+    return shown(_Brief().repr(value), 120)
+
+
+def shown_lines(text: str) -> str:
+    """As :func:`shown`, its line breaks kept."""
+    return "\n".join(shown(line) for line in text.split("\n"))

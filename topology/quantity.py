@@ -15,6 +15,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 from quantiphy import InvalidNumber
 from quantiphy import Quantity as _Parsed
 
+from topology.names import brief
+
 #: Units of time that SI prefixes do not reach (``min`` would read as milli-inch).
 _TIMES = {
     "min": 60.0,
@@ -34,13 +36,14 @@ def parse_quantity(value: object, unit: str) -> float:
     """
     example = _EXAMPLES.get(unit, f"1 {unit}")
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"expected a quantity in {unit} such as {example!r}, got {value!r}")
+        raise ValueError(f"expected a quantity in {unit} such as {example!r}, got {brief(value)}")
     if isinstance(value, str):
         number, found = _split(value, unit, example)
         if found not in ("", unit):
+            known = f" in {found}" if found in _EXAMPLES else ""
             hint = " (bits; divide by 8 for bytes)" if found in ("b/s", "bit/s", "bps") else ""
             raise ValueError(
-                f"expected a quantity in {unit} such as {example!r}, got {value!r} in {found}{hint}"
+                f"expected a quantity in {unit} such as {example!r}, got {value!r}{known}{hint}"
             )
         value = number
     try:
@@ -141,4 +144,4 @@ FlopsPerSecond = Annotated[float, _positive("FLOP/s"), _schema("FLOP/s", positiv
 Seconds = Annotated[float, _non_negative("s"), _schema("s", positive=False)]
 PositiveSeconds = Annotated[float, _positive("s"), _schema("s", positive=True)]
 Watts = Annotated[float, _non_negative("W"), _schema("W", positive=False)]
-UsdPerHour = Annotated[float, _non_negative("USD/h"), _schema("USD/h", positive=False)]
+UsdPerHour = Annotated[float, _positive("USD/h"), _schema("USD/h", positive=True)]

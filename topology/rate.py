@@ -45,7 +45,7 @@ class Rate:
     ``bound_*`` are a lower bound that no route or algorithm beats (cuts around chips and domains
     for the bytes, the farthest pair's path for the latency). ``busiest_link`` names the link that
     sets ``s_per_byte``. ``out_bytes_per_byte`` is the traffic that leaves the most loaded domain
-    over the scale-out per byte of the argument.
+    over the scale-out per byte of the argument, ``far_bytes_per_byte`` what of it leaves its unit.
     """
 
     latency_s: float
@@ -54,6 +54,7 @@ class Rate:
     bound_latency_s: float
     busiest_link: str
     out_bytes_per_byte: float = 0.0
+    far_bytes_per_byte: float = 0.0
     ramp: float = 0.0
 
     def time(self, num_bytes: float) -> float:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from topology.catalogue import catalogue_names, data_dir, parse_model, read_data, resolve
+from topology.catalogue import catalogue_names, checked, data_dir, read_data, resolve
 from topology.errors import InstanceError
 from topology.names import Line, Name, Prose
 from topology.quantity import Bytes, BytesPerSecond
@@ -79,7 +79,8 @@ def load_tier(name_or_path: str) -> Tier:
     path = resolve(name_or_path, "tiers", (".yaml",))
     if path.parent == data_dir("tiers"):
         return _shipped(path)
-    return parse_model(Tier, read_data(path), str(path))
+    with checked(str(path)):
+        return Tier.model_validate(read_data(path))
 
 
 def tier_names() -> list[str]:
@@ -89,7 +90,8 @@ def tier_names() -> list[str]:
 
 @lru_cache(maxsize=64)
 def _shipped(path: Path) -> Tier:
-    return parse_model(Tier, read_data(path), path.name)
+    with checked(path.name):
+        return Tier.model_validate(read_data(path))
 
 
 def _named(value: object) -> object:

@@ -1,1 +1,1 @@
-"""The lecture's closed forms, for reasoning and tests."""
+"""The lecture's closed forms, for studies, reasoning and tests."""

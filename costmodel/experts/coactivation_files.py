@@ -6,7 +6,6 @@ What is wrong with either is said by ``costmodel.experts.coactivation_checks``, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,9 @@ from costmodel.experts.coactivation import CoActivation, pair_shares
 from costmodel.experts.coactivation_checks import check_pairs, check_picks, dense_rows
 from costmodel.experts.expert_load import ExpertLoads
 from costmodel.experts.load_files import numbers, read_with
+from costmodel.experts.unpacked import check_arrays, check_bytes
 from topology.errors import InstanceError, Problem
+from topology.reading import parse_json, read_text
 
 Array = NDArray[np.generic]
 
@@ -119,6 +120,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 def read_npy(path: Path) -> dict[str, Array]:
     """A numpy array."""
+    check_arrays(path)
     with path.open("rb") as file:
         array = np.load(file, allow_pickle=False)
     if not isinstance(array, np.ndarray):
@@ -128,6 +130,7 @@ def read_npy(path: Path) -> dict[str, Array]:
 
 def read_npz(path: Path) -> dict[str, Array]:
     """Every array of an archive."""
+    check_arrays(path)
     with path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -138,7 +141,7 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 def read_json(path: Path) -> dict[str, Array]:
     """A nested list, or nested lists by name."""
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = parse_json(read_text(path), str(path))
     if isinstance(data, dict):
         return by_token({key: numbers(value, key) for key, value in data.items()})
     return {"": numbers(data, "the list")}
@@ -169,6 +172,7 @@ def read_pt(path: Path) -> dict[str, Array]:
     passes = [record.get(SGLANG_KEY) if isinstance(record, dict) else None for record in records]
     if not all(isinstance(one, np.ndarray) and one.ndim == 3 for one in passes):
         raise ValueError(f'no "{SGLANG_KEY}" in the records; record with the mode per_token')
+    check_bytes(sum(8 * one.size for one in passes if isinstance(one, np.ndarray)), path)
     slots = np.concatenate([one for one in passes if isinstance(one, np.ndarray)], axis=1)
     slots = slots.astype(np.int64)
     table = dump.get("last_physical_to_logical_map")

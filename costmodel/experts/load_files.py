@@ -6,7 +6,7 @@ Gives raw arrays; what a valid load is, is decided in ``costmodel.experts.expert
 from __future__ import annotations
 
 import csv
-import json
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from costmodel.experts.raw_loads import MAX_FILE_BYTES, RawLoads, as_windows, summed_windows
 from costmodel.experts.trtllm_statistics import read_statistics
+from costmodel.experts.unpacked import check_arrays
 from topology.errors import InstanceError, Problem
+from topology.reading import MAX_JSON_ELEMENTS, parse_json, read_text
 
 Found = TypeVar("Found")
 
@@ -49,6 +51,8 @@ def read_with(
     if suffix not in readers:
         raise InstanceError(Problem(place, f"{unknown}; known: {', '.join(readers)}{beside}"))
     try:
+        if not path.is_file():
+            raise InstanceError(Problem(place, "No such file, or no ordinary one"))
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise InstanceError(Problem(place, f"{size} bytes; at most {MAX_FILE_BYTES} are read"))
@@ -66,6 +70,7 @@ def read_with(
 
 def read_npy(path: Path) -> RawLoads:
     """A numpy array of counts."""
+    check_arrays(path)
     with path.open("rb") as file:
         array = np.load(file, allow_pickle=False)
     if not isinstance(array, np.ndarray):
@@ -75,6 +80,7 @@ def read_npy(path: Path) -> RawLoads:
 
 def read_npz(path: Path) -> RawLoads:
     """A numpy archive: every array of counts is a window (or several); shapes must agree."""
+    check_arrays(path)
     with path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -101,7 +107,7 @@ def read_npz(path: Path) -> RawLoads:
 
 def read_json(path: Path) -> RawLoads:
     """A nested list, SGLang's ``{"logical_count": ...}`` or ``{name: [[...]], ...}``."""
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = parse_json(read_text(path), str(path))
     if isinstance(data, dict) and SGLANG_KEY in data:
         raw = as_windows(numbers(data[SGLANG_KEY], SGLANG_KEY), path.stem, str(path))
         return summed_windows(raw)
@@ -131,8 +137,13 @@ def numbers(data: Any, what: str) -> NDArray[np.generic]:
 
 def read_csv(path: Path) -> RawLoads:
     """One row per layer, one column per expert; a header row of names is skipped."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    text = read_text(path)
+    cells = text.count(",") + text.count("\n")
+    if cells > MAX_JSON_ELEMENTS:
+        message = f"{cells:,} cells; at most {MAX_JSON_ELEMENTS:,} are read (.npy takes more)"
+        raise InstanceError(Problem(str(path), message))
+    lines = csv.reader(io.StringIO(text, newline=""))
+    rows = [row for row in lines if any(cell.strip() for cell in row)]
     if rows and not all(is_number(cell) for cell in rows[0]):
         rows = rows[1:]
     if not rows:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.experts.unpacked import check_archive, check_bytes, elements
+
 STORAGES: dict[str, str] = {
     "DoubleStorage": "<f8",
     "FloatStorage": "<f4",
@@ -40,6 +42,8 @@ def rebuild_tensor(
     """The tensor of ``torch._utils._rebuild_tensor_v2`` as a copied array, limits checked."""
     if len(size) != len(stride) or offset < 0 or min((*size, *stride), default=0) < 0:
         raise ValueError("a tensor of impossible shape")
+    if elements(size) > storage.size:
+        raise ValueError("a tensor larger than its storage")
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if 0 not in size and last >= storage.size:
         raise ValueError("a tensor that reaches beyond its storage")
@@ -77,16 +81,26 @@ class TensorUnpickler(pickle.Unpickler):
 def read_dump(path: Path) -> dict[str, Any]:
     """The dictionary saved at ``path``, tensors as numpy arrays. Raises ``ValueError``."""
     with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-        index = next((name for name in names if name.endswith("/data.pkl")), None)
+        check_archive(archive, path)
+        names = set(archive.namelist())
+        index = next((name for name in sorted(names) if name.endswith("/data.pkl")), None)
         if index is None:
             raise ValueError("not a torch.save file (no data.pkl inside)")
         root = index.removesuffix("data.pkl")
 
+        read: dict[str, bytes] = {}
+        copied = 0
+
         def storage(dtype: str, key: str) -> NDArray[np.generic]:
-            if f"{root}data/{key}" not in names:
-                raise ValueError(f"storage {key} is missing")
-            return np.frombuffer(archive.read(f"{root}data/{key}"), dtype=dtype)
+            nonlocal copied
+            name = f"{root}data/{key}"
+            if name not in names:
+                raise ValueError(f"storage {key[:40]} is missing")
+            if name not in read:
+                read[name] = archive.read(name)
+            copied += len(read[name])  # each tensor that refers to it may copy it
+            check_bytes(copied, path)
+            return np.frombuffer(read[name], dtype=dtype)
 
         try:
             found = TensorUnpickler(archive.read(index), storage).load()

@@ -6,7 +6,6 @@ expert. Ranks are summed; iterations are summed in up to a few equal windows.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.experts.raw_loads import MAX_FILE_BYTES, MOST_WINDOWS, RawLoads
+from costmodel.experts.unpacked import check_bytes
 from topology.errors import InstanceError, Problem
+from topology.reading import parse_json, read_bytes
 
 DTYPES = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "U8": "u1", "F64": "<f8", "F32": "<f4"}
 
 
 def read_safetensors(path: Path) -> dict[str, NDArray[np.generic]]:
     """Tensors of one safetensors file: an 8-byte header length, a JSON header, raw bytes."""
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise InstanceError(Problem(str(path), f"larger than {MAX_FILE_BYTES} bytes"))
-    data = path.read_bytes()
+    data = read_bytes(path, MAX_FILE_BYTES)
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise ValueError("not a safetensors file")
-    header = json.loads(data[8 : 8 + length])
+    header = parse_json(data[8 : 8 + length].decode(), str(path))
     body = memoryview(data)[8 + length :]
     tensors = {}
     for name, entry in header.items():
@@ -51,10 +50,13 @@ def read_statistics(folder: Path) -> RawLoads:
         )
     counts: dict[tuple[int, int], Any] = {}
     for path in files:
+        total = 0
         try:
             for name, tensor in read_safetensors(path).items():
                 iteration, layer = (int(part) for part in name.split("_"))
                 key = (iteration, layer)
+                total += 8 * tensor.size
+                check_bytes(total, path)
                 counts[key] = counts.get(key, 0) + tensor.astype(np.float64)
         except OSError as error:
             raise InstanceError(Problem(str(path), error.strerror or "cannot be read")) from None

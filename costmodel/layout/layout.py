@@ -20,8 +20,9 @@ Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 #: ``r0g3``, and what a layout calls an expert map: printable and short
 ChipId = Annotated[str, StringConstraints(max_length=64, pattern=r"^[ -~]*$")]
 MapId = Annotated[str, StringConstraints(max_length=64, pattern=r"^[ -~]*$")]
+_SlotCount = Annotated[int, Field(ge=0, le=100_000)]
 #: expert slots of a layer on each chip: one number, or one per chip
-Slots = int | tuple[int, ...]
+Slots = _SlotCount | tuple[_SlotCount, ...]
 
 
 class _Decision(BaseModel):
@@ -70,6 +71,16 @@ class Stage(_Decision):
     expert_map: MapId | None = None
     #: the MoE layers that have other slots than ``slots_per_chip``, with theirs
     layer_slots: dict[Annotated[int, Field(ge=0)], Slots] | None = None
+
+    @property
+    def uneven(self) -> str | None:
+        """What is wrong with slots that are listed chip by chip: a list of another length; else ``None``."""
+        listed: dict[str, Slots | None] = {"slots_per_chip": self.slots_per_chip}
+        listed |= {f"layer_slots of {n}": own for n, own in (self.layer_slots or {}).items()}
+        for what, slots in listed.items():
+            if isinstance(slots, tuple) and len(slots) != len(self.chips):
+                return f"{what} lists {len(slots)} chips, the stage has {len(self.chips)}"
+        return None
 
     def slots(self, layer: int | None = None) -> tuple[int, ...]:
         """Slots of a layer on each chip, chip by chip (zeros for a stage without expert slots).

@@ -11,10 +11,11 @@ from costmodel.blackboard.trains import servers_for
 from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
-from costmodel.question.instance import Dtype, Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.profile import Efficiency, Profile
+from costmodel.question.scenario import Dtype, Scenario
 from costmodel.question.workload import Limits, Workload
-from topology.catalogue import data_dir, parse_model, read_data
+from topology.catalogue import checked, data_dir, read_data
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -70,7 +71,8 @@ class Compared:
 def published_deployments() -> list[Deployment]:
     """The shipped deployments."""
     path = data_dir("measured") / "published.json"
-    return [parse_model(Deployment, one, path.name) for one in read_data(path)]
+    with checked(path.name):
+        return [Deployment.model_validate(one) for one in read_data(path)]
 
 
 def published_rows() -> tuple[list[MeasuredRow], list[Skipped]]:

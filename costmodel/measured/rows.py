@@ -12,15 +12,17 @@ import csv
 import gzip
 import io
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from topology.errors import InstanceError, Problem
+from topology.reading import read_bytes
 
 #: A measured file larger than this (unpacked) is refused.
-MAX_BYTES = 256 * 2**20
+MAX_BYTES = 64 * 2**20
 
 FLAGGED = "flagged: seems to mix runs with and without speculative decoding"
 
@@ -115,11 +117,11 @@ def read_measured(path: str | Path) -> tuple[list[MeasuredRow], list[Skipped]]:
 
 def _read_text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, MAX_BYTES)
         if path.suffix == ".gz":
             with gzip.open(io.BytesIO(data)) as stream:
                 data = stream.read(MAX_BYTES + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error) or "cannot be read"
         raise InstanceError(Problem(str(path), reason)) from None
     if len(data) > MAX_BYTES:

@@ -15,7 +15,8 @@ from costmodel.layout.layout import Layout, Replica, Role
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.rows import Group, MeasuredRow
 from costmodel.models import load_model
-from costmodel.question.instance import Dtype, Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Dtype, Scenario
 from costmodel.question.workload import Workload
 from topology import load_cluster
 from topology.catalogue import catalogue_names
@@ -66,11 +67,15 @@ class Served:
 
 def served(row: MeasuredRow) -> Served:
     """What a row served. Raises ``InstanceError`` for a model or system the catalogue lacks."""
-    return _served(row.model, row.precision, row.engine, row.system)
+    return served_as(row.model, row.precision, row.engine, row.system)
 
 
 @lru_cache(maxsize=4096)
-def _served(model: str, precision: str, engine: str, system: str) -> Served:
+def served_as(model: str, precision: str, engine: str, system: str) -> Served:
+    """What a checkpoint's name and the names of its precision, engine and system stand for.
+
+    Raises ``InstanceError`` for a model or system the catalogue lacks.
+    """
     name = model_name(model)
     lowered = model.lower()
     asked = "fp4" if "fp4" in precision or (not precision and "fp4" in lowered) else precision

@@ -1,19 +1,22 @@
 """What a replica's collectives cost: rates of its groups, derived from the cluster's links.
 
 A collective of a fixed set of chips costs ``latency + seconds_per_byte * bytes``. The topology gives
-both from the graph; the profile says which fraction of the links' rate the engine achieves.
+both from the graph; the profile says which fraction of the links' rate the engine achieves. Where the
+question names an engine, routed experts exchange tokens as its backend does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.question.profile import Efficiency
 from topology import Cluster, Rate
+from topology.errors import NoRoute
 
 Array = NDArray[np.float64]
 
@@ -24,8 +27,10 @@ class GroupRates:
 
     ``reduce``: all-reduce over one attention rank (``tp`` chips). ``dispatch``: tokens to experts
     over the whole group, per byte of token vectors sourced by a chip; combine is its reverse.
-    ``send``: stage hand-off between neighbouring stages, per byte and chip. ``out_bytes_per_byte``:
-    dispatched bytes that leave the domain per byte sourced.
+    ``send``: stage hand-off between neighbouring stages, per byte and chip. ``skewed``: 1 where the busiest
+    receiver stretches the exchange, 0 where every chip receives all tokens. ``widening``: bytes of a
+    dispatched element over those that the model's dispatch takes. ``most_sequences``: of a rank in a
+    decode pass, that the exchange has room for.
     """
 
     reduce_latency_s: Array
@@ -34,6 +39,9 @@ class GroupRates:
     dispatch_s_per_byte: Array
     send_latency_s: Array
     send_s_per_byte: Array
+    skewed: Array = field(default_factory=lambda: np.ones(()))
+    widening: Array = field(default_factory=lambda: np.ones(()))
+    most_sequences: Array = field(default_factory=lambda: np.full((), np.inf))
 
     @classmethod
     def side_by_side(cls, rates: Sequence[GroupRates]) -> GroupRates:
@@ -51,6 +59,50 @@ class GroupRates:
 
 
 _NONE = (0.0, 0.0)
+#: seconds of a transfer between chips that no working link joins: finite, so that 0 times it is 0;
+#: and seconds that no sum or mean without such a transfer reaches
+NEVER_S, _AGES_S = 1e18, 1e12
+_NEVER = (NEVER_S, 0.0)
+
+
+def joined(rates: GroupRates) -> NDArray[np.bool_]:
+    """Whether working links join the chips of each group and of the next stage."""
+    slowest = np.maximum(rates.reduce_latency_s, rates.dispatch_latency_s)
+    return np.asarray(np.maximum(slowest, rates.send_latency_s) < _AGES_S)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How tokens reach the experts of a replica; by default all-to-all with room for any number.
+
+    ``gathers``: every chip receives all tokens. ``widening`` and ``most_sequences`` as in :class:`GroupRates`.
+    """
+
+    gathers: bool = False
+    widening: float = 1.0
+    most_sequences: float = float("inf")
+
+    @property
+    def collective(self) -> str:
+        """The topology's collective that moves the tokens."""
+        return "all-gather" if self.gathers else "dispatch"
+
+    def rate(
+        self, find: Callable[[], Rate], chips: int, efficiency: Efficiency
+    ) -> tuple[float, float]:
+        """Latency and seconds per byte that a chip sources; a gathered tensor is that of all ``chips``."""
+        if not self.gathers:
+            return achieved(find, efficiency.all_to_all)
+        latency_s, s_per_byte = achieved(find, efficiency.all_reduce)
+        return latency_s, s_per_byte * chips
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """``skewed``, ``widening`` and ``most_sequences``."""
+        return float(not self.gathers), self.widening, self.most_sequences
+
+
+ALL_TO_ALL = Moved()
 
 
 def stack_rates(rates: Sequence[GroupRates]) -> GroupRates:
@@ -63,9 +115,13 @@ def stack_rates(rates: Sequence[GroupRates]) -> GroupRates:
     )
 
 
-def achieved(rate: Rate | None, fraction: float) -> tuple[float, float]:
-    """Latency and seconds per byte of a rate at ``fraction`` of the links' bandwidth."""
-    return _NONE if rate is None else (rate.latency_s, rate.s_per_byte / fraction)
+def achieved(find: Callable[[], Rate], fraction: float) -> tuple[float, float]:
+    """Latency and seconds per byte of a rate at ``fraction`` of the links' bandwidth; never, without a route."""
+    try:
+        rate = find()
+    except NoRoute:
+        return _NEVER
+    return rate.latency_s, rate.s_per_byte / fraction
 
 
 def rates_of_chips(
@@ -74,9 +130,10 @@ def rates_of_chips(
     tp: int,
     top_k: float,
     efficiency: Efficiency,
+    moved: Moved = ALL_TO_ALL,
 ) -> list[GroupRates]:
     """Rates of each stage of a replica on named chips; the slowest rank decides for all ranks."""
-    found = _of_stages(cluster, stages, tp, top_k, efficiency)
+    found = _of_stages(cluster, stages, tp, top_k, efficiency, moved)
     return [GroupRates(*(np.asarray(value) for value in own)) for own in found]
 
 
@@ -86,9 +143,10 @@ def stacked_rates_of_chips(
     tp: int,
     top_k: float,
     efficiency: Efficiency,
+    moved: Moved = ALL_TO_ALL,
 ) -> GroupRates:
     """As :func:`rates_of_chips`, all stages as one of arrays."""
-    found = _of_stages(cluster, stages, tp, top_k, efficiency)
+    found = _of_stages(cluster, stages, tp, top_k, efficiency, moved)
     return GroupRates(*np.array(found).T)
 
 
@@ -98,6 +156,7 @@ def _of_stages(
     tp: int,
     top_k: float,
     efficiency: Efficiency,
+    moved: Moved,
 ) -> list[tuple[float, ...]]:
     """Numbers of :class:`GroupRates` of each stage."""
     result: list[tuple[float, ...]] = []
@@ -105,19 +164,32 @@ def _of_stages(
         reduce = _NONE
         if tp > 1:
             ranks = [chips[start : start + tp] for start in range(0, len(chips), tp)]
-            found = [achieved(cluster.rate("all-reduce", r), efficiency.all_reduce) for r in ranks]
-            reduce = max(found, key=lambda pair: (pair[1], pair[0]))
+            found = [
+                achieved(partial(cluster.rate, "all-reduce", r), efficiency.all_reduce)
+                for r in ranks
+            ]
+            reduce = _slowest(found)
         dispatch = _NONE
         if top_k and len(chips) > 1:
-            rate = cluster.rate("dispatch", chips, top_k=round(top_k))
-            dispatch = achieved(rate, efficiency.all_to_all)
+            find = partial(exchange_rate, cluster, chips, top_k, moved)
+            dispatch = moved.rate(find, len(chips), efficiency)
         send = _NONE
         if len(stages) > 1:
             following = stages[(index + 1) % len(stages)]
             found = [
-                achieved(cluster.rate("send", pair), efficiency.all_to_all)
+                achieved(partial(cluster.rate, "send", pair), efficiency.all_to_all)
                 for pair in zip(chips, following, strict=False)
             ]
-            send = max(found, key=lambda pair: (pair[1], pair[0]))
-        result.append((*reduce, *dispatch, *send))
+            send = _slowest(found)
+        result.append((*reduce, *dispatch, *send, *moved.numbers))
     return result
+
+
+def exchange_rate(cluster: Cluster, chips: Sequence[str], top_k: float, moved: Moved) -> Rate:
+    """The topology's rate of the collective that moves tokens between these chips."""
+    return cluster.rate(moved.collective, chips, top_k=None if moved.gathers else round(top_k))
+
+
+def _slowest(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Of latencies and seconds per byte the slowest pair, by bytes unless a route is missing."""
+    return _NEVER if _NEVER in found else max(found, key=lambda pair: (pair[1], pair[0]))

@@ -11,87 +11,30 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from costmodel.experts.expert_load import read_loads, skewed_load
 from costmodel.experts.moe_load import log_missed, reached
 from costmodel.models import load_model
 from costmodel.models.spec import ModelSpec
 from costmodel.passes.operations import ELEMENT_BYTES, LayerKind, Operations, operations_of
-from costmodel.question.engine import EngineLayouts, EngineName, load_engine
+from costmodel.question.engine import ANY, EngineFacts, engine_problems, load_engine
 from costmodel.question.kv_plan import KvPlan
 from costmodel.question.profile import Profile, load_profile
+from costmodel.question.scenario import Scenario, load_workload
 from costmodel.question.speculation import Speculative
-from costmodel.question.workload import Limits, Prices, Slo, Workload
+from costmodel.question.workload import Limits, Slo, Workload
 from costmodel.replica import memory
 from costmodel.replica.width_bytes import WidthBytes
-from topology import Cluster, TierKind, load_cluster
-from topology.catalogue import beside, parse_model, read_data, resolve
+from topology import Chip, Cluster, TierKind, load_cluster
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
-from topology.names import Line, Name, Prose
-
-Pay = Literal["whole", "used"]
-Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 
 #: passes, by their tokens, of which it is kept how likely each expert is reached
 _MOST_REACHED = 16
-
-
-def _named_or_in_place(value: object) -> str:
-    return "<in place>" if isinstance(value, dict | Workload) else "<name>"
-
-
-class Scenario(BaseModel):
-    """One question: which model on which cluster for which workload, under which targets.
-
-    ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
-    written in place. ``rate`` asks for the least cost that serves so many requests per second.
-    ``speculative`` lets the model's MTP modules draft tokens. ``kv_tiers`` are the tiers beside HBM that
-    KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
-    pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
-    ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.question.engine`).
-    ``layer_slots`` says how many spare expert slots the layers have: the ``same``, or unlike numbers in whole ``rows``
-    (one per chip) or in ``any`` numbers, which fewer formats hold.
-    ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
-    :mod:`topology.failures`), in text joined by ``+``.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Name = "custom"
-    description: Prose = ""
-    model: Line
-    cluster: Line
-    workload: Annotated[
-        Annotated[Line, Tag("<name>")] | Annotated[Workload, Tag("<in place>")],
-        Discriminator(_named_or_in_place),
-    ]
-    slo: Slo = Slo()
-    weight_dtype: Dtype | None = None
-    kv_dtype: Dtype | None = None
-    pay: Pay = "whole"
-    rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
-    profile: Line = "calibrated"
-    prices: Prices = Prices()
-    limits: Limits = Limits()
-    speculative: Speculative | None = None
-    kv_tiers: tuple[TierKind, ...] = ()
-    two_batch_overlap: bool = False
-    engine: EngineName | None = None
-    layer_slots: Literal["same", "rows", "any"] = "same"
-    failed: tuple[Line, ...] = ()
-
-    @field_validator("failed", "kv_tiers", mode="before")
-    @classmethod
-    def _listed_in_text(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part for part in value.split("+") if part not in ("", "none"))
-        return value
 
 
 @dataclass(frozen=True)
@@ -126,9 +69,15 @@ class Instance:
         return self.scenario.speculative
 
     @property
-    def engine(self) -> EngineLayouts | None:
+    def engine(self) -> EngineFacts | None:
         """What the engine of the question can run, where it names one."""
-        return load_engine(self.scenario.engine) if self.scenario.engine is not None else None
+        named = self.scenario.engine
+        return load_engine(named) if named is not None and named != ANY else None
+
+    def usable_hbm_bytes(self, chip: Chip) -> float:
+        """HBM of a chip that a replica may take: what the engine of the question leaves of it."""
+        engine = self.engine
+        return chip.hbm_bytes if engine is None else engine.usable_share(chip.name) * chip.hbm_bytes
 
     @property
     def final_context(self) -> int:
@@ -229,36 +178,11 @@ class Instance:
             del data["speculative"]
         if not self.scenario.two_batch_overlap:
             del data["two_batch_overlap"]
-        if self.engine is None:
+        if self.scenario.engine is None:
             del data["engine"]
         if self.scenario.layer_slots == "same":
             del data["layer_slots"]
         return data
-
-
-def load_scenario(name_or_path: str) -> Scenario:
-    """Read a scenario from the catalogue or a file. Paths inside it are relative to the file."""
-    path = resolve(name_or_path, "scenarios")
-    scenario = parse_model(Scenario, read_data(path), path.name)
-    found: dict[str, Any] = {
-        key: beside(path, value)
-        for key in ("model", "cluster", "workload", "profile")
-        if isinstance(value := getattr(scenario, key), str)
-    }
-    if isinstance(scenario.workload, Workload):
-        found["workload"] = _loads_beside(scenario.workload, path)
-    return scenario.model_copy(update=found)
-
-
-def _loads_beside(workload: Workload, path: Path) -> Workload:
-    """The workload with its recorded expert loads taken from the folder of the file it stands in."""
-    return workload.model_copy(update={"expert_load": beside(path, workload.expert_load)})
-
-
-def load_workload(name_or_path: str) -> Workload:
-    """Read a workload from the catalogue or a file."""
-    path = resolve(name_or_path, "workloads")
-    return _loads_beside(parse_model(Workload, read_data(path), path.name), path)
 
 
 def resolve_instance(scenario: Scenario) -> Instance:
@@ -305,10 +229,9 @@ def resolve_instance(scenario: Scenario) -> Instance:
         problems.append(
             Problem("speculative", f"{model.name} has no MTP module to draft tokens; leave it out")
         )
-    if scenario.engine is not None and scenario.layer_slots != "same":
-        title = load_engine(scenario.engine).title
-        message = f"{scenario.layer_slots}: {title} gives every layer equally many slots; leave out this or engine"
-        problems.append(Problem("layer_slots", message))
+    if scenario.engine is not None:
+        chips = {placed.chip.name: placed.chip for placed in found["cluster"].usable}
+        problems += engine_problems(scenario.engine, scenario.layer_slots, model, chips.values())
     unknown = {model.kv_dtype, model.activation_dtype} - set(ELEMENT_BYTES)
     if unknown:
         problems.append(Problem("model", f"dtypes {sorted(unknown)} are not known"))
@@ -346,13 +269,18 @@ def instance_from_description(data: dict[str, Any], place: str) -> Instance:
     """Rebuild an instance from :meth:`Instance.describe`."""
     if not isinstance(data, dict) or "scenario" not in data:
         raise InstanceError(Problem(f"{place}: instance", "expected an object with a scenario"))
-    return resolve_instance(parse_model(Scenario, data["scenario"], f"{place}: instance.scenario"))
+    with checked(f"{place}: instance.scenario"):
+        return resolve_instance(Scenario.model_validate(data["scenario"]))
 
 
 def _profile(scenario: Scenario) -> Profile:
     """The profile, as it is for the engine of the question where it tells engines apart."""
     profile = load_profile(scenario.profile)
-    return profile if scenario.engine is None else profile.of_engine(scenario.engine)
+    return (
+        profile
+        if scenario.engine in (None, ANY)
+        else profile.of_engine(scenario.engine.partition("@")[0])
+    )
 
 
 def _expert_loads(

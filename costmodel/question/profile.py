@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from topology.catalogue import parse_model, read_data, resolve
+from topology.catalogue import checked, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.names import Name, Prose
 from topology.quantity import Bytes, Seconds
@@ -229,7 +229,8 @@ def load_profile(name_or_path: str) -> Profile:
     if not colon or "/" in engine or "\\" in engine:
         name, engine = name_or_path, ""
     path = resolve(name, "profiles", (".json", ".yaml"))
-    profile = parse_model(Profile, read_data(path), str(path.name))
+    with checked(str(path.name)):
+        profile = Profile.model_validate(read_data(path))
     if not engine:
         return profile
     if engine not in profile.engines:

@@ -14,12 +14,14 @@ class Habits:
     own between two of them (``between``), or all that wait are computed before decoding goes on
     (``first``). ``chunk_tokens``: tokens that one rank computes in a pass with prompts.
     ``reserves``: KV is kept for the whole answer before a request starts; else it grows, and the
-    request that started last is put back when none is left.
+    request that started last is put back when none is left. ``ahead``: what a pass holds is settled when the
+    one before it starts, so that a request which comes meanwhile waits for one pass more.
     """
 
     prompts: Literal["mixed", "between", "first"] = "between"
     chunk_tokens: int = 8192
     reserves: bool = True
+    ahead: bool = False
 
 
 @dataclass(slots=True)
@@ -39,6 +41,7 @@ class Job:
     prompt: int = 0
     #: answer tokens that are out
     emitted: int = 0
+    queued_s: float = 0.0
     started_s: float = -1.0
     first_s: float = -1.0
     ends_s: float = -1.0

@@ -51,6 +51,8 @@ class Server:
         self._pass: tuple[list[tuple[Job, int]], float, int] | None = None
         self._rank = [0] * table.ranks
         self._decode_next = False
+        #: what came later is not part of the next pass
+        self._settled = 0.0
 
     @property
     def load(self) -> int:
@@ -70,13 +72,16 @@ class Server:
         if self.role != "decode":
             job.prompt = max(job.prompt, job.input_tokens)
             self.pending_tokens += job.prompt
+        job.queued_s = now
         self.waiting.append(job)
         if not self.busy:
+            self._settled = now
             return self._decide(now)
         if self._run is None:
             return None
         rounds, first, more = self._run
-        shorter = min(rounds, rounds_until(now - self.started, first, more))
+        shorter = rounds_until(now - self.started, first, more) + self.habits.ahead
+        shorter = min(rounds, shorter)
         if shorter == rounds:
             return None
         self._run = (shorter, first, more)
@@ -93,12 +98,15 @@ class Server:
         elif self._pass is not None:
             self._end_pass(now, done)
         self.busy = False
+        if not self.habits.ahead or not (self.running or self.prompts):
+            self._settled = now
         return self._decide(now)
 
     def _end_rounds(self, now: float, done: list[Job]) -> None:
         assert self._run is not None
         rounds, first, more = self._run
         self._run = None
+        self._settled = self.started + lasting(rounds - 1, first, more)
         count = len(self.running)
         self.gaps.add(first + self._stall, count)
         if rounds > 1:
@@ -129,6 +137,7 @@ class Server:
         assert self._pass is not None
         pieces, whole_s, decoding = self._pass
         self._pass = None
+        self._settled = self.started
         if decoding:
             self.gaps.add(now - self.started + self._stall, decoding)
             self._stall = 0.0
@@ -190,7 +199,8 @@ class Server:
             return None
         self.busy = True
         count = len(self.running)
-        rounds = 1 if self.prompts else self.running[0][0] - self.rounds
+        late = bool(self.waiting) and self.waiting[0].queued_s > self._settled
+        rounds = 1 if self.prompts or late else self.running[0][0] - self.rounds
         if not self.habits.reserves:
             rounds = self._until_full(rounds)
         mean = self.context / count
@@ -226,13 +236,13 @@ class Server:
     def _admit(self, now: float) -> None:
         waiting = self.waiting
         if self.role == "decode":
-            while waiting and self._room(waiting[0]):
+            while waiting and waiting[0].queued_s <= self._settled and self._room(waiting[0]):
                 self._join(waiting.popleft())
             return
         rank, chunk = self._rank, self.habits.chunk_tokens
         while waiting:
             least = min(rank)
-            if least >= chunk or not self._room(waiting[0]):
+            if least >= chunk or waiting[0].queued_s > self._settled or not self._room(waiting[0]):
                 return
             job = waiting.popleft()
             self._find_prefix(job)

@@ -1,46 +1,78 @@
 """All replicas together: who serves how many requests, what crosses the network, what it costs.
 
-Prefill and decode pools meet at the smaller of their rates; mixed replicas add their own. The KV of
-a request moves from its prefill replica to a decode replica, inside a domain where that is possible.
+Prefill and decode pools meet at the smaller of their rates, or at what the links between them carry
+(:mod:`costmodel.replica.hand_over`); mixed replicas add their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from costmodel.layout.layout import Layout
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
+from costmodel.replica.hand_over import Carried, Rates, carried, gate, room_beside, send_s
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.tolerance import RELATIVE, exceeds
 from topology import Cluster
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Bytes/s over the cuts of the scale-out: out of and into each domain and each unit."""
+
+    out: Array
+    into: Array
+    unit_out: Array
+    unit_into: Array
 
 
 @dataclass(frozen=True)
 class PricedLayout:
     """Prices of every replica and what they add up to.
 
-    ``requests_per_s`` is what the fleet serves; ``transfer_s`` each prefill replica's KV hand-over
-    to the farthest decode replica, part of TTFT; ``egress_bytes_per_s`` by domain index.
+    ``requests_per_s`` is what the fleet serves, ``pooled_per_s`` of it the prefill and decode replicas
+    together; ``transfer_s`` each prefill replica's KV hand-over to the farthest decode replica that it
+    sends to, part of TTFT (``None``: it can send to none). ``passes``: bytes/s that the replicas' own passes
+    move between domains; ``crossings``: with the hand-over.
     """
 
     replicas: tuple[ReplicaPrice, ...]
     requests_per_s: float
+    pooled_per_s: float
     prefill_per_s: float
     decode_per_s: float
     mixed_per_s: float
-    transfer_s: tuple[float, ...]
-    egress_bytes_per_s: dict[int, float]
+    transfer_s: tuple[float | None, ...]
+    passes: Crossings
+    crossings: Crossings
 
     def ttft_s(self, index: int) -> float:
         """Worst-case time to first token through one replica (0 for a decode replica)."""
-        return float(self.replicas[index].service.ttft_s) + self.transfer_s[index]
+        return float(self.replicas[index].service.ttft_s) + (self.transfer_s[index] or 0.0)
 
     def ttft_mean_s(self, index: int) -> float:
         """Mean time to first token through one replica (0 for a decode replica)."""
-        return float(self.replicas[index].service.ttft_mean_s) + self.transfer_s[index]
+        return float(self.replicas[index].service.ttft_mean_s) + (self.transfer_s[index] or 0.0)
+
+    @property
+    def held_back_by_links(self) -> bool:
+        """Whether prefill and decode replicas could serve more if links carried more KV."""
+        return exceeds(min(self.prefill_per_s, self.decode_per_s), self.pooled_per_s)
+
+    def egress_bytes_per_s(self, domain: int) -> float:
+        """Bytes per second that leave a domain."""
+        return float(self.crossings.out[domain])
 
 
-NOTHING = PricedLayout((), 0.0, 0.0, 0.0, 0.0, (), {})
+_NO_BYTES = Crossings(*(np.zeros(0) for _ in range(4)))
+NOTHING = PricedLayout((), 0.0, 0.0, 0.0, 0.0, 0.0, (), _NO_BYTES, _NO_BYTES)
 
 
 def price_fleet(
@@ -50,24 +82,32 @@ def price_fleet(
     rates = {"prefill": 0.0, "decode": 0.0, "mixed": 0.0}
     for replica, price in zip(layout.replicas, prices, strict=True):
         rates[replica.role] += float(price.service.requests_per_s)
-    pooled = min(rates["prefill"], rates["decode"])
-    egress: dict[int, float] = {}
-    for price in prices:
-        for domain, load in price.egress_bytes_per_s.items():
-            egress[domain] = egress.get(domain, 0.0) + load
+    passes = _passes(instance.cluster, prices)
+    transfers = _Transfers(instance, layout)
     moved = request_kv_bytes(instance)
+    pooled, crossings = min(rates["prefill"], rates["decode"]), passes
+    shipped = np.zeros(len(instance.cluster.domains))
     if pooled:
-        surplus = _transfer_egress(instance, layout, prices, rates, pooled, moved)
-        for domain, load in surplus.items():
-            egress[domain] = egress.get(domain, 0.0) + load
+        room = room_beside(instance.cluster.uplinks, passes.out, passes.unit_out, moved)
+        found = carried(_rates(instance, layout, prices, transfers), room)
+        # sums in another order differ by rounding
+        pooled = min(pooled, found.requests_per_s * (1 + RELATIVE))
+        shipped = found.out
+        crossings = _with_hand_over(passes, found, moved)
+    leaving = shipped > RELATIVE * max(pooled, 1e-300)
     return PricedLayout(
         replicas=prices,
         requests_per_s=pooled + rates["mixed"],
+        pooled_per_s=pooled,
         prefill_per_s=rates["prefill"],
         decode_per_s=rates["decode"],
         mixed_per_s=rates["mixed"],
-        transfer_s=_transfer_s(instance, layout, moved),
-        egress_bytes_per_s=egress,
+        transfer_s=tuple(
+            transfers.seconds(replica, price, leaving)
+            for replica, price in zip(layout.replicas, prices, strict=True)
+        ),
+        passes=passes,
+        crossings=crossings,
     )
 
 
@@ -81,63 +121,123 @@ def transfer_bytes_per_chip(instance: Instance, tp: float, pp: float) -> float:
     return request_kv_bytes(instance) / (tp * pp)
 
 
-def _transfer_s(instance: Instance, layout: Layout, request_bytes: float) -> tuple[float, ...]:
-    """Hand-over time of each prefill replica to the farthest decode replica (0 for other roles)."""
-    cluster = instance.cluster
-    targets: dict[int, str] = {}
-    for replica in layout.replicas:
-        if replica.role == "decode":
-            chip = replica.stages[0].chips[0]
-            targets.setdefault(cluster.chip(chip).domain, chip)
-    moves: dict[tuple[object, ...], float] = {}
-    result = []
-    for replica in layout.replicas:
-        if replica.role != "prefill":
-            result.append(0.0)
-            continue
-        source = replica.stages[0].chips[0]
-        key = (cluster.chip(source).domain, replica.shape.tp, replica.shape.pp)
-        if key not in moves:
-            moved = request_bytes / (replica.shape.tp * replica.shape.pp)
-            moves[key] = max(
-                (cluster.rate("send", (source, target)).time(moved) for target in targets.values()),
-                default=0.0,
-            )
-        result.append(moves[key])
-    return tuple(result)
+def domain_shares(cluster: Cluster, chips: Sequence[str]) -> dict[int, float]:
+    """Share of some chips in each domain, in order of first use."""
+    counts: dict[int, int] = {}
+    for chip in chips:
+        home = cluster.chip(chip).domain
+        counts[home] = counts.get(home, 0) + 1
+    return {home: count / len(chips) for home, count in counts.items()}
 
 
-def _transfer_egress(
-    instance: Instance,
-    layout: Layout,
-    prices: tuple[ReplicaPrice, ...],
-    rates: dict[str, float],
-    pooled: float,
-    request_bytes: float,
-) -> dict[int, float]:
-    """KV bytes per second leaving each domain: what its own decode replicas cannot take."""
-    surplus: dict[int, float] = {}
+class _Transfers:
+    """KV hand-over times of prefill replicas: inside their domain, and to the farthest decode replica."""
+
+    def __init__(self, instance: Instance, layout: Layout):
+        self.instance, cluster = instance, instance.cluster
+        self.homes = cache(lambda chips: domain_shares(cluster, chips))
+        #: a chip of a decode replica in each domain, and the one that traffic from outside goes to
+        self.inside: dict[int, str] = {}
+        self.gates: dict[int, str] = {}
+        for replica in layout.replicas:
+            if replica.role == "decode":
+                chips = replica.stages[0].chips
+                home = cluster.chip(chips[0]).domain
+                if len(self.homes(replica.chips)) == 1:
+                    self.inside.setdefault(home, chips[0])
+                found = gate(cluster, [c for c in chips if cluster.chip(c).domain == home])
+                if found is not None:
+                    self.gates.setdefault(home, found[0])
+        self._known: dict[tuple[object, ...], tuple[float | None, float | None]] = {}
+
+    def near_and_far(self, replica: Replica) -> tuple[float | None, float | None]:
+        """Seconds inside the replica's domain and to the farthest other one (``None``: there is none)."""
+        cluster, shape = self.instance.cluster, replica.shape
+        first = replica.stages[0].chips
+        home = cluster.chip(first[0]).domain
+        here = tuple(chip for chip in first if cluster.chip(chip).domain == home)
+        source = gate(cluster, here)
+        key = (
+            home,
+            source,
+            shape.tp,
+            shape.pp,
+            cluster.domains[home].interchangeable_chips or here,
+        )
+        if key not in self._known:
+            moved = transfer_bytes_per_chip(self.instance, shape.tp, shape.pp)
+            inside = self.inside.get(home)
+            targets = [chip for domain, chip in self.gates.items() if domain != home]
+            near = None if inside is None else send_s(cluster, (here[0], 1.0), [inside], moved)
+            self._known[key] = near, send_s(cluster, source, targets, moved)
+        return self._known[key]
+
+    def may_leave(self, replica: Replica, price: ReplicaPrice) -> bool:
+        """Whether KV that goes to another domain is there within the TTFT target."""
+        far, target = self.near_and_far(replica)[1], self.instance.slo.ttft
+        if far is None:
+            return False
+        return target is None or not exceeds(float(price.service.ttft_s) + far, target)
+
+    def seconds(
+        self, replica: Replica, price: ReplicaPrice, leaving: NDArray[np.bool_]
+    ) -> float | None:
+        """Hand-over time of a replica, where the domains that are ``leaving`` send KV to others."""
+        if replica.role != "prefill" or not (self.gates or self.inside):
+            return 0.0
+        near, far = self.near_and_far(replica)
+        homes = self.homes(replica.chips)
+        if len(homes) > 1 or near is None:
+            return far
+        if leaving[next(iter(homes))] and self.may_leave(replica, price) and far is not None:
+            return max(near, far)
+        return near
+
+
+def _rates(
+    instance: Instance, layout: Layout, prices: Sequence[ReplicaPrice], transfers: _Transfers
+) -> Rates:
+    """What each domain's replicas could hand over and take."""
+    rates = Rates(*(np.zeros(len(instance.cluster.domains)) for _ in range(5)))
     for replica, price in zip(layout.replicas, prices, strict=True):
         if replica.role == "mixed":
             continue
-        sign = 1.0 if replica.role == "prefill" else -1.0
-        share = pooled / rates[replica.role] * float(price.service.requests_per_s)
-        home = instance.cluster.chip(replica.stages[0].chips[0]).domain
-        surplus[home] = surplus.get(home, 0.0) + sign * share
-    # what is left of equal rates after rounding is no traffic
-    return {
-        home: extra * request_bytes
-        for home, extra in surplus.items()
-        if exceeds(extra, RELATIVE * pooled)
-    }
+        rate = float(price.service.requests_per_s)
+        homes = transfers.homes(replica.chips)
+        supplies = replica.role == "prefill"
+        leaves = supplies and transfers.may_leave(replica, price)
+        for home, share in homes.items():
+            if len(homes) > 1:
+                if not supplies or leaves:
+                    (rates.wide_supply if supplies else rates.wide_demand)[home] += share * rate
+                continue
+            (rates.supply if supplies else rates.demand)[home] += rate
+            if leaves:
+                rates.leaving[home] += rate
+    return rates
+
+
+def _passes(cluster: Cluster, prices: Sequence[ReplicaPrice]) -> Crossings:
+    """What the replicas' own passes move, as much out of a domain as into it."""
+    links = cluster.uplinks
+    domains, units = np.zeros(len(links.domain)), np.zeros(len(links.unit))
+    for price in prices:
+        for domain, load in price.egress_bytes_per_s.items():
+            domains[domain] += load
+        for domain, load in price.far_bytes_per_s.items():
+            units[links.unit_of[domain]] += load
+    return Crossings(domains, domains, units, units)
+
+
+def _with_hand_over(passes: Crossings, found: Carried, request_bytes: float) -> Crossings:
+    return Crossings(
+        passes.out + found.out * request_bytes,
+        passes.into + found.into * request_bytes,
+        passes.unit_out + found.unit_out * request_bytes,
+        passes.unit_into + found.unit_into * request_bytes,
+    )
 
 
 def uplink_bytes_per_s(cluster: Cluster, domain: int) -> float:
-    """What a domain can send to others: its healthy chips' NICs, over the oversubscription."""
-    if cluster.network is None:
-        return 0.0
-    nics = cluster.network.nic_profile(domain)
-    working = sum(
-        nics[placed.position] for placed in cluster.domains[domain].chips if placed.healthy
-    )
-    return working / max(cluster.network.spec.oversubscription, 1.0)
+    """What a domain can send to others, through its NICs and the leaves that are its own."""
+    return cluster.uplinks.narrowest(domain)

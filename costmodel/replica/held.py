@@ -272,11 +272,14 @@ def price_kept(
         }
         imbalance = (1.0 - hits) * own[0].imbalance + hits * own[1].imbalance
         stages.append(replace(own[0], parts=parts, memory=fullest, imbalance=imbalance))
-    egress: dict[int, float] = {}
-    for part_of_time, price in zip((1.0 - busy, busy), prices, strict=True):
-        for domain, load in price.egress_bytes_per_s.items():
-            egress[domain] = egress.get(domain, 0.0) + part_of_time * load
-    return ReplicaPrice(tuple(stages), service, egress)
+    egress, far = (
+        {
+            domain: (1.0 - busy) * load + busy * getattr(prices[1], name)[domain]
+            for domain, load in getattr(prices[0], name).items()
+        }
+        for name in ("egress_bytes_per_s", "far_bytes_per_s")
+    )
+    return ReplicaPrice(tuple(stages), service, egress, far)
 
 
 def _with_idle(

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout.layout import Layout, Replica
-from costmodel.passes.communication import GroupRates, stacked_rates_of_chips
+from costmodel.passes.communication import (
+    GroupRates,
+    exchange_rate,
+    joined,
+    stacked_rates_of_chips,
+)
 from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import dispatch_element_bytes
 from costmodel.passes.tokens import Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.speculation import draft_runs
+from costmodel.replica.exchanges import moved_in
 from costmodel.replica.serving import PipelineTime, Schedule, Service, schedule, serve
 from costmodel.replica.stage_memory import stage_memory
 from costmodel.replica.stage_times import StagePass, StageTimes, stage_layers, stage_times
@@ -58,23 +63,35 @@ class StageTerms:
 class ReplicaPrice:
     """One replica: its stages, what it offers, and the bytes it sends between domains.
 
-    ``egress_bytes_per_s``: leaving each domain at full load, by domain index (experts, hand-off).
+    ``egress_bytes_per_s``: leaving each domain (and entering it) at full load, by domain index in order of
+    first use (experts, hand-off); ``far_bytes_per_s``: what of it leaves the domain's unit.
     """
 
     stages: tuple[StagePrice, ...]
     service: Service
     egress_bytes_per_s: dict[int, float]
+    far_bytes_per_s: dict[int, float]
 
 
 def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
-    """Passes of a replica; its busiest attention rank decides."""
-    sequences = replica.rank_sequences()
-    per_rank = ceil(max(sequences, default=0) / replica.shape.pp)
-    plan = schedule(
-        replica.role, instance.workload, instance.limits, float(per_rank), instance.speculative
-    )
-    most = per_rank * replica.shape.pp * len(sequences)
-    return plan.filled(sum(sequences) / most if most else 1.0)
+    """Passes of a replica in its fullest microbatch; its busiest attention rank decides."""
+    ranks = replica.rank_sequences()
+    in_pass = [-(-sequences // replica.shape.pp) for sequences in ranks]
+    most = max(in_pass, default=0)
+
+    def passes(per_rank: float | list[int]) -> Schedule:
+        return schedule(
+            replica.role, instance.workload, instance.limits, per_rank, instance.speculative
+        )
+
+    plan = passes(float(most))
+    if sum(in_pass) == most * len(ranks):
+        return plan
+    fill = sum(in_pass) / (most * len(ranks))
+    if replica.role != "mixed":
+        return plan.filled(fill)
+    prompts = passes([count for count in in_pass if count]).prompts
+    return plan.filled(fill, float(prompts.sum() / (plan.prompts * len(ranks))))
 
 
 def price_replica(instance: Instance, layout: Layout, replica: Replica) -> ReplicaPrice:
@@ -93,8 +110,12 @@ def price_replicas(
     passes: list[StagePass] = []
     for replica, plan, of_stages in zip(replicas, plans, rates, strict=True):
         prefills = float(plan.events * plan.passes) if plan.decode else 1.0
-        both = (("decode", plan.decode, 1.0), ("prefill", plan.prefill, prefills))
-        own.append([(name, tokens, weight) for name, tokens, weight in both if tokens is not None])
+        every = (
+            ("decode", plan.decode, 1.0),
+            ("prefill", plan.prefill, prefills),
+            ("together", plan.together, 0.0),
+        )
+        own.append([(name, tokens, weight) for name, tokens, weight in every if tokens is not None])
         passes += [StagePass(replica, tokens, of_stages) for _, tokens, _ in own[-1]]
     timed = iter(stage_times(instance, layout, passes))
     return [
@@ -116,15 +137,17 @@ def _priced(
     imbalance = np.ones(len(replica.stages))
     sent_rows = draft_rows = 0.0
     for name, tokens, weight, timed in passes:
-        imbalance = timed.imbalance
-        for part, seconds in timed.parts.items():
-            own = weight * seconds if weight != 1.0 else seconds
-            parts[part] = parts[part] + own if part in parts else own
         rows = float(tokens.rows)
         hop_s = hand_off_s(instance, replica, rates, rows)
         times[name] = PipelineTime(
             np.asarray(timed.total_s.sum()), np.asarray(timed.total_s.max()), np.asarray(hop_s)
         )
+        if name == "together":  # no pass of its own, but one that a first token may meet
+            continue
+        imbalance = timed.imbalance
+        for part, seconds in timed.parts.items():
+            own = weight * seconds if weight != 1.0 else seconds
+            parts[part] = parts[part] + own if part in parts else own
         sent_rows += weight * rows
         if instance.operations.draft is not None:
             runs = draft_runs(instance.operations.draft, tokens)
@@ -132,8 +155,9 @@ def _priced(
     pp = replica.shape.pp
     in_flight = replica.shape.batch / pp if replica.role == "prefill" else replica.shape.batch
     service = serve(
-        instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill")
-    )
+        instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill"),
+        times.get("together"),
+    )  # fmt: skip
     round_s = (
         float(service.tpot_s) * plan.emitted / pp if plan.decode else float(times["prefill"].max_s)
     )
@@ -143,7 +167,8 @@ def _priced(
         StagePrice(dict(zip(parts, seconds, strict=True)), bytes_of, skew)
         for seconds, bytes_of, skew in zip(by_stage, held, imbalance.tolist(), strict=True)
     )
-    return ReplicaPrice(stages, service, _egress(instance, replica, sent_rows, draft_rows, round_s))
+    egress = _egress(instance, replica, joined(rates), sent_rows, draft_rows, round_s)
+    return ReplicaPrice(stages, service, *egress)
 
 
 def stage_terms(instance: Instance, layout: Layout, replica: Replica) -> list[StageTerms]:
@@ -175,6 +200,7 @@ def replica_rates(instance: Instance, replica: Replica) -> GroupRates:
         replica.shape.tp,
         moe.top_k if moe else 0,
         instance.profile.for_chip(first_chip.chip.name),
+        moved_in(instance, replica),
     )
 
 
@@ -189,37 +215,49 @@ def hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: fl
 
 
 def _egress(
-    instance: Instance, replica: Replica, rows: float, draft_rows: float, period_s: float
-) -> dict[int, float]:
-    """Bytes per second leaving each domain: dispatched and combined copies, stage hand-offs.
+    instance: Instance,
+    replica: Replica,
+    linked: NDArray[np.bool_],
+    rows: float,
+    draft_rows: float,
+    period_s: float,
+) -> tuple[dict[int, float], dict[int, float]]:
+    """Bytes per second leaving each domain, and its unit: dispatched and combined copies, stage hand-offs.
 
-    ``rows`` tokens per rank pass every layer in a period, ``draft_rows`` the MTP module's.
+    ``rows`` tokens per rank pass every layer in a period, ``draft_rows`` the MTP module's. Stages that are
+    not ``linked`` dispatch nothing.
     """
     cluster, operations, shape = instance.cluster, instance.operations, replica.shape
-    egress: dict[int, float] = {}
-    if len({cluster.chip(chip).domain for chip in replica.chips}) == 1:
-        return egress
+    used = dict.fromkeys(cluster.chip(chip).domain for chip in replica.chips)
+    if len(used) == 1:
+        return {}, {}
+    egress, far = dict.fromkeys(used, 0.0), dict.fromkeys(used, 0.0)
+    unit_of = cluster.uplinks.unit_of
     moe = operations.moe
     moe_layers = np.zeros(len(replica.stages))
     for kind, _, counts in stage_layers(instance, replica.stages):
         moe_layers += counts if kind.moe is not None else 0
     for index, stage in enumerate(replica.stages):
         homes = [cluster.chip(chip).domain for chip in stage.chips]
-        if moe is not None and len(set(homes)) > 1:
-            rate = cluster.rate("dispatch", stage.chips, top_k=round(moe.top_k))
-            element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
+        if moe is not None and len(set(homes)) > 1 and linked[index]:
+            moved = moved_in(instance, replica)
+            rate = exchange_rate(cluster, stage.chips, moe.top_k, moved)
+            element = moved.widening * dispatch_element_bytes(moe, operations)
+            element += operations.activation_bytes
+            if moved.gathers:
+                element *= len(stage.chips)
             routed = rows * moe_layers[index]
             if operations.draft is not None and index == shape.pp - 1:
                 routed += draft_rows * sum(n for kind, n in operations.draft.layers if kind.moe)
             sourced = routed / shape.tp * moe.expert_input_dim * element
             for home in set(homes):
-                egress[home] = egress.get(home, 0.0) + (
-                    rate.out_bytes_per_byte * sourced / period_s
-                )
+                egress[home] += rate.out_bytes_per_byte * sourced / period_s
+                far[home] += rate.far_bytes_per_byte * sourced / period_s
         if shape.pp > 1:
             following = replica.stages[(index + 1) % shape.pp]
             sent = rows / shape.tp * operations.hidden_size * operations.activation_bytes
             for home, other in zip(homes, following.chips, strict=False):
-                if cluster.chip(other).domain != home:
-                    egress[home] = egress.get(home, 0.0) + sent / period_s
-    return egress
+                there = cluster.chip(other).domain
+                egress[home] += sent / period_s if there != home else 0.0
+                far[home] += sent / period_s if unit_of[there] != unit_of[home] else 0.0
+    return egress, far

@@ -69,7 +69,7 @@ def _load(replica: Replica, priced: PricedLayout, served: float) -> float:
     if replica.role == "mixed":
         return of_all
     pool = priced.prefill_per_s if replica.role == "prefill" else priced.decode_per_s
-    return of_all * min(priced.prefill_per_s, priced.decode_per_s) / pool if pool else 0.0
+    return of_all * priced.pooled_per_s / pool if pool else 0.0
 
 
 def _uses(

@@ -1,21 +1,55 @@
-"""What leaves a domain fits through its NICs and uplinks."""
+r"""What replicas send between domains fits through NICs and leaves.
+
+For every domain and unit of domains, ``bytes/s of the replicas' passes <= bytes/s of its uplinks``. KV goes to
+decode replicas at the rate that what is left carries (:mod:`costmodel.replica.hand_over`): a layout that hands
+over less than its replicas could serve is valid, unless a rate is asked for that it then misses, or a prefill
+replica has no way to any decode replica.
+"""
 
 from __future__ import annotations
 
+import numpy as np
+
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from costmodel.replica.fleet import PricedLayout, uplink_bytes_per_s
+from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
 from costmodel.tolerance import exceeds
 
+#: seconds that only a transfer without any way takes
+_AGES_S = 1e12
+
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
-    """Domains that send more than they can."""
-    violations = []
-    for index, load in priced.egress_bytes_per_s.items():
-        capacity = uplink_bytes_per_s(instance.cluster, index)
-        if exceeds(load, capacity):
-            message = f"sends {load / 1e9:.1f} GB/s, its uplinks carry {capacity / 1e9:.1f} GB/s"
-            name = instance.cluster.domains[index].name
-            violations.append(Violation("uplink_capacity", f"domain {name}", message))
-    return violations
+    """Domains and units that send more than they can, and replicas that are cut off."""
+    links, domains = instance.cluster.uplinks, instance.cluster.domains
+    found = []
+    for place, loads, room in (
+        ("domain r{}", priced.passes.out, links.domain),
+        ("unit {} of domains", priced.passes.unit_out, links.unit),
+    ):
+        for index in np.flatnonzero(loads > 0).tolist():
+            load, capacity = float(loads[index]), float(room[index])
+            if exceeds(load, capacity):
+                message = (
+                    f"sends {load / 1e9:.3g} GB/s, its uplinks carry {capacity / 1e9:.3g} GB/s"
+                )
+                found.append(Violation("uplink_capacity", place.format(index), message))
+    for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):
+        if max(float(price.service.tpot_s), float(price.service.ttft_s)) > _AGES_S:
+            message = "chips that exchange data have no working link to each other"
+            found.append(Violation("uplink_capacity", f"replicas[{index}]", message))
+        elif priced.transfer_s[index] is None:
+            home = domains[instance.cluster.chip(replica.chips[0]).domain].name
+            message = f"no link carries its KV from {home} to a decode replica"
+            found.append(Violation("uplink_capacity", f"replicas[{index}]", message))
+    wanted = instance.scenario.rate
+    if wanted is not None and priced.held_back_by_links:
+        able = min(priced.prefill_per_s, priced.decode_per_s) + priced.mixed_per_s
+        if exceeds(wanted, priced.requests_per_s) and not exceeds(wanted, able):
+            message = (
+                f"links between domains carry the KV of {priced.pooled_per_s:.3g} requests/s, the "
+                f"replicas could serve {able:.3g}, {wanted:g} are asked for"
+            )
+            found.append(Violation("uplink_capacity", "replicas", message))
+    return found

@@ -2,18 +2,19 @@
 
 Every module there has ``register(app)``; it is found by its file name and no list is edited.
 Errors become one message on stderr and an exit code: 1 infeasible, 2 bad input, 3 no layout within
-the time limit, 4 a failed verification. A traceback is shown only with ``RACKFIT_DEBUG=1``.
+the time limit, 4 an error of Rackfit's own. A traceback is shown only with ``--debug``.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import pkgutil
 import sys
 from typing import TYPE_CHECKING
 
-from rackfit.cli.ctrl_c import came_of_ctrl_c, watch
+from rackfit.cli.ctrl_c import came_of_ctrl_c, exit_code_of_signal, watch
 
 # heavy imports stay inside functions: Ctrl-C while they load must not print a traceback
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from topology.errors import RackfitError
 
 EXIT_INFEASIBLE, EXIT_BAD_INPUT, EXIT_TIME_LIMIT, EXIT_INTERNAL = 1, 2, 3, 4
+#: lines of an error that are printed, and characters of each
+_MOST_LINES, _MOST_LINE = 25, 500
+#: why an output cannot be written
+UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT)
+#: set where the traceback is wanted
+DEBUG = "RACKFIT_DEBUG"
 
 
 def build_app() -> typer.Typer:
@@ -29,14 +36,15 @@ def build_app() -> typer.Typer:
     import typer
 
     from rackfit.cli import commands
+    from rackfit.cli.options import every_command
 
     app = typer.Typer(
         name="rackfit",
         help="Which layout serves this model on this cluster for the least money per token?",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
+    app.callback()(every_command)
     for module in sorted(pkgutil.iter_modules(commands.__path__), key=lambda found: found.name):
         importlib.import_module(f"{commands.__name__}.{module.name}").register(app)
     return app
@@ -46,29 +54,60 @@ def main() -> None:
     """Entry point of the ``rackfit`` command."""
     watch()
     try:
-        sys.exit(run())
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        from rackfit.cli.streams import usable_streams
+
+        usable_streams()
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough, as of ``| head -1``
+        code = 0
+        _silence()
     except BaseException as error:  # a Rust panic is no Exception
-        if isinstance(error, SystemExit) or not came_of_ctrl_c(error):
+        if isinstance(error.__context__, BrokenPipeError):  # as rich ends a program then
+            code = 0
+            _silence()
+        elif isinstance(error, SystemExit):
             raise
-        # a solve that is stopped before it began has no layout, like one that ran out of time
-        sys.exit(EXIT_TIME_LIMIT if sys.argv[1:2] == ["solve"] else 130)
+        elif isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+            _complain(f"stdout: {error.strerror}")
+            code = EXIT_BAD_INPUT
+            _silence()
+        else:
+            code = _unexpected(error)
+    sys.exit(code)
 
 
 def run() -> int:
     """Run the command line; errors raised on purpose become messages on stderr and an exit code."""
-    from topology.errors import RackfitError
+    import typer
 
+    from topology.errors import RackfitError, VerificationError
+
+    if "_RACKFIT_COMPLETE" in os.environ:
+        build_app()(prog_name="rackfit")  # a shell asks how a word goes on; ends the process
+    refused = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     try:
-        build_app()()
+        command = typer.main.get_command(build_app())
+        with command.make_context("rackfit", sys.argv[1:]) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return int(end.exit_code)
     except RackfitError as error:
-        if os.environ.get("RACKFIT_DEBUG"):
+        if os.environ.get(DEBUG):
             raise
-        for line in str(error).splitlines():
-            print(f"rackfit: {line}", file=sys.stderr)
+        if isinstance(error, VerificationError):
+            return _unexpected(error)
+        _complain(str(error))
         return exit_code(error)
+    except Exception as error:
+        if not isinstance(error, refused):
+            raise
+        said = error.format_message()  # type: ignore[attr-defined]
+        place = getattr(error, "ctx", None)
+        if said:
+            hint = f" (see {place.command_path} --help)" if place is not None else ""
+            _complain(f"{said}{hint}")
+        return EXIT_BAD_INPUT
     return 0
 
 
@@ -89,3 +128,33 @@ def exit_code(error: RackfitError) -> int:
     if isinstance(error, VerificationError):
         return EXIT_INTERNAL
     return EXIT_BAD_INPUT if isinstance(error, (InstanceError, ExportError)) else EXIT_INTERNAL
+
+
+def _complain(text: str) -> None:
+    """Say what is wrong, line by line; of very much the beginning."""
+    from rackfit.documents.output import say
+    from topology.names import shown
+
+    lines = text.splitlines()
+    for line in lines[:_MOST_LINES]:
+        say(f"rackfit: {shown(line, _MOST_LINE)}")
+    if len(lines) > _MOST_LINES:
+        say(f"rackfit: and {len(lines) - _MOST_LINES} more lines")
+
+
+def _unexpected(error: BaseException) -> int:
+    """Exit code of what should not have happened; the details go into a file that a person can send."""
+    if came_of_ctrl_c(error):
+        # a solve that is stopped before it began has no layout, like one that ran out of time
+        return EXIT_TIME_LIMIT if sys.argv[1:2] == ["solve"] else exit_code_of_signal()
+    if os.environ.get(DEBUG):
+        raise error
+    from rackfit.cli.mishap import write_details
+
+    _complain(f"internal error: {type(error).__name__}: {str(error)[:200]}; {write_details(error)}")
+    return EXIT_INTERNAL
+
+
+def _silence() -> None:
+    """Let nothing more be written, also not when Python flushes what is left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,26 +1,36 @@
-"""Whether an error came of Ctrl-C. Imports nothing heavy: it is asked when Ctrl-C hit a library being loaded."""
+"""Whether an error came of Ctrl-C or SIGTERM. Imports nothing heavy: it is asked when one hit a library being loaded."""
 
 from __future__ import annotations
 
 import signal
 from types import FrameType
 
+#: what asks a program to end
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _pressed: list[int] = []
 
 
 def watch() -> None:
-    """Note Ctrl-C from here on, which raises ``KeyboardInterrupt`` as before; not where it is ignored."""
+    """Note both from here on; each raises ``KeyboardInterrupt``. Not where they are ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _note)
+        signal.signal(signal.SIGINT, note)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, note)
 
 
-def _note(number: int, frame: FrameType | None) -> None:
+def note(number: int, frame: FrameType | None) -> None:
+    """Remember the signal and raise ``KeyboardInterrupt``."""
     _pressed.append(number)
-    signal.default_int_handler(number, frame)
+    raise KeyboardInterrupt
+
+
+def exit_code_of_signal() -> int:
+    """128 and the number of the last signal, as a shell has it."""
+    return 128 + (_pressed[-1] if _pressed else signal.SIGINT)
 
 
 def came_of_ctrl_c(error: BaseException | None) -> bool:
-    """Whether Ctrl-C caused an error.
+    """Whether a signal caused an error.
 
     Compiled modules that it hits while they load make it ``ImportError`` or, in Rust, a panic, and may
     lose what caused it.

@@ -6,13 +6,15 @@ so that an option reads and means the same everywhere.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+#: the largest seed that every random generator takes
+MAX_SEED = 2**31 - 1
+
 if TYPE_CHECKING:
-    from costmodel.question.instance import Scenario
+    from costmodel.question.scenario import Scenario
 
 Name = Annotated[
     str | None, typer.Argument(help="Scenario: a shipped name or a YAML or JSON file.")
@@ -42,8 +44,11 @@ Acceptance = Annotated[
     float | None, typer.Option(help="Probability that a drafted token is right.")
 ]
 Engine = Annotated[
-    Literal["sglang", "trtllm", "vllm"] | None,
-    typer.Option(help="Only layouts that this engine runs as they are."),
+    str | None,
+    typer.Option(
+        help="Only layouts that this engine runs as they are: sglang, trtllm or vllm, the newest version kept or "
+        "NAME@VERSION; any: the one that serves cheapest."
+    ),
 ]
 LayerSlots = Annotated[
     Literal["same", "rows", "any"] | None,
@@ -55,7 +60,7 @@ LayerSlots = Annotated[
 ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]
-Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
+Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Same seed, same answer.")]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search at most.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -68,8 +73,8 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
     Raises ``InstanceError`` with all problems at once.
     """
     from costmodel.question import speculation, workload
-    from costmodel.question.instance import Scenario, load_scenario, load_workload
-    from topology.catalogue import parse_model
+    from costmodel.question.scenario import Scenario, load_scenario, load_workload
+    from topology.catalogue import checked
     from topology.errors import InstanceError, Problem
 
     said = {key: value for key, value in options.items() if value is not None}
@@ -102,7 +107,8 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
                 for key in missing
             ]
         )
-    return parse_model(Scenario, data, name or "command line")
+    with checked(name or "command line"):
+        return Scenario.model_validate(data)
 
 
 def _refuse_model_config(name: str) -> None:
@@ -118,13 +124,12 @@ def _refuse_model_config(name: str) -> None:
 
 def _doubt_seconds(key: str, value: str) -> None:
     """Say what a bare number means where it was hardly meant: 40 for 40 ms."""
+    from rackfit.documents.output import say
+
     limit = {"ttft": 100.0, "tpot": 1.0}[key]
     try:
         seconds = float(value)
     except ValueError:
         return
-    if seconds >= limit:
-        print(
-            f"rackfit: --{key} {value} is {seconds:g} seconds; write {value}ms for milliseconds",
-            file=sys.stderr,
-        )
+    if limit <= seconds < float("inf"):
+        say(f"rackfit: --{key} {value} is {seconds:g} seconds; write {value}ms for milliseconds")

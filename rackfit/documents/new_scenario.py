@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.documents.schema import FOLDER
 from rackfit.quoting import yaml_scalar
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 from topology.tier import TIER_KINDS
 
 
@@ -32,7 +33,8 @@ def scenario_text(
         "workload": {"input_tokens": input_tokens, "output_tokens": output_tokens},
         "slo": {"ttft": ttft, "tpot": tpot},
     }
-    plain = parse_model(Scenario, data, name)
+    with checked(name):
+        plain = Scenario.model_validate(data)
     instance = resolve_instance(plain)
     waiting, beside_hbm = _kv_keys(instance)
     limits, prices = plain.limits, plain.prices

@@ -1,53 +1,105 @@
-"""Writing results: a file appears whole or not at all."""
+"""Writing results: a file appears whole or not at all, and nothing but an ordinary file is ever replaced."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 import sys
 import tempfile
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 
 from topology.errors import InstanceError, Problem
+from topology.names import shown_lines
+
+#: characters of a name kept in that of its draft
+_HEAD = 64
+
+
+def say(text: str) -> None:
+    """A message on stderr; characters that a terminal would obey are written as escapes."""
+    with suppress(OSError, ValueError):  # nobody listens: the result matters, not the message
+        print(shown_lines(text), file=sys.stderr)
 
 
 def write_whole(text: str | bytes, out: Path | None) -> None:
-    """Print ``text`` (``out`` is ``None``), or write it to a temporary file that is then renamed.
+    """Print ``text`` (``out`` is ``None``), or write it to a draft that then takes the place of ``out``.
 
-    Raises ``InstanceError`` where the path cannot be written; nothing is left behind then.
+    A symbolic link is followed, an existing file keeps its mode. Raises ``InstanceError`` where the path
+    cannot be written or is no ordinary file (a device, a pipe, a folder); nothing is left behind then.
     """
     if out is None:
         sys.stdout.write(text if isinstance(text, str) else text.decode())
         return
+    target = _target(out)
     try:
-        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name[:64]}.")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:_HEAD]}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(text.encode() if isinstance(text, str) else text)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-            os.replace(name, out)
+                file.write(_encoded(text))
+            os.chmod(name, _mode(target))
+            os.replace(name, target)
         except BaseException:
             os.unlink(name)
             raise
     except OSError as error:
-        raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None
+        raise _refused(out, error) from None
 
 
-def check_writable(out: Path | None) -> None:
-    """Raise ``InstanceError`` early if ``out`` cannot be written, before hours of work."""
-    if out is None:
-        return
+def write_folder(files: Mapping[str, str], out: Path) -> None:
+    """Write all files, by relative path, under a new or empty folder ``out``, or none of them.
+
+    Scripts may be executed. Raises ``InstanceError`` as :func:`write_whole` does.
+    """
     try:
-        taken, there = out.is_dir(), out.parent.is_dir()
+        target = Path(os.path.realpath(out))
+        if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
+            raise InstanceError(Problem(str(out), "exists and is not an empty folder"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:_HEAD]}."))
+        try:
+            for name, text in files.items():
+                path = draft / _inside(name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as file:  # two names that a file system confuses are not lost
+                    file.write(_encoded(text))
+                if name.endswith((".sh", ".sbatch")):
+                    path.chmod(0o755)
+            draft.chmod(0o755)
+            if target.is_dir():
+                target.rmdir()
+            os.replace(draft, target)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
     except OSError as error:
-        raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None
-    if taken:
-        raise InstanceError(Problem(str(out), "is a directory; a file name is needed"))
-    if not there:
-        raise InstanceError(Problem(str(out), f"the folder {out.parent} does not exist"))
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise InstanceError(Problem(str(out), f"no permission to write in the folder {out.parent}"))
+        raise _refused(out, error) from None
+
+
+def check_writable(*outs: Path | None, besides: tuple[Path | None, ...] = ()) -> None:
+    """Raise ``InstanceError`` early if a file cannot be written, before hours of work.
+
+    Also where two outputs are one file, or an output is one of the inputs ``besides``.
+    """
+    problems: list[Problem] = []
+    seen: list[tuple[Path, str]] = [(path, "is read, too") for path in besides if path is not None]
+    for out in outs:
+        if out is None:
+            continue
+        try:
+            target = _target(out)
+        except InstanceError as error:
+            problems += error.problems
+            continue
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            message = f"no permission to write in the folder {target.parent}"
+            problems.append(Problem(str(out), message))
+        problems += [Problem(str(out), word) for path, word in seen if _same(path, target)][:1]
+        seen.append((out, "is written twice; give each output its own file"))
+    if problems:
+        raise InstanceError(problems)
 
 
 def make_folder(folder: Path | None) -> None:
@@ -56,7 +108,65 @@ def make_folder(folder: Path | None) -> None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InstanceError(Problem(str(folder), error.strerror or "no folder")) from None
+    except (OSError, ValueError) as error:
+        raise _refused(folder, error) from None
     if not os.access(folder, os.W_OK):
         raise InstanceError(Problem(str(folder), "cannot be written"))
+
+
+def _target(out: Path) -> Path:
+    """The ordinary or new file that ``out`` stands for, links followed. Raises ``InstanceError``."""
+    try:
+        target = Path(os.path.realpath(out))
+        try:
+            found: os.stat_result | None = os.stat(out)
+        except FileNotFoundError:
+            found = None
+        folder = target.parent.is_dir()
+    except (OSError, ValueError) as error:
+        raise _refused(out, error) from None
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        raise InstanceError(Problem(str(out), "is a directory; a file name is needed"))
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        message = "is not an ordinary file; leave the option out to print to stdout"
+        raise InstanceError(Problem(str(out), message))
+    if found is not None and not (found.st_mode & 0o222 and os.access(target, os.W_OK)):
+        raise InstanceError(Problem(str(out), "may only be read"))
+    if not folder:
+        raise InstanceError(Problem(str(out), f"the folder {target.parent} does not exist"))
+    return target
+
+
+def _same(path: Path, target: Path) -> bool:
+    """Whether both are one file, or will be."""
+    with suppress(OSError, ValueError):
+        if path.exists() and target.exists():
+            return os.path.samefile(path, target)
+        return os.path.realpath(path) == str(target)
+    return False
+
+
+def _mode(target: Path) -> int:
+    """The mode of the file that is replaced; of a new one as the umask says."""
+    with suppress(FileNotFoundError):
+        return stat.S_IMODE(os.stat(target).st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _inside(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or ".." in path.parts:
+        raise InstanceError(Problem(name, "is no path inside a folder"))
+    return path
+
+
+def _encoded(text: str | bytes) -> bytes:
+    """Bytes in UTF-8; what has none (a file's name of other bytes) as an escape."""
+    return text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
+
+
+def _refused(out: Path, error: OSError | ValueError) -> InstanceError:
+    reason = getattr(error, "strerror", None) or "not a usable path"
+    return InstanceError(Problem(str(out), reason))

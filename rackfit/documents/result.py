@@ -20,10 +20,11 @@ from costmodel.replica.fleet import uplink_bytes_per_s
 from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
+from solver.answer import SearchResult
 from solver.certificate import Certificate
-from solver.search import SearchResult
-from topology.catalogue import parse_model, read_data
+from topology.catalogue import checked, is_file, read_data
 from topology.errors import InstanceError, Problem
+from topology.names import Line, shown
 
 SCHEMA_VERSION = "1.0"
 
@@ -183,7 +184,7 @@ def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> di
     uplinks = {}
     for domain in cluster.domains:
         capacity = uplink_bytes_per_s(cluster, domain.index)
-        load = evaluation.priced.egress_bytes_per_s.get(domain.index, 0.0)
+        load = evaluation.priced.egress_bytes_per_s(domain.index)
         uplinks[domain.name] = {
             "bytes_per_s": load,
             "capacity_bytes_per_s": capacity,
@@ -212,7 +213,7 @@ def spare_slots(layout: Layout) -> dict[str, int | dict[str, int]]:
 class LayoutDocument(BaseModel):
     """The parts of a result document that :func:`read_result` needs; the rest is ignored."""
 
-    schema_version: str
+    schema_version: Line
     instance: dict[str, Any]
     layout: Layout
 
@@ -222,20 +223,29 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
 
     Raises ``InstanceError`` for a file that is not one, also for another major schema version.
     """
-    if not path.is_file():
-        raise InstanceError(Problem(str(path), "no such file"))
+    if not is_file(path):
+        raise InstanceError(Problem(shown(path, 300), "no such file"))
     data = read_data(path)
     if not isinstance(data, dict):
         raise InstanceError(Problem(str(path), "expected a JSON object written by rackfit solve"))
     if "layout" not in data and "schema_version" not in data:
         message = "is not a layout: write one with rackfit solve ... --out FILE"
         raise InstanceError(Problem(str(path), message))
-    document = parse_model(LayoutDocument, data, path.name)
+    with checked(path.name):
+        document = LayoutDocument.model_validate(data)
     if document.schema_version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
         message = (
             f"schema version {document.schema_version[:20]!r}, this Rackfit reads {SCHEMA_VERSION}"
         )
         raise InstanceError(Problem(f"{path.name}: schema_version", message))
+    problems = [
+        Problem(f"{path.name}: layout.replicas[{index}].stages[{number}]", wrong)
+        for index, replica in enumerate(document.layout.replicas)
+        for number, stage in enumerate(replica.stages)
+        if (wrong := stage.uneven) is not None
+    ]
+    if problems:
+        raise InstanceError(problems)
     return instance_from_description(document.instance, path.name), document.layout, data
 
 

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.uncertainty import Intervals
 from rackfit.documents.data_schemas import (
     chip_schema,

@@ -35,7 +35,7 @@ def annotated_graph(deployment: Deployment) -> nx.DiGraph[str]:
                 hbm_capacity_bytes=memory["capacity"],
             )
     for domain in cluster.domains:
-        load = deployment.evaluation.priced.egress_bytes_per_s.get(domain.index, 0.0)
+        load = deployment.evaluation.priced.egress_bytes_per_s(domain.index)
         graph.graph[f"uplink_{domain.name}"] = load
         graph.graph[f"uplink_{domain.name}_capacity"] = uplink_bytes_per_s(cluster, domain.index)
     return graph

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from rackfit.documents.output import write_whole
+from rackfit.documents.output import write_folder, write_whole
 from rackfit.exporters.deployment import Deployment, ExportOptions
+from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.registry import Limit, exporter
 from rackfit.exporters.tiers import tier_limits, tier_notes
@@ -57,10 +55,14 @@ def export_layout(
     options = options or ExportOptions(model_path=f"/models/{instance.model.name}")
     hosts = hosts or Hosts(instance.cluster)
     wanted = evaluate(instance, layout)
+    engine = getattr(module, "ENGINE", None)
+    if engine is not None:
+        instance = under_engine(instance, engine)
     if not wanted.priced.replicas:
         raise InstanceError([Problem(v.place, v.message) for v in wanted.violations])
-    deployment = Deployment.of(instance, layout, wanted, hosts, options)
-    limits = (*module.limits(deployment), *tier_limits(target, layout))
+    judged = wanted if engine is None else evaluate(instance, layout)
+    deployment = Deployment.of(instance, layout, judged, hosts, options)
+    limits = (*module.limits(deployment), *(tier_limits(target, layout) if module.LAUNCHES else ()))
     refused = [limit for limit in limits if not (limit.approximable and allow_approximate)]
     if refused:
         raise ExportError("\n".join(_refusal(target, refused, allow_approximate)))
@@ -76,7 +78,10 @@ def export_layout(
         wanted=wanted,
         deployed=deployment.evaluation,
         limits=limits,
-        notes=(*module.notes(deployment), *tier_notes(target, deployment.evaluation)),
+        notes=(
+            *module.notes(deployment),
+            *(tier_notes(deployment.evaluation) if module.LAUNCHES else ()),
+        ),
     )
 
 
@@ -117,24 +122,4 @@ def write_files(files: dict[str, str], out: Path) -> None:
     if len(files) == 1 and out.suffix and not out.is_dir():
         write_whole(next(iter(files.values())), out)
         return
-    try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise InstanceError(Problem(str(out), "exists and is not an empty folder"))
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name[:64]}."))
-        try:
-            for name, text in files.items():
-                path = draft / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-                if name.endswith((".sh", ".sbatch")):
-                    path.chmod(0o755)
-            os.chmod(draft, 0o755)
-            if out.is_dir():
-                out.rmdir()
-            os.replace(draft, out)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-    except OSError as error:
-        raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None
+    write_folder(files, out)

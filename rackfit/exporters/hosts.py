@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from rackfit.quoting import host_label
 from topology import Cluster
-from topology.catalogue import data_dir, read_data
 from topology.errors import InstanceError, Problem
+from topology.reading import read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +25,8 @@ class Place:
 class Hosts:
     """Places of every chip of a cluster.
 
-    Domains are cut into hosts of ``gpus_per_host`` consecutive chips; by default the published
-    number for the chip (``instances/hosts/gpus-per-host.yaml``), at most the domain. Hosts are
+    Domains are cut into hosts of ``gpus_per_host`` consecutive chips; by default the
+    ``chips_per_host`` of the chip's data, at most the domain. Hosts are
     called ``<rack>-host<n>``, a rack's name in letters that host names have, unless ``names`` gives one
     name per host, in order.
     """
@@ -41,14 +39,11 @@ class Hosts:
     ):
         if gpus_per_host is not None and gpus_per_host < 1:
             raise InstanceError(Problem("gpus per host", f"must be 1 or more, got {gpus_per_host}"))
-        table = published_sizes()
         self.places: dict[str, Place] = {}
         order: dict[str, None] = {}
         called: dict[tuple[int, int], str] = {}
         for domain in cluster.domains:
-            size = gpus_per_host or min(
-                table["chips"].get(domain.chips[0].chip.name, table["default"]), len(domain.chips)
-            )
+            size = gpus_per_host or min(domain.chips[0].chip.chips_per_host, len(domain.chips))
             for chip in domain.chips:
                 number, gpu = divmod(chip.position, size)
                 key = (domain.index, number)
@@ -85,10 +80,7 @@ class Hosts:
 
 def read_host_names(path: Path) -> list[str]:
     """Host names, one per line; blank lines and ``#`` comments are left out."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InstanceError(Problem(str(path), f"cannot be read: {error}")) from None
+    text = read_text(path, MAX_BYTES)
     names = [line.split("#")[0].strip() for line in text.splitlines()]
     found = [name for name in names if name]
     strange = [name for name in found if not set(name) <= _HOST_CHARACTERS]
@@ -97,11 +89,6 @@ def read_host_names(path: Path) -> list[str]:
     return found
 
 
+#: A file of host names larger than this is refused.
+MAX_BYTES = 32 * 2**20
 _HOST_CHARACTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]")
-
-
-@lru_cache(maxsize=1)
-def published_sizes() -> dict[str, Any]:
-    """The shipped table of accelerators per host."""
-    data: dict[str, Any] = read_data(data_dir("hosts") / "gpus-per-host.yaml")
-    return data

@@ -36,6 +36,8 @@ class Exporter(Protocol):
 
     NAME: str
     SUMMARY: str
+    #: whether the files start engines; else they describe the layout, all of it
+    LAUNCHES: bool
 
     def limits(self, deployment: Deployment) -> list[Limit]:
         """What the target cannot express of this layout; none if all of it."""

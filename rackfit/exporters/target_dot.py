@@ -12,6 +12,7 @@ from rackfit.quoting import dot_string
 __all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]
 
 NAME = "dot"
+LAUNCHES = False
 SUMMARY = "cluster graph with the layout on it, Graphviz"
 #: Hues of the pools; replicas of a pool differ in lightness.
 _HUES = {"prefill": 0.08, "decode": 0.58, "mixed": 0.33}

@@ -11,6 +11,7 @@ from rackfit.exporters.unlimited import approximate, limits, notes
 __all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]
 
 NAME = "graphml"
+LAUNCHES = False
 SUMMARY = "cluster graph with the layout on it, GraphML"
 
 

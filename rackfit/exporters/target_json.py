@@ -11,6 +11,7 @@ from rackfit.exporters.unlimited import approximate, limits, notes
 __all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]
 
 NAME = "json"
+LAUNCHES = False
 SUMMARY = "layout, evaluation, memory and link loads as one versioned document"
 
 

@@ -12,6 +12,7 @@ from rackfit.quoting import host_label, shell_word
 __all__ = ["COLUMNS", "NAME", "SUMMARY", "approximate", "limits", "notes", "render", "rows"]
 
 NAME = "slurm"
+LAUNCHES = True
 SUMMARY = "Slurm host list, task map and job script, one task per chip"
 #: the rack comes last: it is the one that may hold a comma, which ``task.sh`` then leaves alone
 COLUMNS = ("task", "host", "gpu", "chip", "server", "role", "stage", "rank", "ranks", "rack")

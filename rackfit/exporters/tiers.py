@@ -6,14 +6,9 @@ from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from rackfit.exporters.registry import Limit
 
-#: targets that write the layout itself, not how an engine is started
-_DATA = ("json", "dot", "graphml")
-
 
 def tier_limits(target: str, layout: Layout) -> list[Limit]:
     """Replicas whose passes read caches from a tier, which no engine's launch options ask for."""
-    if target in _DATA:
-        return []
     found = []
     for index, replica in enumerate(layout.replicas):
         tiers = sorted({share.tier for share in replica.kv if not share.idle} - {"hbm"})
@@ -23,10 +18,8 @@ def tier_limits(target: str, layout: Layout) -> list[Limit]:
     return found
 
 
-def tier_notes(target: str, evaluation: Evaluation) -> list[str]:
+def tier_notes(evaluation: Evaluation) -> list[str]:
     """Room for idle KV that the files do not ask for."""
-    if target in _DATA:
-        return []
     return [
         f"{use.bytes / 1e9:,.0f} GB of idle KV in {use.tier} of the {use.role} replicas: set up the engine's "
         "hierarchical cache for them; these files do not, and without it prompts are computed again"

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topology.errors import InstanceError, Problem
+from topology.reading import read_text
 
 #: A file larger than this is refused.
-MAX_BYTES = 16 * 2**20
+MAX_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,7 @@ class Process:
 
 def read_processes(path: Path) -> list[Process]:
     """Every process of a file. Raises ``InstanceError`` with file and line."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InstanceError(Problem(str(path), f"more than {MAX_BYTES} bytes"))
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InstanceError(Problem(str(path), f"cannot be read: {error}")) from None
+    text = read_text(path, MAX_BYTES)
     found: list[Process] = []
     remarks: dict[str, str] = {}
     pending = ""

@@ -15,7 +15,9 @@ from costmodel.tolerance import exceeds
 from rackfit.importers.replicas import make_replica
 from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
+from topology.catalogue import is_file
 from topology.errors import InstanceError, Problem
+from topology.names import shown
 
 ENGINES = ("sglang", "trtllm", "vllm")
 
@@ -36,8 +38,8 @@ def read_servers(engine: str, path: Path) -> list[FoundServer]:
         )
     if path.is_dir():
         path = path / "commands.sh"
-    if not path.is_file():
-        raise InstanceError(Problem(str(path), "no such file"))
+    if not is_file(path):
+        raise InstanceError(Problem(shown(path, 300), "no such file"))
     module = importlib.import_module(f"rackfit.importers.from_{engine}")
     found: list[FoundServer] = module.read(path)
     return found
@@ -61,6 +63,10 @@ def build_layout(
 ) -> Imported:
     """The layout of servers whose sizes are known."""
     builder = _Builder(instance, balanced)
+    need = sum(server.copies * server.width * server.pp for server in servers)
+    if need > len(builder.usable):
+        message = f"needs {need} chips, {len(builder.usable)} are left in {instance.cluster.name}"
+        raise InstanceError(Problem(servers[0].place, message))
     for server in servers:
         for _ in range(server.copies):
             builder.add(server)
@@ -77,7 +83,9 @@ class _Builder:
         self.replicas: list[Replica] = []
         self.maps: dict[str, ExpertMap] = {}
         self.notes: list[str] = []
-        self.taken: set[str] = set()
+        #: free chips by domain, in order
+        self.free = [[placed.id for placed in domain.usable] for domain in instance.cluster.domains]
+        self.usable = {chip for domain in self.free for chip in domain}
         self._names: dict[object, str] = {}
         self._batches: dict[object, int] = {}
 
@@ -90,7 +98,7 @@ class _Builder:
                 f"--kv-dtype {server.kv_format} prices what runs"
             )
         chips = self._chips(server)
-        self.taken.update(chips)
+        self._take(chips)
         width = server.width
         stages = self._stages(server)
         slots, name = self._experts(server)
@@ -109,9 +117,8 @@ class _Builder:
 
     def _chips(self, server: FoundServer) -> list[str]:
         need = server.width * server.pp
-        usable = {placed.id for placed in self.instance.cluster.usable} - self.taken
         if server.chips is not None:
-            strange = [chip for chip in server.chips if chip not in usable]
+            strange = [chip for chip in server.chips if chip not in self.usable]
             if strange or len(server.chips) != need:
                 message = (
                     f"{strange[0][:40]} is not a free chip of {self.instance.cluster.name}"
@@ -121,18 +128,24 @@ class _Builder:
                 problem = f"{message}; tp x dp x pp asks for {need} free chips"
                 raise InstanceError(Problem(server.place, problem))
             return list(server.chips)
-        free = [
-            [placed.id for placed in domain.usable if placed.id in usable]
-            for domain in self.instance.cluster.domains
-        ]
-        for domain in free:
+        for domain in self.free:
             if len(domain) >= need:
                 return domain[:need]
-        rest = [chip for domain in free for chip in domain[: len(domain) // server.tp * server.tp]]
+        rest = [
+            chip for domain in self.free for chip in domain[: len(domain) // server.tp * server.tp]
+        ]
         if len(rest) < need:
-            message = f"needs {need} chips, {len(usable)} are left in {self.instance.cluster.name}"
+            message = (
+                f"needs {need} chips, {len(self.usable)} are left in {self.instance.cluster.name}"
+            )
             raise InstanceError(Problem(server.place, message))
         return rest[:need]
+
+    def _take(self, chips: Sequence[str]) -> None:
+        gone = set(chips)
+        self.usable -= gone
+        for index in {self.instance.cluster.chip(chip).domain for chip in chips}:
+            self.free[index] = [chip for chip in self.free[index] if chip not in gone]
 
     def _stages(self, server: FoundServer) -> list[tuple[int, int]]:
         total = len(self.instance.model.layers)
@@ -160,6 +173,9 @@ class _Builder:
         if total < moe.num_experts:
             message = f"{total} slots for {moe.num_experts} experts"
             raise InstanceError(Problem(server.place, message))
+        if total > moe.num_experts * server.width:
+            message = f"{total} slots for {moe.num_experts} experts on {server.width} ranks"
+            raise InstanceError(Problem(server.place, f"{message}: one lies twice on a rank"))
         if total % server.width and (server.spare or server.slots or server.experts):
             message = f"{total} expert slots do not divide over {server.width} ranks"
             raise InstanceError(Problem(server.place, message))
@@ -231,7 +247,7 @@ class _Builder:
             return False
         for stage, stage_price in zip(replica.stages, price.stages, strict=True):
             for place, chip in enumerate(stage.chips):
-                room = self.instance.cluster.chip(chip).chip.hbm_bytes
+                room = self.instance.usable_hbm_bytes(self.instance.cluster.chip(chip).chip)
                 if exceeds(float(stage_price.used_bytes[place]), room):
                     return False
         return True

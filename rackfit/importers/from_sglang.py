@@ -7,9 +7,11 @@ from typing import Any
 
 from rackfit.exporters.options import option_table
 from rackfit.importers.command_lines import Process, read_processes
-from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of
-from topology.catalogue import read_data
+from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
+from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
+from topology.load import MAX_CHIPS
+from topology.names import shown
 
 NAME = "sglang"
 MODULES = ("sglang.launch_server", "dynamo.sglang")
@@ -22,7 +24,7 @@ def read(path: Path) -> list[FoundServer]:
         start = next((i for i, word in enumerate(process.words) if word in MODULES), None)
         if start is None:
             continue
-        values, _ = option_table("sglang").read(process.words[start + 1 :])
+        values, _ = option_table("sglang").read(process.words[start + 1 :], process.place)
         if values.get("--node-rank", 0) == 0:
             found.append(_server(process, values, path.parent))
     if not found:
@@ -31,18 +33,21 @@ def read(path: Path) -> list[FoundServer]:
 
 
 def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServer:
-    size, dp = values.get("--tp-size", 1), values.get("--dp-size", 1)
+    size = whole(values.get("--tp-size", 1), "--tp-size", process.place, most=MAX_CHIPS)
+    dp = whole(values.get("--dp-size", 1), "--dp-size", process.place, most=MAX_CHIPS)
     spread = bool(values.get("--enable-dp-attention"))
+    if "--attn-dp-size" in values:  # independent copies of the server are still --dp-size
+        dp, spread = values["--attn-dp-size"], True
     if spread and size % dp:
         message = f"--tp-size {size} is not a multiple of --dp-size {dp}"
         raise InstanceError(Problem(process.place, message))
     ranks = dp if spread else 1
     chips, copies = from_remarks(process.remarks, process.place)
     all_to_all = values.get("--moe-a2a-backend", "none") != "none"
-    whole = all_to_all or values.get("--ep-size", 1) == size
+    uncut = all_to_all or values.get("--ep-size", 1) == size
     chunk = values.get("--chunked-prefill-size")
     layers = process.environment.get("SGLANG_PP_LAYER_PARTITION")
-    experts, counted = _locations(values.get("--init-expert-location"), folder)
+    experts, counted = _locations(values.get("--init-expert-location"), folder, process.place)
     return FoundServer(
         place=process.place,
         role=role_of(values.get("--disaggregation-mode"), process.place),
@@ -52,23 +57,24 @@ def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServ
         spare=values.get("--ep-num-redundant-experts", 0),
         batch=values.get("--max-running-requests"),
         prefill_tokens=chunk // ranks if chunk and chunk > 0 else None,
-        layers=tuple(int(count) for count in layers.split(",")) if layers else None,
+        layers=stage_layers(layers, "SGLANG_PP_LAYER_PARTITION", process.place),
         experts=experts,
         balanced=counted or bool(values.get("--enable-eplb")),
         chips=chips,
         copies=copies if spread else copies * dp,
-        sharded_experts=not whole,
+        sharded_experts=not uncut,
         kv_dtype=values.get("--kv-cache-dtype"),
     )
 
 
-def _locations(text: str | None, folder: Path) -> tuple[Rows | None, bool]:
+def _locations(text: str | None, folder: Path, place: str) -> tuple[Rows | None, bool]:
     """Rows of an expert location file, and whether it holds counts to be balanced at start."""
     if text is None or text == "trivial":
         return None, False
     path = Path(text) if Path(text).is_absolute() else folder / text
-    if not path.is_file():
-        raise InstanceError(Problem("--init-expert-location", f"{text[:200]}: no such file"))
+    if not is_file(path):
+        message = f"--init-expert-location {shown(text, 200)}: no such file"
+        raise InstanceError(Problem(place, message))
     data = read_data(path)
     if isinstance(data, dict) and "logical_count" in data:
         return None, True

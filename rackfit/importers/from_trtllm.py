@@ -5,13 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rackfit.exporters.options import option_table
-from rackfit.importers.command_lines import MAX_BYTES, read_processes
-from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of
-from topology.catalogue import read_data
+from rackfit.importers.command_lines import read_processes
+from rackfit.importers.servers import (
+    FoundServer,
+    Rows,
+    from_remarks,
+    role_of,
+    section,
+    stage_layers,
+    whole,
+)
+from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
+from topology.names import shown
 
 NAME = "trtllm"
 
@@ -26,7 +33,7 @@ def read(path: Path) -> list[FoundServer]:
             continue
         start = process.words.index("trtllm-serve")
         end = process.words.index(":") if ":" in process.words else len(process.words)
-        values, _ = option_table("trtllm").read(process.words[start + 2 : end])
+        values, _ = option_table("trtllm").read(process.words[start + 2 : end], process.place)
         if "--config" not in values:
             raise InstanceError(Problem(process.place, "has no --config"))
         config = path.parent / values["--config"]
@@ -39,8 +46,8 @@ def read(path: Path) -> list[FoundServer]:
 
 
 def _mapping(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise InstanceError(Problem(str(path), "no such file"))
+    if not is_file(path):
+        raise InstanceError(Problem(shown(path, 300), "no such file"))
     data = read_data(path)
     if not isinstance(data, dict):
         raise InstanceError(Problem(str(path), "expected a mapping"))
@@ -58,7 +65,7 @@ def _from_yaml(path: Path) -> list[FoundServer]:
         if not isinstance(pool, dict) or "tensor_parallel_size" not in pool:
             message = "gives no tensor_parallel_size; import the command file of its servers"
             raise InstanceError(Problem(f"{path.name}: {key}", message))
-        copies = pool.get("num_instances", 1)
+        copies = whole(pool.get("num_instances", 1), "num_instances", f"{path.name}: {key}")
         fields = {**data, **pool}
         found.append(_server(fields, role, f"{path.name}: {key}", path.parent, None, copies))
     return found
@@ -76,8 +83,9 @@ def _server(
     pp = _number(fields, "pipeline_parallel_size", place)
     ranks = size if fields.get("enable_attention_dp") else 1
     batch = fields.get("max_batch_size")
-    rows, slots = _balancer(fields.get("moe_config") or {}, folder, place)
-    partition = fields.get("pp_partition")
+    experts = section(fields.get("moe_config"), "moe_config", place)
+    rows, slots = _balancer(experts, folder, place)
+    kv = section(fields.get("kv_cache_config"), "kv_cache_config", place)
     return FoundServer(
         place=place,
         role=role_of(role, place),
@@ -85,47 +93,37 @@ def _server(
         attention_dp=ranks,
         pp=pp,
         slots=slots,
-        batch=batch * ranks * pp if type(batch) is int else None,
+        batch=None if batch is None else whole(batch, "max_batch_size", place) * ranks * pp,
         prefill_tokens=fields.get("max_num_tokens"),
-        layers=tuple(partition) if partition else None,
+        layers=stage_layers(fields.get("pp_partition"), "pp_partition", place),
         experts=rows,
         chips=chips,
         copies=copies,
         sharded_experts=_number(fields, "moe_expert_parallel_size", place) != size,
-        kv_dtype=(fields.get("kv_cache_config") or {}).get("dtype"),
+        kv_dtype=kv.get("dtype"),
     )
 
 
 def _number(fields: dict[str, Any], key: str, place: str, default: int = 1) -> int:
-    value = fields.get(key, default)
-    if type(value) is not int or value < 1:
-        raise InstanceError(Problem(f"{place}: {key}", f"expected 1 or more, got {value!r}"))
-    return value
+    return whole(fields.get(key, default), key, place)
 
 
 def _balancer(config: dict[str, Any], folder: Path, place: str) -> tuple[Rows | None, int | None]:
     """Rows of a load balancer file, and its slots per layer."""
     balancer = config.get("load_balancer")
     if isinstance(balancer, str):
-        balancer = _balancer_file(folder / balancer)
+        balancer = _mapping(folder / balancer)
     if not isinstance(balancer, dict):
         return None, None
     rows = balancer.get("initial_global_assignments")
     slots = _number(balancer, "num_slots", place)
     if rows is None:
         return None, slots
-    return {int(layer): tuple(row) for layer, row in rows.items()}, slots
-
-
-def _balancer_file(path: Path) -> dict[str, Any]:
-    """A load balancer file; it has one long list per layer, so the fast safe loader reads it."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InstanceError(Problem(str(path), f"more than {MAX_BYTES} bytes"))
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InstanceError(Problem(str(path), f"cannot be read: {error}")) from None
-    if not isinstance(data, dict):
-        raise InstanceError(Problem(str(path), "expected a mapping"))
-    return data
+    message = "initial_global_assignments: expected a list of experts for each layer"
+    if not isinstance(rows, dict):
+        raise InstanceError(Problem(place, message))
+    for layer, row in rows.items():
+        numbers = row if isinstance(row, list) else [None]
+        if not all(type(number) is int for number in (layer, *numbers)):
+            raise InstanceError(Problem(place, message))
+    return {layer: tuple(row) for layer, row in rows.items()}, slots

@@ -7,7 +7,7 @@ from typing import Any
 
 from rackfit.exporters.options import option_table
 from rackfit.importers.command_lines import Process, read_processes
-from rackfit.importers.servers import FoundServer, from_remarks, role_of
+from rackfit.importers.servers import FoundServer, from_remarks, role_of, section, stage_layers
 from topology.errors import InstanceError, Problem
 
 NAME = "vllm"
@@ -28,7 +28,7 @@ def read(path: Path) -> list[FoundServer]:
         )
         if start is None:
             continue
-        values, _ = option_table("vllm").read(words[start + 2 :])
+        values, _ = option_table("vllm").read(words[start + 2 :], process.place)
         if not values.get("--headless") and values.get("--node-rank", 0) == 0:
             found.append(_server(process, values))
     if not found:
@@ -39,11 +39,11 @@ def read(path: Path) -> list[FoundServer]:
 def _server(process: Process, values: dict[str, Any]) -> FoundServer:
     chips, copies = from_remarks(process.remarks, process.place)
     tp, dp = values.get("--tensor-parallel-size", 1), values.get("--data-parallel-size", 1)
-    transfer = values.get("--kv-transfer-config") or {}
+    transfer = section(values.get("--kv-transfer-config"), "--kv-transfer-config", process.place)
     role = process.remarks.get("role") or transfer.get("kv_role")
     sequences = values.get("--max-num-seqs")
     layers = process.environment.get("VLLM_PP_LAYER_PARTITION")
-    config = values.get("--eplb-config") or {}
+    config = section(values.get("--eplb-config"), "--eplb-config", process.place)
     return FoundServer(
         place=process.place,
         role=role_of(role, process.place),
@@ -53,7 +53,7 @@ def _server(process: Process, values: dict[str, Any]) -> FoundServer:
         spare=config.get("num_redundant_experts", 0),
         batch=sequences * dp if sequences else None,
         prefill_tokens=values.get("--max-num-batched-tokens"),
-        layers=tuple(int(count) for count in layers.split(",")) if layers else None,
+        layers=stage_layers(layers, "VLLM_PP_LAYER_PARTITION", process.place),
         split="larger last but one",
         balanced=bool(values.get("--enable-eplb")),
         chips=chips,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
-from rackfit.documents.output import check_writable, write_whole
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
+from rackfit.documents.output import check_writable, say, write_whole
 from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
+from rackfit.exporters.engine_limits import under_engine
 from rackfit.importers.deployment import import_deployment
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
@@ -63,10 +64,12 @@ def evaluate_running(
     cannot be read.
     """
     asked = resolve_instance(scenario)
-    # what runs does run: an engine's limits are for the answer in its place
-    instance = replace(asked, scenario=scenario.model_copy(update={"engine": None}))
+    instance = under_engine(asked, engine)
     imported = import_deployment(instance, engine, path, balanced=balanced)
     evaluation = evaluate(instance, imported.layout)
+    # what runs does run: which layouts an engine takes is for the answer in its place
+    judged = tuple(one for one in evaluation.violations if one.rule != "engine_runs")
+    evaluation = replace(evaluation, violations=judged)
     instead, nothing = None, ""
     if compare:
         from rackfit.api import solve
@@ -89,13 +92,13 @@ def price_running(
     as_json: bool,
 ) -> bool:
     """Print the price of a running deployment. Returns whether a rule is broken."""
-    check_writable(out)
+    check_writable(out, besides=(path,))
     running = evaluate_running(scenario, engine, path, balanced=balanced, compare=compare)
     text = json.dumps(running.as_dict(), indent=1, allow_nan=False) + "\n"
     if out is not None:
         write_whole(text, out)
     for note in running.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     if as_json:
         write_whole(text, None)
         return bool(running.evaluation.violations)

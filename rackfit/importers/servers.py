@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from costmodel.layout.layout import Role
 from topology.errors import InstanceError, Problem
+from topology.load import MAX_CHIPS
+from topology.names import brief
 
 #: Expert of each slot by layer of the model; ``None``: as the engine starts.
 Rows = dict[int, tuple[int, ...]]
 Split = Literal["larger first", "larger last but one"]
+#: Sizes of a server and the largest believed.
+_SIZES = {
+    "tp": 100_000, "attention_dp": 100_000, "pp": 10_000, "copies": 100_000, "spare": 100_000,
+    "slots": 100_000, "batch": 1_000_000_000, "prefill_tokens": 1_000_000_000,
+}  # fmt: skip
+#: Those that a file may leave open.
+_OPEN = ("slots", "batch", "prefill_tokens")
 #: Keys of a remark. An export writes all but ``count``; ``chips`` are there those of one process.
 REMARKS = (
     "count", "role", "chips", "replica_chips", "server", "rank", "host", "gpus", "batch",
@@ -52,6 +61,21 @@ class FoundServer:
     sharded_experts: bool = False
     kv_dtype: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ``InstanceError`` for a size that is no whole number or that nobody has."""
+        for name, most in _SIZES.items():
+            value = getattr(self, name)
+            if value is not None or name not in _OPEN:
+                whole(value, name, self.place, int(name != "spare"), most)
+        for count in self.layers or ():
+            whole(count, "layers of a stage", self.place, 1, 10_000)
+        if not isinstance(self.kv_dtype, str | None):
+            message = f"expected a format of the KV cache, got {brief(self.kv_dtype)}"
+            raise InstanceError(Problem(self.place, message))
+        if self.width * self.pp > MAX_CHIPS:
+            message = f"{self.width * self.pp:,} chips; at most {MAX_CHIPS:,} are built"
+            raise InstanceError(Problem(self.place, message))
+
     @property
     def kv_format(self) -> str | None:
         """KV precision as Rackfit calls it; ``None`` where the engine decides."""
@@ -74,6 +98,38 @@ def role_of(text: str | None, place: str) -> Role:
     raise InstanceError(Problem(place, f"unknown role {str(text)[:40]!r}"))
 
 
+def whole(value: object, what: str, place: str, least: int = 1, most: int = 1_000_000_000) -> int:
+    """``value`` if it is a whole number in its limits. Raises ``InstanceError``."""
+    if type(value) is not int or not least <= value <= most:
+        message = f"{what}: expected a whole number from {least} to {most:,}, got {brief(value)}"
+        raise InstanceError(Problem(place, message))
+    return value
+
+
+def section(value: object, what: str, place: str) -> dict[str, Any]:
+    """A mapping of a file, empty where it is left out. Raises ``InstanceError`` for anything else."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        message = f"{what}: expected a mapping, got {brief(value)}"
+        raise InstanceError(Problem(place, message))
+    return value
+
+
+def stage_layers(value: object, what: str, place: str) -> tuple[int, ...] | None:
+    """Layers of each stage, as text with commas or as a list; ``None`` where left out. ``InstanceError``."""
+    if not value:
+        return None
+    try:
+        if isinstance(value, str):
+            return tuple(int(count) for count in value.split(","))
+        if isinstance(value, list):
+            return tuple(whole(count, what, place) for count in value)
+    except ValueError:
+        pass
+    raise InstanceError(Problem(place, f"{what}: expected layers by stage, got {brief(value)}"))
+
+
 def from_remarks(remarks: dict[str, str], place: str) -> tuple[tuple[str, ...] | None, int]:
     """Chips of the server and how many alike a remark names. Raises ``InstanceError``."""
     unknown = [key for key in remarks if key not in REMARKS]
@@ -83,6 +139,9 @@ def from_remarks(remarks: dict[str, str], place: str) -> tuple[tuple[str, ...] |
     named = remarks.get("replica_chips", remarks.get("chips"))
     chips = tuple(named.split(",")) if named is not None else None
     count = remarks.get("count", "1")
-    if not count.isdigit() or not 1 <= int(count) <= 100_000:
+    if (
+        not (count.isascii() and count.isdecimal() and len(count) < 10)
+        or not 1 <= int(count) <= 100_000
+    ):
         raise InstanceError(Problem(place, f"count {count[:20]!r} is not a number of servers"))
     return chips, int(count)

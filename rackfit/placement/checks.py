@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 
 from costmodel.experts.expert_load import ExpertLoads
+from solver.clock import check_seed
 from solver.experts.request import PlaceOptions
 from topology.errors import InstanceError, Problem
+
+#: More than these are taken for a typing mistake.
+MAX_GPUS, MAX_SLOTS, MAX_WORKERS = 8192, 65_536, 1024
 
 
 def check_options(
@@ -16,6 +20,7 @@ def check_options(
 
     ``moved``: a running placement is given; ``together``: so is co-activation.
     """
+    check_seed(options.seed)
     num_experts = loads.num_experts
     problems = []
     if options.groups < 1 or num_experts % max(options.groups, 1):
@@ -49,8 +54,13 @@ def check_options(
     if options.layer_slots == "any" and options.groups > 1 and nodes:
         message = "any: router groups at home on nodes need equally many slots per GPU; give rows"
         problems.append(Problem("--layer-slots", message))
-    if options.workers < 0:
-        problems.append(Problem("--workers", f"{options.workers}: need 0 (one per core) or more"))
+    if not 0 <= options.workers <= MAX_WORKERS:
+        message = f"{options.workers}: need 0 (one per core) to {MAX_WORKERS}"
+        problems.append(Problem("--workers", message))
+    if options.slots > MAX_SLOTS:
+        problems.append(Problem("--slots", f"{options.slots}: at most {MAX_SLOTS:,} are placed"))
+    if options.gpus > MAX_GPUS:
+        problems.append(Problem("--gpus", f"{options.gpus}: at most {MAX_GPUS:,} share experts"))
     if options.gpus < 1:
         problems.append(Problem("--gpus", f"{options.gpus}: need 1 or more"))
     if options.slots < max(options.gpus, 1):

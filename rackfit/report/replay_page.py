@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.met import PERCENTILES, Met, Spread
 from rackfit.figures.chart import Chart, Series
+from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.report.replay_words import MEASURES, lines
 
@@ -25,7 +24,7 @@ def replay_page(instance: Instance, requests: Requests, met: Met) -> str:
         values = (spread.mean, spread.p50, spread.p90, spread.p95, spread.p99)
         rows.append([f"{name}, {unit}", *(f"{factor * value:,.4g}" for value in values)])
     head = ["", "mean", *(f"P{p}" for p in PERCENTILES)]
-    words = "".join(f"<p>{escape(line)}</p>" for line in lines(instance, requests, met))
+    words = "".join(f"<p>{markup(line)}</p>" for line in lines(instance, requests, met))
     sections = [
         f'<div class="headline">{words}</div>',
         "<h2>What requests met</h2>" + table(head, rows, "percentiles"),

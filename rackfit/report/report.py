@@ -22,7 +22,7 @@ from rackfit.report.page import page, table
 from rackfit.report.render import replica_groups
 from rackfit.report.report_figures import binds, deployment, links, times
 from rackfit.report.uncertainty_words import interval_words
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 
 _STYLE = (
     ".track{display:inline-block;width:8.6em}.chart .frame{fill:none;stroke:#999}.chart .small{font-size:9px}"
@@ -75,7 +75,8 @@ def report_page(
     ``document`` is what ``rackfit solve`` wrote. Raises ``InstanceError`` where its certificate or
     trajectory cannot be read.
     """
-    proof = parse_model(_Proof, document, "layout")
+    with checked("layout"):
+        proof = _Proof.model_validate(document)
     known = document.get("instance", {}).get("digest") == instance.digest
     if not known:
         proof = _Proof()

@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from costmodel.blackboard.aggregate import AggregateModel, Machine, kv_bytes_per_token
+from costmodel.blackboard.aggregate import (
+    AggregateModel,
+    Machine,
+    kv_bytes_per_token,
+)
 from costmodel.blackboard.balance import balance_context, multiplies_per_weight
 from costmodel.models.summary import summarise
 from costmodel.passes.operations import ELEMENT_BYTES
@@ -130,3 +134,11 @@ def _kv_of_shape(text: str) -> float:
         message = f"expected LAYERSxHEADSxDIMxBYTES, got {text[:40]!r}"
         raise InstanceError(Problem("board.kv_shape", message)) from None
     return kv_bytes_per_token(int(layers), int(heads), int(dim), element)
+
+
+def positive(own: Own, key: str) -> float:
+    """A study's own parameter as a number above 0. Raises ``InstanceError``."""
+    value = own[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InstanceError(Problem(key, f"must be a positive number, got {value!r}"))
+    return float(value)

@@ -10,12 +10,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
-from costmodel.question.instance import Scenario, load_workload
+from costmodel.question.scenario import Scenario, load_workload
 from rackfit.studies.base import Axes, Own
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
+from topology.reading import parse_yaml
 
 #: More points than this is taken for a typing mistake.
 MAX_POINTS = 100_000
@@ -62,8 +61,8 @@ def _value(text: str) -> Any:
     if text == "none":
         return None
     try:
-        read = yaml.safe_load(text)
-    except yaml.YAMLError:
+        read = parse_yaml(text, "--over")
+    except InstanceError:
         return text
     return read if isinstance(read, int | float | bool) else text
 
@@ -90,7 +89,8 @@ def make_points(
             else:
                 _put(data, key, value)
         said = ", ".join(f"{key}={value}" for key, value in chosen.items())
-        points.append(Point(chosen, parse_model(Scenario, data, said or "study"), study, own))
+        with checked(said or "study"):
+            points.append(Point(chosen, Scenario.model_validate(data), study, own))
     return points
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -17,13 +18,15 @@ from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.replica.replica import ReplicaPrice
-from rackfit.documents.output import write_whole
+from rackfit.documents.output import make_folder, write_whole
 from rackfit.documents.result import versions
 from rackfit.studies.base import Options, Row
 from rackfit.studies.grid import Point
 from rackfit.studies.registry import find_study
+from solver.answer import SearchResult
 from solver.clock import Clock
-from solver.search import SearchResult, search
+from solver.search import search
+from topology.catalogue import is_file
 from topology.errors import (
     InstanceError,
     NoFeasibleLayout,
@@ -31,7 +34,10 @@ from topology.errors import (
     RackfitError,
     VerificationError,
 )
+from topology.reading import parse_json, read_text
 
+#: a kept row larger than this is none
+MAX_KEPT_BYTES = 2**20
 #: what a failed point is called in the table
 FAILURES: dict[type[RackfitError], str] = {
     NoFeasibleLayout: "infeasible",
@@ -63,8 +69,11 @@ def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row
     except Exception as error:  # as above
         row = described_row(instance) | _failed(error)
     if kept is not None and row["status"] in ("optimal", "feasible", "infeasible", "computed"):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(json.dumps(row, allow_nan=False) + "\n", kept)
+        with suppress(
+            InstanceError, OSError
+        ):  # a folder that cannot be written: the row is not kept
+            make_folder(kept.parent)
+            write_whole(_kept_text(row, kept.stem), kept)
     return {**point.axes, **row}, False
 
 
@@ -107,7 +116,7 @@ def _code(study: str) -> str:
     whole = hashlib.sha256()
     folders = [Path(package.__path__[0]) for package in (topology, costmodel, solver)]
     paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    paths += sorted(Path(__file__).parent.glob("*.py"))
+    paths += sorted(p for own in ("*.py", "systems/*.py") for p in Path(__file__).parent.glob(own))
     answer = find_study(study).answer if study else None
     if answer is not None:
         paths.append(Path(inspect.getfile(answer)))
@@ -116,12 +125,27 @@ def _code(study: str) -> str:
     return whole.hexdigest()
 
 
+def _kept_text(row: Row, key: str) -> str:
+    """A row with a sum over it and its name, so that one that was edited or moved is not believed."""
+    text = json.dumps(row, allow_nan=False)
+    return json.dumps({"row": row, "sum": _sum(text, key)}) + "\n"
+
+
+def _sum(text: str, key: str) -> str:
+    return hashlib.sha256(f"{key}\n{text}".encode()).hexdigest()
+
+
 def _read(path: Path) -> Row | None:
-    try:
-        row = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    """The row kept at ``path``; ``None`` where there is none, or not as it was written."""
+    if not is_file(path):
         return None
-    return row if isinstance(row, dict) and "error" in row else None
+    try:
+        kept = parse_json(read_text(path, MAX_KEPT_BYTES), str(path))
+        row = kept["row"]
+        right = kept["sum"] == _sum(json.dumps(row, allow_nan=False), path.stem)
+    except (InstanceError, KeyError, TypeError, ValueError):
+        return None
+    return row if right and isinstance(row, dict) else None
 
 
 def _failed(error: Exception) -> Row:

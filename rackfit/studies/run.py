@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from costmodel.question.instance import load_scenario
+from costmodel.question.scenario import load_scenario
 from rackfit.documents.output import make_folder, write_whole
 from rackfit.figures.files import write_figures
 from rackfit.studies.backends import Backend, answered, check_backend
@@ -24,6 +24,8 @@ from rackfit.studies.registry import find_study
 from topology.errors import InstanceError, Problem
 
 SCHEMA_VERSION = "1.0"
+#: More processes than this are taken for a typing mistake.
+MAX_JOBS = 1024
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class StudyResult:
 
 def default_cache() -> Path:
     """Where finished points are kept: ``$XDG_CACHE_HOME/rackfit/studies``."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(home) / "rackfit" / "studies"
 
 
@@ -168,8 +170,9 @@ def study(
     """
     if jobs is None:
         jobs = 1 if backend == "loky" else -1
-    if jobs == 0 or jobs < -1:
-        raise InstanceError(Problem("jobs", f"must be positive, or -1 for every core, got {jobs}"))
+    if not (jobs == -1 or 1 <= jobs <= MAX_JOBS):
+        message = f"must be 1 to {MAX_JOBS}, or -1 for every core, got {jobs}"
+        raise InstanceError(Problem("jobs", message))
     chosen = find_study(name)
     check_backend(backend)
     base = _base(chosen, scenario)
@@ -186,12 +189,17 @@ def study(
     axes = {key: values for block in blocks for key, values in block.items()}
     rows: dict[int, Row] = {}
     reused = 0
-    for index, row, known in answered(work, points, jobs, backend):
+    for index, row, known in answered(work, points, _processes(jobs, len(points)), backend):
         rows[index] = row
         reused += known
         if on_point is not None:
             on_point(len(rows), len(points), row, known)
     return StudyResult(chosen, base, axes, tuple(rows[i] for i in range(len(points))), reused)
+
+
+def _processes(jobs: int, points: int) -> int:
+    """No more processes than points; two at least where other processes were asked for."""
+    return jobs if jobs < 2 else max(2, min(jobs, points))
 
 
 def _base(chosen: Study, scenario: str | Mapping[str, Any] | None) -> dict[str, Any]:

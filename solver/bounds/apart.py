@@ -5,16 +5,20 @@ The fleet serves ``R = min(P, D) + M`` requests per second. For every ``0 <= y <
 depend on each other: each is a knapsack of its chips, solved exactly by dynamic programming (a
 replica over several pools brings each its share, by chips). The smallest sum over ``y`` bounds ``R``; it is
 convex in ``y``.
+
+Pools whose domains' links can bind are worth what :mod:`solver.bounds.bottled` finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from solver.bounds.bottled import Bottled, bottled
+from solver.bounds.packing import best_packing
+from solver.fleet.asked import Links
 from solver.fleet.items import Item
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES
@@ -31,58 +35,22 @@ def worth(items: Sequence[Item], y: float) -> Array:
     return np.asarray(weight[roles] * rates) if len(items) else np.zeros(0)
 
 
-@dataclass(frozen=True)
-class Packing:
-    """Best ways to fill a pool: ``best[c]`` on ``c`` chips; ``filling(c)`` lists the items used."""
-
-    best: Array
-    _chosen: NDArray[np.int64]
-    _sizes: NDArray[np.int64]
-
-    def filling(self, chips: int) -> list[int]:
-        """Items (by position) of one best filling of ``chips`` chips."""
-        items = []
-        while chips > 0:
-            item = int(self._chosen[chips])
-            if item < 0:
-                chips -= 1
-                continue
-            items.append(item)
-            chips -= int(self._sizes[item])
-        return items
-
-
-def best_packing(values: Array, sizes: NDArray[np.int64], capacity: int) -> Packing:
-    """Unbounded knapsack by dynamic programming over the chips of a pool."""
-    best = np.zeros(capacity + 1)
-    chosen = np.full(capacity + 1, -1, dtype=np.int64)
-    top = np.zeros(capacity + 1)
-    which = np.full(capacity + 1, -1, dtype=np.int64)
-    for index in np.argsort(values, kind="stable"):
-        if sizes[index] <= capacity:
-            top[sizes[index]] = values[index]
-            which[sizes[index]] = index
-    useful = np.flatnonzero(which >= 0)
-    worth_of = top[useful]
-    count = np.searchsorted(useful, np.arange(capacity + 1), side="right").tolist()
-    for room in range(1, capacity + 1):
-        best[room] = best[room - 1]
-        fitting = useful[: count[room]]
-        if len(fitting):
-            totals = best[room - fitting] + worth_of[: count[room]]
-            at = int(totals.argmax())
-            if totals[at] > best[room]:
-                best[room], chosen[room] = totals[at], which[fitting[at]]
-    return Packing(best, chosen, sizes)
-
-
 def relaxed_rate(
-    items: Sequence[Item], classes: Sequence[PoolClass], y: float
+    items: Sequence[Item],
+    classes: Sequence[PoolClass],
+    y: float,
+    narrow: Mapping[int, Bottled] | None = None,
 ) -> tuple[float, dict[int, list[int]]]:
     """Bound on ``R`` at price ``y``, and one best filling (item indices) of a pool of each class."""
     values = worth(items, y)
     total, fillings = 0.0, {}
     for pool_class in classes:
+        if narrow is not None and pool_class.index in narrow:
+            own_links = narrow[pool_class.index]
+            best, parts = own_links.worth(y)
+            total += len(pool_class.pools) * float(best[-1])
+            fillings[pool_class.index] = own_links.filling(*parts)
+            continue
         slices = [
             (place, chips)
             for place, item in enumerate(items)
@@ -99,16 +67,20 @@ def relaxed_rate(
 
 
 def rate_bound(
-    items: Sequence[Item], classes: Sequence[PoolClass], rounds: int = 32
+    items: Sequence[Item],
+    classes: Sequence[PoolClass],
+    links: Links | None = None,
+    rounds: int = 32,
 ) -> tuple[float, list[dict[int, list[int]]]]:
     """The least bound over prices, and the fillings met on the way (seeds for the fleet model).
 
     Fewer ``rounds`` give a bound that is valid too, and a little weaker.
     """
     met: list[dict[int, list[int]]] = []
+    narrow = bottled(items, classes, links)
 
     def at(y: float) -> float:
-        value, fillings = relaxed_rate(items, classes, y)
+        value, fillings = relaxed_rate(items, classes, y, narrow)
         met.append(fillings)
         return value
 
@@ -130,18 +102,32 @@ def rate_bound(
     return least, met
 
 
-def cost_per_rate_bound(items: Sequence[Item], classes: Sequence[PoolClass]) -> float:
+def cost_per_rate_bound(
+    items: Sequence[Item], classes: Sequence[PoolClass], links: Links | None = None
+) -> float:
     """Least dollars per hour for one request per second, paying only for chips in replicas.
 
-    For every ``y``, each item costs at least ``min price / worth`` per unit of worth, and the
-    fleet's worth is at least ``R``: the largest such ratio over ``y`` is a bound.
+    For every ``y``, each item (or each number of chips in a pool whose links can bind) costs at least
+    ``min price / worth`` per unit of worth, and the fleet's worth is at least ``R``: the largest such ratio
+    over ``y`` is a bound.
     """
-    price = {c.index: c.chip.usd_per_hour for c in classes}
-    paid = np.array([price[item.pool_class] * item.chips for item in items])
+    narrow = bottled(items, classes, links)
+    prices = {index: np.cumsum(classes[index].prices) for index in narrow}
+    # of a replica that has slices in such pools too, the other slices and their share of its worth
+    outside = [[part for part in item.parts if part[0] not in narrow] for item in items]
+    paid = np.array([sum(classes[c].usd_per_hour(n) for c, n in parts) for parts in outside])
+    share = np.array(
+        [sum(n for _, n in parts) / item.chips for item, parts in zip(items, outside, strict=True)]
+    )
     best = 0.0
-    for y in np.linspace(0.0, 1.0, 257):
-        values = worth(items, float(y))
+    for y in np.linspace(0.0, 1.0, 257 if not narrow else 65):
+        values = worth(items, float(y)) * share
         useful = values > 0
-        if np.any(useful):
-            best = max(best, float(np.min(paid[useful] / values[useful])))
+        ratios = [float(np.min(paid[useful] / values[useful]))] if np.any(useful) else []
+        for index, one in narrow.items():
+            whole = one.worth(float(y))[0][1:]
+            served = whole > 0
+            if np.any(served):
+                ratios.append(float(np.min(prices[index][served] / whole[served])))
+        best = max(best, min(ratios, default=0.0))
     return best

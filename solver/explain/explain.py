@@ -52,8 +52,8 @@ def why_nothing_fits(
             width = shapes.row(best)
             lines.append(
                 f"{name}: the target is {target * 1e3:g} ms; {least[best] * 1e3:.3g} ms is the least "
-                f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, one sequence per "
-                f"rank), {least[best] / target:.3g} times the target"
+                f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, a single "
+                f"sequence), {least[best] / target:.3g} times the target"
             )
     if not lines:
         lines.append(_pools(shapes, bounds))
@@ -81,14 +81,17 @@ def _hbm(
     weights += instance.operations.embedding_bytes + instance.operations.head_bytes
     weights += float(memory.draft_weight_bytes(instance.operations, 1.0, 1.0))
     short = float(bounds.short_bytes[best])
-    have = sum(len(c.pools) * c.size * c.chip.hbm_bytes for c in classes)
+    have = sum(len(c.pools) * c.size * instance.usable_hbm_bytes(c.chip) for c in classes)
+    usable, engine = instance.usable_hbm_bytes(chip), instance.engine
+    whole = (usable + short) * chip.hbm_bytes / usable
+    left = "" if engine is None else f" that {engine.label} leaves"
     reserved = instance.profile.for_chip(chip.name).runtime_bytes
-    need = -(-weights // (chip.hbm_bytes - reserved))
+    need = -(-weights // (usable - reserved))
     text = (
         f"HBM: the weights are {weights / 1e9:.0f} GB, the cluster has {have / 1e9:.0f} GB; the closest "
         f"shape ({ROLES[row['role']]}, {count} chips) is {short / 1e9:.1f} GB per chip over the "
-        f"{chip.hbm_bytes / 1e9:.1f} GB of chip {chip.name}. What would fit: at least {int(need)} such chips "
-        f"for the weights alone, or chips with {(chip.hbm_bytes + short) / 1e9:.0f} GB each"
+        f"{usable / 1e9:.1f} GB of chip {chip.name}{left}. What would fit: at least {int(need)} such chips "
+        f"for the weights alone, or chips with {whole / 1e9:.0f} GB each"
     )
     text += _other_places(instance, row, short, chip)
     narrower = {"bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}.get(_widest_dtype(instance))
@@ -98,14 +101,14 @@ def _hbm(
 
 
 def _other_places(instance: Instance, row: dict[str, int], short: float, chip: Chip) -> str:
-    """Whether HBM would do with the caches of one sequence per rank in the chip's host memory."""
+    """Whether HBM would do with the caches of one sequence in the chip's host memory."""
     tier = chip.tier("host")
     if tier is None or "host" in instance.scenario.kv_tiers:
         return ""
     workload = instance.workload
     context = workload.input_tokens if ROLES[row["role"]] == "prefill" else workload.final_context
     layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
-    caches = cache_bytes(instance, layers, row["tp"], context)
+    caches = cache_bytes(instance, layers, row["tp"], context) / row["pp"]
     if short > caches or caches > tier.bytes:
         return ""
     return (

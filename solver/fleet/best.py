@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.clock import Clock
-from solver.fleet.asked import Fleet, FleetAnswer, Question, fleet_of
+from solver.fleet.asked import Fleet, FleetAnswer, Links, Question, fleet_of
 from solver.fleet.items import Item
-from solver.fleet.model import TABLED, FleetModel, Run
+from solver.fleet.model import FleetModel, Run
 from solver.fleet.patterns import pool_patterns
-from solver.fleet.reading import NotPacked
+from solver.fleet.reading import NotPacked, serving
+from solver.fleet.variables import NAMED, TABLED
 from solver.shapes.pools import Pool, PoolClass
+from solver.shapes.shapes import ROLES
 
 #: answers of the aggregated model that may fail to pack before it is given up
 _REPACKS = 60
+
+_PREFILL, _DECODE = ROLES.index("prefill"), ROLES.index("decode")
 
 
 def solve_fleet(
@@ -31,35 +35,95 @@ def solve_fleet(
     """Best fleet of these items (within ``accept_gap``), and a bound valid for every fleet of them."""
     if not items:
         return FleetAnswer(None, float("inf"))
-    relaxed, met = rate_bound(items, classes)
+    linked = links_may_bind(items, classes, question.links)
+    links = question.links if linked else None
+    relaxed, met = rate_bound(items, classes, links)
     wanted = question.rate
     if relaxed <= 0 or (wanted is not None and relaxed < wanted * (1 - 1e-9)):
         return FleetAnswer(None, float("inf"))
     if question.whole and wanted is None:
         floor = question.whole_usd_per_hour / relaxed
     else:
-        floor = cost_per_rate_bound(items, classes)
-    ask = _Ask(items, classes, question, relaxed, met)
+        floor = cost_per_rate_bound(items, classes, links)
     run = Run(clock, time_limit_s, seed, accept_gap)
+    ask = _Ask(items, classes, question, relaxed, met, linked)
+    candidates: list[Fleet] = []
+    if linked:
+        # fillings that the relaxation met, in like numbers, often are as good as the bound
+        flat = [item for item in items if not item.span]
+        met = rate_bound(flat, classes, links, rounds=16)[1]
+        if narrow := [item for item in flat if not item.wide]:
+            places = {id(item): place for place, item in enumerate(flat)}
+            own = [places[id(item)] for item in narrow]
+            met += [
+                {index: [own[at] for at in filling] for index, filling in fillings.items()}
+                for fillings in rate_bound(narrow, classes, links, rounds=16)[1]
+            ]
+        found, _ = _model(replace(ask, items=flat, met=met, patterned=True), run, floor)
+        candidates += [found] if found is not None else []
+        few = all(len(c.pools) <= NAMED for c in classes)
+        if not few or any(question.cost_of(f) <= floor * (1 + accept_gap) for f in candidates):
+            return _answer(items, classes, question, candidates, floor)
     # spans make the model much harder: the best fleet without them is found first, so that there is one
-    plain = [place for place, item in enumerate(items) if not item.span]
-    first: Fleet | None = None
+    plain = [item for item in items if not item.span]
     if 0 < len(plain) < len(items):
         first = solve_fleet(
-            [items[place] for place in plain], classes, question, clock=clock,
+            plain, classes, question, clock=clock,
             time_limit_s=time_limit_s / 2, seed=seed, accept_gap=accept_gap,
         ).fleet  # fmt: skip
+        candidates += [first] if first is not None else []
     found, floor = _model(ask, run, floor)
-    candidates = [fleet for fleet in (found, first) if fleet is not None]
-    if not candidates:
+    candidates += [found] if found is not None else []
+    return _answer(items, classes, question, candidates, floor)
+
+
+def _answer(
+    items: Sequence[Item],
+    classes: Sequence[PoolClass],
+    question: Question,
+    candidates: list[Fleet],
+    floor: float,
+) -> FleetAnswer:
+    """The best of the fleets found, or one found without search."""
+    if not any(question.cost_of(fleet) < float("inf") for fleet in candidates):
         quick = quick_fleet(items, classes, question)
         candidates = [quick] if quick is not None else []
-    best = min(
-        candidates,
-        key=lambda fleet: question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour),
-        default=None,
-    )
+    best = min(candidates, key=question.cost_of, default=None)
     return FleetAnswer(best, floor)
+
+
+def links_may_bind(
+    items: Sequence[Item], classes: Sequence[PoolClass], links: Links | None
+) -> bool:
+    """Whether some fleet of the items could hand over or send more than links carry.
+
+    Each chip at most serves what the best item's chips serve; what a domain or unit hands over is at most
+    what all its chips could.
+    """
+    if links is None:
+        return False
+    if any(item.role == _PREFILL and not item.leaves for item in items):
+        return True
+    need = [0.0] * len(links.uplinks.domain)
+    units = [0.0] * len(links.uplinks.unit)
+    for pool_class in classes:
+        own = [item for item in items if item.slices_in(pool_class.index)]
+        handed = max((i.requests_per_s / i.chips for i in own if i.role <= _DECODE), default=0.0)
+        sent, far = (
+            max(
+                (max(getattr(i, n), default=0.0) / min(c for _, c in i.parts) for i in own),
+                default=0.0,
+            )
+            for n in ("sent", "sent_far")
+        )
+        for pool in pool_class.pools:
+            need[pool.domain] += (handed * links.request_bytes + sent) * pool_class.size
+            unit = int(links.uplinks.unit_of[pool.domain])
+            units[unit] += (handed * links.request_bytes + far) * pool_class.size
+    room = links.uplinks
+    return any(a > b for a, b in zip(need, room.domain, strict=True)) or any(
+        a > b for a, b in zip(units, room.unit, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -71,17 +135,24 @@ class _Ask:
     question: Question
     relaxed: float
     met: list[dict[int, list[int]]]
+    linked: bool
+    patterned: bool = False
 
 
 def _model(ask: _Ask, run: Run, floor: float) -> tuple[Fleet | None, float]:
     """Best fleet by CP-SAT, aggregated first where that may do, and the bound raised to what it proves."""
     question = ask.question
     wanted = question.rate
-    aggregate = any(len(c.pools) > TABLED and c.few for c in ask.classes)
+    if not ask.items:
+        return None, floor
+    aggregate = not ask.linked and any(len(c.pools) > TABLED and c.few for c in ask.classes)
     found: Fleet | None = None
     for aggregated in (True, False) if aggregate else (False,):
         share = replace(run, limit_s=run.limit_s / (2 if aggregate else 1))
-        model = FleetModel(ask.items, ask.classes, ask.met, ask.relaxed, aggregated, share)
+        model = FleetModel(
+            ask.items, ask.classes, ask.met, ask.relaxed, aggregated, question, share,
+            linked=ask.linked, patterned=ask.patterned,
+        )  # fmt: skip
         if question.whole and wanted is None:
             model.cap_rate(question.whole_usd_per_hour / floor)
         for _ in range(_REPACKS if aggregated else 1):
@@ -127,10 +198,9 @@ def quick_fleet(
                 for place, times in sorted(uses.items())
                 for _ in range(times)
             ]
-            fleet = fleet_of(filled, classes)
+            fleet = fleet_of(serving(filled), classes, question.links)
             if best is None or fleet.requests_per_s > best.requests_per_s:
                 best = fleet
         stands += best.stands if best is not None else ()
-    whole = fleet_of(stands, classes)
-    cost = question.cost_per_request(whole.requests_per_s, whole.usd_per_hour)
-    return whole if cost < float("inf") else None
+    whole = fleet_of(stands, classes, question.links)
+    return whole if question.cost_of(whole) < float("inf") else None

@@ -1,20 +1,23 @@
 """Items: what a fleet is made of, with the most each could serve by what is known so far.
 
 Shapes of one role that take the same chips compete; only the best of them can be in an optimal
-fleet. A shape's upper bound falls when its placement has been worked out (:meth:`Items.tighten`).
+fleet (of prefill shapes the best, and the best of those whose KV may leave the domain). A shape's upper bound
+falls when its placement has been worked out (:meth:`Items.tighten`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ShapeTable
+from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.spans import Parts
+
+_PREFILL = ROLES.index("prefill")
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,9 @@ class Item:
 
     ``requests_per_s`` an upper bound (or, in a fleet of realised shapes, what is achieved);
     ``shape`` the row of the shape table; ``span``: ``(pool class, chips)`` of each pool where these
-    differ, else empty.
+    differ, else empty. ``leaves``: whether the KV of its prompts may go to another domain in time (of a
+    prefill item). ``sent``, ``sent_far``: bytes/s that its passes send out of each of its domains and of their
+    units, where known.
     """
 
     shape: int
@@ -33,6 +38,14 @@ class Item:
     slice_chips: int
     requests_per_s: float
     span: Parts = ()
+    leaves: bool = True
+    sent: tuple[float, ...] = ()
+    sent_far: tuple[float, ...] = ()
+
+    @property
+    def wide(self) -> bool:
+        """Whether a replica stands in several pools."""
+        return len(self.parts) > 1
 
     @property
     def parts(self) -> Parts:
@@ -55,11 +68,17 @@ class Items:
     """Best item of each role and footprint, under upper bounds that only fall."""
 
     def __init__(
-        self, shapes: ShapeTable, upper: NDArray[np.float64], classes: tuple[PoolClass, ...]
+        self,
+        shapes: ShapeTable,
+        upper: NDArray[np.float64],
+        classes: tuple[PoolClass, ...],
+        leaving: NDArray[np.float64] | None = None,
     ):
         self.shapes = shapes
         self.classes = classes
         self.upper = upper.copy()
+        #: the same for prefill shapes whose KV leaves their domain
+        self.leaving = upper.copy() if leaving is None else np.minimum(upper, leaving)
         keys = np.stack(
             [shapes.role, shapes.pool_class, shapes.slices, shapes.slice_chips, shapes.span]
         )
@@ -76,6 +95,7 @@ class Items:
     def tighten(self, shape: int, upper: float) -> None:
         """Lower a shape's upper bound."""
         self.upper[shape] = min(self.upper[shape], upper)
+        self.leaving[shape] = min(self.leaving[shape], upper)
 
     def siblings(self, shape: int) -> NDArray[np.int64]:
         """Shapes of the same role on the same chips, itself included, best bound first."""
@@ -84,13 +104,37 @@ class Items:
         members = self._groups[key]
         return members[np.argsort(-self.upper[members], kind="stable")]
 
-    def best(self, rates: NDArray[np.float64] | None = None) -> list[Item]:
+    def best(
+        self, rates: NDArray[np.float64] | None = None, leaving: NDArray[np.float64] | None = None
+    ) -> list[Item]:
         """Items that some optimal fleet needs, under ``rates`` (default: the upper bounds).
+
+        ``leaving``: rates of prefill shapes whose KV leaves their domain (default: none has less).
+        """
+        if rates is None:
+            rates, leaving = self.upper, self.leaving
+        elif leaving is None:
+            leaving = rates
+        found = [
+            replace(item, leaves=bool(leaving[item.shape] >= item.requests_per_s))
+            if item.role == _PREFILL
+            else item
+            for item in self._undominated(rates)
+        ]
+        if all(item.leaves for item in found):
+            return found
+        known = {item.shape for item in found if item.leaves}
+        masked = np.where(self.shapes.role == _PREFILL, leaving, 0.0)
+        found += [item for item in self._undominated(masked) if item.shape not in known]
+        # the KV of a replica over several domains has to leave them
+        return [item for item in found if item.leaves or not item.wide]
+
+    def _undominated(self, values: NDArray[np.float64]) -> list[Item]:
+        """Items that some optimal fleet needs.
 
         Left out is every item whose chips, pool by pool, serve at least as much when split among
         smaller items of its role: putting these in its place breaks no rule of the fleet.
         """
-        values = self.upper if rates is None else rates
         found: list[Item] = []
         # best rate of each role, class and span on each number of chips per pool
         reach: dict[tuple[int, int, int], NDArray[np.float64]] = {}
@@ -99,6 +143,8 @@ class Items:
             members = self._groups[key]
             best = int(members[np.argmax(values[members])])
             rate = float(values[best])
+            if rate <= 0:
+                continue
             role, pool_class, slices, slice_chips, spans = key
             if spans >= 0:
                 parts = self.shapes.spans[spans]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ortools.sat.python import cp_model
 
+from solver.clock import Clock
 from solver.fleet.asked import Fleet, fleet_of
 from solver.fleet.items import Item
 from solver.fleet.packing import Held, deal, pack_slices
+from solver.fleet.variables import FleetVariables
 from solver.shapes.pools import Pool, PoolClass
+from solver.shapes.shapes import ROLES
 
-if TYPE_CHECKING:
-    from solver.fleet.model import FleetModel
+_PREFILL, _DECODE = ROLES.index("prefill"), ROLES.index("decode")
 
 
 class NotPacked(Exception):
@@ -25,72 +27,95 @@ class NotPacked(Exception):
         self.proven = proven
 
 
-def read_fleet(model: FleetModel, solver: cp_model.CpSolver | None) -> Fleet | None:
-    """Replicas and their pools (``None`` without an answer). Raises :class:`NotPacked`."""
-    if solver is None:
-        return None
-    #: pools of each replica of each item, one list per class it has slices in
-    dealt: dict[int, list[list[Pool]]] = {}
-    for pool_class in model.classes:
-        held, counts = _held(model, solver, pool_class)
-        for place, count in sorted(counts.items()):
-            item = model.items[place]
-            need = item.slices_in(pool_class.index)
-            own = [
-                Counter({chips: one[place, chips] for chips in need if one.get((place, chips))})
-                for one in held
-            ]
-            _trim(own, need, count)
-            stands = dealt.setdefault(place, [[] for _ in range(count)])
-            for stand, pools in zip(stands, deal(own, need, count), strict=True):
-                stand += [pool_class.pools[pool] for pool in pools]
-    found: list[tuple[Item, tuple[Pool, ...]]] = [
-        (model.items[place], tuple(pools)) for place in dealt for pools in dealt[place]
-    ]
-    return fleet_of(found, model.classes)
+class Reader:
+    """Reads fleets from answers; packs classes of which only the numbers of replicas were decided."""
 
+    def __init__(self, fleet: FleetVariables, clock: Clock, limit_s: float, seed: int):
+        self.model = fleet
+        self.clock, self.limit_s, self.seed = clock, limit_s, seed
 
-def _held(
-    model: FleetModel, solver: cp_model.CpSolver, pool_class: PoolClass
-) -> tuple[list[Held], dict[int, int]]:
-    """Slices in each pool of a class, and replicas of each item that has slices there."""
-    index, pools = pool_class.index, range(len(pool_class.pools))
-    counts = {p: solver.value(v) for p, v in model.count.items() if model.items[p].slices_in(index)}
-    if index in model.aggregated:
-        packed, impossible = pack_slices(
-            counts, model.items, pool_class,
-            clock=model.run.clock, limit_s=model.run.limit_s / 4, seed=model.run.seed,
-        )  # fmt: skip
-        if packed is None:
-            raise NotPacked(counts, impossible)
-        return packed, counts
-    held: list[Counter[tuple[int, int]]] = [Counter() for _ in pools]
-    if index in model.patterns:
-        filled = [
-            uses for uses, variable in model.patterns[index] for _ in range(solver.value(variable))
+    def fleet(self, solver: cp_model.CpSolver | None) -> Fleet | None:
+        """Replicas and their pools (``None`` without an answer). Raises :class:`NotPacked`."""
+        if solver is None:
+            return None
+        model = self.model
+        #: pools of each replica of each item, one list per class it has slices in
+        dealt: dict[int, list[list[Pool]]] = {}
+        for pool_class in model.classes:
+            held, counts = self._held(solver, pool_class)
+            for place, count in sorted(counts.items()):
+                item = model.items[place]
+                need = item.slices_in(pool_class.index)
+                own = [
+                    Counter({chips: one[place, chips] for chips in need if one.get((place, chips))})
+                    for one in held
+                ]
+                _trim(own, need, count)
+                stands = dealt.setdefault(place, [[] for _ in range(count)])
+                for stand, pools in zip(stands, deal(own, need, count), strict=True):
+                    stand += [pool_class.pools[pool] for pool in pools]
+        found: list[tuple[Item, tuple[Pool, ...]]] = [
+            (model.items[place], tuple(pools)) for place in dealt for pools in dealt[place]
         ]
-        for pool, uses in enumerate(filled):
-            for place, times in uses.items():
-                held[pool][place, model.items[place].slice_chips] += times
+        return fleet_of(serving(found), model.classes, model.links)
+
+    def _held(
+        self, solver: cp_model.CpSolver, pool_class: PoolClass
+    ) -> tuple[list[Held], dict[int, int]]:
+        """Slices in each pool of a class, and replicas of each item that has slices there."""
+        model, index, pools = self.model, pool_class.index, range(len(pool_class.pools))
+        counts = {
+            p: solver.value(v) for p, v in model.count.items() if model.items[p].slices_in(index)
+        }
+        if index in model.aggregated:
+            packed, impossible = pack_slices(
+                counts, model.items, pool_class,
+                clock=self.clock, limit_s=self.limit_s, seed=self.seed,
+            )  # fmt: skip
+            if packed is None:
+                raise NotPacked(counts, impossible)
+            return packed, counts
+        held: list[Counter[tuple[int, int]]] = [Counter() for _ in pools]
+        if index in model.patterns:
+            filled = [
+                uses
+                for uses, variable in model.patterns[index]
+                for _ in range(solver.value(variable))
+            ]
+            for pool, uses in enumerate(filled):
+                for place, times in uses.items():
+                    held[pool][place, model.items[place].slice_chips] += times
+            return [dict(one) for one in held], counts
+        tabled: set[int] = set()
+        for (own, role, slices), (packing, places) in model.tables.items():
+            if own != index:
+                continue
+            for pool in pools:
+                for step, variable in model.local[index, pool, role, slices]:
+                    if step and solver.value(variable):
+                        for filled_by in packing.filling(step):
+                            place = places[filled_by]
+                            held[pool][place, model.items[place].slice_chips] += 1
+                            tabled.add(place)
+        for (place, chips, own, pool), variable in model.slices.items():
+            if own == index:
+                held[pool][place, chips] += solver.value(variable)
+        for place in tabled:
+            item = model.items[place]
+            counts[place] = sum(one[place, item.slice_chips] for one in held) // item.slices
         return [dict(one) for one in held], counts
-    tabled: set[int] = set()
-    for (own, role, slices), (packing, places) in model.tables.items():
-        if own != index:
-            continue
-        for pool in pools:
-            for step, variable in model.local[index, pool, role, slices]:
-                if step and solver.value(variable):
-                    for filled_by in packing.filling(step):
-                        place = places[filled_by]
-                        held[pool][place, model.items[place].slice_chips] += 1
-                        tabled.add(place)
-    for (place, chips, own, pool), variable in model.slices.items():
-        if own == index:
-            held[pool][place, chips] += solver.value(variable)
-    for place in tabled:
-        item = model.items[place]
-        counts[place] = sum(one[place, item.slice_chips] for one in held) // item.slices
-    return [dict(one) for one in held], counts
+
+
+def serving(
+    stands: Sequence[tuple[Item, tuple[Pool, ...]]],
+) -> list[tuple[Item, tuple[Pool, ...]]]:
+    """Without prefill replicas that can hand over to nobody: their KV may not leave, nothing decodes there."""
+    decoding = {pools[0].domain for item, pools in stands if item.role == _DECODE and not item.wide}
+    return [
+        (item, pools)
+        for item, pools in stands
+        if item.role != _PREFILL or item.leaves or pools[0].domain in decoding
+    ]
 
 
 def _trim(held: list[Counter[int]], need: Counter[int], replicas: int) -> None:

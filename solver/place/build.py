@@ -8,10 +8,12 @@ from costmodel.layout.layout import KvShare, Replica, Role, Shape, Stage, spread
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from costmodel.replica.fleet import transfer_bytes_per_chip
+from costmodel.replica.hand_over import gate, send_s
 from costmodel.replica.held import cache_bytes
 from solver.place.held_kv import with_idle
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
+from solver.shapes.stands import neighbours_matter
 
 #: first and last layer of each stage
 Stages = Sequence[tuple[int, int]]
@@ -24,38 +26,49 @@ def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[l
     return [flat[s * width : (s + 1) * width] for s in range(shape["pp"])]
 
 
-def hand_over_s(instance: Instance, home: Pool, tp: int, pp: int) -> tuple[float, float]:
-    """KV hand-over from a pool's first chip to the farthest and to the nearest other domain or chip, seconds."""
+def hand_over_s(
+    instance: Instance, home: Pool, chips: Sequence[str], tp: int, pp: int
+) -> tuple[float, float]:
+    """KV hand-over from chips of a pool to the farthest other domain, and inside their own, seconds.
+
+    Where no other domain can be reached, or the chip is alone in its own, the one stands for the other.
+    """
     cluster = instance.cluster
-    source = home.chips[0]
-    targets = [
-        placed.id
-        for domain in cluster.domains
-        for placed in domain.usable[: 2 if domain.index == home.domain else 1]
-        if placed.id != source
-    ]
     moved = transfer_bytes_per_chip(instance, tp, pp)
-    times = [float(cluster.rate("send", (source, target)).time(moved)) for target in targets]
-    return max(times, default=0.0), min(times, default=0.0)
+    here = [chip for chip in chips if cluster.chip(chip).domain == home.domain]
+    usable = [placed.id for placed in cluster.domains[home.domain].usable if placed.id != here[0]]
+    beside = usable if neighbours_matter(cluster, home.domain) else usable[:1]
+    near = send_s(cluster, (here[0], 1.0), beside, moved)
+    others = [
+        found[0]
+        for domain in cluster.domains
+        if domain.index != home.domain and domain.usable
+        for found in [gate(cluster, [placed.id for placed in domain.usable])]
+        if found is not None
+    ]
+    far = send_s(cluster, gate(cluster, here), others, moved) if others else None
+    if far is None:
+        far = near
+    return far or 0.0, near or 0.0
 
 
 def build_replica(
     instance: Instance,
     shape: dict[str, int],
-    per_rank: int,
+    sequences: Sequence[int],
     stages: Stages,
     slots: tuple[int, ...],
     chips: Sequence[Sequence[str]],
     expert_maps: Sequence[str] | None,
-    extra: int = 0,
+    *,
     idle: int = 0,
     layer_slots: Mapping[int, tuple[int, ...]] | None = None,
 ) -> Replica:
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
 
-    ``expert_maps[s]``: name of the stage's expert map. The first ``extra`` ranks hold one sequence
-    more; ``idle`` conversations wait on each rank, where the plan of the search says. ``layer_slots``: layers whose slots are
-    not ``slots``.
+    ``sequences`` of each rank, over all microbatches; ``expert_maps[s]``: name of the stage's expert map;
+    ``idle`` conversations wait on each rank, where the plan of the search says. ``layer_slots``: layers whose slots
+    are not ``slots``.
     """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
     role: Role = ROLES[shape["role"]]
@@ -77,7 +90,6 @@ def build_replica(
     )
     context = instance.workload.input_tokens if role == "prefill" else instance.final_context
     shares = []
-    sequences = [per_rank * pp + (rank < extra) for rank in range(ranks)]
     # homes of each rank's sequences over its chips
     homes = [spread(count, tp * pp) for count in sequences]
     for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):

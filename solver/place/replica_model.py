@@ -78,7 +78,8 @@ class ReplicaModel:
         self.transfer_s = transfer_s
         self.model = cp_model.CpModel()
         self.plan = replica_schedule(instance, draft)
-        self.passes = [t for t in (self.plan.decode, self.plan.prefill) if t is not None]
+        every = (self.plan.decode, self.plan.prefill, self.plan.together)
+        self.passes = [tokens for tokens in every if tokens is not None]
         self.pp = draft.shape.pp
         self.kind_of = [instance.operations.kinds[i] for i in instance.operations.kind_of_layer()]
         self.x: dict[tuple[int, int, int], cp_model.IntVar] = {}
@@ -132,7 +133,8 @@ class ReplicaModel:
         load_s = self._parts(kind, tokens, full)["routed_experts"]
         touch_s = self._parts(kind, tokens, touched)["routed_experts"]
         skew_s = nothing["dispatch"] + nothing["combine"] - self._latency_s()
-        name = f"{layer},{rows:g}"
+        stretched_s = skew_s * float(self.rates.skewed)
+        name = f"{layer},{rows:g},{float(tokens.fill):g}"
         busiest = model.new_int_var(0, _LONGEST, f"experts_time[{name}]")
         skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), _LONGEST, f"exchange_time[{name}]")
         for g in range(chips):
@@ -147,7 +149,7 @@ class ReplicaModel:
                     )
                     loaded.append(up(load_s * share, TIME_UNIT_S) * here)
                     reached.append(up(touch_s * touch, TIME_UNIT_S) * here)
-                    exchanged.append(up(skew_s * share * chips, TIME_UNIT_S) * here)
+                    exchanged.append(up(stretched_s * share * chips, TIME_UNIT_S) * here)
             model.add(busiest >= sum(loaded))
             model.add(busiest >= sum(reached))
             model.add(skewed >= sum(exchanged))
@@ -228,7 +230,8 @@ class ReplicaModel:
                     float(memory.draft_kv_bytes(operations, shape.tp, context)), MEMORY_UNIT_BYTES
                 )
             room = down(
-                self.chip.hbm_bytes - self.efficiency.runtime_bytes - edge, MEMORY_UNIT_BYTES
+                instance.usable_hbm_bytes(self.chip) - self.efficiency.runtime_bytes - edge,
+                MEMORY_UNIT_BYTES,
             )
             for rank in range(shape.attention_dp):
                 slots = self.slots[rank * shape.tp : (rank + 1) * shape.tp] or (0,)
@@ -276,8 +279,9 @@ class ReplicaModel:
             tpot = period + share
             if ttft is not None:
                 repeats = up(float(2 * passes - 1), 1.0 / _FRACTION)
+                # a first token meets the prompts of all ranks, where that is a pass of its own
                 model.add(
-                    repeats * longest[1] + _FRACTION * (totals[1] + period) <= _FRACTION * ttft
+                    repeats * longest[-1] + _FRACTION * (totals[-1] + period) <= _FRACTION * ttft
                 )
         if slo.tpot is not None:
             # the target is per token, the period per pass

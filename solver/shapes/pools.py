@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from topology import Chip, Cluster
+from topology import Chip, Cluster, PlacedChip
 
 #: pools of one class, and chips in them together, up to which (either one) each pool gets variables of
 #: its own in the fleet model
@@ -18,26 +18,40 @@ _FEW_POOLS, _FEW_CHIPS = 8, 512
 
 @dataclass(frozen=True)
 class Pool:
-    """Usable chips of one type in one domain, in the domain's own order."""
+    """Usable chips of one type in one domain, cheapest first, else in the domain's own order.
+
+    ``part``: which of the parts that failures leave unjoined, largest first (0: all of the domain, or the largest).
+    """
 
     domain: int
     chip: Chip
     chips: tuple[str, ...]
+    part: int = 0
 
 
 @dataclass(frozen=True)
 class PoolClass:
-    """Pools that are alike. ``size`` chips each."""
+    """Pools that are alike. ``size`` chips each; ``prices`` of these, dollars per hour, cheapest first."""
 
     index: int
     chip: Chip
     size: int
     pools: tuple[Pool, ...]
+    prices: tuple[float, ...]
+
+    def usd_per_hour(self, chips: int) -> float:
+        """What ``chips`` of a pool cost at least: the cheapest are taken first."""
+        return sum(self.prices[:chips])
 
     @property
     def domain(self) -> int:
         """A domain that stands for all of them."""
         return self.pools[0].domain
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether failures cut the pools off from the largest part of their domains."""
+        return self.pools[0].part > 0
 
     @property
     def few(self) -> bool:
@@ -48,25 +62,38 @@ class PoolClass:
 def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
     """The pools of a cluster, classed by chip type, size and the domain's signature."""
     grouped: dict[Hashable, list[Pool]] = {}
+    prices: dict[Hashable, tuple[float, ...]] = {}
     for domain in cluster.domains:
-        by_type: dict[str, list[str]] = {}
-        chip_of: dict[str, Chip] = {}
-        for placed in domain.usable:
-            by_type.setdefault(placed.chip.name, []).append(placed.id)
-            chip_of[placed.chip.name] = placed.chip
-        for name, chips in by_type.items():
-            pool = Pool(domain.index, chip_of[name], tuple(chips))
-            grouped.setdefault((name, len(chips), domain.signature), []).append(pool)
+        for part, joined in enumerate(domain.fabric.parts):
+            by_type: dict[str, list[PlacedChip]] = {}
+            for placed in domain.usable:
+                if placed.position in joined:
+                    by_type.setdefault(placed.chip.name, []).append(placed)
+            for name, own in by_type.items():
+                own.sort(key=lambda placed: placed.chip.usd_per_hour)
+                pool = Pool(domain.index, own[0].chip, tuple(placed.id for placed in own), part)
+                key = (name, len(own), domain.signature, part)
+                grouped.setdefault(key, []).append(pool)
+                prices[key] = tuple(placed.chip.usd_per_hour for placed in own)
     return tuple(
-        PoolClass(index, pools[0].chip, len(pools[0].chips), tuple(pools))
-        for index, pools in enumerate(grouped.values())
+        PoolClass(index, pools[0].chip, len(pools[0].chips), tuple(pools), prices[key])
+        for index, (key, pools) in enumerate(grouped.items())
     )
 
 
-def pick_chips(cluster: Cluster, domain: int, free: Sequence[str], count: int) -> list[str]:
-    """``count`` of the ``free`` chips of a domain: the first ones, or a compact block on a torus."""
+def pick_chips(
+    cluster: Cluster, domain: int, free: Sequence[str], count: int, *, leaving: bool = False
+) -> list[str]:
+    """``count`` of the ``free`` chips of a domain: the first ones, or a compact block on a torus.
+
+    Where only NICs differ, a replica that is ``leaving`` the domain gets the fastest, others the slowest.
+    """
     home = cluster.domains[domain]
     if home.interchangeable_chips:
         return list(free[:count])
-    places = {cluster.chip(chip).position: chip for chip in free}
+    places = {cluster.chip(chip).position: chip for chip in free}  # in the order of ``free``
+    if home.fabric.interchangeable_chips and cluster.network is not None:
+        nics, sign = cluster.network.nic_profile(domain), -1.0 if leaving else 1.0
+        chosen = sorted(places, key=lambda at: sign * nics[at])[:count]
+        return [places[at] for at in sorted(chosen)]
     return [places[position] for position in home.fabric.pick(sorted(places), count)]

@@ -19,7 +19,6 @@ from costmodel.layout.layout import Role
 from costmodel.models.spec import Attention
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
-from solver.place.placements import engine_places
 from solver.shapes.pools import PoolClass
 from solver.shapes.spans import Parts, span_families
 from topology.chip import Chip
@@ -160,8 +159,13 @@ def _engine_slots(
     engine, moe, chips = instance.engine, instance.operations.moe, stand.stage_chips
     if engine is None or moe is None or chips == 1:
         return counts
-    spare = engine_places(instance, ranks) or engine.spare_in_order
-    return [count for count in counts if count % chips == 0 and (spare or count == moe.num_experts)]
+    spare = engine.spares_experts(instance.model, ranks)
+    plain, uneven = moe.num_experts, engine.layouts.uneven_in_order
+    return [
+        count
+        for count in counts
+        if (count % chips == 0 and (spare or count == plain)) or (uneven and count == plain)
+    ]
 
 
 def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
@@ -180,7 +184,8 @@ def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
     moe = instance.operations.moe
     held += float(memory.expert_slot_bytes(layers)) * (moe.num_experts if moe else 0)
     room = max(
-        c.size * (c.chip.hbm_bytes - instance.profile.for_chip(c.chip.name).runtime_bytes)
+        c.size
+        * (instance.usable_hbm_bytes(c.chip) - instance.profile.for_chip(c.chip.name).runtime_bytes)
         for c in classes
     )
     return max(_DOMAINS, 2 * ceil(held / room)) if room > 0 else _DOMAINS
@@ -216,7 +221,7 @@ def slot_counts(instance: Instance, chips: int) -> list[int]:
 def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Standing]:
     """Every way to stand on equally many chips in each of some pools of a class."""
     limits, index = instance.limits, pool_class.index
-    pools = len(pool_class.pools)
+    pools = 1 if pool_class.cut_off else len(pool_class.pools)
     stages = min(limits.max_pipeline_stages, instance.operations.num_layers)
     for chips in range(1, pool_class.size + 1):
         yield Standing(index, 1, 1, chips, 1, chips, (chips,))

@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer

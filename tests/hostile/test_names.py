@@ -26,7 +26,8 @@ from named import (
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.models import load_model
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.exporters.deployment import ExportOptions
 from rackfit.exporters.export import export_layout, write_files
 from rackfit.exporters.hosts import Hosts, read_host_names

@@ -19,8 +19,9 @@ from costmodel.measured.published import (
 from costmodel.measured.scores import validate_rows
 from costmodel.models.spec import Attention
 from costmodel.passes.overlap import both_halves
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
 from costmodel.question.profile import load_profile
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from solver.clock import Clock
 from solver.search import search

@@ -13,7 +13,8 @@ from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.models import load_model
 from costmodel.models.summary import summarise
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from topology import load_cluster
 

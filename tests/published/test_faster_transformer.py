@@ -13,7 +13,8 @@ from statistics import median
 import pytest
 
 from costmodel.layout.plain_layout import plain_layout
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Limits, Workload
 from costmodel.replica.replica import price_replica
 

@@ -12,7 +12,7 @@ from costmodel.measured.predict import predict_under
 from costmodel.measured.runs import runs_of
 from costmodel.measured.scores import possible
 from costmodel.question.profile import load_profile
-from rackfit.studies.measured_systems import SPECULATIVE, pairs, plain_ratio, plain_speeds
+from rackfit.studies.systems.measured import SPECULATIVE, pairs, plain_ratio, plain_speeds
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "published.md"
 #: DeepSeek-R1 in FP4, 1k prompts and answers, prefill apart, MTP, at 125 tokens/s per user: total

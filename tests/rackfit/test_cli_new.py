@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.question.instance import load_scenario
+from costmodel.question.scenario import load_scenario
 from rackfit.cli.app import main
 
 

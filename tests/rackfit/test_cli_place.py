@@ -18,8 +18,8 @@ from costmodel.experts.expert_load import read_loads, skewed_load
 from rackfit.cli.app import exit_code
 from rackfit.cli.commands.place import register
 from rackfit.exporters import placement_sglang, placement_trtllm, placement_vllm
-from rackfit.exporters.placement_checks import check_sglang, check_trtllm, check_vllm_ascend
 from rackfit.exporters.placement_table import PlacementTable
+from tests.rackfit.exporters.loaders import check_sglang, check_trtllm, check_vllm_ascend
 from topology.catalogue import data_dir
 from topology.errors import InstanceError, RackfitError
 

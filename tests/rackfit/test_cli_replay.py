@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from costmodel.question.instance import Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo
 from rackfit import solve
 from rackfit.cli.app import build_app

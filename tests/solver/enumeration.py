@@ -22,6 +22,7 @@ from costmodel.models.spec import Attention
 from costmodel.passes.communication import GroupRates, rates_of_chips
 from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
 from costmodel.question.instance import Instance
+from costmodel.replica.exchanges import moved_in
 from costmodel.replica.fleet import NOTHING, transfer_bytes_per_chip
 from costmodel.replica.replica import ReplicaPrice, price_replica, replica_schedule
 from costmodel.rules import engine_runs
@@ -110,6 +111,16 @@ def cuts(layers: int, stages: int) -> Iterator[list[tuple[int, int]]]:
         yield [(a, b - 1) for a, b in pairwise(edges)]
 
 
+def sequences_of_ranks(ranks: int, most: int, *, alike: bool) -> list[tuple[int, ...]]:
+    """Every number of sequences on each rank, one in all at least; in one order where ranks are alike."""
+    every = product(range(most + 1), repeat=ranks)
+    return [
+        counts
+        for counts in every
+        if any(counts) and (not alike or all(a >= b for a, b in pairwise(counts)))
+    ]
+
+
 def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
     """Every replica on these chips before its experts are placed, with its expert slots in all."""
     num_layers = len(instance.model.layers)
@@ -144,13 +155,15 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
             for role, slots in product(ROLES, slot_counts(instance, width)):
                 if role == "mixed" and pp > 1:
                     continue  # outside the search space, and the certificate says so
-                most = limits.max_sequences_per_rank // pp
+                most = limits.max_sequences_per_rank
                 if role == "prefill":
-                    most = limits.prefill_chunk_tokens // instance.workload.new_tokens
+                    in_pass = limits.prefill_chunk_tokens // instance.workload.new_tokens
+                    most = min(most, pp * max(1, in_pass))
                 each = sorted(
                     (slots // width + (i < slots % width) for i in range(width)), reverse=True
                 )
-                for per_rank, cut in product(range(1, max(most, 1) + 1), cuts(num_layers, pp)):
+                batches = sequences_of_ranks(ranks, most, alike=len(set(each)) == 1)
+                for sequences, cut in product(batches, cuts(num_layers, pp)):
                     stages = tuple(
                         Stage(
                             layers=part,
@@ -161,12 +174,12 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
                         for s, part in enumerate(cut)
                     )
                     kv = tuple(
-                        KvShare(chip=stages[0].chips[rank * tp], sequences=per_rank * pp, bytes=0)
-                        for rank in range(ranks)
+                        KvShare(chip=stages[0].chips[rank * tp], sequences=count, bytes=0)
+                        for rank, count in enumerate(sequences)
                     )
                     shape = Shape(
                         tp=tp, ep=width if moe else 1, pp=pp, attention_dp=ranks,
-                        batch=per_rank * ranks * pp,
+                        batch=sum(sequences),
                     )  # fmt: skip
                     yield Replica(role=role, shape=shape, stages=stages, kv=kv), slots
 
@@ -211,6 +224,7 @@ def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
         instance.cluster, [stage.chips for stage in draft.stages], draft.shape.tp,
         moe.top_k if moe else 0,
         instance.profile.for_chip(instance.cluster.chip(draft.stages[0].chips[0]).chip.name),
+        moved_in(instance, draft),
     )  # fmt: skip
     sums: list[tuple[tuple[float, ...], ExpertMap]] = [((0.0,) * len(passes), {})]
     for layer in instance.operations.moe_layers:
@@ -267,7 +281,9 @@ def rate_of(
     layout = Layout(replicas=(replica,), expert_maps={"m": maps} if maps else {})
     price = price_replica(instance, layout, replica)
     for stage, own in zip(price.stages, replica.stages, strict=True):
-        hbm = np.array([instance.cluster.chip(chip).chip.hbm_bytes for chip in own.chips])
+        hbm = np.array(
+            [instance.usable_hbm_bytes(instance.cluster.chip(chip).chip) for chip in own.chips]
+        )
         if exceeds(float((stage.used_bytes / hbm).max()), 1.0):
             return 0.0, price
     slo, service = instance.slo, price.service

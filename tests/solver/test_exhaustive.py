@@ -18,9 +18,10 @@ from costmodel.question.engine import EngineName
 from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
-from solver.search import search, usd_per_m_output
+from solver.search import search
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import ROLES, enumerate_shapes
+from solver.verify import usd_per_m_output
 from tests.solver.enumeration import Best, best_replicas, kind_of_pool, least_cost, pools, with_rate
 from topology.errors import NoFeasibleLayout
 
@@ -133,9 +134,10 @@ def for_engine(instance: Instance, engine: EngineName, family: str) -> Instance:
     return replace(instance, scenario=scenario, model=replace(instance.model, family=family))
 
 
-#: engines, and families of models with and without experts that SGLang places
+#: engines, and families of models whose classes place experts, exchange them by collectives or have none spare
 ENGINES: list[tuple[EngineName, str]] = [
-    ("sglang", "deepseek"), ("sglang", "tiny"), ("vllm", "tiny"), ("trtllm", "tiny"),
+    ("sglang", "deepseek"), ("sglang", "gpt_oss"), ("sglang", "tiny"), ("vllm", "deepseek"),
+    ("vllm", "gpt_oss"), ("trtllm", "tiny"),
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from solver.bounds.apart import rate_bound
 from solver.clock import Clock
-from solver.fleet.asked import Question, fleet_of
+from solver.fleet.asked import Question
 from solver.fleet.best import quick_fleet, solve_fleet
 from solver.fleet.items import Item
 from solver.fleet.packing import deal, pack_slices, packing_cuts
@@ -30,7 +30,7 @@ def pools_of(sizes: list[int]) -> tuple[PoolClass, ...]:
             for d, s in enumerate(sizes)
             if s == size
         )
-        classes.append(PoolClass(index, CHIP, size, own))
+        classes.append(PoolClass(index, CHIP, size, own, (CHIP.usd_per_hour,) * size))
     return tuple(classes)
 
 
@@ -60,9 +60,12 @@ def brute_force(items: list[Item], classes: tuple[PoolClass, ...], question: Que
         ranges.append(range(most + 1))
     best = float("inf")
     for counts in product(*ranges):
-        stands = [(item, ()) for item, n in zip(items, counts, strict=True) for _ in range(n)]
-        fleet = fleet_of(stands, classes)
-        cost = question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        chosen = [item for item, n in zip(items, counts, strict=True) for _ in range(n)]
+        prefill, decode, mixed = (
+            sum(item.requests_per_s for item in chosen if item.role == role) for role in range(3)
+        )
+        usd = CHIP.usd_per_hour * sum(item.chips for item in chosen)
+        cost = question.cost_per_request(min(prefill, decode) + mixed, usd)
         if cost >= best:
             continue
         packed = all(

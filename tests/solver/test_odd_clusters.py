@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from costmodel.evaluate import evaluate
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from solver.clock import Clock
 from solver.search import search
 

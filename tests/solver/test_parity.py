@@ -21,11 +21,12 @@ from costmodel.models.spec import Attention
 from costmodel.passes.communication import rates_of_chips
 from costmodel.question.instance import Instance
 from solver.place.replica_model import ReplicaModel
+from solver.rules import rules
 
 Tiny = Callable[[int, int, int, int], Instance]
 
-#: rules of a replica; the others belong to the whole fleet
-RULES = {"experts_placed", "hbm_capacity", "kv_placed", "layers_covered", "shape_matches", "tpot_target", "ttft_target"}  # fmt: skip
+#: the rules that a replica keeps alone
+RULES = {name for name, rule in rules().items() if rule.OF == "replica"}
 
 
 def random_replica(

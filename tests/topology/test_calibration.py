@@ -5,10 +5,10 @@ import statistics
 import pytest
 
 from topology import load_chip, load_cluster
-from topology.calibration import basis_of, load_calibration, read_calibration
-from topology.calibration.fit import errors, fit_local, held_out
-from topology.calibration.rows import expert_rows, nccl_rows
 from topology.errors import InstanceError
+from topology.links.fits import basis_of, load_link_fits, read_link_fits
+from topology.links.fitting import errors, fit_local, held_out
+from topology.links.rows import expert_rows, nccl_rows
 
 NCCL = list(nccl_rows())
 EXPERTS = list(expert_rows())
@@ -18,7 +18,7 @@ CHIPS = sorted({row.chip for row in NCCL})
 def errors_of(rows):
     found = []
     for row in rows:
-        calibration = load_calibration(row.chip)
+        calibration = load_link_fits(row.chip)
         out = calibration.scale_out if row.kind == "dispatch" else None
         found += errors([row], calibration.collectives[row.kind], out)
     return found
@@ -51,7 +51,7 @@ def test_a_software_build_left_out_is_predicted_within_15_percent_median(chip, k
 
 def test_files_hold_what_the_fit_finds():
     rows = [row for row in NCCL if row.chip == "h200" and row.kind == "all-reduce"]
-    again, stored = fit_local(rows), read_calibration("h200").collectives["all-reduce"]
+    again, stored = fit_local(rows), read_link_fits("h200").collectives["all-reduce"]
     assert again.fraction == pytest.approx(stored.fraction, rel=1e-3)
     assert again.alpha_s == pytest.approx(stored.alpha_s, rel=1e-3, abs=0)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.topology import sharded_matmul as ff
 from topology import load_cluster
-from topology.collectives import sharded_matmul as ff
 
 US = 1e-6
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
 
-from topology.catalogue import parse_model
+from topology.catalogue import checked
 from topology.chip import Chip
 from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec
@@ -71,7 +71,8 @@ def read_spec(data: Any, place: str) -> FabricSpec:
     if not isinstance(kind, str) or kind not in builders():
         known = ", ".join(sorted(builders()))
         raise InstanceError(Problem(f"{place}.kind", f"unknown topology {kind!r}; known: {known}"))
-    return parse_model(builders()[kind][0], data, place)
+    with checked(place):
+        return (builders()[kind][0]).model_validate(data)
 
 
 def build(spec: FabricSpec, chips: Sequence[Chip], failed: frozenset[str] = frozenset()) -> Fabric:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from topology.builders.base import topology
 from topology.chip import Chip
-from topology.errors import InstanceError, Problem
+from topology.errors import NoRoute, Problem
 from topology.fabric import Fabric, FabricSpec, Link
 from topology.quantity import Seconds
 from topology.rate import IDLE, Leg
@@ -111,7 +111,7 @@ class Nvswitch(Fabric):
         shared = np.minimum(wires[:, None, :], wires[None, :, :])
         total = shared.sum(axis=2, keepdims=True)
         if (total == 0).any():
-            raise InstanceError(Problem("chips", "two chips share no working switch"))
+            raise NoRoute(Problem("chips", "two chips share no working switch"))
         shared /= total
         shared[np.arange(len(members)), np.arange(len(members))] = 0.0
         load = shared.sum(axis=1) / len(members)
@@ -161,7 +161,7 @@ class Nvswitch(Fabric):
             return IDLE
         width = min(self._width[position] for position in members)
         if width <= 0:
-            raise InstanceError(Problem("chips", "a chip has no working scale-up link"))
+            raise NoRoute(Problem("chips", "a chip has no working scale-up link"))
         narrow = next(position for position in members if self._width[position] == width)
         return Leg(
             load / width,

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from topology.builders.base import topology
 from topology.chip import Chip
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, NoRoute, Problem
 from topology.fabric import Fabric, FabricSpec, Link
 from topology.quantity import Seconds
 from topology.rate import IDLE, Leg
@@ -210,14 +210,14 @@ class TwoLayer(Fabric):
             return IDLE
         width = min(self._width[position] for position in members)
         if width <= 0:
-            raise InstanceError(Problem("chips", "a chip has no working scale-up link"))
+            raise NoRoute(Problem("chips", "a chip has no working scale-up link"))
         narrow = next(position for position in members if self._width[position] == width)
         worst, link = load / width, f"g{narrow}--{self._name(self._group(narrow), 0)}"
         least = (load if bound is None else bound) / width
         for group, amount in away.items():
             alive = [plane for plane in range(self.spec.planes) if self._up[group][plane] > 0]
             if amount > 0 and not alive:
-                raise InstanceError(Problem(self._name(group, 0), "no working link upwards"))
+                raise NoRoute(Problem(self._name(group, 0), "no working link upwards"))
             for plane in alive if amount > 0 else []:
                 time = amount / len(alive) / self._up[group][plane]
                 if time > worst * (1 + 1e-12):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from topology.calibration import Fit
 from topology.collectives.demand import CROSSINGS, PATTERN, Share, shares
-from topology.errors import InstanceError, Problem
+from topology.errors import NoRoute, Problem
 from topology.fabric import Fabric
+from topology.links.fits import Fit
 from topology.rate import IDLE, Leg, Rate
 from topology.scaleout.base import Flow, Network
 
@@ -24,7 +24,7 @@ class Cost:
     """A collective at full link speed, scale-up and scale-out apart.
 
     Seconds per byte and latencies of each side, the largest number of members in a domain, bytes
-    leaving the most loaded domain, and the lower bound.
+    leaving the most loaded domain (``far``: its unit too), and the lower bound.
     """
 
     local_s_per_byte: float
@@ -35,6 +35,7 @@ class Cost:
     out_latency_s: float
     out_link: str
     out_bytes_per_byte: float
+    far_bytes_per_byte: float
     bound_s_per_byte: float
     bound_latency_s: float
 
@@ -56,6 +57,7 @@ class Cost:
             min(self.bound_latency_s, latency),
             self.local_link if inside else self.out_link,
             self.out_bytes_per_byte,
+            self.far_bytes_per_byte,
             ramp if inside else 0.0,
         )
 
@@ -71,7 +73,7 @@ def cost_of(
 ) -> Cost:
     """Cost of any collective; for ``send`` the parts hold source, then target.
 
-    Raises ``InstanceError`` where no route exists.
+    Raises ``NoRoute`` where none exists.
     """
     if kind == "send":
         return _send(parts, network)
@@ -98,15 +100,18 @@ def cost_of(
             worst, link = leg.s_per_byte * share.local, _named(domain, leg.link)
         if not flows:
             bound = leg.bound_s_per_byte * share.local
-    carried, name, out_latency, out = 0.0, "none", 0.0, 0.0
+    carried, name, out_latency, out, far = 0.0, "none", 0.0, 0.0, 0.0
     if flows and network is not None:
         carried, name = network.carry(flows)
         out = max(len(flow.members) * flow.cross for flow in flows)
+        far = max(len(flow.members) * flow.far for flow in flows)
         out_latency = network.spec.floor_s * CROSSINGS.get(kind, 1)
         bound_latency = network.path_latency_s(any(flow.far > 0 for flow in flows))
         bound = _cut_bound(parts, moved, network)
     chips = max(len(members) for _, _, members in parts)
-    return Cost(worst, latency, chips, link, carried, out_latency, name, out, bound, bound_latency)
+    return Cost(
+        worst, latency, chips, link, carried, out_latency, name, out, far, bound, bound_latency
+    )
 
 
 def _alike(parts: Sequence[Part], network: Network | None) -> tuple[list[Part], list[int]]:
@@ -159,7 +164,7 @@ def plan(
     """
     repeats = [1] * len(parts) if repeats is None else repeats
     if sum(repeats) > 1 and network is None:
-        raise InstanceError(Problem("scale_out", "the cluster has no network between its domains"))
+        raise NoRoute(Problem("scale_out", "the cluster has no network between its domains"))
     moved = shares(
         kind,
         [len(members) for _, _, members in parts],
@@ -183,7 +188,10 @@ def plan(
 def _send(parts: Sequence[Part], network: Network | None) -> Cost:
     ends = [(domain, fabric, position) for domain, fabric, group in parts for position in group]
     (domain, fabric, position), (other, _, far_position) = ends
-    if domain == other:
+    apart = (
+        domain == other and position != far_position and not fabric.joins(position, far_position)
+    )
+    if domain == other and not (apart and network is not None):
         leg = fabric.send(position, far_position) if position != far_position else IDLE
         return Cost(
             leg.s_per_byte,
@@ -194,11 +202,12 @@ def _send(parts: Sequence[Part], network: Network | None) -> Cost:
             0.0,
             "none",
             0.0,
+            0.0,
             leg.bound_s_per_byte,
             leg.bound_latency_s,
         )
     if network is None:
-        raise InstanceError(Problem("scale_out", "the cluster has no network between its domains"))
+        raise NoRoute(Problem("scale_out", "the cluster has no network between its domains"))
     same_unit = network.unit(domain) == network.unit(other)
     same_leaf = same_unit and network.same_rail(position, far_position)
     relayed = network.spec.relayed and same_unit and not same_leaf
@@ -209,4 +218,4 @@ def _send(parts: Sequence[Part], network: Network | None) -> Cost:
     path = network.path_latency_s(far > 0)
     floor = network.spec.floor_s
     link = f"r{domain}g{position}"
-    return Cost(hop, 0.0, 1, link, carried, floor, name, 1.0, carried, min(path, floor))
+    return Cost(hop, 0.0, 1, link, carried, floor, name, 1.0, far, carried, min(path, floor))

@@ -163,3 +163,12 @@ def _deduplicated(
         cross = max(leaving, arriving)
         result.append(Share(copies, cross, far, cross, copies * (total - 1) / total))
     return result
+
+
+def check_kind(kind: str, num_chips: int) -> None:
+    """Raise ``InstanceError`` for an unknown collective, or one that these chips cannot run."""
+    if kind not in KINDS:
+        message = f"unknown collective {kind!r}; known: {', '.join(KINDS)}"
+        raise InstanceError(Problem("kind", message))
+    if kind == "send" and num_chips != 2:
+        raise InstanceError(Problem("chips", "send takes two chips: source and target"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import networkx as nx
 
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, NoRoute, Problem
 
 Edge = tuple[str, str]
 Demand = tuple[str, str, float]
@@ -27,7 +27,7 @@ def spread(
 
     At a node the flow splits over next hops on shortest paths in proportion to the narrower of
     the edge and what lies behind it. ``forwards`` tells which nodes may be passed through.
-    Raises ``InstanceError`` where no path exists.
+    Raises ``NoRoute`` where no path exists.
     """
     by_target: dict[str, dict[str, float]] = {}
     for source, target, amount in demands:
@@ -92,7 +92,7 @@ def _hops_to(
                     hops[before] = hops[node] + 1
                     waiting.append(before)
     if missing:
-        raise InstanceError(Problem(sorted(missing)[0], f"no working path to {target}"))
+        raise NoRoute(Problem(sorted(missing)[0], f"no working path to {target}"))
     return hops
 
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from topology.catalogue import parse_model
-from topology.errors import InstanceError, Problem
+from topology.catalogue import checked
+from topology.errors import InstanceError, NoRoute, Problem
 from topology.fabric import Link
 from topology.quantity import Seconds
 
@@ -72,7 +72,8 @@ def read_network(data: Any, place: str) -> NetworkSpec:
     if not isinstance(kind, str) or kind not in network_kinds():
         known = ", ".join(sorted(network_kinds()))
         raise InstanceError(Problem(f"{place}.kind", f"unknown network {kind!r}; known: {known}"))
-    return parse_model(network_kinds()[kind], data, place)
+    with checked(place):
+        return (network_kinds()[kind]).model_validate(data)
 
 
 def network_node_kind(name: str) -> str:
@@ -156,6 +157,11 @@ class Network:
         """The unit (group of domains under the same leaves) of a domain."""
         return domain // self.spec.domains_per_unit
 
+    def unit_bytes_per_s(self, unit: int) -> float:
+        """Bytes/s per direction of all working links between a unit's leaves and the spines."""
+        rails = self.spec.rails
+        return sum(self._up[unit * rails : (unit + 1) * rails])
+
     def same_rail(self, position: int, other: int) -> bool:
         """Whether chips at these positions of two domains of a unit share a leaf."""
         return position % self.spec.rails == other % self.spec.rails
@@ -195,7 +201,7 @@ class Network:
         """Seconds per byte of the most loaded NIC or leaf uplink, and its name.
 
         Members whose NIC failed hand their traffic to the others of the same domain, evenly.
-        Raises ``InstanceError`` when a domain that must send has no NIC left.
+        Raises ``NoRoute`` when a domain that must send has no NIC left.
         """
         worst, name = 0.0, "none"
         leaves: dict[int, float] = {}
@@ -205,7 +211,7 @@ class Network:
             alive, slow, rails = self._attached(flow.domain, flow.members)
             if not alive:
                 place = self._ids[flow.domain][flow.members[0]]
-                raise InstanceError(Problem(place, "no working NIC to leave the domain"))
+                raise NoRoute(Problem(place, "no working NIC to leave the domain"))
             share = len(flow.members) / alive
             time = flow.cross * share / self._nics[flow.domain][slow]
             if time > worst:
@@ -218,7 +224,7 @@ class Network:
                     leaves[first + rail] = leaves.get(first + rail, 0.0) + load * count
         for leaf, load in leaves.items():
             if self._up[leaf] <= 0:
-                raise InstanceError(Problem(f"leaf{leaf}", "no working link to a spine"))
+                raise NoRoute(Problem(f"leaf{leaf}", "no working link to a spine"))
             if load / self._up[leaf] > worst:
                 worst, name = load / self._up[leaf], f"leaf{leaf}--spine"
         return worst, name

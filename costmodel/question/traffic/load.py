@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from costmodel.question.traffic.description import Arrivals, BothLengths, Description
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.trace import read_trace
-from topology.catalogue import beside, data_dir, parse_model, read_data
+from topology.catalogue import beside, checked, data_dir, read_data
 from topology.errors import InstanceError, Problem
 from topology.quantity import PositiveSeconds
 
@@ -67,7 +67,8 @@ def load_traffic(
         found = read_trace(Path(name_or_path), block_tokens=block_tokens)
     else:
         path = _described(name_or_path)
-        traffic = parse_model(Traffic, read_data(path), path.name)
+        with checked(path.name):
+            traffic = Traffic.model_validate(read_data(path))
         found = _of(traffic, path, rate, duration_s, seed, block_tokens)
     if rate is not None:
         if not found.duration_s:
@@ -79,7 +80,8 @@ def load_traffic(
 def read_traffic(name_or_path: str) -> Traffic:
     """The file of a catalogue name or path, without its requests."""
     path = _described(name_or_path)
-    return parse_model(Traffic, read_data(path), path.name)
+    with checked(path.name):
+        return Traffic.model_validate(read_data(path))
 
 
 def _described(name: str) -> Path:

@@ -11,7 +11,9 @@ import typer
 from costmodel.measured.fitting.calibration import Calibration, calibrate, profile_json
 from costmodel.measured.rows import read_measured
 from costmodel.measured.systems import system_names
-from topology.errors import InstanceError, Problem
+from rackfit.documents.output import check_writable, write_whole
+from topology.errors import InstanceError
+from topology.names import shown_lines
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +32,7 @@ def run(
 
     Use the file with --profile. Needs scipy: pip install 'rackfit[calibrate]'.
     """
+    check_writable(out, besides=(measured,))
     rows, skipped = read_measured(measured)
     if engine is not None:
         rows = [row for row in rows if row.engine == engine.lower()]
@@ -38,11 +41,8 @@ def run(
     found = calibrate(rows, skipped, out.stem if out is not None else "own")
     text = profile_json(found.profile)
     if out is not None:
-        try:
-            out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InstanceError(Problem(str(out), error.strerror or "cannot be written")) from None
-    typer.echo(text.rstrip() if as_json else _text(found, out))
+        write_whole(text, out)
+    typer.echo(text.rstrip() if as_json else shown_lines(_text(found, out)))
 
 
 def _chip(system: str) -> str:

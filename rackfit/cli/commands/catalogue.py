@@ -166,7 +166,7 @@ def _clusters() -> list[dict[str, Any]]:
 
 
 def _workloads() -> list[dict[str, Any]]:
-    from costmodel.question.instance import load_workload
+    from costmodel.question.scenario import load_workload
     from topology.catalogue import catalogue_names
 
     loaded = [load_workload(name) for name in catalogue_names("workloads")]
@@ -183,7 +183,7 @@ def _workloads() -> list[dict[str, Any]]:
 
 
 def _scenarios() -> list[dict[str, Any]]:
-    from costmodel.question.instance import load_scenario
+    from costmodel.question.scenario import load_scenario
     from topology.catalogue import catalogue_names
 
     loaded = [load_scenario(name) for name in catalogue_names("scenarios")]

@@ -20,10 +20,9 @@ def diff_command(
 ) -> None:
     """Compare two layouts, each re-evaluated on its own instance: figures, replicas, chips, experts."""
     import json as json_module
-    import sys
 
     from costmodel.evaluate import evaluate
-    from rackfit.documents.output import write_whole
+    from rackfit.documents.output import say, write_whole
     from rackfit.documents.result import read_result
     from rackfit.report.compare import compare
 
@@ -34,7 +33,7 @@ def diff_command(
         sides.append((layout, evaluate(instance, layout)))
         digests.append(instance.digest)
     if digests[0] != digests[1]:
-        print("rackfit: the two layouts answer different questions", file=sys.stderr)
+        say("rackfit: the two layouts answer different questions")
     difference = compare(sides[0], sides[1])
     if json:
         write_whole(json_module.dumps(difference.as_dict(), indent=1) + "\n", None)

@@ -5,7 +5,6 @@ With ``--from`` the layout is read from the files of a deployment that already r
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,7 +61,7 @@ def evaluate_command(
     import json as json_module
 
     from costmodel.evaluate import evaluate
-    from rackfit.documents.output import write_whole
+    from rackfit.documents.output import say, write_whole
     from rackfit.documents.result import SCHEMA_VERSION, read_result
 
     options: dict[str, Any] = {
@@ -85,10 +84,9 @@ def evaluate_command(
     evaluation = evaluate(instance, decision)
     written = document.get("instance", {}).get("digest")
     if written != instance.digest:
-        print(
+        say(
             "rackfit: the instance has changed since the layout was written (other data or version); "
-            "the figures are today's",
-            file=sys.stderr,
+            "the figures are today's"
         )
     if json:
         data = {

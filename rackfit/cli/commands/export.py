@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackfit import exporters
+
 if TYPE_CHECKING:
     from rackfit.exporters.export import Exported
 
 
-#: Names of the targets, here so that ``--help`` need not load them.
-TARGETS = (
-    "sglang", "trtllm", "vllm", "vllm-ascend", "dynamo", "slurm", "json", "dot", "graphml",
-)  # fmt: skip
+#: Names of the targets by their files, so that ``--help`` need not load them.
+TARGETS = tuple(
+    sorted(
+        path.stem.removeprefix("target_").replace("_", "-")
+        for path in Path(exporters.__path__[0]).glob("target_*.py")
+    )
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -58,7 +62,7 @@ def export_command(
     """Write the files that deploy a layout. Refuses (exit code 2) what the target cannot express."""
     from dataclasses import replace
 
-    from rackfit.documents.output import write_whole
+    from rackfit.documents.output import say, write_whole
     from rackfit.documents.result import read_result
     from rackfit.exporters.deployment import ExportOptions
     from rackfit.exporters.export import export_layout, write_files
@@ -93,16 +97,16 @@ def export_command(
         places.setdefault(limit.message, []).append(limit.place)
     for message, where in places.items():
         shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
-        print(f"approximated: {shown}: {message}", file=sys.stderr)
-    if exported.limits:
-        print(loss_text(exported), file=sys.stderr)
+        say(f"approximated: {shown}: {message}")
+    if exported.limits or exported.loss:
+        say(loss_text(exported))
     for note in exported.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     if out is None:
         write_whole(next(iter(exported.files.values())), None)
         return
     write_files(exported.files, out)
-    print(f"{len(exported.files)} files written to {out}", file=sys.stderr)
+    say(f"{len(exported.files)} files written to {out}")
 
 
 def loss_text(exported: Exported) -> str:

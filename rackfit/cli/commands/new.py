@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -24,11 +23,14 @@ def new_command(
     tpot: Annotated[str | None, typer.Option(help="Target: time per output token.")] = "30 ms",
 ) -> None:
     """Write a scenario with every key explained. An existing file is never overwritten."""
-    from costmodel.question.instance import Scenario, resolve_instance
+    from costmodel.question.instance import resolve_instance
+    from costmodel.question.scenario import Scenario
     from rackfit.documents.new_scenario import scenario_text
-    from rackfit.documents.output import check_writable, write_whole
-    from topology.catalogue import parse_model
+    from rackfit.documents.output import check_writable, say, write_whole
+    from rackfit.quoting import shell_word
+    from topology.catalogue import checked
     from topology.errors import InstanceError, Problem
+    from topology.reading import parse_yaml
 
     if out is not None and out.exists():
         raise InstanceError(Problem(str(out), "exists already"))
@@ -43,9 +45,8 @@ def new_command(
         ttft=ttft,
         tpot=tpot,
     )
-    import yaml
-
-    resolve_instance(parse_model(Scenario, yaml.safe_load(text), name))
+    with checked(name):
+        resolve_instance(Scenario.model_validate(parse_yaml(text, name)))
     write_whole(text, out)
     if out is not None:
-        print(f"{out} written; next: rackfit solve {out} --out layout.json", file=sys.stderr)
+        say(f"{out} written; next: rackfit solve {shell_word(str(out))} --out layout.json")

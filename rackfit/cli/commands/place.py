@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from rackfit.cli import question
 
 
 class Format(StrEnum):
@@ -102,7 +103,7 @@ def place_command(
     ] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
     workers: Annotated[int, typer.Option(help="Layers worked on at once; 0 for one per core.")] = 0,
-    seed: Annotated[int, typer.Option(help="Same seed, same placement.")] = 0,
+    seed: question.Seed = 0,
     format: Annotated[Format, typer.Option(help="What to write.")] = Format.json,
     out: Annotated[Path | None, typer.Option(help="Write here, not to stdout.")] = None,
     curve: Annotated[
@@ -113,7 +114,7 @@ def place_command(
     from importlib import import_module
 
     from costmodel.experts.expert_load import read_loads
-    from rackfit.documents.output import check_writable, write_whole
+    from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.figures.placement_curve import check_curve, check_curve_path, curve_svg
     from rackfit.placement.checks import check_together
     from rackfit.placement.files import loads_path, read_placement
@@ -122,8 +123,7 @@ def place_command(
 
     check_layer_slots(layer_slots, format)
     check_curve_path(curve, out)
-    check_writable(out)
-    check_writable(curve)
+    check_writable(out, curve, besides=(Path(loads), coactivation, current))
     options = PlaceOptions(
         gpus=gpus,
         slots=slots,
@@ -157,9 +157,9 @@ def place_command(
     else:
         exporter = import_module(f"rackfit.exporters.placement_{format.value}")
         text = exporter.render(placed.table)
-        print(exporter.hint(placed.table), file=sys.stderr)
+        say(exporter.hint(placed.table))
     if placed.compared is not None:
-        print(placed.compared.text(), file=sys.stderr)
+        say(placed.compared.text())
     if curve is not None:
         write_whole(curve_svg(placed), curve)
     write_whole(text, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -31,12 +30,12 @@ def report_command(
     Exit code 0 if every rule holds, 1 if the layout breaks one (the page lists them).
     """
     from costmodel.evaluate import evaluate
-    from rackfit.documents.output import check_writable, write_whole
+    from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.documents.result import read_result
     from rackfit.figures.files import check_png, figures_of, write_figures
     from rackfit.report.report import figure_style, report_page
 
-    check_writable(out)
+    check_writable(out, besides=(layout,))
     if png is not None:
         check_png("--png")
     instance, decision, document = read_result(layout)
@@ -45,8 +44,8 @@ def report_command(
     if out is not None or (svg is None and png is None):
         write_whole(page, out)
     if out is not None:
-        print(f"report written to {out}", file=sys.stderr)
+        say(f"report written to {out}")
     for path in write_figures(figures_of(page, figure_style()), svg, png):
-        print(f"written: {path}", file=sys.stderr)
+        say(f"written: {path}")
     if evaluation.violations:
         raise typer.Exit(1)

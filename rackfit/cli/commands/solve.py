@@ -57,8 +57,7 @@ def solve_command(
         from rackfit.documents.output import check_writable
         from rackfit.progress import ProgressPrinter
 
-        check_writable(out)
-        check_writable(report)
+        check_writable(out, report)
         asked = question.build_scenario(
             scenario, model=model, cluster=cluster, workload=workload,
             input_tokens=input_tokens, output_tokens=output_tokens,
@@ -83,8 +82,8 @@ def solve_command(
 
 def next_target(instance: Instance, layout: Layout) -> tuple[str, str]:
     """What to export the layout to, and what else in words."""
-    if instance.scenario.engine is not None:
-        return instance.scenario.engine, ""
+    if instance.engine is not None:
+        return instance.engine.engine, ""
     if any(stage.unlike for replica in layout.replicas for stage in replica.stages):
         return "json", ""  # engines want as many slots in every layer
     return "sglang", " (or vllm, trtllm, dynamo, slurm)"
@@ -92,7 +91,7 @@ def next_target(instance: Instance, layout: Layout) -> tuple[str, str]:
 
 def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bool) -> None:
     """Write what was asked for, and print the answer."""
-    from rackfit.documents.output import write_whole
+    from rackfit.documents.output import say, write_whole
 
     if out is not None:
         result.write(out)
@@ -112,7 +111,4 @@ def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bo
 
         target, others = next_target(result.instance, result.layout)
         next_step = f"rackfit export {shell_word(str(out))} --to {target} --out launch"
-        print(
-            f"layout written to {out}; next: {next_step}{others}",
-            file=sys.stderr,
-        )
+        say(f"layout written to {out}; next: {next_step}{others}")

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from rackfit.cli import question
+
 Backend = Literal["loky", "dask", "ray"]
 
 
@@ -38,7 +40,7 @@ def study_command(
     ] = None,
     gap: Annotated[float, typer.Option(help="Proven gap at which each point stops.")] = 0.02,
     time_limit: Annotated[float, typer.Option(help="Seconds of each point at most.")] = 120.0,
-    seed: Annotated[int, typer.Option(help="Same seed, same answers.")] = 0,
+    seed: question.Seed = 0,
     cache: Annotated[
         Path | None, typer.Option(help="Folder of finished points, to resume from.")
     ] = None,
@@ -50,7 +52,7 @@ def study_command(
     Finished points are kept, so that a study that was interrupted or extended goes on where it
     stopped. Exit code 0 if any point has an answer, 1 if none has.
     """
-    from rackfit.documents.output import make_folder, write_whole
+    from rackfit.documents.output import make_folder, say, write_whole
     from rackfit.figures.files import check_png, write_figures
     from rackfit.studies.base import Options
     from rackfit.studies.grid import parse_over
@@ -68,6 +70,14 @@ def study_command(
         check_png("--png")
     make_folder(out)
     make_folder(png)
+    make_folder(cache)
+    kept = None if fresh else cache or default_cache()
+    if kept is not None and cache is None:
+        try:
+            make_folder(kept)
+        except InstanceError as error:
+            say(f"rackfit: points are not kept: {error}")
+            kept = None
     result = study(
         name,
         scenario,
@@ -75,12 +85,12 @@ def study_command(
         jobs=jobs,
         backend=backend,
         options=Options(gap=gap, time_limit_s=time_limit, seed=seed),
-        cache=None if fresh else (cache or default_cache()),
+        cache=kept,
         on_point=_Progress(),
     )
     for row in result.failed:
         place = ", ".join(f"{key}={row[key]}" for key in result.axes if key in row)
-        print(f"rackfit: {place}: {row['error']}", file=sys.stderr)
+        say(f"rackfit: {place}: {row['error']}")
     written = result.write(out) if out is not None else []
     if png is not None:
         written += write_figures(result.figures(), svg=None, png=png)
@@ -89,7 +99,7 @@ def study_command(
     else:
         _print(result)
     for path in written:
-        print(f"written: {path}", file=sys.stderr)
+        say(f"written: {path}")
     if len(result.failed) == len(result.rows):
         raise typer.Exit(1)
 

@@ -9,11 +9,16 @@ from typing import Annotated
 
 import typer
 
+from costmodel.measured.load.runs import read_load_runs
+from costmodel.measured.load.scores import validate_load
 from costmodel.measured.rows import read_measured
 from costmodel.measured.scores import Score, Validation, validate_rows
 from costmodel.question.profile import load_profile
+from rackfit.documents.output import check_writable, write_whole
 from rackfit.figures.scatter_plot import scatter_svg
+from rackfit.report.load_words import load_text
 from topology.errors import InstanceError, Problem
+from topology.names import shown_lines
 
 
 def register(app: typer.Typer) -> None:
@@ -22,18 +27,40 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    measured: Annotated[Path, typer.Argument(help="CSV of measured runs (or .csv.gz).")],
+    measured: Annotated[
+        Path | None, typer.Argument(help="CSV of measured runs (or .csv.gz).")
+    ] = None,
     profile: Annotated[
         str, typer.Option(help="physics, calibrated, calibrated:ENGINE, or a profile file.")
     ] = "calibrated",
     plot: Annotated[Path | None, typer.Option(help="Write a scatter plot of TPOT (SVG).")] = None,
+    load: Annotated[
+        Path | None, typer.Option(help="JSON of load tests instead: replayed beside measured.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Predict each measured run and print the error, by model, system and engine.
 
     Rows that cannot be used are named with the reason. The columns are those of the shipped
-    measurements; see docs/accuracy.md.
+    measurements; see docs/accuracy.md. With --load each test is replayed request by request; see
+    docs/replay.md.
     """
+    if (measured is None) == (load is None):
+        raise InstanceError(
+            Problem("validate", "give either a CSV of measured runs, or --load FILE")
+        )
+    if load is not None:
+        if plot is not None:
+            raise InstanceError(Problem("--plot", "draws TPOT of a CSV of runs, not load tests"))
+        tests = validate_load(read_load_runs(load), profile)
+        typer.echo(
+            json.dumps(tests.as_dict() | {"profile": profile})
+            if as_json
+            else shown_lines(load_text(tests))
+        )
+        return
+    assert measured is not None
+    check_writable(plot, besides=(measured,))
     rows, skipped = read_measured(measured)
     found = validate_rows(rows, skipped, load_profile(profile))
     if plot is not None:
@@ -43,11 +70,10 @@ def validate(
             [run.row.model for run in found.runs],
             "ms per output token",
         )
-        try:
-            plot.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InstanceError(Problem(str(plot), error.strerror or "cannot be written")) from None
-    typer.echo(json.dumps(found.as_dict() | {"profile": profile}) if as_json else _text(found))
+        write_whole(text, plot)
+    typer.echo(
+        json.dumps(found.as_dict() | {"profile": profile}) if as_json else shown_lines(_text(found))
+    )
 
 
 def _text(found: Validation) -> str:

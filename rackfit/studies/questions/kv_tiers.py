@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from costmodel.blackboard.retention import (
-    break_even_hold_s,
-    may_share_a_tier,
-    recompute_s,
-    suited_tier,
-    write_premiums,
-)
 from costmodel.question.instance import Instance
 from costmodel.question.kv_plan import Place
 from costmodel.replica.held import conversation_bytes
 from costmodel.replica.tier_use import rent
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, along
-from rackfit.studies.board import PARAMETERS, board_of
+from rackfit.studies.board import PARAMETERS
 from rackfit.studies.point import found_row
+from rackfit.studies.retention import HOLD, retention_row
 from solver.clock import Clock
 from solver.kv_search import PlanSearch, kv_plans
 from topology.errors import InstanceError, Problem
 
-_HOLD, _PLACE, _BOARD = "workload.hold_s", "idle.place", "board.hold_s"
+_HOLD, _PLACE, _BOARD = "workload.hold_s", "idle.place", HOLD
 _ANY, _NONE = "best", "none"
 _PLACES = {
     "hbm": "HBM",
@@ -47,7 +41,7 @@ def _axes(base: Mapping[str, Any]) -> list[Axes]:
 
 def _answer(instance: Instance, own: Own, options: Options) -> Row:
     if own[_BOARD] is not None:
-        return _blackboard_row(instance, own)
+        return retention_row(instance, own)
     place = own[_PLACE]
     if instance.workload.hold_s is None:
         raise InstanceError(Problem(_HOLD, "is needed, with return_rate and cached_tokens"))
@@ -96,75 +90,6 @@ def _break_even(instance: Instance, saved_chip_s: float) -> Row:
         row[f"break_even_{place}_s"] = saved_usd / (one * hourly) * _HOUR if hourly else None
         row[f"hold_{place}_usd_per_m_hour"] = one * hourly / instance.workload.cached_tokens * 1e6
     return row
-
-
-def _blackboard_row(instance: Instance, own: Own) -> Row:
-    """Rent against recompute of one token, and the tier whose drain time is nearest to the hold."""
-    board, hold = board_of(instance, own), _positive(own, _BOARD)
-    chip_flops = board.machine.flops_per_s / board.chips
-    again = recompute_s(board.model.active_params, chip_flops)
-    per_s = board.usd_per_chip_hour / _HOUR
-    even = None
-    if board.model.kv_bytes_per_token:
-        even = break_even_hold_s(
-            board.model.active_params, chip_flops, board.hbm_bytes, board.model.kv_bytes_per_token
-        )
-    drains = _drains(instance, own)
-    hold_usd = hold * per_s * board.model.kv_bytes_per_token / board.hbm_bytes * 1e6
-    row: Row = {
-        "recompute_s_per_token": again,
-        "recompute_usd_per_m": again * per_s * 1e6,
-        "hold_hbm_usd_per_m": hold_usd,
-        "break_even_hbm_s": even,
-        "cheaper": "hold in HBM" if even is None or hold < even else "compute again",
-        "suited_tier": suited_tier(drains, hold),
-        **{f"drain_{name}_s": seconds for name, seconds in drains.items()},
-    }
-    return row | _list_prices(own)
-
-
-def _list_prices(own: Own) -> Row:
-    """What a price list of caches implies: premiums of writes, and whether one tier explains them."""
-    base = own["prices.base"]
-    if base is None:
-        return {}
-    price = _positive(own, "prices.base")
-    short, long = _positive(own, "prices.write_short"), _positive(own, "prices.write_long")
-    premiums = write_premiums({"short": short / price, "long": long / price})
-    short_s, long_s = _positive(own, "prices.short_s"), _positive(own, "prices.long_s")
-    return {
-        "write_premium_short": premiums["short"],
-        "write_premium_long": premiums["long"],
-        "premium_ratio": premiums["long"] / premiums["short"],
-        "hold_ratio": long_s / short_s,
-        "one_tier": may_share_a_tier(premiums["short"], premiums["long"], short_s, long_s),
-        "hit_over_input": _positive(own, "prices.hit") / price,
-    }
-
-
-def _drains(instance: Instance, own: Own) -> dict[str, float]:
-    """Drain times by tier: those given as ``NAME=SECONDS+NAME=SECONDS``, else the chip's."""
-    text = own["board.drains"]
-    if text is None:
-        chip = instance.cluster.usable[0].chip
-        found = {"hbm": chip.hbm_bytes / chip.hbm_bytes_per_s}
-        return found | {str(tier.kind): tier.drain_s for tier in chip.tiers}
-    try:
-        pairs = [part.split("=") for part in str(text).split("+")]
-        found = {name: float(seconds) for name, seconds in pairs}
-    except ValueError:
-        found = {}
-    if not found or min(found.values()) <= 0:
-        message = f"expected NAME=SECONDS+NAME=SECONDS, got {str(text)[:60]!r}"
-        raise InstanceError(Problem("board.drains", message))
-    return found
-
-
-def _positive(own: Own, key: str) -> float:
-    value = own[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InstanceError(Problem(key, f"must be a positive number, got {value!r}"))
-    return float(value)
 
 
 def _by_place(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -13,10 +13,9 @@ from costmodel.question.instance import Instance
 from costmodel.question.workload import Workload
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, along
-from rackfit.studies.board import PARAMETERS, Board, board_of
+from rackfit.studies.board import PARAMETERS, Board, board_of, positive
 from rackfit.studies.point import found_row, solve_instance
-from solver.search import SearchResult
-from topology.errors import InstanceError, Problem
+from solver.answer import SearchResult
 
 _LENGTH, _TOKENS, _STEP = "workload.input_tokens", "board.tokens_per_pass", "board.price_step"
 #: share of a prompt that a cache hit covers
@@ -85,12 +84,12 @@ def _usd_per_request(instance: Instance, found: SearchResult) -> float:
 
 def _pass_row(instance: Instance, own: Own) -> Row:
     """Cost of a token in passes of so many tokens of a sequence, in units of its compute."""
-    board, tokens = board_of(instance, own), _positive(own, _TOKENS)
+    board, tokens = board_of(instance, own), positive(own, _TOKENS)
     ratio = own["board.memory_over_compute"]
     known = (
         _memory_over_compute(board, own)
         if ratio is None
-        else _positive(own, "board.memory_over_compute")
+        else positive(own, "board.memory_over_compute")
     )
     cost = cost_over_compute(known, tokens)
     return {
@@ -103,13 +102,13 @@ def _pass_row(instance: Instance, own: Own) -> Row:
 
 def _memory_over_compute(board: Board, own: Own) -> float:
     """Memory time over compute time of a decode pass of ``board.batch`` sequences."""
-    timed = aggregate_pass(board.model, board.machine, _positive(own, "board.batch"), board.context)
+    timed = aggregate_pass(board.model, board.machine, positive(own, "board.batch"), board.context)
     return float((timed.weights_s + timed.kv_s) / timed.compute_s)
 
 
 def _step_row(instance: Instance, own: Own) -> Row:
     """KV bytes per token that make a list's price step the context at which KV outweighs compute."""
-    board, step = board_of(instance, own), _positive(own, _STEP)
+    board, step = board_of(instance, own), positive(own, _STEP)
     implied = kv_bytes_at_balance(
         board.model.active_params, board.bytes_per_param, board.intensity, step
     )
@@ -118,13 +117,6 @@ def _step_row(instance: Instance, own: Own) -> Row:
         "kv_bytes_per_token": board.model.kv_bytes_per_token,
         "balance_context": board.balance_context if board.model.kv_bytes_per_token else None,
     }
-
-
-def _positive(own: Own, key: str) -> float:
-    value = own[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InstanceError(Problem(key, f"must be a positive number, got {value!r}"))
-    return float(value)
 
 
 def _chart(rows: Sequence[Row]) -> Chart:

@@ -9,8 +9,8 @@ from costmodel.blackboard.aggregate import usd_per_m_tokens
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_ratio
-from rackfit.studies.balanced import largest_balanced_decode
 from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
+from rackfit.studies.systems.balanced import largest_balanced_decode
 from topology.errors import InstanceError, Problem
 
 #: a wider group is worth it when it makes this much more of each chip

@@ -12,9 +12,9 @@ from costmodel.question.instance import Instance, resolve_instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, cheapest, settled, solved
 from rackfit.studies.board import PARAMETERS, board_of
-from rackfit.studies.measured_systems import measured_row, pairs
 from rackfit.studies.point import described_row, solve_row
-from rackfit.studies.systems import GAINS, SYSTEMS, step_of
+from rackfit.studies.systems.measured import measured_row, pairs
+from rackfit.studies.systems.steps import GAINS, SYSTEMS, step_of
 
 #: parts of a pass that wait for links between chips
 NETWORK = ("dispatch", "combine", "all_reduce", "hand_off")

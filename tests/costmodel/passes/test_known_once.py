@@ -11,7 +11,8 @@ from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import KvShare, Layout
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.layout.slot_table import slot_table
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 
 
 def asked(**changes: object) -> Instance:

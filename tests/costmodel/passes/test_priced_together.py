@@ -9,7 +9,8 @@ from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout, Role
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.passes.tokens import Tokens
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.replica.replica import price_replica, price_replicas, stage_terms
 from costmodel.replica.stage_times import _together
 

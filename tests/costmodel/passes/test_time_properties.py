@@ -7,7 +7,8 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Workload
 from topology import Cluster

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodel.question.instance import load_scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import load_scenario
 from costmodel.tolerance import apart
 from topology.catalogue import beside, data_dir
 

@@ -12,8 +12,9 @@ from costmodel.models.summary import summarise
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.tokens import Tokens, even_shares
-from costmodel.question.instance import Scenario, instance_from_description, resolve_instance
+from costmodel.question.instance import instance_from_description, resolve_instance
 from costmodel.question.profile import Efficiency
+from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Workload
 from costmodel.replica import memory

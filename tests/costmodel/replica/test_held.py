@@ -10,7 +10,8 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.replica.held import all_new, blend, conversation_bytes, hit_share, returning
 from costmodel.replica.replica import price_replica
 from costmodel.replica.serving import Service
@@ -179,9 +180,9 @@ def test_tiers_change_nothing_where_they_are_not_used() -> None:
     ],
 )
 def test_what_a_hold_needs(workload: dict[str, Any], message: str) -> None:
-    from topology.catalogue import parse_model
+    from topology.catalogue import checked
 
     data = {key: value for key, value in workload.items() if value is not None}
     scenario = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": data}
-    with pytest.raises(InstanceError, match=message):
-        parse_model(Scenario, scenario, "test")
+    with pytest.raises(InstanceError, match=message), checked("test"):
+        Scenario.model_validate(scenario)

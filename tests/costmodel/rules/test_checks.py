@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import costmodel.rules
+import solver.rules
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from costmodel.rules import rules
+from costmodel.rules import STRUCTURE, rules
 from solver.clock import Clock
 from solver.search import search
 
@@ -30,15 +33,12 @@ def broken_rules(instance: Instance, data: dict[str, Any]) -> set[str]:
     return {v.rule for v in evaluate(instance, Layout.model_validate(data)).violations}
 
 
-def test_all_rules_are_found() -> None:
-    assert set(rules(structure=True)) == {
-        "chips_once", "chips_usable", "experts_placed", "kv_placed", "layers_covered",
-        "shape_matches",
-    }  # fmt: skip
-    assert set(rules(structure=False)) == {
-        "both_pools", "engine_runs", "hbm_capacity", "kv_tiers", "rate_served", "tpot_target", "ttft_target",
-        "uplink_capacity",
-    }  # fmt: skip
+def test_every_file_is_a_rule_with_two_sides() -> None:
+    files = {path.stem for path in Path(costmodel.rules.__path__[0]).glob("*.py")} - {"__init__"}
+    structure, priced = set(rules(structure=True)), set(rules(structure=False))
+    assert structure == set(STRUCTURE)
+    assert structure | priced == files == set(solver.rules.rules())
+    assert not structure & priced
 
 
 def test_chip_twice(good: tuple[Instance, dict[str, Any]]) -> None:

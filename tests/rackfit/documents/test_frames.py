@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from costmodel.question.instance import Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.api import solve
 from rackfit.documents.frames import chips_frame, replicas_frame, trajectory_frame

@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from costmodel.question.instance import Scenario, load_scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario, load_scenario
 from costmodel.question.workload import Limits, Prices, Slo, Workload
 from rackfit.api import solve
 from rackfit.documents.new_scenario import scenario_text

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from costmodel.question.engine import EngineName
-from costmodel.question.instance import Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.api import solve
 from rackfit.documents.result import Result

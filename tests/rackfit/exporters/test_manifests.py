@@ -19,7 +19,7 @@ from rackfit.documents.result import Result, read_result
 from rackfit.documents.schema import FOLDER
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
-from rackfit.exporters.placement_checks import check_sglang
+from tests.rackfit.exporters.loaders import check_sglang
 
 Export = Callable[[str], Exported]
 

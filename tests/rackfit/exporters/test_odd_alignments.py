@@ -7,7 +7,8 @@ import random
 import pytest
 from launch_lines import read_lines, servers, sglang_ranks, vllm_ranks
 
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.question.instance import Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.documents.result import Result
 from rackfit.importers.running import Running, evaluate_running, verdict

@@ -10,7 +10,8 @@ import yaml
 
 import rackfit.exporters.registry as registry
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout, write_files
@@ -66,7 +67,7 @@ def test_trtllm_refuses_attention_split_both_ways(moe: Instance) -> None:
     assert "--allow-approximate" not in str(stop.value)
     words = export_layout(moe, layout, "sglang").files["commands.sh"]
     assert "--tp-size 4" in words
-    assert "--dp-size 2" in words
+    assert "--attn-dp-size 2" in words
     assert "--enable-dense-mlp-attn-tp" in words
 
 

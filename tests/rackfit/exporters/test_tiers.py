@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.exporters.export import export_layout
 from topology.errors import ExportError
 

@@ -12,7 +12,7 @@ from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
-from rackfit.exporters.placement_checks import check_trtllm
+from tests.rackfit.exporters.loaders import check_trtllm
 
 Export = Callable[[str], Exported]
 TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}

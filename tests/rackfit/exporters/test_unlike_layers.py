@@ -9,18 +9,14 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
-from costmodel.question.instance import (
-    Instance,
-    Scenario,
-    instance_from_description,
-    resolve_instance,
-)
+from costmodel.question.instance import Instance, instance_from_description, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.cli.commands.solve import next_target
 from rackfit.exporters.export import export_layout
-from rackfit.exporters.placement_checks import check_vllm_ascend
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
+from tests.rackfit.exporters.loaders import check_vllm_ascend
 from topology.errors import ExportError
 
 LAYER = 5

@@ -12,7 +12,7 @@ from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported, export_layout
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
-from rackfit.exporters.placement_checks import check_vllm_ascend
+from tests.rackfit.exporters.loaders import check_vllm_ascend
 from topology.errors import ExportError
 
 Export = Callable[[str], Exported]

@@ -16,8 +16,8 @@ from costmodel.experts.expert_load import skewed_load
 from rackfit.cli.app import exit_code
 from rackfit.cli.commands.place import register
 from rackfit.exporters import placement_sglang, placement_trtllm, placement_vllm
-from rackfit.exporters.placement_checks import check_vllm_ascend
 from rackfit.exporters.placement_table import UnlikeTable
+from tests.rackfit.exporters.loaders import check_vllm_ascend
 from topology.errors import InstanceError, RackfitError
 
 LOADS = np.concatenate([np.ones((2, 32)), skewed_load(2, 32, seed=0) * 1000])

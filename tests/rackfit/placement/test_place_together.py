@@ -15,8 +15,8 @@ from costmodel.experts.dispatch import check_placement
 from costmodel.experts.expert_load import read_loads
 from rackfit.cli.app import exit_code
 from rackfit.cli.commands.place import register
-from rackfit.exporters.placement_checks import check_sglang
 from rackfit.placement.placed import Compared, Judged
+from tests.rackfit.exporters.loaders import check_sglang
 
 LAYERS, EXPERTS, TOP_K, TOKENS = 2, 32, 4, 2000
 NODES = ("--gpus", 8, "--slots", 40, "--gpus-per-node", 2, "--fast")

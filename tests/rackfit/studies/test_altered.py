@@ -9,10 +9,11 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.models.summary import summarise
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.studies.altered import with_chips, with_experts, with_ratio
-from rackfit.studies.balanced import balanced_decode, largest_balanced_decode
-from rackfit.studies.systems import SYSTEMS, step_of
+from rackfit.studies.systems.balanced import balanced_decode, largest_balanced_decode
+from rackfit.studies.systems.steps import SYSTEMS, step_of
 from topology import load_chip
 from topology.errors import InstanceError, NoFeasibleLayout
 

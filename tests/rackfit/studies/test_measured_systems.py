@@ -7,8 +7,8 @@ import re
 import pytest
 from asking import ask
 
-from rackfit.studies import measured_systems
 from rackfit.studies.base import Row
+from rackfit.studies.systems import measured as measured_systems
 
 #: tokens per second and chip that a search would find
 FOUND = {"gb200-nvl72": 2900.0, "hgx-b200@9": 1000.0, "alone": 500.0, "gb300-nvl72": 3100.0}

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from asking import ask
 
-from costmodel.question.instance import Scenario, resolve_instance
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.studies.base import Options, Row
 from rackfit.studies.grid import make_points
 from rackfit.studies.point import solve_instance

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from costmodel.evaluate import evaluate
-from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from rackfit.cli.app import build_app, exit_code
 from solver.clock import Clock
 from solver.explain.conflicts import Explanation, explain_conflict

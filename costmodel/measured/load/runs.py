@@ -1,0 +1,138 @@
+"""Files of load tests: one measured run each, with how the server was started and what its requests met.
+
+JSON with ``runs``; times in ms, rates per second. Keys beyond those read here are allowed, as every
+source has its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from costmodel.question.workload import MAX_TOKENS
+from topology.catalogue import problems_of, read_data
+from topology.errors import InstanceError, Problem
+
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+Rate = Annotated[float, Field(gt=0, lt=1e9)]
+Milliseconds = Annotated[float, Field(ge=0, lt=1e12)]
+
+#: seconds of a stage where the file does not say
+STAGE_S = 600.0
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ServerArguments(_Part):
+    """What the server was started with, as far as known."""
+
+    max_num_batched_tokens: Count | None = None
+    max_num_seqs: Count | None = None
+    prefix_caching: bool | None = None
+
+
+class Lengths(_Part):
+    """A load generator's prompts: a system prompt shared by a group, a question, a forced answer."""
+
+    system_prompt_tokens: Tokens = 0
+    question_tokens: Tokens
+    output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+
+
+class Percentiles(_Part):
+    """Measured times, ms."""
+
+    mean: Milliseconds | None = None
+    p50: Milliseconds | None = None
+    p90: Milliseconds | None = None
+    p99: Milliseconds | None = None
+
+
+class Recorded(_Part):
+    """Requests one by one."""
+
+    t_s: list[float]
+    input_tokens: list[Annotated[int, Field(ge=1, le=MAX_TOKENS)]]
+    output_tokens: list[Annotated[int, Field(ge=1, le=MAX_TOKENS)]]
+
+
+class MeanLength(_Part):
+    """Mean tokens."""
+
+    mean: Annotated[float, Field(gt=0, le=MAX_TOKENS)] | None = None
+
+
+class Throughput(_Part):
+    """Measured tokens per second."""
+
+    output_tokens_per_s: float | None = None
+
+
+class LoadRun(_Part):
+    """One run. ``stage`` -1 pools several stages, run one after another at ``stage_rates``."""
+
+    id: str
+    hf_model_id: str
+    chip: str
+    gpus: Count
+    tp: Count = 1
+    dp: Count = 1
+    engine: str
+    engine_version: str = ""
+    dtype: str = ""
+    exp_id: int | None = None
+    parallelism: Any = None
+    server_args: ServerArguments = ServerArguments()
+    loop: Literal["open", "closed"]
+    profile: Lengths | None = None
+    requests: Recorded | None = None
+    stage: int = 0
+    requested_rate: Rate | None = None
+    stage_rates: list[Rate] | None = None
+    duration_s: Annotated[float, Field(gt=0, lt=1e8)] | None = None
+    concurrency: Count | None = None
+    n_requests: Count | None = None
+    prompt_len: MeanLength = MeanLength()
+    output_len: MeanLength = MeanLength()
+    speculative: str | None = None
+    prefix_hit_rate_measured: float | None = None
+    ttft_ms: Percentiles = Percentiles()
+    e2e_ms: Percentiles = Percentiles()
+    throughput: Throughput = Throughput()
+    tpot_ms_corrected_mean: Milliseconds | None = None
+    overloaded: bool | None = None
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the figures are those of all stages together."""
+        return self.stage == -1
+
+    @property
+    def attention_dp(self) -> int:
+        """Attention ranks of one server."""
+        stated = (
+            self.parallelism.get("attention_dp") if isinstance(self.parallelism, dict) else None
+        )
+        return int(stated) if isinstance(stated, int) and stated > 0 else 1
+
+
+def read_load_runs(path: Path) -> list[LoadRun]:
+    """The runs of a file. Raises ``InstanceError`` with every problem."""
+    data = read_data(path)
+    runs = data.get("runs") if isinstance(data, dict) else None
+    if not isinstance(runs, list) or not runs:
+        raise InstanceError(Problem(str(path), "expected an object with a list `runs`"))
+    found, problems = [], []
+    for index, run in enumerate(runs):
+        try:
+            found.append(LoadRun.model_validate(run))
+        except ValidationError as error:
+            problems += problems_of(error, f"{path}: runs[{index}]")
+    if problems:
+        raise InstanceError(problems[:20])
+    return found

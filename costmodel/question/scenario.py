@@ -1,0 +1,99 @@
+"""What a person asks: a question in names and values, read from YAML, JSON or the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+
+from costmodel.question.engine import EngineName
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Limits, Prices, Slo, Workload
+from topology import TierKind
+from topology.catalogue import beside, checked, read_data, resolve
+from topology.names import Line, Name, Prose
+
+Pay = Literal["whole", "used"]
+
+
+Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
+
+
+def _named_or_in_place(value: object) -> str:
+    return "<in place>" if isinstance(value, dict | Workload) else "<name>"
+
+
+class Scenario(BaseModel):
+    """One question: which model on which cluster for which workload, under which targets.
+
+    ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
+    written in place. ``rate`` asks for the least cost that serves so many requests per second.
+    ``speculative`` lets the model's MTP modules draft tokens. ``kv_tiers`` are the tiers beside HBM that
+    KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
+    pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
+    ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.question.engine`).
+    ``layer_slots`` says how many spare expert slots the layers have: the ``same``, or unlike numbers in whole ``rows``
+    (one per chip) or in ``any`` numbers, which fewer formats hold.
+    ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
+    :mod:`topology.failures`), in text joined by ``+``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name = "custom"
+    description: Prose = ""
+    model: Line
+    cluster: Line
+    workload: Annotated[
+        Annotated[Line, Tag("<name>")] | Annotated[Workload, Tag("<in place>")],
+        Discriminator(_named_or_in_place),
+    ]
+    slo: Slo = Slo()
+    weight_dtype: Dtype | None = None
+    kv_dtype: Dtype | None = None
+    pay: Pay = "whole"
+    rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
+    profile: Line = "calibrated"
+    prices: Prices = Prices()
+    limits: Limits = Limits()
+    speculative: Speculative | None = None
+    kv_tiers: tuple[TierKind, ...] = ()
+    two_batch_overlap: bool = False
+    engine: EngineName | None = None
+    layer_slots: Literal["same", "rows", "any"] = "same"
+    failed: tuple[Line, ...] = ()
+
+    @field_validator("failed", "kv_tiers", mode="before")
+    @classmethod
+    def _listed_in_text(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part for part in value.split("+") if part not in ("", "none"))
+        return value
+
+
+def load_scenario(name_or_path: str) -> Scenario:
+    """Read a scenario from the catalogue or a file. Paths inside it are relative to the file."""
+    path = resolve(name_or_path, "scenarios")
+    with checked(path.name):
+        scenario = Scenario.model_validate(read_data(path))
+    found: dict[str, Any] = {
+        key: beside(path, value)
+        for key in ("model", "cluster", "workload", "profile")
+        if isinstance(value := getattr(scenario, key), str)
+    }
+    if isinstance(scenario.workload, Workload):
+        found["workload"] = _loads_beside(scenario.workload, path)
+    return scenario.model_copy(update=found)
+
+
+def _loads_beside(workload: Workload, path: Path) -> Workload:
+    """The workload with its recorded expert loads taken from the folder of the file it stands in."""
+    return workload.model_copy(update={"expert_load": beside(path, workload.expert_load)})
+
+
+def load_workload(name_or_path: str) -> Workload:
+    """Read a workload from the catalogue or a file."""
+    path = resolve(name_or_path, "workloads")
+    with checked(path.name):
+        return _loads_beside(Workload.model_validate(read_data(path)), path)
