@@ -25,6 +25,7 @@ from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.stands import neighbours_matter
+from solver.threads import in_threads
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
@@ -47,7 +48,9 @@ class Pricer:
         # a model so small that every placement is tried needs a bound for every placement
         engine = instance.engine
         self.hot_copies = not small_enough(instance, 1) and (
-            engine is None or not engine.spare_in_order or engine.places_experts(instance.model, 1)
+            engine is None
+            or not engine.layouts.spare_in_order
+            or engine.places_experts(instance.model, 1)
         )
         self.experts: ExpertBounds | None = None
         self._rates: dict[tuple[int, ...], list[GroupRates]] = {}
@@ -56,8 +59,8 @@ class Pricer:
         elif moe is not None:
             self.experts = expert_bounds(instance, moe.top_k, hot_copies=self.hot_copies)
 
-    def bounds(self, shapes: ShapeTable) -> Bounds:
-        """Upper bounds of all shapes (any mix of roles and classes)."""
+    def bounds(self, shapes: ShapeTable, workers: int = 1) -> Bounds:
+        """Upper bounds of all shapes (any mix of roles and classes), by so many threads."""
         count = len(shapes)
         result = Bounds(
             per_rank=np.zeros(count, dtype=np.int64),
@@ -67,16 +70,24 @@ class Pricer:
             least_tpot_s=np.zeros(count),
             least_ttft_s=np.zeros(count),
         )
+        blocks: list[tuple[NDArray[np.int64], int, PoolClass]] = []
         for role in range(len(ROLES)):
             for pool_class in self.classes:
                 rows = np.flatnonzero(
                     (shapes.role == role) & (shapes.pool_class == pool_class.index)
                 )
-                for start in range(0, len(rows), _BLOCK):
-                    block = rows[start : start + _BLOCK]
-                    found = self._most(shapes.take(block), role, pool_class)
-                    for name in Bounds.__dataclass_fields__:
-                        getattr(result, name)[block] = getattr(found, name)
+                blocks += [
+                    (rows[start : start + _BLOCK], role, pool_class)
+                    for start in range(0, len(rows), _BLOCK)
+                ]
+
+        def bounded(block: tuple[NDArray[np.int64], int, PoolClass]) -> Bounds:
+            rows, role, pool_class = block
+            return self._most(shapes.take(rows), role, pool_class)
+
+        for (rows, _, _), found in zip(blocks, in_threads(bounded, blocks, workers), strict=True):
+            for name in Bounds.__dataclass_fields__:
+                getattr(result, name)[rows] = getattr(found, name)
         return result
 
     def _most(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Bounds:
@@ -143,7 +154,8 @@ class Pricer:
         """Rates of the shapes that differ in them, and which of these each shape has."""
         columns = (
             shapes.pool_class, shapes.tp, shapes.stage_chips, shapes.stage_pools, shapes.pp,
-            shapes.slices, shapes.span, shapes.slice_chips,
+            shapes.slices, shapes.span, shapes.slice_chips, shapes.role,
+            shapes.slots % shapes.stage_chips > 0,
         )  # fmt: skip
         keys, rows, inverse = np.unique(
             np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
@@ -161,22 +173,15 @@ class Pricer:
         pool_class = self.classes[one["pool_class"]]
         if not neighbours_matter(self.instance.cluster, pool_class.domain):
             return [self.rates_of(shapes, row)[0]]
-        return least_rates(
-            self.instance, self.classes, shapes.parts(row), one["tp"],
-            one["tp"] * one["attention_dp"], one["pp"],
-        )  # fmt: skip
+        return least_rates(self.instance, self.classes, shapes.parts(row), one)
 
     def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
         """Collective rates of a shape where chips cannot be told apart, and whether each stage has exactly these."""
         one = shapes.row(row)
-        pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
+        pool_class = self.classes[one["pool_class"]]
         home = self.instance.cluster.domains[pool_class.domain]
         types = {placed.chip.name for placed in home.usable}
         only_nics = home.fabric.interchangeable_chips and not home.interchangeable_chips
         if one["span"] >= 0 or only_nics or len(types) > 1:
-            parts = shapes.parts(row)
-            return span_rates(self.instance, self.classes, parts, one["tp"], stage, one["pp"])
-        return group_rates(
-            self.instance, pool_class, one["tp"], stage, one["stage_pools"], one["pp"],
-            one["slices"],
-        ), True  # fmt: skip
+            return span_rates(self.instance, self.classes, shapes.parts(row), one)
+        return group_rates(self.instance, pool_class, one), True
