@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.question.instance import Instance
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ShapeTable, most_domains, tensor_widths
 from solver.shapes.spans import span_families
+from solver.shapes.stands import neighbours_matter
 
 #: chips that a replica may take in each domain, by family of spans
 _NUMBERS = {
@@ -78,15 +80,7 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     )
     if instance.engine is not None:
         text += f"; of all these, what {instance.engine.title} runs as it stands"
-    if not all(
-        instance.cluster.domains[pool.domain].interchangeable_chips
-        for pool_class in classes
-        for pool in pool_class.pools
-    ):
-        text += (
-            "; where neighbours matter (a torus, failed links), replicas on the compact blocks that the "
-            "topology picks for their number of chips, not on every set of chips"
-        )
+    text += _sets(instance, classes)
     left_out = [_LEFT_OUT[f.kind] for f in families if f.kind != "every"]
     unlike = "".join(f"{words}, " for words in dict.fromkeys(left_out))
     outside = "KV outside HBM"
@@ -97,13 +91,34 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     if instance.speculative is not None:
         drafts = f"another number of drafted tokens than {instance.speculative.draft_tokens}"
     text += (
-        f"; every batch with equally many sequences on each attention rank (or one fewer on some), up to {limits.max_sequences_per_rank:,} "
+        f"; every batch, however its sequences lie on the attention ranks, up to {limits.max_sequences_per_rank:,} on "
         "each; every cut of layers into "
         "stages; every mix of these replicas on the usable chips. Not covered: mixed replicas in pipeline stages, chips of different "
-        f"types in one replica, {unlike}prefill passes other than whole prompts or chunks of "
-        f"{limits.prefill_chunk_tokens} tokens, {drafts}, {outside}. The bound holds "
+        f"types in one replica, {unlike}prefill passes that hold more tokens than a "
+        f"rank's whole prompts within {limits.prefill_chunk_tokens:,} (or than an even chunk of one longer prompt), {drafts}, {outside}. The bound holds "
         f"under the cost model's {instance.profile.name} profile, not for measured time"
     )
+    return text
+
+
+def _sets(instance: Instance, classes: Sequence[PoolClass]) -> str:
+    """On which sets of chips replicas stand, where these are not alike."""
+    domains = instance.cluster.domains
+    if all(domains[p.domain].interchangeable_chips for c in classes for p in c.pools):
+        return ""
+    unlike = [c for c in classes if neighbours_matter(instance.cluster, c.domain)]
+    if unlike and all(domains[c.domain].fabric.every_set_of(c.size) for c in unlike):
+        text = (
+            "; where neighbours matter (a torus), replicas in one domain on every set of its chips, over several "
+            "on the quickest sets of each"
+        )
+    else:
+        text = (
+            "; where neighbours matter (a torus, failed links), replicas on boxes and compact blocks of chips, "
+            "not on every set of chips"
+        )
+    if any(c.cut_off for c in classes):
+        text += "; chips that failures cut off from the largest part of their domain, in replicas of their own"
     return text
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from topology.chip import Chip
 from topology.rate import Leg
+from topology.routing.blocks import Block
 from topology.routing.spread import Demand, Edge, spread
 
 
@@ -109,6 +110,40 @@ class Fabric(ABC):
     @abstractmethod
     def pick(self, candidates: Sequence[int], count: int) -> tuple[int, ...]:
         """``count`` of the candidate positions that belong together, the compact choice."""
+
+    def blocks(
+        self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False
+    ) -> list[Block]:
+        """Sets of ``count`` of the candidates that may serve together, at most so many, good ones first.
+
+        ``gathers``: the set that gathers soonest is looked for, also where that takes time.
+        """
+        return [Block(self.pick(candidates, count))]
+
+    def every_set_of(self, candidates: int) -> bool:
+        """Whether :meth:`blocks` looks at every set of so many candidates."""
+        return False
+
+    def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:
+        """Ways to cut a block into groups of ``size`` chips that belong together."""
+        own = sorted(block)
+        return [[tuple(own[start : start + size]) for start in range(0, len(own), size)]]
+
+    @cached_property
+    def parts(self) -> list[frozenset[int]]:
+        """Positions of the working chips that links join, the most chips first."""
+        if self.interchangeable_chips:
+            return [frozenset(p for p in range(len(self.chips)) if f"g{p}" not in self.failed)]
+        names = set(self.chip_names())
+        joined = (
+            frozenset(int(name[1:]) for name in nodes & names)
+            for nodes in nx.weakly_connected_components(self.graph)
+        )
+        return sorted((part for part in joined if part), key=lambda part: (-len(part), min(part)))
+
+    def joins(self, position: int, other: int) -> bool:
+        """Whether working links of the domain join two chips."""
+        return any(position in part and other in part for part in self.parts)
 
     @abstractmethod
     def exchange(self, members: Sequence[int]) -> Leg:

@@ -7,7 +7,7 @@ placements, batches, fleet model and evaluator as Rackfit, so that only what is 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.place.assemble import assemble
 from solver.place.realise import Realised, Realiser
+from solver.place.standing import Slice
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import ROLES, ShapeTable, enumerate_shapes
 
@@ -94,6 +95,14 @@ class _Search:
         usd = sum(len(c.pools) * c.size * c.chip.usd_per_hour for c in self.classes)
         self.question = Question(True, usd, None)
 
+    def of(self, item: Item) -> Realised:
+        """The replica of an item."""
+        return self.realised[item.shape]
+
+    def on(self, item: Item, slices: Sequence[Slice]) -> Realised:
+        """The replica of an item on given chips."""
+        return self.realiser.realise(item.shape, int(self.per_rank[item.shape]), slices)
+
     def run(self) -> Baseline | None:
         """Realise the most promising shapes until no pair left can be cheaper."""
         groups: dict[tuple[int, ...], list[int]] = {}
@@ -158,7 +167,7 @@ class _Search:
         )  # fmt: skip
         if answer.fleet is None or answer.fleet.requests_per_s <= served:
             return None
-        layout = assemble(self.instance, answer.fleet, lambda item: self.realised[item.shape])
+        layout = assemble(self.instance, answer.fleet, self)
         evaluation = evaluate(self.instance, layout)
         if evaluation.violations or (evaluation.requests_per_s or 0.0) <= served:
             return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
@@ -20,8 +21,11 @@ from solver.bounds.priced import Array, Bounds, Priced
 from solver.bounds.shared_bounds import expert_bounds
 from solver.place.replica_model import small_enough
 from solver.shapes.group_rates import group_rates, span_rates
+from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.shapes.stands import neighbours_matter
+from solver.threads import in_threads
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
@@ -47,14 +51,14 @@ class Pricer:
             engine is None or not engine.spare_in_order or engine.places_experts(instance.model, 1)
         )
         self.experts: ExpertBounds | None = None
-        self._rates: dict[tuple[int, ...], GroupRates] = {}
+        self._rates: dict[tuple[int, ...], list[GroupRates]] = {}
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
         elif moe is not None:
             self.experts = expert_bounds(instance, moe.top_k, hot_copies=self.hot_copies)
 
-    def bounds(self, shapes: ShapeTable) -> Bounds:
-        """Upper bounds of all shapes (any mix of roles and classes)."""
+    def bounds(self, shapes: ShapeTable, workers: int = 1) -> Bounds:
+        """Upper bounds of all shapes (any mix of roles and classes), by so many threads."""
         count = len(shapes)
         result = Bounds(
             per_rank=np.zeros(count, dtype=np.int64),
@@ -64,27 +68,45 @@ class Pricer:
             least_tpot_s=np.zeros(count),
             least_ttft_s=np.zeros(count),
         )
+        blocks: list[tuple[NDArray[np.int64], int, PoolClass]] = []
         for role in range(len(ROLES)):
             for pool_class in self.classes:
                 rows = np.flatnonzero(
                     (shapes.role == role) & (shapes.pool_class == pool_class.index)
                 )
-                for start in range(0, len(rows), _BLOCK):
-                    block = rows[start : start + _BLOCK]
-                    priced = self.block(shapes.take(block), role, pool_class)
-                    found = priced.bounds()
-                    found.requests_per_s[~joined(priced.rates)] = 0.0
-                    for name in Bounds.__dataclass_fields__:
-                        getattr(result, name)[block] = getattr(found, name)
+                blocks += [
+                    (rows[start : start + _BLOCK], role, pool_class)
+                    for start in range(0, len(rows), _BLOCK)
+                ]
+
+        def bounded(block: tuple[NDArray[np.int64], int, PoolClass]) -> Bounds:
+            rows, role, pool_class = block
+            return self._most(shapes.take(rows), role, pool_class)
+
+        for (rows, _, _), found in zip(blocks, in_threads(bounded, blocks, workers), strict=True):
+            for name in Bounds.__dataclass_fields__:
+                getattr(result, name)[rows] = getattr(found, name)
         return result
 
-    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Block:
-        """Shapes of one role on one class, to be priced together."""
-        return Block(self.priced(shapes, role, pool_class))
+    def _most(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Bounds:
+        """Bounds on the best of the sets of chips that each shape may stand on."""
+        priced = self.block(shapes, role, pool_class)
+        found = priced.bounds()
+        found.requests_per_s[~joined(priced.rates)] = 0.0
+        rates, which = self._ways(shapes)
+        ways = np.array([len(own) for own in rates], dtype=np.int64)[which]
+        for turn in range(1, int(ways.max(initial=1))):
+            rows = np.flatnonzero(ways > turn)
+            found.raise_to(rows, self.block(shapes.take(rows), role, pool_class, turn).bounds())
+        return found
 
-    def priced(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Priced:
+    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass, turn: int = 0) -> Block:
+        """Shapes of one role on one class, to be priced together, on the set of chips whose turn it is."""
+        return Block(self.priced(shapes, role, pool_class, turn))
+
+    def priced(self, shapes: ShapeTable, role: int, pool_class: PoolClass, turn: int = 0) -> Priced:
         """Shapes of one role on one class with all that their prices need."""
-        rates = self.rates(shapes)
+        rates = self.rates(shapes, turn)
         return Priced(self.instance, self.layers, self.experts, shapes, rates, role, pool_class)
 
     def tightened(
@@ -97,17 +119,20 @@ class Pricer:
         """
         one = shapes.take(np.array([row]))
         pool_class = self.classes[int(one.pool_class[0])]
-        block = self.block(one, int(one.role[0]), pool_class)
-        if layer_bounds is not None:
-            proven = (
-                0.0
-                if self.experts is None
-                else self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
-            )
-            block.by_layer = np.maximum(layer_bounds, proven)
-        block.most = most_per_rank
-        block.exact_stages = True
-        return float(block.bounds().requests_per_s[0])
+        best = 0.0
+        for turn in range(len(self.ways_of(shapes, row))):
+            block = self.block(one, int(one.role[0]), pool_class, turn)
+            if layer_bounds is not None:
+                proven = (
+                    0.0
+                    if self.experts is None
+                    else self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
+                )
+                block.by_layer = np.maximum(layer_bounds, proven)
+            block.most = most_per_rank
+            block.exact_stages = True
+            best = max(best, float(block.bounds().requests_per_s[0]))
+        return best
 
     def balanced(self, shapes: ShapeTable, row: int, most_per_rank: int) -> float:
         """Requests per second of a shape if every chip got the same share of routed tokens."""
@@ -118,11 +143,16 @@ class Pricer:
         block.by_layer, block.most = even, most_per_rank
         return float(block.bounds().requests_per_s[0])
 
-    def rates(self, shapes: ShapeTable) -> GroupRates:
-        """Collective rates of shapes, stacked."""
+    def rates(self, shapes: ShapeTable, turn: int = 0) -> GroupRates:
+        """Collective rates of shapes, stacked: of each one's first set of chips, or of the one whose turn it is."""
+        found, inverse = self._ways(shapes)
+        return stack_rates([own[min(turn, len(own) - 1)] for own in found]).take(inverse)
+
+    def _ways(self, shapes: ShapeTable) -> tuple[list[list[GroupRates]], NDArray[np.int64]]:
+        """Rates of the shapes that differ in them, and which of these each shape has."""
         columns = (
             shapes.pool_class, shapes.tp, shapes.stage_chips, shapes.stage_pools, shapes.pp,
-            shapes.slices, shapes.span,
+            shapes.slices, shapes.span, shapes.slice_chips,
         )  # fmt: skip
         keys, rows, inverse = np.unique(
             np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
@@ -130,12 +160,23 @@ class Pricer:
         found = []
         for row, key in zip(rows.tolist(), map(tuple, keys.tolist()), strict=True):
             if key not in self._rates:
-                self._rates[key] = self.rates_of(shapes, row)[0]
+                self._rates[key] = self.ways_of(shapes, row)
             found.append(self._rates[key])
-        return stack_rates(found).take(inverse.ravel())
+        return found, np.asarray(inverse.ravel(), dtype=np.int64)
+
+    def ways_of(self, shapes: ShapeTable, row: int) -> list[GroupRates]:
+        """Least collective rates of a shape on each kind of set that it may stand on; often there is one."""
+        one = shapes.row(row)
+        pool_class = self.classes[one["pool_class"]]
+        if not neighbours_matter(self.instance.cluster, pool_class.domain):
+            return [self.rates_of(shapes, row)[0]]
+        return least_rates(
+            self.instance, self.classes, shapes.parts(row), one["tp"],
+            one["tp"] * one["attention_dp"], one["pp"],
+        )  # fmt: skip
 
     def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
-        """Collective rates of a shape, and whether each of its stages has exactly these."""
+        """Collective rates of a shape where chips cannot be told apart, and whether each stage has exactly these."""
         one = shapes.row(row)
         pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
         home = self.instance.cluster.domains[pool_class.domain]

@@ -2,60 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 from costmodel.layout.layout import ExpertMap, Layout
 from costmodel.question.instance import Instance
+from solver.clock import Clock
 from solver.fleet.asked import Fleet
 from solver.fleet.items import Item
 from solver.place.build import build_replica, stage_chips
 from solver.place.realise import Realised
-from solver.shapes.pools import pick_chips
+from solver.place.standing import Slice
+from solver.place.tiles import Need, tiles
+from solver.shapes.pools import Pool, pick_chips
+from solver.shapes.stands import apart, named, neighbours_matter
 
 
-def assemble(instance: Instance, fleet: Fleet, placed: Callable[[Item], Realised]) -> Layout:
+class Placed(Protocol):
+    """Where replicas of a fleet come from."""
+
+    clock: Clock
+    seed: int
+
+    def of(self, item: Item) -> Realised:
+        """The replica of an item, on chips of its pools."""
+        ...
+
+    def on(self, item: Item, slices: Sequence[Slice]) -> Realised:
+        """The replica of an item on given chips; 0 requests/s where these allow none."""
+        ...
+
+
+#: a replica: its row of the shape table, how it stands, and the chips of each stage
+Stood = tuple[int, Realised, list[list[str]]]
+
+
+def assemble(
+    instance: Instance, fleet: Fleet, placed: Placed, given: Sequence[Sequence[str] | None] = ()
+) -> Layout:
     """Take chips from each pool in order and stand every replica on its own.
 
-    Wider replicas come first and take chips that belong together where neighbours matter.
-    Replicas of one shape share one expert map for each stage.
+    Wider replicas come first. Where neighbours matter, each replica is made anew for the chips it gets, with
+    the batch that these allow; one that meets no target there is left out. ``given``: the chips of replicas in one
+    pool each, where they are chosen already.
     """
-    free = {
-        (pool.domain, pool.chip.name): list(pool.chips)
-        for _, pools in fleet.stands
-        for pool in pools
-    }
+    order = sorted(range(len(fleet.stands)), key=lambda at: _rank(fleet, at))
+    known = {at: [list(chips)] for at, chips in enumerate(given) if chips is not None}
+    left = [at for at in order if at not in known]
+    chosen = known | _chips(instance, fleet, left, placed)
+    stood: list[Stood] = []
+    for place in order:
+        item, pools = fleet.stands[place]
+        shape = placed.of(item)
+        if apart(instance.cluster, pools):
+            slices = [(p, own, len(own)) for p, own in zip(pools, chosen[place], strict=True)]
+            there = placed.on(item, slices)
+            if there.requests_per_s > 0:
+                stood.append((item.shape, there, there.chips))
+        else:
+            stood.append((item.shape, shape, stage_chips(shape.shape, chosen[place])))
+    return _layout(instance, stood)
+
+
+def _layout(instance: Instance, stood: Sequence[Stood]) -> Layout:
+    """Replicas on their chips. Those of one shape with the same stages and experts share a map for each stage."""
     maps: dict[str, ExpertMap] = {}
-    known: dict[int, Realised] = {}
+    kinds: dict[int, list[tuple[ExpertMap, tuple[tuple[int, int], ...]]]] = {}
     replicas = []
-    order = sorted(fleet.stands, key=lambda stand: (-stand[0].chips, stand[0].shape))
-    for item, pools in order:
-        shape = placed(item)
-        slices = []
-        for pool, (_, count) in zip(pools, item.parts, strict=True):
-            left = free[pool.domain, pool.chip.name]
-            chosen = pick_chips(instance.cluster, pool.domain, left, count, leaving=len(pools) > 1)
-            slices.append(chosen)
-            free[pool.domain, pool.chip.name] = [chip for chip in left if chip not in set(chosen)]
-        # a shape may be placed in two ways: with KV that leaves the domain, and with KV that stays
-        tag = "" if known.setdefault(item.shape, shape) is shape else ".stays"
-        names = [f"shape{item.shape}{tag}.stage{number}" for number in range(len(shape.stages))]
+    for row, shape, chips in stood:
+        own = kinds.setdefault(row, [])
+        if (shape.maps, shape.stages) not in own:
+            own.append((shape.maps, shape.stages))
+        kind = own.index((shape.maps, shape.stages))
+        name = f"shape{row}.{kind}" if kind else f"shape{row}"
+        names = [f"{name}.stage{number}" for number in range(len(shape.stages))]
         if shape.maps:
-            for name, (first, last) in zip(names, shape.stages, strict=True):
+            for stage, (first, last) in zip(names, shape.stages, strict=True):
                 maps.setdefault(
-                    name, {k: slots for k, slots in shape.maps.items() if first <= k <= last}
+                    stage, {k: slots for k, slots in shape.maps.items() if first <= k <= last}
                 )
         replicas.append(
             build_replica(
                 instance,
                 shape.shape,
-                shape.per_rank,
+                shape.sequences,
                 shape.stages,
                 shape.slots,
-                stage_chips(shape.shape, slices),
+                chips,
                 names if shape.maps else None,
-                shape.extra,
-                shape.idle,
-                shape.layer_slots,
+                idle=shape.idle,
+                layer_slots=shape.layer_slots,
             )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)
+
+
+def _rank(fleet: Fleet, place: int) -> tuple[int, int]:
+    item, _ = fleet.stands[place]
+    return -item.chips, item.shape
+
+
+def _chips(
+    instance: Instance, fleet: Fleet, order: Sequence[int], placed: Placed
+) -> dict[int, list[list[str]]]:
+    """Chips of each replica's slice in each of its pools, of those in ``order``."""
+    wanted: dict[Pool, list[tuple[int, int]]] = {}
+    for place in order:
+        for slot, pool in enumerate(fleet.stands[place][1]):
+            wanted.setdefault(pool, []).append((place, slot))
+    chosen: dict[int, list[list[str]]] = {at: [[] for _ in fleet.stands[at][1]] for at in order}
+    for pool, slices in wanted.items():
+        free, own = list(pool.chips), []
+        if neighbours_matter(instance.cluster, pool.domain):
+            needs = [
+                _need(instance, fleet.stands[place][0], slot, placed) for place, slot in slices
+            ]
+            positions = sorted(instance.cluster.chip(chip).position for chip in free)
+            fabric = instance.cluster.domains[pool.domain].fabric
+            sets = tiles(fabric, positions, needs, clock=placed.clock, seed=placed.seed)
+            own = [named(pool.domain, block) for block in sets]
+        else:
+            for place, slot in slices:
+                item = fleet.stands[place][0]
+                count = item.parts[slot][1]
+                own.append(
+                    pick_chips(instance.cluster, pool.domain, free, count, leaving=item.wide)
+                )
+                free = [chip for chip in free if chip not in set(own[-1])]
+        for (place, slot), chips in zip(slices, own, strict=True):
+            chosen[place][slot] = chips
+    return chosen
+
+
+def _need(instance: Instance, item: Item, slot: int, placed: Placed) -> Need:
+    shape, count = placed.of(item).shape, item.parts[slot][1]
+    wide = shape["tp"] * shape["attention_dp"] >= count  # the slice is one stage, or part of one
+    return Need(
+        count,
+        exchanges=instance.operations.moe is not None and wide,
+        gathers=shape["tp"] > 1 or not wide,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from solver.clock import Clock
 from solver.fleet.asked import Links
 from solver.fleet.items import Item, Items
 from solver.place.realise import Realised, Realiser
+from solver.place.standing import Slice
 from solver.shapes.shapes import ROLES
 
 
@@ -29,6 +31,7 @@ class PlacedShapes:
     ):
         """``like``: what another search of the question, with KV elsewhere, has placed; its experts are reused."""
         self.items, self.links, self.instance = items, links, pricer.instance
+        self.clock, self.seed = clock, seed
         self.realiser, self._nearby = (
             Realiser(pricer.instance, items.shapes, pricer, clock, seed, nearby=nearby)
             for nearby in (False, True)
@@ -64,6 +67,13 @@ class PlacedShapes:
             replace(item, sent=self.of(item).sent, sent_far=self.of(item).sent_far)
             for item in self.items.best(rates, leaves)
         ]
+
+    def on(self, item: Item, slices: Sequence[Slice]) -> Realised:
+        """The same on given chips."""
+        kept = self.of(item)
+        stays = item.shape in self.leaving and not item.leaves
+        realiser = self._nearby if stays else self.realiser
+        return realiser.realise(item.shape, kept.most_per_rank, slices)
 
     def of(self, item: Item) -> Realised:
         """The replica that an item of :meth:`achieved` stands for."""

@@ -9,8 +9,10 @@ import numpy as np
 
 from costmodel.passes.communication import GroupRates, achieved, joined, rates_of_chips
 from costmodel.question.instance import Instance
+from solver.shapes.least_rates import least_send
 from solver.shapes.pools import PoolClass, pick_chips
 from solver.shapes.spans import Parts, pools_of
+from solver.shapes.stands import neighbours_matter
 from topology import Cluster, Rate
 
 
@@ -72,6 +74,15 @@ def span_rates(
         moe.top_k if moe else 0,
         instance.profile.for_chip(classes[parts[0][0]].chip.name),
     )
+    return as_one(stages)
+
+
+def as_one(stages: Sequence[GroupRates]) -> tuple[GroupRates, bool]:
+    """Rates of some stages as one, and whether they are exactly those of every stage.
+
+    Of collectives inside a stage the quickest is taken, hand-offs are averaged. Of stages that no links join
+    the first.
+    """
     for own in stages:
         if not joined(own):
             return own, False
@@ -88,6 +99,8 @@ def span_rates(
 
 def nearest_send(cluster: Cluster, pool_class: PoolClass) -> Rate:
     """Rate of a hand-over to the nearest chip that another replica can stand on."""
+    if neighbours_matter(cluster, pool_class.domain):
+        return least_send(cluster, pool_class.pools[0])
     if len(cluster.domains[pool_class.domain].usable) > 1:
         return cluster.rate_for("send", pool_class.domain, 2, 1)
     return Rate(0.0, 0.0, 0.0, 0.0, "none")

@@ -18,11 +18,15 @@ _FEW_POOLS, _FEW_CHIPS = 8, 512
 
 @dataclass(frozen=True)
 class Pool:
-    """Usable chips of one type in one domain, cheapest first, else in the domain's own order."""
+    """Usable chips of one type in one domain, cheapest first, else in the domain's own order.
+
+    ``part``: which of the parts that failures leave unjoined, largest first (0: all of the domain, or the largest).
+    """
 
     domain: int
     chip: Chip
     chips: tuple[str, ...]
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class PoolClass:
         return self.pools[0].domain
 
     @property
+    def cut_off(self) -> bool:
+        """Whether failures cut the pools off from the largest part of their domains."""
+        return self.pools[0].part > 0
+
+    @property
     def few(self) -> bool:
         """Whether the fleet model tells each pool apart; many pools are filled by patterns."""
         return len(self.pools) <= _FEW_POOLS or len(self.pools) * self.size <= _FEW_CHIPS
@@ -55,15 +64,17 @@ def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
     grouped: dict[Hashable, list[Pool]] = {}
     prices: dict[Hashable, tuple[float, ...]] = {}
     for domain in cluster.domains:
-        by_type: dict[str, list[PlacedChip]] = {}
-        for placed in domain.usable:
-            by_type.setdefault(placed.chip.name, []).append(placed)
-        for name, own in by_type.items():
-            own.sort(key=lambda placed: placed.chip.usd_per_hour)
-            pool = Pool(domain.index, own[0].chip, tuple(placed.id for placed in own))
-            key = (name, len(own), domain.signature)
-            grouped.setdefault(key, []).append(pool)
-            prices[key] = tuple(placed.chip.usd_per_hour for placed in own)
+        for part, joined in enumerate(domain.fabric.parts):
+            by_type: dict[str, list[PlacedChip]] = {}
+            for placed in domain.usable:
+                if placed.position in joined:
+                    by_type.setdefault(placed.chip.name, []).append(placed)
+            for name, own in by_type.items():
+                own.sort(key=lambda placed: placed.chip.usd_per_hour)
+                pool = Pool(domain.index, own[0].chip, tuple(placed.id for placed in own), part)
+                key = (name, len(own), domain.signature, part)
+                grouped.setdefault(key, []).append(pool)
+                prices[key] = tuple(placed.chip.usd_per_hour for placed in own)
     return tuple(
         PoolClass(index, pools[0].chip, len(pools[0].chips), tuple(pools), prices[key])
         for index, (key, pools) in enumerate(grouped.items())

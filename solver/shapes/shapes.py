@@ -216,7 +216,7 @@ def slot_counts(instance: Instance, chips: int) -> list[int]:
 def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Standing]:
     """Every way to stand on equally many chips in each of some pools of a class."""
     limits, index = instance.limits, pool_class.index
-    pools = len(pool_class.pools)
+    pools = 1 if pool_class.cut_off else len(pool_class.pools)
     stages = min(limits.max_pipeline_stages, instance.operations.num_layers)
     for chips in range(1, pool_class.size + 1):
         yield Standing(index, 1, 1, chips, 1, chips, (chips,))

@@ -41,6 +41,8 @@ def span_families(classes: Sequence[PoolClass], most_domains: int) -> tuple[Span
     """Spans of each chip type that lies in at least two domains."""
     by_type: dict[str, list[PoolClass]] = {}
     for pool_class in classes:
+        if pool_class.cut_off:
+            continue  # the same domain's largest part would not reach it
         by_type.setdefault(pool_class.chip.name, []).append(pool_class)
     found = []
     for chip, own in by_type.items():

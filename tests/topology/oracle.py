@@ -1,11 +1,11 @@
 """The graph's own answer: every message of a collective is listed and walked over cluster.graph.
 
 Written apart from the closed forms: it knows messages, not formulas. Switched domains and meshes
-take weighted shortest paths, tori dimension order; all-gathers on tori are asked of maximum flow.
+take weighted shortest paths, tori dimension order (all orders of the axes alike); all-gathers on tori are asked of maximum flow.
 """
 
 from collections import defaultdict
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import networkx as nx
 
@@ -30,10 +30,15 @@ def graph_seconds_per_byte(cluster, kind, ids, top_k=None, one_copy_per_domain=T
         elif torus[domain]:
             for a, b, amount in messages:
                 pa, pb = cluster.chip(a).position, cluster.chip(b).position
-                orders = rotations(fabric.axes, pa, pb) if kind == "send" else [None]
+                every = list(permutations(range(len(fabric.axes))))
+                orders = rotations(fabric.axes, pa, pb) if kind == "send" else every
                 for order in orders:
                     for (u, v), part in dimension_order(fabric.axes, pa, pb, order):
-                        loads[f"r{domain}{u}", f"r{domain}{v}"] += part * amount / len(orders)
+                        edge = (f"r{domain}{u}", f"r{domain}{v}")
+                        # chips outside the group serve their ports in turn
+                        own = kind == "send" or set(edge) <= set(groups[domain])
+                        turns = 1 if own else sum(min(2, axis.side - 1) for axis in fabric.axes)
+                        loads[edge] += turns * part * amount / len(orders)
         elif kind == "all-reduce" and getattr(fabric.spec, "in_network_reduction", False):
             _in_switch(cluster, messages, groups[domain], loads)
         else:

@@ -1,40 +1,36 @@
 """2D and 3D tori with their real wraparound rules: TPU slices, Trainium2 UltraServers.
 
 An axis wraps on TPU v4/v5p/v7 when every side is a multiple of 4 (cubes of 4x4x4 joined by optical
-switches), on v5e/v6e when it is 16 long. Messages take dimension order, ties between the two ways
-round are split. Boxes have closed forms; any other group is answered from the graph.
+switches), on v5e/v6e when it is 16 long. What transfers cost is in
+:mod:`topology.builders.torus_patterns`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import combinations, islice
 from typing import Literal
 
 import networkx as nx
 from pydantic import Field, model_validator
 
 from topology.builders.base import topology
+from topology.builders.torus_patterns import TorusPatterns
 from topology.chip import Chip
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric, FabricSpec, Link
+from topology.fabric import FabricSpec, Link
 from topology.quantity import BytesPerSecond, Seconds
-from topology.rate import IDLE, Leg
-from topology.routing.boxes import (
-    Axis,
-    best_box,
-    box_of,
-    exchange_load,
-    position_of,
-    site_of,
-    slab_bound,
-)
-from topology.routing.cuts import broadcast_seconds, gather_seconds
-from topology.routing.dimension import dimension_order, exchange_loads, rotations
-from topology.routing.spread import Edge, slowest, spread
+from topology.routing.blocks import KEYS, Block, boxes, by_speed, chain, cut, grown
+from topology.routing.boxes import Axis, best_box, position_of, site_of
+from topology.routing.every_set import MOST_CHIPS, EverySet
+from topology.routing.hops import UNREACHED
 
-#: Groups up to this size that are no box are answered by maximum flow.
-_MAX_CUT_CHIPS = 24
+#: boxes looked at for one number of chips, where not every set is
+_MOST_BOXES = 400
+#: chips up to which sets are also grown where there are boxes, and the chips that they are grown from
+_GROWN, _SEEDS = 64, 24
+#: sets of a block that it may be cut into
+_IN_A_BLOCK = 400
 
 
 class TorusSpec(FabricSpec):
@@ -73,7 +69,7 @@ class TorusSpec(FabricSpec):
 
 
 @topology(TorusSpec)
-class Torus(Fabric):
+class Torus(TorusPatterns):
     """Chips on a grid, the last axis fastest; see :class:`TorusSpec`."""
 
     interchangeable_chips = False
@@ -99,9 +95,10 @@ class Torus(Fabric):
             Axis(side, ring, rate)
             for side, ring, rate in zip(spec.shape, spec.wraps(), rates, strict=True)
         )
-        self._whole_links = not any("--" in name for name in failed)
-        self._legs: dict[Hashable, Leg] = {}
+        self.hop_s = spec.hop_s
         self._widths: list[float] | None = None
+        self._tables: dict[tuple[int, ...], EverySet] = {}
+        self._blocks: dict[tuple[tuple[int, ...], int, int, bool], list[Block]] = {}
 
     def switch_names(self) -> list[str]:
         """No switches."""
@@ -151,192 +148,93 @@ class Torus(Fabric):
         )
 
     def pick(self, candidates: Sequence[int], count: int) -> tuple[int, ...]:
-        """The box of ``count`` free chips with the shortest sides, or the first free chips."""
+        """The box of ``count`` free chips with the shortest sides, or the quickest set found."""
         if self._whole_links:
             box = best_box(self.axes, frozenset(candidates), count)
             if box is not None:
                 return box
-        return tuple(sorted(candidates)[:count])
+        return self.blocks(candidates, count, 1)[0].chips
 
-    def exchange(self, members: Sequence[int]) -> Leg:
-        """*max over axes of L/(8w)* with wraparound, *L/(4w)* without, for even sides L."""
-        return self._known("exchange", members, self._exchange)
+    def blocks(
+        self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False
+    ) -> list[Block]:
+        """Of few candidates the quickest of all sets; else boxes and sets grown around a chip.
 
-    def gather(self, members: Sequence[int]) -> Leg:
-        """*ceil((c-1)/p) / (c w)*: whole shards, one per step through each of p ports.
-
-        On full rings of even sides this is *1 / (2 w axes)*, the scaling book's form.
+        First comes one that is quick in all respects, then the quickest in each.
         """
-        return self._known("gather", members, self._gather)
-
-    def reduce_all(self, members: Sequence[int]) -> Leg:
-        """Reduce-scatter, then all-gather: twice :meth:`gather`."""
-        leg = self.gather(members)
-        twice = leg.scaled(2)
-        return Leg(
-            twice.s_per_byte,
-            2 * leg.latency_s,
-            twice.bound_s_per_byte,
-            leg.bound_latency_s,
-            leg.link,
-        )
-
-    def broadcast(self, members: Sequence[int]) -> Leg:
-        """*1 / (p w)*: stripes over edge-disjoint trees, p the ports of the worst-connected chip."""
-        return self._known("broadcast", members, self._broadcast)
-
-    def send(self, source: int, target: int) -> Leg:
-        """Split over the dimension orders that start on each axis on which the ends differ."""
-        key = ("send", source, target)
-        if key not in self._legs:
-            self._legs[key] = self._send(source, target)
-        return self._legs[key]
-
-    def _known(
-        self, pattern: str, members: Sequence[int], work: Callable[[tuple[int, ...]], Leg]
-    ) -> Leg:
-        if len(members) < 2:
-            return IDLE
-        group = tuple(members) if pattern == "broadcast" else tuple(sorted(members))
-        key = (pattern, group)
-        if key not in self._legs:
-            self._legs[key] = work(group)
-        return self._legs[key]
-
-    def _box(self, members: Sequence[int]) -> tuple[Axis, ...] | None:
-        if not self._whole_links:
-            return None
-        if len(members) == len(self.chips):
-            return self.axes
-        return box_of(self.axes, members)
-
-    def _exchange(self, members: tuple[int, ...]) -> Leg:
-        box = self._box(members)
-        latency = self._latency(members, box)
-        if box is not None:
-            times = [exchange_load(axis) / axis.bytes_per_s for axis in box]
-            time = max(times)
-            return Leg(time, latency, time, self.spec.hop_s, f"g:axis{times.index(time)}")
-        loads = self.loads("exchange", members)
-        time, link = slowest(self.graph, loads)
-        count = len(members)
-        narrow = min(self.width(position) for position in members)
-        bound = max((count - 1) / count / narrow, slab_bound(self.axes, members))
-        return Leg(time, latency, min(bound, time), self.spec.hop_s, link)
-
-    def loads(self, pattern: str, members: Sequence[int]) -> dict[Edge, float]:
-        """Load of each link: every message's route, or ports filled evenly where shards spread.
-
-        Messages take dimension order, shortest paths where something failed. All-gather,
-        all-reduce and broadcast enter each chip through all of its ports within the group.
-        """
-        loads: dict[Edge, float] = {}
-        if pattern in ("exchange", "send"):
-            if self.failed:
-                return super().loads(pattern, members)
-            if pattern == "exchange":
-                return exchange_loads(self.axes, members)
-            for source, target, amount in self.messages(pattern, members):
-                a, b = int(source[1:]), int(target[1:])
-                ways = rotations(self.axes, a, b)
-                for order in ways:
-                    for edge, part in dimension_order(self.axes, a, b, order):
-                        loads[edge] = loads.get(edge, 0.0) + part * amount / len(ways)
-            return loads
-        count = len(members)
-        into = {"gather": 1 - 1 / count, "reduce_all": 2 - 2 / count}.get(pattern, 1.0)
-        inside = self.graph.subgraph(f"g{position}" for position in members)
-        for node in inside:
-            edges: list[tuple[str, str, float]] = list(inside.in_edges(node, data="bytes_per_s"))
-            width = sum(rate for _, _, rate in edges)
-            for source, target, rate in edges:
-                loads[source, target] = into * rate / width
-        return loads
-
-    def _gather(self, members: tuple[int, ...]) -> Leg:
-        box = self._box(members)
-        latency = self._latency(members, box)
-        count = len(members)
-        if box is not None:
-            width = sum(axis.ports * axis.bytes_per_s for axis in box)
-            bound = (count - 1) / count / width
-            rates = {axis.bytes_per_s for axis in box if axis.side > 1}
-            time = bound
-        else:
-            widest = min(self.width(position) for position in members)
-            bound = (count - 1) / count / widest
-            time = self._cut(members, (count - 1) / count, gather_seconds)
-            rates = {axis.bytes_per_s for axis in self.axes if axis.side > 1}
-        if len(rates) == 1 and time < float("inf"):
-            step = 1.0 / count / rates.pop()
-            time = _whole_steps(time / step) * step
-        if box is None and (time == float("inf") or count <= _MAX_CUT_CHIPS):
-            time = min(time, self._exchange(members).s_per_byte)  # shards sent straight
-        return Leg(time, latency, min(bound, time), self.spec.hop_s, "g:ports")
-
-    def _cut(
-        self,
-        members: Sequence[int],
-        into: float,
-        seconds: Callable[[nx.DiGraph[str], Sequence[str]], float],
-    ) -> float:
-        """Seconds set by the narrowest cut of the group's own links, ``inf`` if they leave it apart.
-
-        Larger groups are judged by the cuts around single chips, which bind on whole tori.
-        """
-        names = [f"g{position}" for position in members]
-        if len(names) <= _MAX_CUT_CHIPS:
-            return seconds(self.graph, names)
-        inside = self.graph.subgraph(names).copy()
-        if not nx.is_strongly_connected(inside):
-            return float("inf")
-        ports = inside.in_degree(weight="bytes_per_s")
-        return into / min(width for _, width in ports)
-
-    def _broadcast(self, members: tuple[int, ...]) -> Leg:
-        box = self._box(members)
-        if box is not None:
-            time = 1.0 / sum(axis.ports * axis.bytes_per_s for axis in box)
-        else:
-            time = self._cut(members, 1.0, broadcast_seconds)
-            if time == float("inf"):  # handed on from member to member through other chips
-                time, _ = slowest(self.graph, super().loads("broadcast", members))
-        narrow = min(self.width(position) for position in members)
-        bound = time if box is not None else min(time, 1.0 / narrow)
-        return Leg(time, self._latency(members, box), bound, self.spec.hop_s, "g:ports")
-
-    def _send(self, source: int, target: int) -> Leg:
-        if self.failed:
-            ends = (f"g{source}", f"g{target}")
-            loads = spread(self.graph, [(*ends, 1.0)])
-            time, link = slowest(self.graph, loads)
-            hops = float(nx.shortest_path_length(self.graph, *ends))
-        else:
-            time, link = slowest(self.graph, self.loads("send", (source, target)))
-            hops = sum(
-                axis.distance(a, b)
-                for axis, a, b in zip(
-                    self.axes,
-                    site_of(source, self.spec.shape),
-                    site_of(target, self.spec.shape),
-                    strict=True,
+        free = tuple(sorted(candidates))
+        key = (free, count, most, gathers)
+        if key not in self._blocks:
+            if count == 1:
+                found = [Block((chip,)) for chip in free[:most]]
+            elif len(free) <= MOST_CHIPS:
+                found = self._table(free).blocks(
+                    frozenset(free), count, most, self.gather if gathers else None
                 )
+            else:
+                found = self._compact(free, count, most)
+            self._blocks[key] = found
+        return self._blocks[key]
+
+    def every_set_of(self, candidates: int) -> bool:
+        """Of few candidates."""
+        return candidates <= MOST_CHIPS
+
+    def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:
+        """The cut whose slowest group gathers soonest, and the one whose groups are closest together.
+
+        Each group follows one near it, for stages hand on to the next.
+        """
+        found = [
+            [(chip,) for chip in block]
+            if size == 1
+            else cut(block, size, lambda chips, count: self.blocks(chips, count, _IN_A_BLOCK), key)
+            for key in KEYS[1:]
+        ]
+        chained = [chain(groups, self.hops) for groups in found]
+        return chained[:1] if chained[0] == chained[1] else chained
+
+    def _table(self, free: tuple[int, ...]) -> EverySet:
+        """The sets of all working chips where these are few, else of the free ones."""
+        working = tuple(p for p in range(len(self.chips)) if f"g{p}" not in self.failed)
+        free = working if len(working) <= MOST_CHIPS else free
+        if free not in self._tables:
+            pairs = {
+                (a, b): {edge: 2 * load for edge, load in self.loads("exchange", (a, b)).items()}
+                for a, b in combinations(free, 2)
+                if self.hops[a, b] != UNREACHED
+            }
+            rates = nx.get_edge_attributes(self.graph, "bytes_per_s")
+            self._tables[free] = EverySet(free, self.hops, self.hop_s, self.ports, rates, pairs)
+        return self._tables[free]
+
+    def _compact(self, free: tuple[int, ...], count: int, most: int) -> list[Block]:
+        """Boxes, and sets grown around chips spread over the candidates, quickest first."""
+        chosen = dict.fromkeys(islice(boxes(self.axes, frozenset(free), count), _MOST_BOXES))
+        if count <= _GROWN or not chosen:
+            step = max(1, len(free) // max(2, min(most, _SEEDS)))
+            chosen |= dict.fromkeys(grown(self.hops, free, count, free[::step]))
+        found = [self._block(chips) for chips in chosen]
+        if not found:
+            return [Block(free[:count])]
+        first = [min(found, key=key) for key in KEYS]
+        return list(dict.fromkeys(first + by_speed(found)))[:most]
+
+    def _block(self, chips: tuple[int, ...]) -> Block:
+        """A set with its times; the all-gather of one that is no box by its narrowest ports."""
+        leg = self.exchange(chips)
+        if self._box(chips) is not None:
+            gather = self.gather(chips).s_per_byte
+        else:
+            inside = set(chips)
+            ports = min(
+                sum(
+                    self.graph.edges[f"g{b}", f"g{a}"]["bytes_per_s"]
+                    for b in self.neighbours[a]
+                    if b in inside
+                )
+                for a in chips
             )
-        bound = 1.0 / min(self.width(source), self.width(target))
-        latency = hops * self.spec.hop_s
-        return Leg(time, latency, bound, latency, link)
-
-    def _latency(self, members: Sequence[int], box: tuple[Axis, ...] | None) -> float:
-        if box is not None:
-            return self.spec.hop_s * sum(axis.reach for axis in box)
-        near = nx.single_source_shortest_path_length(self.graph, f"g{members[0]}")
-        try:
-            return self.spec.hop_s * max(near[f"g{position}"] for position in members)
-        except KeyError:
-            raise InstanceError(Problem("chips", "the group is not connected")) from None
-
-
-@lru_cache(maxsize=4096)
-def _whole_steps(steps: float) -> int:
-    """Steps rounded up, forgiving the last bits of a float."""
-    return int(-(-(steps - 1e-9) // 1))
+            direct = (len(chips) - 1) / len(chips) / ports if ports > 0 else float("inf")
+            gather = min(direct, leg.s_per_byte)
+        return Block(chips, leg.s_per_byte, gather, leg.latency_s)

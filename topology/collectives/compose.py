@@ -188,7 +188,10 @@ def plan(
 def _send(parts: Sequence[Part], network: Network | None) -> Cost:
     ends = [(domain, fabric, position) for domain, fabric, group in parts for position in group]
     (domain, fabric, position), (other, _, far_position) = ends
-    if domain == other:
+    apart = (
+        domain == other and position != far_position and not fabric.joins(position, far_position)
+    )
+    if domain == other and not (apart and network is not None):
         leg = fabric.send(position, far_position) if position != far_position else IDLE
         return Cost(
             leg.s_per_byte,

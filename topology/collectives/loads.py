@@ -39,7 +39,9 @@ def collective_loads(
     loads: dict[Edge, float] = {}
     if kind == "send":
         ends = [(domain, position) for domain, _, members in parts for position in members]
-        if ends[0][0] == ends[1][0]:
+        if ends[0][0] == ends[1][0] and (
+            network is None or parts[0][1].joins(ends[0][1], ends[1][1])
+        ):
             _add(loads, parts[0][0], parts[0][1].loads("send", [p for _, p in ends]), 1.0)
         elif network is not None:
             same = network.unit(ends[0][0]) == network.unit(ends[1][0])

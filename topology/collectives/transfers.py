@@ -29,12 +29,12 @@ def sent(
     loads: dict[Edge, float] = {}
     across: list[tuple[str, str, float]] = []
     for a, b, amount in messages:
-        if a.domain != b.domain:
+        fabric = domains[a.domain].fabric
+        if a.domain != b.domain or (a is not b and not fabric.joins(a.position, b.position)):
             across.append((a.id, b.id, amount))
             continue
         if a is b or amount <= 0:
             continue
-        fabric = domains[a.domain].fabric
         for (u, v), load in fabric.loads("send", (a.position, b.position)).items():
             edge = (f"r{a.domain}{u}", f"r{a.domain}{v}")
             loads[edge] = loads.get(edge, 0.0) + load * amount

@@ -1,9 +1,14 @@
-"""Dimension-order routes on a torus: one axis after the other, ties split both ways round."""
+"""Dimension-order routes on a torus: one axis after the other, ties split both ways round.
+
+A single message takes one order of the axes or several; an exchange takes all orders alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import combinations
+from math import factorial, prod
 
 import numpy as np
 
@@ -45,30 +50,49 @@ def _ways(axis: Axis, ahead: int, straight: int) -> list[tuple[int, int, float]]
 
 
 def exchange_loads(axes: Sequence[Axis], members: Sequence[int]) -> dict[tuple[str, str], float]:
-    """Load of each link when every member sends *1/c* to every member in dimension order.
+    """Load of each link when every member sends *1/c* to every member, over all orders of the axes.
 
-    On axis *a* a message runs along the line given by its target's coordinates before *a* and its
-    source's after *a*, so that the pairs on a line are a product of two counts of members.
+    Each order carries the same part of a message, so that a group and the same group turned by a
+    right angle load their links alike (O1TURN: Seo et al., "Near-optimal worst-case throughput
+    routing for two-dimensional mesh networks", 2005). Where the axes *B* come before axis *a*, a
+    message runs along the line given by its target's coordinates on *B* and its source's on the
+    others, so that the pairs on a line are a product of two counts of members.
     """
     shape = [axis.side for axis in axes]
     here = np.zeros(shape)
     here.reshape(-1)[list(members)] = 1.0
     loads: dict[tuple[str, str], float] = {}
+    places = np.arange(here.size).reshape(shape)
     for number, axis in enumerate(axes):
-        before, after = int(np.prod(shape[:number])), int(np.prod(shape[number + 1 :]))
-        grid = here.reshape(before, axis.side, after)
-        sources, targets = grid.sum(axis=0), grid.sum(axis=2)  # [side, after], [before, side]
+        others = [other for other in range(len(axes)) if other != number]
         route = _steps(axis)
-        for (position, step), taken in route.items():
-            # pairs on line (before, after): targets @ taken.T @ sources
-            amounts = targets @ taken.T @ sources / len(members)
-            beside = (position + step) % axis.side
-            for line_before, line_after in zip(*np.nonzero(amounts), strict=True):
-                base = int(line_before) * axis.side * after + int(line_after)
-                edge = (f"g{base + position * after}", f"g{base + beside * after}")
-                amount = float(amounts[line_before, line_after])
-                loads[edge] = loads.get(edge, 0.0) + amount
+        for before, part in _befores(others):
+            after = [other for other in others if other not in before]
+            turned = [*before, number, *after]
+            front = prod(shape[other] for other in before)
+            grid = here.transpose(turned).reshape(front, axis.side, -1)
+            named = places.transpose(turned).reshape(front, axis.side, -1)
+            sources, targets = grid.sum(axis=0), grid.sum(axis=2)  # [side, after], [before, side]
+            for (position, step), taken in route.items():
+                # pairs on line (before, after): targets @ taken.T @ sources
+                amounts = targets @ taken.T @ sources * (part / len(members))
+                beside = (position + step) % axis.side
+                for line in zip(*np.nonzero(amounts), strict=True):
+                    edge = (
+                        f"g{named[line[0], position, line[1]]}",
+                        f"g{named[line[0], beside, line[1]]}",
+                    )
+                    loads[edge] = loads.get(edge, 0.0) + float(amounts[line])
     return loads
+
+
+def _befores(others: Sequence[int]) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Axes travelled before one of the axes, and the part of all orders in which just these are."""
+    every = factorial(len(others) + 1)
+    for count in range(len(others) + 1):
+        part = factorial(count) * factorial(len(others) - count) / every
+        for before in combinations(others, count):
+            yield before, part
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,160 @@
+"""The best fleet on named chips where neighbours matter: which replicas, and on which sets of chips.
+
+The fleet model counts chips and takes each replica to stand on the best set there is. Where these sets do
+not fit beside each other, other replicas may be better than worse sets for the same ones. Here every replica
+worth trying has its own price on each kind of set, and CP-SAT chooses sets that share no chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.sat.python import cp_model
+
+from costmodel.layout.layout import Layout
+from solver.fleet.asked import Fleet, Question, fleet_of
+from solver.fleet.items import Item
+from solver.place.assemble import assemble
+from solver.place.placed_shapes import PlacedShapes
+from solver.shapes.pools import Pool, PoolClass
+from solver.shapes.shapes import ROLES
+from solver.shapes.stands import apart, named, neighbours_matter
+
+#: sets of one number of chips, and kinds of these that are priced
+_SETS, _KINDS = 400, 8
+#: seconds for a model; rates and money are integers up to this
+_LIMIT_S, _WHOLE = 8.0, 10**6
+#: rounds of Dinkelbach's iteration for the least money per request
+_ROUNDS = 4
+
+#: a replica of the fleet model: an item and its pools
+Stand = tuple[Item, tuple[Pool, ...]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A replica that may stand on named chips of one pool, and what these cost."""
+
+    item: Item
+    pool: Pool
+    chips: tuple[str, ...]
+    usd_per_hour: float
+
+    @property
+    def stand(self) -> Stand:
+        """The replica as the fleet model has it."""
+        return self.item, (self.pool,)
+
+
+def packed(
+    placed: PlacedShapes,
+    classes: Sequence[PoolClass],
+    question: Question,
+    most_per_rank: NDArray[np.int64],
+    best: Fleet | None,
+    best_cost: float,
+) -> tuple[Layout, Fleet] | None:
+    """The best fleet on sets of chips that share none; ``None`` where none costs less by its own rates.
+
+    Replicas of the ``best`` fleet in pools whose chips cannot be told apart stay. Shapes of dense models that
+    were not placed yet are placed first, which takes little.
+    """
+    instance = placed.instance
+    if instance.operations.moe is None:
+        for row in sorted({item.shape for item in placed.items.best()} - set(placed.realised)):
+            found = placed.place(row, int(most_per_rank[row]))
+            placed.items.tighten(row, found.upper_requests_per_s)
+    known = best.stands if best is not None else ()
+    beside = [stand for stand in known if not apart(instance.cluster, stand[1])]
+    offered = _choices(placed, classes)
+    fleet: Fleet | None = None
+    chosen: list[Choice] = []
+    cost = best_cost
+    for _ in range(1 if question.whole or question.rate is not None else _ROUNDS):
+        found_now = _solved(offered, [item for item, _ in beside], question, cost, placed)
+        one = fleet_of([*beside, *(choice.stand for choice in found_now)], classes, question.links)
+        now = question.cost_per_request(one.requests_per_s, one.usd_per_hour)
+        if now >= cost * (1 - 1e-9):
+            break
+        fleet, chosen, cost = one, found_now, now
+    if fleet is None:
+        return None
+    chips = [None] * len(beside) + [choice.chips for choice in chosen]
+    return assemble(instance, fleet, placed, chips), fleet
+
+
+def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[Choice]:
+    """Realised shapes in one pool each, on every set worth trying of the pools where neighbours matter.
+
+    Of the sets of one number of chips those that are equally quick are priced once.
+    """
+    cluster = placed.instance.cluster
+    found = []
+    for row in sorted(placed.realised):
+        shape, parts = placed.items.shapes.row(row), placed.items.shapes.parts(row)
+        (index, count), pools = parts[0], classes[parts[0][0]].pools
+        if len(parts) > 1 or not neighbours_matter(cluster, pools[0].domain):
+            continue
+        item = Item(row, shape["role"], index, 1, count, 0.0)
+        fabric = cluster.domains[pools[0].domain].fabric
+        places = sorted(cluster.chip(chip).position for chip in pools[0].chips)
+        rates: dict[tuple[float, ...], float] = {}
+        for block in fabric.blocks(places, count, _SETS):
+            kind = (block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s)
+            if kind not in rates and len(rates) < _KINDS:
+                slices = [(pools[0], named(pools[0].domain, block), count)]
+                rates[kind] = placed.on(item, slices).requests_per_s
+            if rates.get(kind, 0.0) > 0:
+                there = replace(item, requests_per_s=rates[kind])
+                usd = classes[index].usd_per_hour(count)
+                found += [Choice(there, p, tuple(named(p.domain, block)), usd) for p in pools]
+    return found
+
+
+def _solved(
+    offered: Sequence[Choice],
+    beside: Sequence[Item],
+    question: Question,
+    cost: float,
+    placed: PlacedShapes,
+) -> list[Choice]:
+    """Choices with the most requests served, or the least money, or most of one for the other."""
+    model = cp_model.CpModel()
+    taken = [model.new_bool_var(f"x[{index}]") for index in range(len(offered))]
+    on_chip: dict[str, list[cp_model.IntVar]] = {}
+    for one, variable in zip(offered, taken, strict=True):
+        for chip in one.chips:
+            on_chip.setdefault(chip, []).append(variable)
+    for variables in on_chip.values():
+        model.add_at_most_one(variables)
+    items = [one.item for one in offered]
+    scale = _WHOLE / max((item.requests_per_s for item in items), default=1.0)
+
+    def of_role(role: str) -> cp_model.LinearExpr:
+        number = next(n for n, name in enumerate(ROLES) if name == role)
+        own = [int(one.requests_per_s * scale) * (one.role == number) for one in items]
+        there = sum(int(one.requests_per_s * scale) for one in beside if one.role == number)
+        return cp_model.LinearExpr.weighted_sum(taken, own) + there
+
+    pooled = model.new_int_var(0, _WHOLE * (len(items) + len(beside) + 1), "pooled")
+    model.add(pooled <= of_role("prefill"))
+    model.add(pooled <= of_role("decode"))
+    served = pooled + of_role("mixed")
+    dearest = max((one.usd_per_hour for one in offered), default=1.0)
+    prices = [round(_WHOLE * one.usd_per_hour / dearest) for one in offered]
+    money = cp_model.LinearExpr.weighted_sum(taken, prices)
+    if question.rate is not None:
+        model.add(served >= int(question.rate * scale) + 1)
+        model.minimize(money)
+    elif question.whole or cost == float("inf"):
+        model.maximize(served)
+    else:  # the most served beyond what the money would buy at the cost known
+        worth = round(1000 * scale * dearest / _WHOLE / cost)
+        model.maximize(1000 * served - worth * money)
+    solver, status = placed.clock.run(model, seed=placed.seed, limit_s=_LIMIT_S)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return []
+    return [one for one, x in zip(offered, taken, strict=True) if solver.value(x)]

@@ -1,0 +1,130 @@
+"""Least that collectives take where neighbours matter: on the quickest of the sets that a shape may stand on.
+
+A set that reduces soonest may be far apart, one close together may have few links: each pair of latency and
+seconds per byte that no set beats in both is a way of its own to bound a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from costmodel.passes.communication import GroupRates, achieved
+from costmodel.question.instance import Instance
+from solver.shapes.pools import Pool, PoolClass
+from solver.shapes.spans import Parts, pools_of
+from solver.shapes.stands import named, sets_of
+from topology import Cluster, Rate
+
+#: chips up to which every pair is asked what a message between them takes
+EVERY_PAIR = 32
+
+#: ways that a shape is bounded in at most
+_MOST_WAYS = 6
+
+_NONE = (0.0, 0.0)
+
+
+def least_rates(
+    instance: Instance,
+    classes: Sequence[PoolClass],
+    parts: Parts,
+    tp: int,
+    stage_chips: int,
+    pp: int,
+) -> list[GroupRates]:
+    """Latencies and seconds per byte of a shape's collectives, one entry for each way worth bounding.
+
+    No set of chips that is tried has more in any entry than in all of them.
+    """
+    cluster = instance.cluster
+    pools = pools_of(parts, classes)
+    efficiency = instance.profile.for_chip(pools[0].chip.name)
+    distinct = list(dict.fromkeys(pools))
+    reduce, dispatch, send = [_NONE], [_NONE], _NONE
+    if tp > 1:
+        reduce = _front(
+            achieved(partial(cluster.rate, "all-reduce", chips), efficiency.all_reduce)
+            for pool in distinct
+            for chips in _sets(cluster, pool, tp, gathers=True)
+        )
+    moe = instance.operations.moe
+    if moe is not None and stage_chips > 1:
+        wide = len(parts) > 1 and pp == 1
+        groups = (
+            _together(cluster, pools, [count for _, count in parts])
+            if wide
+            else [chips for pool in distinct for chips in _sets(cluster, pool, stage_chips)]
+        )
+        dispatch = _front(
+            achieved(
+                partial(cluster.rate, "dispatch", chips, top_k=round(moe.top_k)),
+                efficiency.all_to_all,
+            )
+            for chips in groups
+        )
+    if pp > 1:
+        ways: list[Callable[[], Rate]] = []
+        if len(pools) > 1:
+            ends = (pools[0].chips[0], pools[1].chips[0])
+            ways.append(partial(cluster.rate, "send", ends))
+        if any(count > stage_chips for _, count in parts):
+            ways += [partial(least_send, cluster, pool) for pool in distinct]
+        send = _least([achieved(find, efficiency.all_to_all) for find in ways])
+    if len(reduce) * len(dispatch) > _MOST_WAYS:
+        reduce = [_least(reduce)]
+    return [
+        GroupRates(*(np.asarray(value) for value in (*one, *other, *send)))
+        for one in reduce
+        for other in dispatch
+    ]
+
+
+def least_send(cluster: Cluster, pool: Pool) -> Rate:
+    """Least latency and least seconds per byte of a message between two chips of a pool.
+
+    On many chips the seconds per byte are those of all ports of the widest chip together.
+    """
+    if len(pool.chips) < 2:
+        return Rate(0.0, 0.0, 0.0, 0.0, "none")
+    if len(pool.chips) <= EVERY_PAIR:
+        rates = [cluster.rate("send", pair) for pair in combinations(pool.chips, 2)]
+        s_per_byte = min(rate.s_per_byte for rate in rates)
+    else:
+        rates = [cluster.rate("send", chips) for chips in _sets(cluster, pool, 2)]
+        fabric = cluster.domains[pool.domain].fabric
+        s_per_byte = 1.0 / max(fabric.width(cluster.chip(chip).position) for chip in pool.chips)
+    latency = min(rate.latency_s for rate in rates)
+    return Rate(latency, s_per_byte, s_per_byte, latency, rates[0].busiest_link)
+
+
+def _sets(cluster: Cluster, pool: Pool, count: int, *, gathers: bool = False) -> list[list[str]]:
+    if count > len(pool.chips):
+        return []
+    sets = sets_of(cluster, pool.domain, pool.chips, count, gathers=gathers)
+    return [named(pool.domain, one) for one in sets]
+
+
+def _together(cluster: Cluster, pools: Sequence[Pool], counts: Sequence[int]) -> list[list[str]]:
+    """Sets over several pools: the first of each, the second of each, and so on."""
+    own = [_sets(cluster, pool, count) for pool, count in zip(pools, counts, strict=True)]
+    return [
+        [chip for sets in own for chip in sets[min(turn, len(sets) - 1)]]
+        for turn in range(max(len(sets) for sets in own))
+    ]
+
+
+def _front(costs: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Latencies with seconds per byte of which no other pair has less of both."""
+    kept: list[tuple[float, float]] = []
+    for latency, s_per_byte in sorted(set(costs)):
+        if not kept or s_per_byte < kept[-1][1] * (1 - 1e-12):
+            kept.append((latency, s_per_byte))
+    return kept
+
+
+def _least(costs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return min(latency for latency, _ in costs), min(s_per_byte for _, s_per_byte in costs)

@@ -1,0 +1,163 @@
+"""Compact sets of chips of a grid: boxes, sets grown chip by chip, and blocks cut into equal groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topology.routing.boxes import Axis, position_of
+
+#: partial covers that a cut into groups looks at before it is given up
+_TRIES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Chips that may serve together: seconds per byte of their exchange and their all-gather, latency."""
+
+    chips: tuple[int, ...]
+    exchange_s_per_byte: float = 0.0
+    gather_s_per_byte: float = 0.0
+    latency_s: float = 0.0
+
+
+#: exchange first, all-gather first, latency first
+KEYS: tuple[Callable[[Block], tuple[float, ...]], ...] = (
+    lambda block: (block.exchange_s_per_byte, block.latency_s),
+    lambda block: (block.gather_s_per_byte, block.latency_s),
+    lambda block: (block.latency_s, block.gather_s_per_byte, block.exchange_s_per_byte),
+)
+
+
+def front(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks that no other one is at least as quick as in every respect, one of each kind."""
+    order = sorted(blocks, key=_speed)
+    kept: list[Block] = []
+    for block in order:
+        if not any(
+            all(a <= b for a, b in zip(_speed(k), _speed(block), strict=True)) for k in kept
+        ):
+            kept.append(block)
+    return kept
+
+
+def _speed(block: Block) -> tuple[float, ...]:
+    """What a block is judged by, up to the last bits of a float."""
+    each = (block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s)
+    return tuple(float(f"{value:.9g}") for value in each)
+
+
+def by_speed(blocks: Sequence[Block]) -> list[Block]:
+    """Blocks by the sum of what each takes over the least that any takes, quickest first."""
+    speeds = np.array([_speed(block) for block in blocks]).reshape(-1, 3)
+    least = np.where(speeds.min(axis=0) > 0, speeds.min(axis=0), 1.0)
+    order = np.argsort((speeds / least).sum(axis=1).round(9), kind="stable")
+    return [blocks[index] for index in order]
+
+
+def boxes(axes: Sequence[Axis], free: frozenset[int], count: int) -> Iterator[tuple[int, ...]]:
+    """Every box of ``count`` free chips, also across the seam of a ring."""
+    shape = [axis.side for axis in axes]
+    for sides in product(*(range(1, axis.side + 1) for axis in axes)):
+        if prod(sides) != count:
+            continue
+        corners = [
+            range(1 if side == axis.side else axis.side if axis.ring else axis.side - side + 1)
+            for side, axis in zip(sides, axes, strict=True)
+        ]
+        for corner in product(*corners):
+            spans = [
+                [(low + step) % axis.side for step in range(side)]
+                for low, side, axis in zip(corner, sides, axes, strict=True)
+            ]
+            box = tuple(sorted(position_of(site, shape) for site in product(*spans)))
+            if free.issuperset(box):
+                yield box
+
+
+def grown(
+    hops: NDArray[np.int16], free: Sequence[int], count: int, seeds: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """A compact set of ``count`` free chips from each seed: next is the one with most links into the set,
+    then the nearest one to all of it."""
+    own = np.array(free)
+    apart = np.asarray(hops[np.ix_(own, own)], dtype=np.int64)
+    beside = (apart == 1).astype(np.int64)
+    most = int(apart.max(initial=0)) + 1
+    for seed in seeds:
+        start = free.index(seed)
+        inside = np.zeros(len(own), dtype=bool)
+        inside[start] = True
+        links, far, total = beside[start].copy(), apart[start].copy(), apart[start].copy()
+        for _ in range(count - 1):
+            # the farthest member first, then links, then the sum of hops
+            rank = (far * (2 * most) - links * 2) * most * len(own) + total
+            rank[inside] = np.iinfo(np.int64).max
+            chosen = int(rank.argmin())
+            inside[chosen] = True
+            links += beside[chosen]
+            far = np.maximum(far, apart[chosen])
+            total += apart[chosen]
+        yield tuple(int(p) for p in own[inside])
+
+
+def in_groups(
+    block: Sequence[int], candidates: Sequence[tuple[int, ...]]
+) -> list[tuple[int, ...]] | None:
+    """The block cut into candidates that share no chip, the first ones preferred; ``None`` if not found."""
+    holding: dict[int, list[frozenset[int]]] = {chip: [] for chip in block}
+    for candidate in candidates:
+        holding[min(candidate)].append(frozenset(candidate))
+    tries = 0
+
+    def cover(left: frozenset[int]) -> list[frozenset[int]] | None:
+        nonlocal tries
+        if not left:
+            return []
+        tries += 1
+        for group in holding[min(left)]:
+            if tries > _TRIES:
+                return None
+            if group <= left:
+                rest = cover(left - group)
+                if rest is not None:
+                    return [group, *rest]
+        return None
+
+    found = cover(frozenset(block))
+    return None if found is None else [tuple(sorted(group)) for group in found]
+
+
+def cut(
+    block: tuple[int, ...],
+    size: int,
+    blocks_of: Callable[[tuple[int, ...], int], Sequence[Block]],
+    key: Callable[[Block], tuple[float, ...]],
+) -> list[tuple[int, ...]]:
+    """The block in groups of ``size`` whose slowest, by ``key``, is as quick as was found.
+
+    ``blocks_of(chips, size)``: sets to choose from. In order of position where no cut is found.
+    """
+    choices = sorted(blocks_of(block, size), key=key)
+    levels = sorted({key(choice) for choice in choices})
+    for level in levels:
+        within = [choice.chips for choice in choices if key(choice) <= level]
+        found = in_groups(block, within) if len(within) * size >= len(block) else None
+        if found is not None:
+            return found
+    return [block[start : start + size] for start in range(0, len(block), size)]
+
+
+def chain(groups: Sequence[tuple[int, ...]], hops: NDArray[np.int16]) -> list[tuple[int, ...]]:
+    """Groups in an order in which each is followed by the nearest that is left, by their first chips."""
+    left = list(groups)
+    order = [left.pop(0)]
+    while left:
+        here = order[-1][0]
+        order.append(left.pop(min(range(len(left)), key=lambda at: int(hops[here, left[at][0]]))))
+    return order
