@@ -7,7 +7,7 @@ layout does. Units that may be lost come on top, idle while none is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -78,7 +78,6 @@ def size(
     clock: Clock,
     gap: float = 0.01,
     seed: int = 0,
-    on_kind: Callable[[Sized], None] | None = None,
 ) -> list[Sized]:
     """The fewest units of each kind that carry the wanted rate, cheapest kind first.
 
@@ -92,8 +91,6 @@ def size(
         Rate, peak and loss.
     gap
         Gap of each search.
-    on_kind
-        Called with each kind as soon as it is sized.
 
     Raises
     ------
@@ -115,8 +112,6 @@ def size(
         except NoFeasibleLayout as error:
             refused.append(f"{kind}: {error}")
             continue
-        if on_kind is not None:
-            on_kind(found[-1])
     if not found:
         raise NoFeasibleLayout("\n".join(refused))
     return sorted(found, key=lambda one: (one.count is None, one.usd_per_hour))

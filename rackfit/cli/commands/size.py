@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import json as json_module
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,12 +48,12 @@ def size_command(
 
     Every unit is paid at the mean rate. A smaller number than `least` is proven too few.
     """
-    import json as json_module
+    from rackfit.cli.interrupts import Stop
 
-    from rackfit.cli.interrupts import answer_or_exit_3
-    from rackfit.documents.output import write_whole
+    limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
+    stop: Stop[tuple[list[Sized], Wanted]] = Stop("the first kind was sized", limit)
 
-    with answer_or_exit_3("the first kind was sized"):
+    def work() -> tuple[list[Sized], Wanted]:
         from solver.clock import Clock, check_seed
         from solver.plan.size import Wanted, size
 
@@ -66,15 +66,21 @@ def size_command(
             kv_dtype=kv_dtype, engine=engine, profile=profile,
         )  # fmt: skip
         wanted = Wanted(rate, peak, _spare_units(spare, kinds))
-        progress = (lambda one: print(_line(one), file=sys.stderr)) if sys.stderr.isatty() else None
-        found = size(
-            asked, kinds, wanted, clock=Clock(time_limit), gap=gap, seed=seed, on_kind=progress
-        )
-    if json:
-        document = {"wanted": asdict(wanted), "kinds": [_as_dict(one) for one in found]}
-        write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
-    else:
+        clock = stop.clock = Clock(time_limit, started=stop.started)
+        return size(asked, kinds, wanted, clock=clock, gap=gap, seed=seed), wanted
+
+    stop.run(work, lambda found: _write(*found, as_json=json))
+
+
+def _write(found: list[Sized], wanted: Wanted, *, as_json: bool) -> None:
+    """Print the answer."""
+    from rackfit.documents.output import write_whole
+
+    if not as_json:
         _print(found, wanted)
+        return
+    document = {"wanted": asdict(wanted), "kinds": [_as_dict(one) for one in found]}
+    write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
 
 
 def _checked(buy: str, rate: float, peak: float, gap: float) -> list[str]:
