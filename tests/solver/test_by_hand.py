@@ -118,8 +118,8 @@ def of_small(seeds: range) -> list[tuple[Instance, int]]:
 
 
 def test_no_drawn_layout_beats_the_bound_of_a_small_question() -> None:
-    found = run(of_small(range(100, 116)), 2)
-    assert sum(one.good for one in found) >= 20
+    found = run(of_small(range(100, 110)), 2)
+    assert sum(one.good for one in found) >= 15
 
 
 def test_no_drawn_layout_beats_the_bound_of_a_tiny_question(
@@ -127,7 +127,7 @@ def test_no_drawn_layout_beats_the_bound_of_a_tiny_question(
 ) -> None:
     questions = [(tiny(seed, 2 + seed % 4, 2, (0, 2, 3, 4)[seed % 4]), seed) for seed in range(10)]
     found = run(questions + [(odd(300 + seed), seed) for seed in range(6)], 3)
-    assert sum(one.good for one in found) >= 20
+    assert sum(one.good for one in found) >= 15
 
 
 @pytest.mark.slow
