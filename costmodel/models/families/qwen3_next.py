@@ -42,6 +42,7 @@ def read(b: Builder) -> ModelSpec:
         attention = grouped_query(
             b, f"{name}.self_attn", heads, kv_heads, dim, qkv_bias=bias, o_bias=bias,
             vectors=2 * dim, gate_rows=heads * dim if gated else 0,
+            gate_in="q_proj",
         )  # fmt: skip
         return layer(b, attention, feed(index))
 
