@@ -232,7 +232,6 @@ def one(kind: str, name: str, tries: list[dict[str, Any]], *, text_part: bool) -
             entry["cache"] = {str(length): cached(model, config, length) for length in LENGTHS}
         except Exception as error:
             entry["cache_error"] = f"{type(error).__name__}: {str(error)[:120]}"
-    del model
     gc.collect()
     return entry
 
