@@ -47,6 +47,7 @@ def explain_command(
     from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
 
     with answer_or_exit_3("the answer was complete"):
+        from costmodel.question.engine import ANY
         from rackfit.api import make_instance
         from rackfit.documents.output import write_whole
         from rackfit.documents.result import SCHEMA_VERSION
@@ -66,6 +67,10 @@ def explain_command(
             layer_slots=layer_slots,
             draft_tokens=draft_tokens, acceptance=acceptance,
         )  # fmt: skip
+        if asked.engine == ANY:
+            raise InstanceError(
+                Problem("--engine", "any is a choice of solve; name one engine here")
+            )
         instance = make_instance(asked)
         clock = Clock(time_limit)
         why = explain_conflict(instance, clock=clock, seed=seed)
