@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -14,11 +14,10 @@ from costmodel.question.engine import engine_names, engine_versions
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.api import solve
+from rackfit.cli.app import main
 from rackfit.documents.result import Result, read_result
 from rackfit.report.uncertainty_words import engine_lines
 from topology.errors import InstanceError, NoFeasibleLayout
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 def scenario(engine: str, cluster: str = "hgx-h100", model: str = "gpt-oss-120b") -> Scenario:
@@ -71,8 +70,9 @@ def test_the_answer_says_what_each_engine_costs(tmp_path: Path) -> None:
 
 def test_an_engine_that_refuses_is_left_out_with_its_reason() -> None:
     """No engine but TensorRT-LLM is without a list of its model classes; PaLM is in none."""
-    found = solve(scenario("any", model="palm-540b", cluster="hgx-h200@4").model_copy(
-        update={"slo": Slo()}), workers=1)  # fmt: skip
+    short = Workload(input_tokens=1000, output_tokens=100)
+    asked = scenario("any", model="palm-540b", cluster="hgx-h200@2")
+    found = solve(asked.model_copy(update={"slo": Slo(), "workload": short}), workers=1)
     said = {one.engine.partition("@")[0]: one for one in found.search.engines}
     assert said["vllm"].usd_per_m_output_tokens is None
     assert "has no class for palm-540b" in said["vllm"].reason
@@ -90,8 +90,12 @@ def test_nothing_is_said_engine_by_engine() -> None:
     assert len(refused.value.problems) == len(engine_names())
 
 
-def test_explain_wants_one_engine(call: Call) -> None:
-    question = ("--model", "gpt-oss-120b", "--cluster", "hgx-h100", "--engine", "any")
-    code, _, err = call("explain", *question)
-    assert code == 2
-    assert "name one engine here" in err
+def test_explain_wants_one_engine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["explain", "--model", "gpt-oss-120b", "--cluster", "hgx-h100", "--engine", "any"]
+    monkeypatch.setattr(sys, "argv", ["rackfit", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "name one engine here" in capsys.readouterr().err
