@@ -145,6 +145,7 @@ class _Transfers:
                 home = cluster.chip(chips[0]).domain
                 if len(self.homes(replica.chips)) == 1:
                     self.inside.setdefault(home, chips[0])
+                # a replica over several domains takes KV in each of them
                 for there in self.homes(chips):
                     found = gate(cluster, [c for c in chips if cluster.chip(c).domain == there])
                     if found is not None:
