@@ -204,7 +204,10 @@ class ReplicaModel:
 
     def _sequences(self) -> None:
         shape = self.draft.shape
-        most = max(self.draft.rank_sequences(), default=0)
+        limits = self.instance.limits
+        most = min(max(self.draft.rank_sequences(), default=0), limits.max_sequences_per_rank)
+        if self.pp > limits.max_pipeline_stages:
+            self.model.add_bool_or([])
         self.sequences = [
             self.model.new_int_var(0, most, f"seq[{k}]") for k in range(shape.attention_dp)
         ]
