@@ -142,3 +142,11 @@ def test_many_drawn_layouts_beat_no_bound(
     questions += [(odd(seed), seed) for seed in range(3000, 3100)]
     found = run(questions, 8)
     assert len(found) >= 1000
+
+
+@pytest.mark.parametrize("seed", [20010, 20245])
+def test_replicas_over_damaged_and_whole_domains_have_chips(
+    odd: Callable[[int], Instance], seed: int
+) -> None:
+    """Neighbours matter in one domain of a replica, not in that which its shape is named after."""
+    assert compare(odd(seed), np.random.default_rng(seed), 3).answer in ("optimal", "feasible")
