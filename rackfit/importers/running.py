@@ -63,8 +63,7 @@ def evaluate_running(
     cannot be read.
     """
     asked = resolve_instance(scenario)
-    # what runs does run: an engine's limits are for the answer in its place
-    instance = replace(asked, scenario=scenario.model_copy(update={"engine": None}))
+    instance = _as_it_runs(asked)
     imported = import_deployment(instance, engine, path, balanced=balanced)
     evaluation = evaluate(instance, imported.layout)
     instead, nothing = None, ""
@@ -76,6 +75,17 @@ def evaluate_running(
         except (NoFeasibleLayout, NoLayoutInTime) as error:
             nothing = str(error)
     return Running(instance, imported.layout, evaluation, imported.notes, instead, nothing)
+
+
+def _as_it_runs(asked: Instance) -> Instance:
+    """The question without its engine's limits, which are for the answer in place of what runs.
+
+    The engine's profile stays, by its name, so that the written document is read back as the same question.
+    """
+    changed: dict[str, str | None] = {"engine": None}
+    if asked.profile.name == f"{asked.scenario.profile}:{asked.scenario.engine}":
+        changed["profile"] = asked.profile.name
+    return replace(asked, scenario=asked.scenario.model_copy(update=changed))
 
 
 def price_running(
