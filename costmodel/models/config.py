@@ -9,13 +9,11 @@ names all problems.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from costmodel.models.inert import is_inert
-from costmodel.models.spec import Reading
+from costmodel.models.read_log import ReadLog, counted, missing, shown
 from topology.errors import InstanceError, Problem
 
 T = TypeVar("T", int, bool, str)
@@ -33,39 +31,6 @@ MAX_LAYERS = 2048
 MAX_EXPERTS = 2**14
 
 
-def shown(value: object) -> str:
-    """A short printable form of an untrusted value, for messages."""
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
-        return f"a number of {value.bit_length()} bits"
-    if isinstance(value, dict | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-@dataclass
-class ReadLog:
-    """What was read, assumed and found wrong in one file."""
-
-    readings: dict[str, Reading] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-    def read(self, key: str, value: str, source: str) -> None:
-        """Remember one value that was used, the first time it is."""
-        self.readings.setdefault(key, Reading(key, value, source))
-
-    def note(self, text: str) -> None:
-        """Add a note once."""
-        if text not in self.notes:
-            self.notes.append(text)
-
-    def stop_if_wrong(self) -> None:
-        """Raise ``InstanceError`` with every problem found so far, if there is one."""
-        if self.problems:
-            raise InstanceError(dict.fromkeys(self.problems))
-
-
 class Config:
     """One JSON object of a config, read key by key. ``None`` counts as absent."""
 
@@ -78,8 +43,6 @@ class Config:
         self.path = path
         #: What the configuration class has for keys that a file may leave out; see class_defaults.py.
         self.class_defaults: Mapping[str, object] = {}
-        #: Required keys for which the family lets the class's default stand in.
-        self.family_defaults: Collection[str] = ()
         self._touched: set[str] = set()
         self._sections: dict[str, Config] = {}
 
@@ -137,10 +100,10 @@ class Config:
         key, value = self.find(names)
         if value is None:
             own = self.class_default(names, int)
-            if own is not None and (default is not None or key in self.family_defaults):
+            if own is not None:
                 default, because = own, CLASS_DEFAULT
             if default is None:
-                self.problem(key, _missing(names))
+                self.problem(key, missing(names))
                 return max(low, 1)
             self._assume(key, default, because or "family default")
             return default
@@ -192,12 +155,12 @@ class Config:
         """A boolean. Without a ``default`` the key is required."""
         key, value = self.find(names)
         if value is None:
-            if default is None:
-                self.problem(key, _missing(names))
-                return False
             own = self.class_default(names, bool)
             if own is not None:
                 default, because = own, CLASS_DEFAULT
+            if default is None:
+                self.problem(key, missing(names))
+                return False
             self._assume(key, default, because or "family default")
             return default
         if not isinstance(value, bool):
@@ -206,6 +169,23 @@ class Config:
         self.log.read(self.path + key, str(value), "config")
         return value
 
+    def number(
+        self, *names: str, default: float | None = None, because: str = "", high: float = 2.0**16
+    ) -> float:
+        """A positive number up to ``high``. Without a ``default`` the key is required."""
+        key, value = self.find(names)
+        if value is None:
+            if default is None:
+                self.problem(key, missing(names))
+                return 1.0
+            self._assume(key, default, because or "family default")
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= high:
+            self.problem(key, f"expected a number above 0, at most {high:g}, got {shown(value)}")
+            return 1.0
+        self.log.read(self.path + key, str(value), "config")
+        return float(value)
+
     def choice(
         self, *names: str, allowed: Iterable[str], default: str | None = None, because: str = ""
     ) -> str:
@@ -213,12 +193,12 @@ class Config:
         known = tuple(allowed)
         key, value = self.find(names)
         if value is None:
-            if default is None:
-                self.problem(key, _missing(names))
-                return known[0]
             own = self.class_default(names, str)
             if own in known:
                 default, because = own, CLASS_DEFAULT
+            if default is None:
+                self.problem(key, missing(names))
+                return known[0]
             self._assume(key, default, because or "family default")
             return default
         if not isinstance(value, str) or value not in known:
@@ -292,7 +272,7 @@ class Config:
                 f"{self.path}{key} has {len(value)} entries for {length} layers: "
                 "the tail is taken to describe MTP modules"
             )
-        self.log.read(self.path + key, _counted(value[:length]), "config")
+        self.log.read(self.path + key, counted(value[:length]), "config")
         return value[:length]
 
     def section(self, key: str) -> Config | None:
@@ -308,8 +288,6 @@ class Config:
         self._sections[key] = Config(value, self.file, self.log, f"{self.path}{key}.")
         return self._sections[key]
 
-    # -- what was not asked for ------------------------------------------------------------------
-
     def not_understood(self) -> list[tuple[str, Any]]:
         """Keys that were neither asked for nor known to have no effect, with their values."""
         keys = [
@@ -320,15 +298,3 @@ class Config:
         for section in self._sections.values():
             keys.extend(section.not_understood())
         return keys
-
-
-def _counted(values: Sequence[Any]) -> str:
-    """A list in few words: how often each value occurs, or only its length."""
-    kinds = Counter(str(value) for value in values if isinstance(value, int | str))
-    if len(kinds) > 4 or kinds.total() != len(values):
-        return f"a list of {len(values)}"
-    return ", ".join(f"{num} x {value[:24]}" for value, num in kinds.items())
-
-
-def _missing(names: Sequence[str]) -> str:
-    return "is missing" + (f" (also known as {', '.join(names[1:])})" if len(names) > 1 else "")

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from costmodel.models.parts.formats import ELEMENT_BYTES
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import Attention, Layer, LinearState, ModelSpec, MoE, Weights
 from costmodel.models.summary import Summary, cache_bytes, own_weights, stored_formats, summarise
 
@@ -141,7 +141,8 @@ def _parts(spec: ModelSpec) -> list[tuple[str, int, float, str]]:
 
     def add_all(weights: tuple[Weights, ...]) -> None:
         for part in weights:
-            add(part.name, part.params, part.num_bytes, part.dtype)
+            if not part.borrowed:
+                add(part.name, part.params, part.num_bytes, part.dtype)
 
     add_all(spec.embedding)
     for layer in spec.layers:

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import (
     Attention,
     DenseFFN,
@@ -31,18 +32,6 @@ from costmodel.models.spec import (
 Array = NDArray[np.float64]
 Part = Literal["attention_projections", "dense_ffn", "shared_experts", "router", "head"]
 
-#: bytes of one element of each storage dtype (scales are in the weights' own byte counts)
-ELEMENT_BYTES = {
-    "fp32": 4.0,
-    "bf16": 2.0,
-    "fp16": 2.0,
-    "fp8": 1.0,
-    "int8": 1.0,
-    "fp4": 0.5,
-    "int4": 0.5,
-}
-
-
 _ONE: Array = np.ones(())
 
 
@@ -57,6 +46,8 @@ class Matmul:
     shard: Shard
     query_heads: int
     kv_heads: int
+    #: bytes that the layer stores: all it reads but matrices it borrows from another layer
+    stored_bytes: float
 
     def ways(self, tp: Array) -> Array:
         """By how much the busiest chip's share shrinks under ``tp``-way sharding."""
@@ -285,6 +276,7 @@ def _matmul(weights: Weights, part: Part, query_heads: int, kv_heads: int) -> Ma
         shard=weights.shard,
         query_heads=query_heads,
         kv_heads=kv_heads,
+        stored_bytes=0.0 if weights.borrowed else float(weights.num_bytes),
     )
 
 
@@ -297,13 +289,10 @@ def _merge(matmuls: list[Matmul]) -> list[Matmul]:
         if known is None:
             merged[key] = m
         else:
-            merged[key] = Matmul(
-                m.part,
-                known.flops_per_token + m.flops_per_token,
-                known.weight_bytes + m.weight_bytes,
-                m.dtype,
-                m.shard,
-                m.query_heads,
-                m.kv_heads,
+            merged[key] = replace(
+                known,
+                flops_per_token=known.flops_per_token + m.flops_per_token,
+                weight_bytes=known.weight_bytes + m.weight_bytes,
+                stored_bytes=known.stored_bytes + m.stored_bytes,
             )
     return list(merged.values())

@@ -18,11 +18,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import Attention, MoE
 from costmodel.passes.achieved import Achieved, achieved_by
 from costmodel.passes.attended import head_ways, kv_ways, mean_attended
 from costmodel.passes.communication import GroupRates
-from costmodel.passes.operations import ELEMENT_BYTES, LayerKind, Operations
+from costmodel.passes.operations import LayerKind, Operations
 from costmodel.passes.pass_sums import PARTS, PassTime, Term
 from costmodel.passes.tokens import Array, ExpertShares, Tokens, even_shares
 from costmodel.question.profile import Efficiency
@@ -342,13 +343,14 @@ def _experts(
         ]
     chips = tp * ranks
     layers = np.asarray(shares.num_layers)
-    # the busiest sender sets the uniform exchange, the busiest receiver may stretch it
+    # the busiest sender sets the uniform exchange, the busiest receiver may stretch all-to-all
     busiest_share = shares.per_layer(np.asarray(fill)) * shares.busiest_load
     skew = shares.over_layers(np.maximum(1.0, busiest_share * shares.per_layer(chips)))
+    skew = layers + rates.skewed * (skew - layers)
     sourced = rows / tp * moe.expert_input_dim
     many = np.where(ranks > 1, fraction, 0.0)
     for part, element in (
-        ("dispatch", dispatch_element_bytes(moe, operations)),
+        ("dispatch", rates.widening * dispatch_element_bytes(moe, operations)),
         ("combine", operations.activation_bytes),
     ):
         result.traffic(

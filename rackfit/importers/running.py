@@ -13,6 +13,7 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.documents.output import check_writable, say, write_whole
 from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
+from rackfit.exporters.engine_limits import under_engine
 from rackfit.importers.deployment import import_deployment
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
@@ -63,9 +64,12 @@ def evaluate_running(
     cannot be read.
     """
     asked = resolve_instance(scenario)
-    instance = _as_it_runs(asked)
+    instance = under_engine(asked, engine)
     imported = import_deployment(instance, engine, path, balanced=balanced)
     evaluation = evaluate(instance, imported.layout)
+    # what runs does run: which layouts an engine takes is for the answer in its place
+    judged = tuple(one for one in evaluation.violations if one.rule != "engine_runs")
+    evaluation = replace(evaluation, violations=judged)
     instead, nothing = None, ""
     if compare:
         from rackfit.api import solve
@@ -75,17 +79,6 @@ def evaluate_running(
         except (NoFeasibleLayout, NoLayoutInTime) as error:
             nothing = str(error)
     return Running(instance, imported.layout, evaluation, imported.notes, instead, nothing)
-
-
-def _as_it_runs(asked: Instance) -> Instance:
-    """The question without its engine's limits, which are for the answer in place of what runs.
-
-    The engine's profile stays, by its name, so that the written document is read back as the same question.
-    """
-    changed: dict[str, str | None] = {"engine": None}
-    if asked.profile.name == f"{asked.scenario.profile}:{asked.scenario.engine}":
-        changed["profile"] = asked.profile.name
-    return replace(asked, scenario=asked.scenario.model_copy(update=changed))
 
 
 def price_running(

@@ -9,8 +9,8 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
-from costmodel.models.parts.linear import state_element_bytes
-from costmodel.models.parts.mamba import mamba2
+from costmodel.models.parts.states.linear import state_element_bytes
+from costmodel.models.parts.states.mamba import mamba2
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, LinearState, ModelSpec, MoE
 
@@ -26,10 +26,14 @@ def read(b: Builder) -> ModelSpec:
         c.ignore("num_experts_per_tok", "intermediate_size")
     experts = Experts.read(b, width_keys=("intermediate_size",)) if num else Experts(1, 1, 1)
     c.ignore("position_embedding_type", "normalization_function", "init_method", "mamba_expand")
-    types = c.strings("layer_types", ("mamba", "attention"), count)
+    names = ("mamba", "attention", "linear_attention", "full_attention")
+    types = c.strings("layer_types", names, count)
     if types is None:
-        c.log.note("assumed: layer_types not given: attention in every layer")
-    kinds = types or ["attention"] * count
+        hybrid = c.data.get("model_type") == "granitemoehybrid"
+        kind = "mamba" if hybrid else "attention"
+        c.log.note(f"assumed: layer_types not given: {kind} in every layer (class default)")
+        types = [kind] * count
+    kinds = ["mamba" if kind in ("mamba", "linear_attention") else "attention" for kind in types]
     state = _mamba(b) if "mamba" in kinds else {}
     c.ignore(*(key for key in c.data if key.startswith("mamba_")))
 
