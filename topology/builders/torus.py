@@ -165,20 +165,27 @@ class Torus(TorusPatterns):
         free = tuple(sorted(candidates))
         key = (free, count, most, gathers)
         if key not in self._blocks:
+            few = self._few(free)
             if count == 1:
                 found = [Block((chip,)) for chip in free[:most]]
-            elif len(free) <= MOST_CHIPS:
-                found = self._table(free).blocks(
-                    frozenset(free), count, most, self.gather if gathers else None
-                )
+            elif few is not None:
+                price = self.gather if gathers else None
+                found = self._table(few).blocks(frozenset(free), count, most, price)
             else:
                 found = self._compact(free, count, most)
             self._blocks[key] = found
         return self._blocks[key]
 
-    def every_set_of(self, candidates: int) -> bool:
-        """Of few candidates."""
-        return candidates <= MOST_CHIPS
+    def every_set_of(self, candidates: Sequence[int]) -> bool:
+        """Where links join few chips."""
+        return self._few(candidates) is not None
+
+    def _few(self, candidates: Sequence[int]) -> tuple[int, ...] | None:
+        """The joined chips that candidates are among, if so few that every set of them is looked at."""
+        for part in self.parts:
+            if len(part) <= MOST_CHIPS and part.issuperset(candidates):
+                return tuple(sorted(part))
+        return None
 
     def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:
         """The cut whose slowest group gathers soonest, and the one whose groups are closest together.
@@ -195,9 +202,7 @@ class Torus(TorusPatterns):
         return chained[:1] if chained[0] == chained[1] else chained
 
     def _table(self, free: tuple[int, ...]) -> EverySet:
-        """The sets of all working chips where these are few, else of the free ones."""
-        working = tuple(p for p in range(len(self.chips)) if f"g{p}" not in self.failed)
-        free = working if len(working) <= MOST_CHIPS else free
+        """Every set of some joined chips."""
         if free not in self._tables:
             pairs = {
                 (a, b): {edge: 2 * load for edge, load in self.loads("exchange", (a, b)).items()}
