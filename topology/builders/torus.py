@@ -12,6 +12,7 @@ from itertools import combinations, islice
 from typing import Literal
 
 import networkx as nx
+import numpy as np
 from pydantic import Field, model_validator
 
 from topology.builders.base import topology
@@ -29,6 +30,8 @@ from topology.routing.hops import UNREACHED
 _MOST_BOXES = 400
 #: chips up to which sets are also grown where there are boxes, and the chips that they are grown from
 _GROWN, _SEEDS = 64, 24
+#: sets that are no boxes, of those grown, whose times are worked out
+_PRICED = 8
 #: sets of a block that it may be cut into
 _IN_A_BLOCK = 400
 
@@ -219,11 +222,19 @@ class Torus(TorusPatterns):
         if count <= _GROWN or not chosen:
             step = max(1, len(free) // max(2, min(most, _SEEDS)))
             chosen |= dict.fromkeys(grown(self.hops, free, count, free[::step]))
-        found = [self._block(chips) for chips in chosen]
+        odd = [chips for chips in chosen if self._box(chips) is None]
+        odd.sort(key=self._spread_out)
+        dropped = set(odd[_PRICED:])
+        found = [self._block(chips) for chips in chosen if chips not in dropped]
         if not found:
             return [Block(free[:count])]
         first = [min(found, key=key) for key in KEYS]
         return list(dict.fromkeys(first + by_speed(found)))[:most]
+
+    def _spread_out(self, chips: tuple[int, ...]) -> tuple[int, int]:
+        """Hops between the chips of a set that are farthest apart, and between all of them."""
+        apart = self.hops[np.ix_(chips, chips)]
+        return int(apart.max()), int(apart.sum())
 
     def _block(self, chips: tuple[int, ...]) -> Block:
         """A set with its times; the all-gather of one that is no box by its narrowest ports."""
