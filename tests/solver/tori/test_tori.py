@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from costmodel.evaluate import evaluate
-from costmodel.layout.layout import Layout
+from costmodel.layout.layout import Layout, Role
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from solver.clock import Clock
 from solver.search import SearchResult, search
@@ -86,9 +87,20 @@ def test_replicas_that_do_not_fit_beside_each_other_make_room(tmp_path: Path) ->
         tmp_path, "gemma-3-27b", "tpu-v6e", [4, 4], ["r0g7", "r0g14"], slo={"tpot": 0.02}
     )
     found = search(instance, clock=Clock(60))
-    assert found.evaluation.feasible
-    used = {chip for r in found.layout.replicas for chip in r.chips}
-    assert len(used) >= 12
+    # what fits beside each other: two columns, four chips that are no box, and two in the corner that is left
+    beside: list[tuple[Role, int, int, int, list[int]]] = [
+        ("decode", 8, 1, 90, [0, 1, 4, 5, 8, 9, 12, 13]),
+        ("mixed", 4, 1, 12, [2, 3, 6, 10]),
+        ("prefill", 1, 2, 4, [11, 15]),
+    ]
+    replicas = []
+    for role, tp, pp, batch, places in beside:
+        drawn = plain_layout(instance, role, tp=tp, pp=pp, batch=batch)
+        replicas += moved(drawn, [f"r0g{place}" for place in places]).replicas
+    known = evaluate(instance, Layout(replicas=tuple(replicas)))
+    assert known.feasible
+    assert known.usd_per_m_output_tokens is not None
+    assert cost(found) <= known.usd_per_m_output_tokens
 
 
 def test_a_replica_without_a_free_box_stands_on_the_quickest_set(tmp_path: Path) -> None:
