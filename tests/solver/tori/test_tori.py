@@ -16,6 +16,7 @@ from solver.clock import Clock
 from solver.search import SearchResult, search
 from tests.solver.tori.enumerator import Enumerator
 from tests.solver.tori.questions import draw
+from topology.builders import torus
 from topology.errors import NoFeasibleLayout
 
 
@@ -186,3 +187,16 @@ def test_two_hundred_questions_on_tori(tmp_path: Path) -> None:
         f"{len(fits)} of {len(ratios)} questions have an answer; the dearest is {max(fits):.4f} of the best"
     )
     assert max(fits) <= 1.02
+
+
+@pytest.mark.slow
+def test_what_larger_slices_leave_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same questions with boxes and compact sets alone, as on slices too large for every set: how much dearer."""
+    monkeypatch.setattr(torus, "MOST_CHIPS", 0)
+    ratios = [against_every_set(seed, tmp_path) for seed in range(200)]
+    fits = sorted(ratio for ratio in ratios if ratio is not None)
+    over = sum(ratio > 1.02 for ratio in fits)
+    print(
+        f"{over} of {len(fits)} answers are over 2 % dearer than on the best sets, at most {fits[-1] - 1:.1%}"
+    )
+    assert fits[len(fits) // 2] == pytest.approx(1.0, rel=1e-6)
