@@ -146,8 +146,9 @@ class _Transfers:
                 if len(self.homes(replica.chips)) == 1:
                     self.inside.setdefault(home, chips[0])
                 # a replica over several domains takes KV in each of them
-                for there in self.homes(chips):
-                    found = gate(cluster, [c for c in chips if cluster.chip(c).domain == there])
+                own = replica.chips
+                for there in self.homes(own):
+                    found = gate(cluster, [c for c in own if cluster.chip(c).domain == there])
                     if found is not None:
                         self.gates.setdefault(there, found[0])
         self._known: dict[tuple[object, ...], tuple[float | None, float | None]] = {}
