@@ -134,3 +134,9 @@ fuzz: $(INSTALLED)
 # The lowest declared versions, installed and tested; minutes. ONLY: what to test
 lowest:
 	.ci/lowest $(ONLY)
+
+# RUNS solves interrupted at random moments by signals and time limits; needs an idle machine
+.PHONY: interrupts
+RUNS ?= 200
+interrupts: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/hostile/interrupting.py $(RUNS)
