@@ -141,7 +141,7 @@ def test_bf16_experts_behind_deepep_name_their_runner(model: str, runner: bool) 
 
 @pytest.mark.parametrize(
     ("engine", "kv", "said"),
-    [("sglang", None, "bfloat16"), ("sglang", "fp8", "fp8_e4m3"), ("vllm", None, "bfloat16"), ("vllm", "fp8", "fp8")],
+    [("sglang", None, "bf16"), ("sglang", "fp8", "fp8_e4m3"), ("vllm", None, "bfloat16"), ("vllm", "fp8", "fp8")],
 )  # fmt: skip
 def test_every_precision_that_is_priced_is_written(engine: str, kv: str | None, said: str) -> None:
     """``auto`` stores the sparse attention's KV in FP8 on Blackwell, whatever is priced."""
