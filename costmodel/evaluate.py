@@ -239,6 +239,17 @@ def _prompt_share(instance: Instance, price: ReplicaPrice) -> float:
     return workload.new_tokens / (workload.new_tokens + workload.decode_steps)
 
 
+#: parts of a pass whose names do not say it
+_OPERATIONS = {
+    "attention_context": "attention over the context",
+    "all_reduce": "all-reduces",
+    "head": "the LM head",
+    "overhead": "kernel launches and engine overhead",
+    "dispatch": "sending tokens to experts",
+    "combine": "collecting tokens from experts",
+}
+
+
 def bottleneck(instance: Instance, layout: Layout, priced: PricedLayout) -> str:
     """What binds: the pool that limits the rate, its largest part of time, and its full resource."""
     limiting = "mixed"
@@ -256,18 +267,19 @@ def bottleneck(instance: Instance, layout: Layout, priced: PricedLayout) -> str:
     total = sum(parts.values())
     largest = max(parts, key=lambda part: parts[part])
     text = (
-        f"{layout.replicas[index].role} pool: {largest} is {parts[largest] / total:.0%} of a pass"
+        f"{layout.replicas[index].role} replicas, which spend {parts[largest] / total:.0%} of a pass "
+        f"on {_OPERATIONS.get(largest, largest.replace('_', ' '))}"
     )
     reasons = []
     slo = instance.slo
     if slo.tpot and float(price.service.tpot_s) > 0.9 * slo.tpot:
-        reasons.append("the TPOT target stops a larger batch")
+        reasons.append("the TPOT target allows no larger batch")
     if slo.ttft and priced.ttft_s(index) > 0.9 * slo.ttft:
-        reasons.append("the TTFT target stops a larger batch")
+        reasons.append("the TTFT target allows no larger batch")
     if hbm_fill(instance, layout.replicas[index], price) > 0.97:
         reasons.append("HBM is full")
     if priced.held_back_by_links:
-        reasons.append("links between domains carry no more KV")
+        reasons.append("the links between domains carry no more KV")
     return text + (f"; {' and '.join(reasons)}" if reasons else "")
 
 

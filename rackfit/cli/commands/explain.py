@@ -97,15 +97,16 @@ def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], l
     uses = uses_of(instance, found)
     cost = found.evaluation.usd_per_m_output_tokens
     lines = [
-        f"a layout fits: {cost:.4g} $ per million output tokens, within "
-        f"{found.certificate.gap:.2%} of the least possible; {found.evaluation.bottleneck}"
+        f"a layout fits: it costs ${cost:.4g} per million output tokens, at most "
+        f"{found.certificate.gap:.2%} above the least possible cost",
+        f"limited by {found.evaluation.bottleneck}",
     ]
     intervals = found.evaluation.intervals
     if intervals is not None:
-        lines.append(f"{intervals.confidence:.0%} interval: {interval_words(intervals)}")
+        lines.append(f"{intervals.confidence:.0%} range: {interval_words(intervals)}")
     for use in uses:
-        word = "binds" if use.binds else "has room"
-        lines.append(f"{use.title}: {use.share:.1%} used, {word}")
+        word = "this limit binds" if use.binds else "room is left"
+        lines.append(f"{use.title}: {use.share:.1%} of the limit is used, {word}")
     return {
         "usd_per_m_output_tokens": cost,
         "gap": found.certificate.gap,
