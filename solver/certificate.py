@@ -91,11 +91,11 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     if instance.speculative is not None:
         drafts = f"another number of drafted tokens than {instance.speculative.draft_tokens}"
     text += (
-        f"; every batch with equally many sequences on each attention rank (or one fewer on some), up to {limits.max_sequences_per_rank:,} "
+        f"; every batch, however its sequences lie on the attention ranks, up to {limits.max_sequences_per_rank:,} on "
         "each; every cut of layers into "
         "stages; every mix of these replicas on the usable chips. Not covered: mixed replicas in pipeline stages, chips of different "
-        f"types in one replica, {unlike}prefill passes other than whole prompts or chunks of "
-        f"{limits.prefill_chunk_tokens} tokens, {drafts}, {outside}. The bound holds "
+        f"types in one replica, {unlike}prefill passes that hold more tokens than a "
+        f"rank's whole prompts within {limits.prefill_chunk_tokens:,} (or than an even chunk of one longer prompt), {drafts}, {outside}. The bound holds "
         f"under the cost model's {instance.profile.name} profile, not for measured time"
     )
     return text

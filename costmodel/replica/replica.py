@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,14 +68,24 @@ class ReplicaPrice:
 
 
 def replica_schedule(instance: Instance, replica: Replica) -> Schedule:
-    """Passes of a replica; its busiest attention rank decides."""
-    sequences = replica.rank_sequences()
-    per_rank = ceil(max(sequences, default=0) / replica.shape.pp)
-    plan = schedule(
-        replica.role, instance.workload, instance.limits, float(per_rank), instance.speculative
-    )
-    most = per_rank * replica.shape.pp * len(sequences)
-    return plan.filled(sum(sequences) / most if most else 1.0)
+    """Passes of a replica in its fullest microbatch; its busiest attention rank decides."""
+    ranks = replica.rank_sequences()
+    in_pass = [-(-sequences // replica.shape.pp) for sequences in ranks]
+    most = max(in_pass, default=0)
+
+    def passes(per_rank: float | list[int]) -> Schedule:
+        return schedule(
+            replica.role, instance.workload, instance.limits, per_rank, instance.speculative
+        )
+
+    plan = passes(float(most))
+    if sum(in_pass) == most * len(ranks):
+        return plan
+    fill = sum(in_pass) / (most * len(ranks))
+    if replica.role != "mixed":
+        return plan.filled(fill)
+    prompts = passes([count for count in in_pass if count]).prompts
+    return plan.filled(fill, float(prompts.sum() / (plan.prompts * len(ranks))))
 
 
 def price_replica(instance: Instance, layout: Layout, replica: Replica) -> ReplicaPrice:
@@ -95,8 +104,12 @@ def price_replicas(
     passes: list[StagePass] = []
     for replica, plan, of_stages in zip(replicas, plans, rates, strict=True):
         prefills = float(plan.events * plan.passes) if plan.decode else 1.0
-        both = (("decode", plan.decode, 1.0), ("prefill", plan.prefill, prefills))
-        own.append([(name, tokens, weight) for name, tokens, weight in both if tokens is not None])
+        every = (
+            ("decode", plan.decode, 1.0),
+            ("prefill", plan.prefill, prefills),
+            ("together", plan.together, 0.0),
+        )
+        own.append([(name, tokens, weight) for name, tokens, weight in every if tokens is not None])
         passes += [StagePass(replica, tokens, of_stages) for _, tokens, _ in own[-1]]
     timed = iter(stage_times(instance, layout, passes))
     return [
@@ -118,15 +131,17 @@ def _priced(
     imbalance = np.ones(len(replica.stages))
     sent_rows = draft_rows = 0.0
     for name, tokens, weight, timed in passes:
-        imbalance = timed.imbalance
-        for part, seconds in timed.parts.items():
-            own = weight * seconds if weight != 1.0 else seconds
-            parts[part] = parts[part] + own if part in parts else own
         rows = float(tokens.rows)
         hop_s = hand_off_s(instance, replica, rates, rows)
         times[name] = PipelineTime(
             np.asarray(timed.total_s.sum()), np.asarray(timed.total_s.max()), np.asarray(hop_s)
         )
+        if name == "together":  # no pass of its own, but one that a first token may meet
+            continue
+        imbalance = timed.imbalance
+        for part, seconds in timed.parts.items():
+            own = weight * seconds if weight != 1.0 else seconds
+            parts[part] = parts[part] + own if part in parts else own
         sent_rows += weight * rows
         if instance.operations.draft is not None:
             runs = draft_runs(instance.operations.draft, tokens)
@@ -134,8 +149,9 @@ def _priced(
     pp = replica.shape.pp
     in_flight = replica.shape.batch / pp if replica.role == "prefill" else replica.shape.batch
     service = serve(
-        instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill")
-    )
+        instance.workload, plan, in_flight, pp, times.get("decode"), times.get("prefill"),
+        times.get("together"),
+    )  # fmt: skip
     round_s = (
         float(service.tpot_s) * plan.emitted / pp if plan.decode else float(times["prefill"].max_s)
     )

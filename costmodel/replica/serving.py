@@ -6,8 +6,11 @@ decode time.
 
 A replica of ``P`` stages keeps ``P`` microbatches in flight. With stage times ``T_1..T_P`` and hand-offs
 ``h``, a token needs ``sum T + sum h``; a stage serves its microbatches in turn, so a microbatch comes
-round every ``max(sum T + sum h, P max T)``. Pipelining buys memory, not latency. A request that just
-missed a pass waits one: the worst case; on average half.
+round every ``max(sum T + sum h, P max T)``. A rank with ``n`` sequences has ``ceil(n / P)`` of them in its
+fullest microbatch, and the fullest microbatch sets the pace: ``T`` is the time of its pass, so that ``P``
+sequences in as many microbatches and one sequence with ``P - 1`` microbatches empty take equally long.
+Pipelining buys memory, not latency. A request that just missed a pass waits one: the worst case; on
+average half.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ class Schedule:
     ``decode`` is run once per token, ``prefill`` ``passes`` times per batch of ``prompts`` prompts;
     ``events``: such batches per decode pass (0 for a pure role). ``None`` where a role has no such pass.
     ``emitted``: tokens a sequence gains per decode pass, above 1 where decoding is speculative.
+    ``together``: the prefill pass of a mixed replica in which every rank with sequences has its prompts, as a
+    first token may meet it; ``None`` where all passes are like that.
     """
 
     decode: Tokens | None
@@ -39,15 +44,24 @@ class Schedule:
     passes: Array
     events: Array
     emitted: float = 1.0
+    together: Tokens | None = None
 
-    def filled(self, fill: float) -> Schedule:
-        """The same schedule where the average rank has ``fill`` of the busiest rank's tokens."""
-        if fill == 1.0:
+    def filled(self, fill: ArrayLike, together: ArrayLike | None = None) -> Schedule:
+        """The same schedule where the average rank has ``fill`` of the busiest rank's tokens.
+
+        ``together``: the same of the prompts in :attr:`together`, for a mixed replica.
+        """
+        fill = np.asarray(fill, dtype=float)
+        if np.all(fill == 1.0):
             return self
+        mixed = together is not None and self.prefill is not None and self.decode is not None
         return replace(
             self,
             decode=self.decode and replace(self.decode, fill=fill),
             prefill=self.prefill and replace(self.prefill, fill=fill),
+            together=replace(self.prefill, fill=np.asarray(together, dtype=float))
+            if mixed and self.prefill is not None
+            else None,
         )
 
     def rows(self) -> Array:
@@ -148,11 +162,13 @@ def serve(
     stages: ArrayLike,
     decode: PipelineTime | None,
     prefill: PipelineTime | None,
+    together: PipelineTime | None = None,
 ) -> Service:
     """Service of a replica from the times of its passes.
 
     ``sequences``: in flight over all ranks and microbatches (decode, mixed), or prompts of one
-    microbatch over all ranks (prefill). ``decode``/``prefill``: times of the plan's passes.
+    microbatch over all ranks (prefill). ``decode``/``prefill``/``together``: times of the plan's passes;
+    without ``together`` a first token meets ``prefill``.
     """
     sequences = np.asarray(sequences, dtype=float)
     if decode is None:
@@ -166,8 +182,10 @@ def serve(
         tpot = period / plan.emitted
         return Service(sequences / (tpot * workload.decode_steps), tpot, nothing, nothing)
     busy = plan.passes * prefill.max_s
-    span = busy - prefill.max_s + prefill.sum_s + prefill.hop_s
     tpot = (period + np.asarray(stages, dtype=float) * plan.events * busy) / plan.emitted
+    met = prefill if together is None else together
+    busy = plan.passes * met.max_s
+    span = busy - met.max_s + met.sum_s + met.hop_s
     return Service(
         sequences / (tpot * workload.decode_steps),
         tpot,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.passes.operations import LayerKind
-from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
-from costmodel.replica import memory
+from costmodel.question.instance import Instance
 from costmodel.replica.fleet import transfer_bytes_per_chip
-from costmodel.replica.held import for_role
-from costmodel.replica.serving import PipelineTime, Service, schedule, serve
+from costmodel.replica.serving import PipelineTime, Schedule, Service, schedule, serve
+from costmodel.tolerance import RELATIVE
+from solver.bounds.batches import Batch, Spread
+from solver.bounds.passes import Passes
 from solver.bounds.priced import Array, Bounds, Ints, Priced
-from solver.place.stages import shortest_longest_stage
+from solver.bounds.room import Room
 from solver.shapes.group_rates import nearest_send
 from solver.shapes.largest_batch import largest_batch
 from solver.shapes.shapes import ROLES
@@ -26,94 +23,111 @@ from solver.shapes.shapes import ROLES
 PREFILL, DECODE, MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
 
 
-class Block:
+class Block(Passes):
     """Shapes of one role on one class."""
 
     def __init__(self, priced: Priced):
-        shapes, role, pool_class = priced.shapes, priced.role, priced.pool_class
-        self.instance = for_role(priced.instance, ROLES[role])
-        self.layers = priced.layers
-        self.role = role
-        self.chip = pool_class.chip
-        self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
-        self.rates = priced.rates
-        self.tp = shapes.tp.astype(float)
-        self.ranks = shapes.attention_dp.astype(float)
-        self.pp = shapes.pp.astype(float)
+        super().__init__(priced)
+        role = priced.role
         # nearest decode replica: at best in the same domain
-        self.transfer = nearest_send(priced.instance.cluster, pool_class)
-        self.experts = priced.experts
-        self.slots = shapes.slots
-        self.stage_chips = shapes.stage_chips
-        #: slots of a layer at least, on average; fewer than ``slots`` where layers share them
-        self.fewest = self.slots
-        self.by_layer: Array | None = None
+        self.transfer = nearest_send(priced.instance.cluster, priced.pool_class)
+        staggered = self.instance.scenario.layer_slots == "any"  # chips with one more take turns
+        room = Room(
+            self._kinds_held(), ROLES[role], self.chip, self.layers, self.tp, self.ranks, self.pp
+        )
+        self.room = room.with_slots(
+            self.fewest, turns=(self.pp > 1) | (self.fewest < self.slots) | staggered
+        )
         self.most: int | None = None
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)
         self.exact_stages = False
-        if self.experts is not None:
-            pairs, inverse = np.unique(
-                np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
-            )
-            fewest = [self.experts.fewest(*pair) for pair in pairs.tolist()]
-            self.fewest = np.array(fewest, dtype=np.int64)[inverse.ravel()]
-            loads = np.array([self.experts.load(*pair) for pair in pairs.tolist()])
-            self.load, self.least_load = loads[inverse.ravel()].T
-            grids = np.array([self.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
-            self.touched, self.least_touched = grids[inverse.ravel()].swapaxes(0, 1)
+        self.spread = Spread(self.room, self.ranks, self._most_per_rank())
 
-    #: attributes with one element for each shape
-    by_shape: ClassVar[tuple[str, ...]] = ("tp", "ranks", "pp", "slots", "fewest", "stage_chips")
+    def _kinds_held(self) -> list[Instance]:
+        """The kinds of requests whose passes take room in HBM."""
+        return [self.instance]
 
     def take(self, rows: Ints) -> Self:
         """The block of some of its shapes."""
-        part = copy(self)
-        part.rates = self.rates.take(rows)
-        names = self.by_shape
-        if self.experts is not None:
-            names = (*names, "load", "least_load", "touched", "least_touched")
-        for name in names:
-            setattr(part, name, getattr(self, name)[rows])
-        part.__dict__.pop("_resident", None)
+        part = super().take(rows)
+        part.spread = self.spread.take(rows)
+        part.room = part.spread.room
+        part.__dict__.pop("_one_prompt", None)
         return part
 
     def bounds(self) -> Bounds:
-        """Largest batch, best rate, and what one sequence per rank would need."""
+        """Largest batch, best rate, and what a single sequence would need."""
         one = np.ones(len(self.tp))
-        short = self.short_bytes(one)
-        service_at_one, meets_at_one = self.service(one)
-        most = np.maximum(self._most_per_rank(), 1).astype(float)
-        most = np.where(meets_at_one & (short <= 0), most, 0.0)
-        low = largest_batch(
-            self._feasible, most, self._strain(service_at_one, short),
+        self.spread = Spread(self.room, self.ranks, self._most_per_rank())
+        alone, meets = self.service(self.spread.batch(one))
+        short = self.room.short_bytes(one, one)
+        good = meets & (short <= 0)
+        strain = self._strain(alone, short)
+        if self._prompts_meet:
+            used = largest_batch(
+                self._in_time_on, np.where(good, self.ranks, 0.0), strain,
+                lambda rows: self.take(rows)._in_time_on,
+            )  # fmt: skip
+            self.spread = self.spread.on_ranks(np.maximum(used, 1.0))
+        largest = largest_batch(
+            self._feasible, np.where(good, self.spread.most, 0.0), strain,
             lambda rows: self.take(rows)._feasible,
         )  # fmt: skip
-        best, _ = self.service(np.maximum(low, 1.0), exact_stages=True)
-        meets = low > 0
+        total = np.maximum(largest, 1.0)
+        rate = self._best_rate(total)
+        per_rank = self.room.on_fullest(total, self.spread.used)
         return Bounds(
-            per_rank=np.where(meets, low, 0).astype(np.int64),
-            requests_per_s=np.where(meets, best.requests_per_s, 0.0),
+            per_rank=np.where(largest > 0, per_rank, 0).astype(np.int64),
+            requests_per_s=np.where(largest > 0, rate, 0.0),
             fits=short <= 0,
             short_bytes=short,
-            least_tpot_s=service_at_one.tpot_s,
-            least_ttft_s=service_at_one.ttft_s,
+            least_tpot_s=alone.tpot_s,
+            least_ttft_s=alone.ttft_s,
         )
 
-    def _most_per_rank(self) -> Ints:
-        if self.most is not None:
-            return np.full(len(self.tp), self.most, dtype=np.int64)
-        limits, workload = self.instance.limits, self.instance.workload
-        if self.role == PREFILL:
-            most = max(1, limits.prefill_chunk_tokens // workload.new_tokens)
-            return np.full(len(self.tp), most, dtype=np.int64)
-        most_in_flight = limits.max_sequences_per_rank // self.pp
-        return np.asarray(np.maximum(1, most_in_flight), dtype=np.int64)
+    def _best_rate(self, largest: Array) -> Array:
+        """The most that any batch up to the largest serves."""
+        rate = self.service(self.spread.at_most(largest), exact_stages=True)[0].requests_per_s
+        full = self.spread.full_below(largest)
+        fewer = np.flatnonzero(full > 0)
+        if len(fewer):  # the last batch that is full on every rank may serve more
+            less = self.take(fewer)
+            batch = less.spread.batch(full[fewer])
+            rate = rate.copy()
+            rate[fewer] = np.maximum(
+                rate[fewer], less.service(batch, exact_stages=True)[0].requests_per_s
+            )
+        return rate
 
-    def _feasible(self, per_rank: Array) -> tuple[NDArray[np.bool_], Array]:
+    def _in_time_on(self, ranks: Array) -> tuple[NDArray[np.bool_], Array]:
+        """Whether one sequence on each of so many ranks holds: all their prompts may meet in one pass."""
+        one = np.ones_like(ranks)
+        service, meets = self.service(Batch(ranks, one, ranks), together=True)
+        short = self.room.short_bytes(ranks, one)
+        return meets & (short <= 0), self._strain(service, short)
+
+    @property
+    def _prompts_meet(self) -> bool:
+        """Whether prompts of several ranks in one pass delay a first token."""
+        mixed = self.role == MIXED and self.experts is not None
+        return mixed and self.instance.slo.ttft is not None and bool((self.ranks > 1).any())
+
+    def _most_per_rank(self) -> Array:
+        """Sequences of one rank at most, over all microbatches."""
+        limits, workload = self.instance.limits, self.instance.workload
+        most = np.full(len(self.tp), float(limits.max_sequences_per_rank))
+        if self.role == PREFILL:
+            in_pass = max(1, limits.prefill_chunk_tokens // workload.new_tokens)
+            most = np.minimum(most, self.pp * in_pass)
+        return most if self.most is None else np.minimum(most, float(self.most))
+
+    def _feasible(self, total: Array) -> tuple[NDArray[np.bool_], Array]:
         """HBM, TPOT and TTFT: all of them grow with the batch; and how near their limits they are."""
-        service, meets = self.service(per_rank, exact_stages=self.exact_stages)
-        short = self.short_bytes(per_rank)
-        return np.asarray((short <= 0) & meets), self._strain(service, short)
+        service, meets = self.service(self.spread.batch(total), exact_stages=self.exact_stages)
+        fullest = self.room.on_fullest(total, self.spread.used)
+        short = self.room.short_bytes(total, fullest)
+        good = meets & (short <= 0) & (fullest <= self.spread.per_rank)
+        return np.asarray(good), self._strain(service, short)
 
     def _strain(self, service: Service, short: Array) -> Array:
         """Largest of HBM, TPOT and TTFT as fractions of what is allowed."""
@@ -124,155 +138,61 @@ class Block:
             strain = np.maximum(strain, service.ttft_s / slo.ttft)
         return strain
 
-    def _within_ttft(self, service: Service) -> NDArray[np.bool_]:
-        target = self.instance.slo.ttft
-        if target is None or self.role == DECODE:
-            return np.ones(len(self.tp), dtype=bool)
-        return np.asarray(service.ttft_s <= target)
+    def _in_time(self, service: Service) -> NDArray[np.bool_]:
+        """Whether TPOT and TTFT hold, up to the rounding that the evaluator grants."""
+        slo, meets = self.instance.slo, np.ones(len(self.tp), dtype=bool)
+        if slo.tpot is not None and self.role != PREFILL:
+            meets &= service.tpot_s <= slo.tpot * (1 + RELATIVE)
+        if slo.ttft is not None and self.role != DECODE:
+            meets &= service.ttft_s <= slo.ttft * (1 + RELATIVE)
+        return meets
 
     def service(
-        self, per_rank: Array, *, exact_stages: bool = False
+        self, batch: Batch, *, exact_stages: bool = False, together: bool = False
     ) -> tuple[Service, NDArray[np.bool_]]:
         """What the shapes offer at a batch, and whether the targets hold.
 
         Stages are bounded by their average, or (``exact_stages``) by the best cut of whole layers.
+        ``together``: TTFT counts the prompts of all ranks that have any; else those of which any batch of
+        so many sequences has as many.
         """
-        instance, slo = self.instance, self.instance.slo
+        instance = self.instance
         plan = schedule(
-            ROLES[self.role], instance.workload, instance.limits, per_rank, instance.speculative
-        )
-        decode = None if plan.decode is None else self._pipeline(plan.decode, exact_stages)
-        prefill = None if plan.prefill is None else self._pipeline(plan.prefill, exact_stages)
-        sequences = per_rank * self.ranks * (1.0 if self.role == PREFILL else self.pp)
-        service = serve(instance.workload, plan, sequences, self.pp, decode, prefill)
-        meets = np.ones(len(self.tp), dtype=bool)
+            ROLES[self.role], instance.workload, instance.limits, batch.per_rank,
+            instance.speculative,
+        ).filled(batch.in_pass / (batch.per_rank * self.ranks))  # fmt: skip
+        decode = None if plan.decode is None else self.pipeline(plan.decode, exact_stages)
+        prefill = None if plan.prefill is None else self.pipeline(plan.prefill, exact_stages)
+        met = prefill
+        if prefill is not None and self._prompts_meet and not together:
+            met = self._first_met(plan, prefill)
+        sequences = batch.total / self.pp if self.role == PREFILL else batch.total
+        service = serve(instance.workload, plan, sequences, self.pp, decode, prefill, met)
         if self.role == PREFILL:
             moved = transfer_bytes_per_chip(instance, 1.0, 1.0) / (self.tp * self.pp)
             service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
-        elif slo.tpot is not None:
-            meets &= service.tpot_s <= slo.tpot
-        return service, meets & self._within_ttft(service)
+        return service, self._in_time(service)
 
-    def _pipeline(self, tokens: Tokens, exact_stages: bool) -> PipelineTime:
-        """Times of one pass."""
-        operations = self.instance.operations
-        rows = tokens.rows
-        shares = self._shares(rows * self.ranks)
-        timed = self._timed(self.layers, tokens, shares, with_head=True)
-        step = self.efficiency.step_overhead_s
-        total = timed.total_s(self.instance.profile.combination) + step
-        sent = rows / self.tp * operations.hidden_size * operations.activation_bytes
-        hop = np.where(
-            self.pp > 1,
-            self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
-            0.0,
+    def _first_met(self, plan: Schedule, prefill: PipelineTime) -> PipelineTime:
+        """The prefill pass that a first token meets at least, whatever ranks the sequences lie on.
+
+        As many prompts as finish in a decode pass where that is one or more to a rank, else a single one.
+        """
+        at_once = float(max(1, self.instance.workload.prompts_together))
+        sure = (plan.events * plan.prompts >= at_once) | (self.ranks == 1)
+        pairs = zip(
+            (prefill.sum_s, prefill.max_s, prefill.hop_s),
+            (self._one_prompt.sum_s, self._one_prompt.max_s, self._one_prompt.hop_s),
+            strict=True,
         )
-        longest = total / self.pp
-        if exact_stages:
-            longest = np.maximum(longest, self._longest(tokens, rows, step))
-        return PipelineTime(total, longest, hop)
-
-    def _timed(
-        self,
-        layers: Sequence[tuple[LayerKind, float]],
-        tokens: Tokens,
-        shares: ExpertShares | None,
-        *,
-        with_head: bool,
-    ) -> PassTime:
-        return pass_time(
-            self.instance.operations, layers, self.tp, self.ranks, tokens, self.chip,
-            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in layers],
-            with_head=with_head,
-        )  # fmt: skip
-
-    def _longest(self, tokens: Tokens, rows: Array, step_s: float) -> Array:
-        """Longest stage at least: the best cut of whole layers, each as short as its kind's shortest."""
-        if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
-            return np.zeros(len(self.tp))
-        least = None
-        if self.experts is not None:
-            least = ExpertShares(
-                self.least_load[:, None, None],
-                self.experts.touched(self.least_touched, rows * self.ranks)[:, None, None],
-            )
-        layer_s = [
-            np.broadcast_to(
-                self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op"),
-                self.tp.shape,
-            )
-            for kind, _ in self.layers
-        ]
-        head_s = np.broadcast_to(
-            self._timed([], tokens, None, with_head=True).total_s("per_op"), self.tp.shape
-        )
-        found = np.zeros(len(self.tp))
-        piped = self.pp > 1
-        found[piped] = (
-            shortest_longest_stage(
-                [seconds[piped] for seconds in layer_s],
-                self.instance.operations.kind_of_layer(),
-                head_s[piped],
-                self.pp[piped],
-            )
-            + step_s / self.pp[piped]
-        )
-        return found
-
-    def _shares(self, tokens: Array) -> ExpertShares | None:
-        """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""
-        if self.experts is None:
-            return None
-        if self.by_layer is None:
-            touched = self.experts.touched(self.touched, tokens)
-            return ExpertShares(self.load[:, None, None], touched[:, None, None])
-        chips, slots = int(self.stage_chips[0]), int(self.slots[0])
-        touched = self.experts.touched_by_layer(chips, slots, float(tokens[0]))
-        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])
-
-    def short_bytes(self, per_rank: Array) -> Array:
-        """Bytes by which some chip's HBM, or the tier its caches lie in, is too small at least."""
-        short = self.bytes_needed(per_rank) - self.chip.hbm_bytes
-        place = self.instance.kv_read_from
-        if place is None:
-            return short
-        tier = self.chip.tier(place)
-        workload = self.instance.workload
-        context = workload.input_tokens if self.role == PREFILL else workload.final_context
-        stored = replace(self.instance.operations, kv_in_hbm=True)
-        caches = memory.kv_bytes_per_sequence(stored, self.layers, self.tp, context) * per_rank
-        return np.maximum(short, caches - (tier.bytes if tier is not None else 0.0))
-
-    def bytes_needed(self, per_rank: Array) -> Array:
-        """Least HBM that some chip needs: the average over stages, slots as even as they can be."""
-        instance = self.instance
-        plan = schedule(
-            ROLES[self.role], instance.workload, instance.limits, per_rank, instance.speculative
-        )
-        sampled = np.where(self.pp > 1, 0.0, plan.sampled())
-        resident, kv = self._resident
-        return np.asarray(
-            resident
-            + kv * per_rank  # all microbatches of a rank, each stage holding its share of layers
-            + memory.activation_bytes(instance.operations, self.tp, plan.rows(), sampled)
-            + self.efficiency.runtime_bytes
-        )
+        return PipelineTime(*(np.where(sure, own, least) for own, least in pairs))
 
     @cached_property
-    def _resident(self) -> tuple[Array, Array]:
-        """What :meth:`bytes_needed` holds whatever the batch, and for each sequence of a rank."""
-        instance, operations = self.instance, self.instance.operations
-        prefills = self.role == PREFILL
-        context = instance.workload.input_tokens if prefills else instance.final_context
-        weights = memory.dense_weight_bytes(self.layers, self.tp) + memory.edge_weight_bytes(
-            operations, self.tp, first=True, last=True
-        )
-        weights = weights + memory.draft_weight_bytes(operations, self.tp, self.stage_chips)
-        mean = self.fewest / self.stage_chips
-        staggered = instance.scenario.layer_slots == "any"  # chips with one more take turns
-        one_pool = memory.expert_slot_bytes(self.layers) * np.where(
-            (self.pp > 1) | (self.fewest < self.slots) | staggered, mean, np.ceil(mean)
-        )
-        kv = memory.kv_bytes_per_sequence(operations, self.layers, self.tp, context)
-        kv = kv + memory.draft_kv_bytes(operations, self.tp, context)
-        return (weights + one_pool) / self.pp, kv
+    def _one_prompt(self) -> PipelineTime:
+        """Times of a prefill pass with one prompt on one of the ranks."""
+        instance, one = self.instance, np.ones(len(self.tp))
+        plan = schedule(
+            ROLES[self.role], instance.workload, instance.limits, one, instance.speculative
+        ).filled(one / self.ranks)
+        assert plan.prefill is not None
+        return self.pipeline(plan.prefill, exact_stages=False)

@@ -4,12 +4,12 @@ With ``K`` conversations kept per second a replica serves ``R(R_new, R_returning
 three (:func:`costmodel.replica.held.hit_share`). In a tier beside HBM ``K`` does not depend on the batch, so the largest
 batch is best. In HBM it falls with the batch while the rates grow: between two batches ``x < y`` no batch
 serves more than ``R(R_new(y), R_returning(y), K(x))``, and the largest of these over steps of the batch is the bound.
+Batches are counted in sequences over all ranks, and ``K`` is the room of the average chip.
 """
 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -28,8 +28,9 @@ from costmodel.replica.held import (
     stage_kinds,
 )
 from costmodel.replica.serving import Service
+from solver.bounds.batches import Batch
 from solver.bounds.block import Block
-from solver.bounds.priced import Array, Bounds, Priced
+from solver.bounds.priced import Array, Priced
 from solver.bounds.pricing import Pricer
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
@@ -67,23 +68,23 @@ class HeldBlock(Block):
         self.read, self.write = bandwidth(self.chip, self.place)
         if self.place == plan.in_flight(ROLES[priced.role]) != "hbm":
             self.read = 0.0  # every pass reads that tier: nothing is left for reloads
-        #: batch of whose idle KV the room is taken, where it is not the batch that is priced
+        #: sequences beside which the room of idle KV is taken, where it is not the batch that is priced
         self.room_at: Array | None = None
+
+    def _kinds_held(self) -> list[Instance]:
+        return [all_new(self.instance), returning(self.instance)]
 
     def _serving(self, kind: Instance) -> Block:
         """The same shapes serving one kind of request only."""
         one = copy(self)
         one.instance = kind
-        one.__dict__.pop("_resident", None)
+        one.__dict__.pop("_one_prompt", None)
         return one
 
-    def _kinds(self) -> tuple[Block, Block]:
-        return self._serving(all_new(self.instance)), self._serving(returning(self.instance))
-
-    def _kept_per_s(self, per_rank: Array) -> Array:
+    def _kept_per_s(self, total: Array) -> Array:
         """Conversations that room and bandwidth let each shape keep per second, at most."""
         if self.place == "hbm":
-            left = np.maximum(0.0, self.chip.hbm_bytes - self.bytes_needed(per_rank))
+            left = self.room.left_bytes(total)
             return np.asarray(left * self.chips / (self.hold_s * self.one_bytes))
         tier = self.chip.tier(self.place)
         room = 0.0 if tier is None else tier.bytes
@@ -91,13 +92,16 @@ class HeldBlock(Block):
         return np.asarray(min(rates) / self.most_bytes * self.ranks)
 
     def service(
-        self, per_rank: Array, *, exact_stages: bool = False
+        self, batch: Batch, *, exact_stages: bool = False, together: bool = False
     ) -> tuple[Service, NDArray[np.bool_]]:
         """What the shapes offer at a batch with the room they have, and whether the targets hold."""
         new, back = (
-            Block.service(kind, per_rank, exact_stages=exact_stages)[0] for kind in self._kinds()
+            Block.service(self._serving(kind), batch, exact_stages=exact_stages, together=together)[
+                0
+            ]
+            for kind in self._kinds_held()
         )
-        kept = self._kept_per_s(per_rank if self.room_at is None else self.room_at)
+        kept = self._kept_per_s(batch.total if self.room_at is None else self.room_at)
         hits = hit_share(new, back, self.return_rate, kept)
         hits = np.minimum(hits, self.return_rate * self.instance.kv_plan.kept)
         reload_s = np.zeros_like(self.tp)
@@ -105,33 +109,22 @@ class HeldBlock(Block):
             moved = self.most_bytes
             reload_s = moved / self.read if self.read else np.full_like(moved, np.inf)
         mixed = blend(new, back, hits, reload_s)
-        meets = self._within_ttft(mixed)
-        if self.instance.slo.tpot is not None:
-            meets = meets & (mixed.tpot_s <= self.instance.slo.tpot)
-        return mixed, meets
+        return mixed, self._in_time(mixed)
 
-    def bytes_needed(self, per_rank: Array) -> Array:
-        """Least HBM that some chip needs without idle KV, for the kind of request that needs most."""
-        new, back = (Block.bytes_needed(kind, per_rank) for kind in self._kinds())
-        return np.maximum(new, back)
-
-    def bounds(self) -> Bounds:
-        """Largest batch, best rate with the room there is, and what one sequence would need."""
-        found = super().bounds()
+    def _best_rate(self, largest: Array) -> Array:
+        """The most that any batch up to the largest serves with the room there is."""
         if self.place != "hbm":
-            return found
-        most = np.maximum(found.per_rank.astype(float), 1.0)
+            return super()._best_rate(largest)
         steps = _STEPS if self.by_layer is None else _FINE_STEPS
-        best = np.zeros_like(most)
-        low = np.ones_like(most)
+        best, low = np.zeros_like(largest), np.ones_like(largest)
         for step in range(1, steps + 1):
-            high = np.maximum(low, np.round(most ** (step / steps)))
+            high = np.maximum(low, np.round(largest ** (step / steps)))
             self.room_at = low
-            rate = self.service(high, exact_stages=True)[0].requests_per_s
+            rate = self.service(self.spread.smooth(high), exact_stages=True)[0].requests_per_s
             self.room_at = None
             best = np.maximum(best, rate)
-            low = np.minimum(high + 1.0, most)
-        return replace(found, requests_per_s=np.where(found.per_rank > 0, best, 0.0))
+            low = high
+        return best
 
 
 def _even_stages(instance: Instance, stages: Array) -> Array:

@@ -16,8 +16,6 @@ from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ShapeTable
 
 Array = NDArray[np.float64]
-
-
 Ints = NDArray[np.int64]
 
 
@@ -25,9 +23,9 @@ Ints = NDArray[np.int64]
 class Bounds:
     """Upper bounds of shapes, one entry each.
 
-    ``per_rank``: most sequences (decode, mixed) or prompts (prefill) of one attention rank in one
-    microbatch, 0 where the shape cannot hold even one. ``requests_per_s``: 0 there too.
-    ``fits``: whether one sequence fits in HBM at all; ``tpot_s``/``ttft_s`` at one sequence per rank
+    ``per_rank``: sequences (decode, mixed) or prompts (prefill) of the fullest attention rank, over all
+    microbatches, in the largest batch that may hold; 0 where not even one sequence does. ``requests_per_s``: 0
+    there too. ``fits``: whether one sequence fits in HBM at all; ``tpot_s``/``ttft_s`` of a single sequence
     tell :mod:`solver.explain.explain` how far a target is missed.
     """
 

@@ -52,8 +52,8 @@ def why_nothing_fits(
             width = shapes.row(best)
             lines.append(
                 f"{name}: the target is {target * 1e3:g} ms; {least[best] * 1e3:.3g} ms is the least "
-                f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, one sequence per "
-                f"rank), {least[best] / target:.3g} times the target"
+                f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, a single "
+                f"sequence), {least[best] / target:.3g} times the target"
             )
     if not lines:
         lines.append(_pools(shapes, bounds))
@@ -98,14 +98,14 @@ def _hbm(
 
 
 def _other_places(instance: Instance, row: dict[str, int], short: float, chip: Chip) -> str:
-    """Whether HBM would do with the caches of one sequence per rank in the chip's host memory."""
+    """Whether HBM would do with the caches of one sequence in the chip's host memory."""
     tier = chip.tier("host")
     if tier is None or "host" in instance.scenario.kv_tiers:
         return ""
     workload = instance.workload
     context = workload.input_tokens if ROLES[row["role"]] == "prefill" else workload.final_context
     layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
-    caches = cache_bytes(instance, layers, row["tp"], context)
+    caches = cache_bytes(instance, layers, row["tp"], context) / row["pp"]
     if short > caches or caches > tier.bytes:
         return ""
     return (

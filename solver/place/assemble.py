@@ -85,14 +85,13 @@ def _layout(instance: Instance, stood: Sequence[Stood]) -> Layout:
             build_replica(
                 instance,
                 shape.shape,
-                shape.per_rank,
+                shape.sequences,
                 shape.stages,
                 shape.slots,
                 chips,
                 names if shape.maps else None,
-                shape.extra,
-                shape.idle,
-                shape.layer_slots,
+                idle=shape.idle,
+                layer_slots=shape.layer_slots,
             )
         )
     return Layout(replicas=tuple(replicas), expert_maps=maps)

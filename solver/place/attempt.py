@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import inf
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,11 +19,6 @@ from solver.place.shared_slots import LayerSlots
 from solver.place.stages import cut_replica, layer_times
 from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES
-
-#: smaller batches tried for a better cut into stages
-_BATCHES = 24
-#: cuts are the best up to the rounding of times to whole picoseconds
-_ROUNDING = 1e-6
 
 Array = NDArray[np.float64]
 #: a replica, its price, and its expert map by layer
@@ -54,6 +46,7 @@ class Attempt:
         self.idle = self.whole.kv_plan.idle if keeps_idle(self.whole, role) else None
         self.pool_class = stands.pool_class
         self.slots = slots
+        self.ranks = shape["attention_dp"]
         self.experts = experts
         self.chips = stands.chips
         self.efficiency = self.instance.profile.for_chip(self.pool_class.chip.name)
@@ -71,6 +64,8 @@ class Attempt:
         self.transfer_s = transfer_s
         #: whether every probe so far was solved to proven optimality
         self.proven = self.exact and self.idle is None and stands.quickest
+        if len(set(slots)) > 1 and self.ranks > 1:
+            self.proven = False  # which ranks have more sequences is not solved for
 
     def _maps(self, experts: NDArray[np.int64]) -> ExpertMap:
         layers = self.instance.operations.moe_layers
@@ -78,7 +73,8 @@ class Attempt:
 
     def layer_seconds(self, per_rank: int, slots: tuple[int, ...], maps: ExpertMap) -> Array:
         """Seconds of each layer of one stage at this batch, with other slots and experts."""
-        draft = self._replica(max(per_rank, 1), ((0, self.instance.operations.num_layers - 1),))
+        stages = ((0, self.instance.operations.num_layers - 1),)
+        draft = self._replica((max(per_rank, 1),) * self.ranks, stages)
         return layer_times(
             self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, slots, maps
         )[0]
@@ -89,101 +85,14 @@ class Attempt:
         self.exact = self.proven = False
         return self
 
-    def with_more_room(self, found: Found | None, per_rank: int) -> tuple[Found | None, int]:
-        """A smaller batch where idle KV lies in HBM and a larger batch leaves it less room."""
-        if found is None or self.idle != "hbm":
-            return found, per_rank
-        low, high, best = 1, per_rank, (found, per_rank)
-        while low < high and not self.clock.over:
-            middle = (low + high) // 2
-            pair = [(self.try_batch(batch), batch) for batch in (middle, middle + 1)]
-            rates = [0.0 if f is None else float(f[1].service.requests_per_s) for f, _ in pair]
-            for (one, batch), rate in zip(pair, rates, strict=True):
-                if one is not None and rate > float(best[0][1].service.requests_per_s):
-                    best = (one, batch)
-            low, high = (middle + 1, high) if rates[1] > rates[0] else (low, middle)
-        return best
-
-    def best_cut(
-        self, found: Found | None, per_rank: int, upper_at: Callable[[int], float]
-    ) -> tuple[Found | None, int, float]:
-        """A smaller batch where its caches leave room for a better cut into stages.
-
-        Also the rate that no batch exceeds: ``inf`` unless every cut was the best of its batch, which
-        rests on layers whose times no placement changes. ``upper_at``: bound on all batches up to one.
-        """
-        if found is None or self.shape["pp"] == 1 or self.idle is not None:
-            return found, per_rank, inf
-        best, best_batch, beyond = found, per_rank, 0.0
-        for tried, batch in enumerate(range(per_rank - 1, 0, -1)):
-            bound = upper_at(batch)
-            if bound <= float(best[1].service.requests_per_s) * (1 + 1e-9):
-                break
-            if tried == _BATCHES or self.clock.over:
-                beyond = bound
-                self.proven = False
-                break
-            one = self.try_batch(batch)
-            if one is not None and one[1].service.requests_per_s > best[1].service.requests_per_s:
-                best, best_batch = one, batch
-        reach = max(float(best[1].service.requests_per_s) * (1 + _ROUNDING), beyond)
-        # a cut that ran out of its time proves nothing of its batch
-        settled = not self.clock.over and self.clock.unsettled == self.unsettled_before
-        settled = settled and not self.instance.operations.moe_layers
-        whole = settled and self.alike and self.instance.profile.combination == "per_op"
-        return best, best_batch, reach if whole else inf
-
     def idle_of(self, replica: Replica) -> int:
         """Idle conversations of each rank."""
-        return (
-            sum(share.sequences for share in replica.kv if share.idle)
-            // (self.shape["attention_dp"])
-        )
+        return sum(share.sequences for share in replica.kv if share.idle) // self.ranks
 
-    def fill_up(self, found: Found, per_rank: int, most: int) -> tuple[Found, int]:
-        """One sequence more on as many ranks as the targets allow, and on how many.
-
-        A step in whole sequences per rank is coarse where each rank holds few. Only below the
-        bound on ``per_rank``, which then bounds the rate of these batches too. Small replicas, whose
-        optimum is compared with equal ranks, are left as they are.
-        """
-        ranks = self.shape["attention_dp"]
-        decodes = ROLES[self.shape["role"]] != "prefill"
-        low, high = 0, ranks - 1
-        if self.small or not decodes or self.shape["pp"] > 1 or per_rank >= most:
-            return found, 0
-        while low < high and not self.clock.over:
-            probe = (low + high + 1) // 2
-            better = self.try_batch(per_rank, probe)
-            if better is not None:
-                found, low = better, probe
-            else:
-                high = probe - 1
-        return found, low
-
-    def largest(self, most: int) -> tuple[Found | None, int]:
-        """Largest feasible batch per rank by bisection (times and bytes grow with the batch)."""
-        best: Found | None = None
-        low, high, probe, step = 0, most, most, 1
-        while low < high:
-            found = self.try_batch(probe)
-            if found is not None:
-                best, low = found, probe
-            else:
-                high = probe - 1
-            # the bound is close: step down from it faster and faster, then bisect
-            if best is None and high > 0:
-                probe, step = max(1, high + 1 - step), step * 2
-            else:
-                probe = (low + high + 1) // 2
-            if self.clock.over and best is not None:
-                break
-        return best, low
-
-    def try_batch(self, per_rank: int, extra: int = 0) -> Found | None:
-        """The replica at this batch, its price and expert maps, if every rule holds."""
+    def try_batch(self, sequences: tuple[int, ...]) -> Found | None:
+        """The replica with so many sequences on each rank, its price and expert maps, if every rule holds."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
-        draft = self._replica(per_rank, tuple(stages) * self.shape["pp"], extra)
+        draft = self._replica(sequences, tuple(stages) * self.shape["pp"])
         maps = self.maps
         whole = self._whole(draft) if self.exact else None
         if whole is not None:
@@ -198,7 +107,7 @@ class Attempt:
             if cut is None:
                 return None
             stages = tuple(cut)
-        replica = self._replica(per_rank, stages, extra)
+        replica = self._replica(sequences, stages)
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
         if self.idle is None:
             price = price_placed(self.whole, layout, replica)
@@ -260,10 +169,10 @@ class Attempt:
         layout = Layout(replicas=(replica,), expert_maps={"map": maps} if maps else {})
         return self._good(replica, price_placed(self.whole, layout, replica))
 
-    def _replica(self, per_rank: int, stages: Stages, extra: int = 0) -> Replica:
+    def _replica(self, sequences: tuple[int, ...], stages: Stages) -> Replica:
         return build_replica(
-            self.whole, self.shape, per_rank, stages, self.slots, self.chips,
-            ["map"] * self.shape["pp"] if self.maps else None, extra, layer_slots=self.layer_slots,
+            self.whole, self.shape, sequences, stages, self.slots, self.chips,
+            ["map"] * self.shape["pp"] if self.maps else None, layer_slots=self.layer_slots,
         )  # fmt: skip
 
     def _good(self, replica: Replica, price: ReplicaPrice) -> bool:

@@ -55,20 +55,20 @@ def hand_over_s(
 def build_replica(
     instance: Instance,
     shape: dict[str, int],
-    per_rank: int,
+    sequences: Sequence[int],
     stages: Stages,
     slots: tuple[int, ...],
     chips: Sequence[Sequence[str]],
     expert_maps: Sequence[str] | None,
-    extra: int = 0,
+    *,
     idle: int = 0,
     layer_slots: Mapping[int, tuple[int, ...]] | None = None,
 ) -> Replica:
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
 
-    ``expert_maps[s]``: name of the stage's expert map. The first ``extra`` ranks hold one sequence
-    more; ``idle`` conversations wait on each rank, where the plan of the search says. ``layer_slots``: layers whose slots are
-    not ``slots``.
+    ``sequences`` of each rank, over all microbatches; ``expert_maps[s]``: name of the stage's expert map;
+    ``idle`` conversations wait on each rank, where the plan of the search says. ``layer_slots``: layers whose slots
+    are not ``slots``.
     """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
     role: Role = ROLES[shape["role"]]
@@ -90,7 +90,6 @@ def build_replica(
     )
     context = instance.workload.input_tokens if role == "prefill" else instance.final_context
     shares = []
-    sequences = [per_rank * pp + (rank < extra) for rank in range(ranks)]
     # homes of each rank's sequences over its chips
     homes = [spread(count, tp * pp) for count in sequences]
     for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):

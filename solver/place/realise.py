@@ -18,7 +18,8 @@ from costmodel.layout.layout import ExpertMap, spread
 from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
-from solver.place.attempt import Attempt
+from solver.place.attempt import Attempt, Found
+from solver.place.batch_search import BatchSearch
 from solver.place.build import hand_over_s
 from solver.place.placements import Placements, engine_places
 from solver.place.shared_slots import LayerSlots, SharedPlacements
@@ -33,15 +34,14 @@ Array = NDArray[np.float64]
 class Realised:
     """A shape with its placement: what it achieves and what no placement of it can exceed.
 
-    ``stages``: first and last layer of each; ``maps``: expert map by layer (the same for all
-    replicas of the shape); ``extra``: attention ranks with one sequence more than ``per_rank``; ``idle``:
-    conversations that wait on each attention rank; ``sent``, ``sent_far``: bytes/s that passes send out of each
-    domain of a replica over several, and out of its unit.
+    ``sequences`` of each attention rank, over all microbatches; ``stages``: first and last layer of each;
+    ``maps``: expert map by layer (the same for all replicas of the shape); ``idle``: conversations that wait
+    on each attention rank; ``sent``, ``sent_far``: bytes/s that passes send out of each domain of a replica
+    over several, and out of its unit.
     """
 
     shape: dict[str, int]
-    per_rank: int
-    extra: int
+    sequences: tuple[int, ...]
     requests_per_s: float
     upper_requests_per_s: float
     stages: tuple[tuple[int, int], ...]
@@ -89,7 +89,7 @@ class Realiser:
     def realise(
         self, row: int, most_per_rank: int, slices: Sequence[Slice] | None = None
     ) -> Realised:
-        """Best replica of a shape with at most ``most_per_rank`` sequences per rank and microbatch.
+        """Best replica of a shape with at most ``most_per_rank`` sequences on a rank.
 
         On chips of its pools, or of ``slices``. ``requests_per_s`` is 0 if no placement found meets the targets.
         """
@@ -128,17 +128,18 @@ class Realiser:
             )
             far_s = near_s if self.nearby else far_s
         attempt = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
-        found, per_rank = attempt.largest(most_per_rank)
-        found, per_rank = attempt.with_more_room(found, per_rank)
+        batches = BatchSearch(attempt)
+        found = batches.best(most_per_rank)
         upper_at = partial(self.pricer.tightened, self.shapes, row, layer_bounds)
         upper = upper_at(most_per_rank)
-        found, per_rank, reach = attempt.best_cut(found, per_rank, upper_at)
+        found, reach = batches.best_cut(found, upper_at)
         if far_s <= near_s or self.instance.slo.ttft is None:
             upper = min(upper, reach)
         if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
             # where its decode replicas will stand is not known: the bound is for the nearest
             near = Attempt(stands, slots, experts, near_s, self.clock, self.seed)
-            best, _, _ = near.best_cut(*near.largest(most_per_rank), upper_at)
+            batches = BatchSearch(near)
+            best, _ = batches.best_cut(batches.best(most_per_rank), upper_at)
             ceiling = float(best[1].service.requests_per_s) if best is not None else 0.0
             upper = min(upper, ceiling) if near.proven else upper
             attempt.proven = (
@@ -147,22 +148,25 @@ class Realiser:
                 and (ceiling <= float(found[1].service.requests_per_s))
             )
             if found is None and near.proven:
-                return Realised(shape, 0, 0, 0.0, upper, (), slots, {})
+                return Realised(shape, (), 0.0, upper, (), slots, {})
         if found is None:
-            return Realised(shape, 0, 0, 0.0, 0.0 if attempt.proven else upper, (), slots, {})
-        found, extra = attempt.fill_up(found, per_rank, most_per_rank)
+            return Realised(shape, (), 0.0, 0.0 if attempt.proven else upper, (), slots, {})
+        return self._realised(attempt, found, upper)
+
+    def _realised(self, attempt: Attempt, found: Found, upper: float) -> Realised:
+        """A shape at what an attempt found, given a bound on every placement of it."""
         replica, price, maps = found
         rate = float(price.service.requests_per_s)
         return Realised(
-            shape=shape,
-            per_rank=per_rank,
-            extra=extra,
+            shape=attempt.shape,
+            sequences=tuple(replica.rank_sequences()),
             requests_per_s=rate,
             upper_requests_per_s=rate if attempt.proven else max(rate, upper),
             stages=tuple(stage.layers for stage in replica.stages),
-            slots=slots,
+            slots=attempt.slots,
             maps=maps,
             idle=attempt.idle_of(replica),
+            layer_slots=attempt.layer_slots,
             sent=tuple(price.egress_bytes_per_s.values()),
             sent_far=tuple(price.far_bytes_per_s.values()),
         )
@@ -183,15 +187,16 @@ class Realiser:
             far_s = times[self.nearby]
         upper_at = partial(self.pricer.tightened, self.shapes, row, None)
         upper = upper_at(most_per_rank)
-        best = Realised(shape, 0, 0, 0.0, upper, (), slots, {})
+        best = Realised(shape, (), 0.0, upper, (), slots, {})
         experts, _ = self.placements.of(slots, free=True)
         alike = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
-        found, per_rank = alike.largest(most_per_rank)
+        found = BatchSearch(alike).best(most_per_rank)
         attempts = [alike]
         if shape["pp"] == 1:
             least = tuple(spread(max(experts.max() + 1, chips), chips))
             # layers are weighed at the batch that equal slots allow
-            seconds = partial(alike.layer_seconds, per_rank or most_per_rank)
+            per_rank = most_per_rank if found is None else max(found[0].rank_sequences())
+            seconds = partial(alike.layer_seconds, per_rank)
             for layer_slots, maps in self.shared.tries(chips, fewest, shape["slots"], seconds):
                 other = Attempt(stands, least, experts, far_s, self.clock, self.seed)
                 attempts.append(other.given(maps, layer_slots))
@@ -199,26 +204,8 @@ class Realiser:
             if self.clock.over and best.requests_per_s > 0:
                 break
             if attempt is not alike:
-                found, per_rank = attempt.largest(most_per_rank)
-            found, per_rank = attempt.with_more_room(found, per_rank)
-            found, per_rank, _ = attempt.best_cut(found, per_rank, upper_at)
-            if found is None:
-                continue
-            (replica, price, maps), extra = attempt.fill_up(found, per_rank, most_per_rank)
-            rate = float(price.service.requests_per_s)
-            if rate > best.requests_per_s:
-                best = Realised(
-                    shape=shape,
-                    per_rank=per_rank,
-                    extra=extra,
-                    requests_per_s=rate,
-                    upper_requests_per_s=max(rate, upper),
-                    stages=tuple(stage.layers for stage in replica.stages),
-                    slots=attempt.slots,
-                    maps=maps,
-                    idle=attempt.idle_of(replica),
-                    layer_slots=attempt.layer_slots,
-                    sent=tuple(price.egress_bytes_per_s.values()),
-                    sent_far=tuple(price.far_bytes_per_s.values()),
-                )
+                found = BatchSearch(attempt).best(most_per_rank)
+            found, _ = BatchSearch(attempt).best_cut(found, upper_at)
+            if found is not None and float(found[1].service.requests_per_s) > best.requests_per_s:
+                best = self._realised(attempt, found, upper)
         return best

@@ -78,7 +78,8 @@ class ReplicaModel:
         self.transfer_s = transfer_s
         self.model = cp_model.CpModel()
         self.plan = replica_schedule(instance, draft)
-        self.passes = [t for t in (self.plan.decode, self.plan.prefill) if t is not None]
+        every = (self.plan.decode, self.plan.prefill, self.plan.together)
+        self.passes = [tokens for tokens in every if tokens is not None]
         self.pp = draft.shape.pp
         self.kind_of = [instance.operations.kinds[i] for i in instance.operations.kind_of_layer()]
         self.x: dict[tuple[int, int, int], cp_model.IntVar] = {}
@@ -132,7 +133,7 @@ class ReplicaModel:
         load_s = self._parts(kind, tokens, full)["routed_experts"]
         touch_s = self._parts(kind, tokens, touched)["routed_experts"]
         skew_s = nothing["dispatch"] + nothing["combine"] - self._latency_s()
-        name = f"{layer},{rows:g}"
+        name = f"{layer},{rows:g},{float(tokens.fill):g}"
         busiest = model.new_int_var(0, _LONGEST, f"experts_time[{name}]")
         skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), _LONGEST, f"exchange_time[{name}]")
         for g in range(chips):
@@ -276,8 +277,9 @@ class ReplicaModel:
             tpot = period + share
             if ttft is not None:
                 repeats = up(float(2 * passes - 1), 1.0 / _FRACTION)
+                # a first token meets the prompts of all ranks, where that is a pass of its own
                 model.add(
-                    repeats * longest[1] + _FRACTION * (totals[1] + period) <= _FRACTION * ttft
+                    repeats * longest[-1] + _FRACTION * (totals[-1] + period) <= _FRACTION * ttft
                 )
         if slo.tpot is not None:
             # the target is per token, the period per pass

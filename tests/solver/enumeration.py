@@ -110,6 +110,16 @@ def cuts(layers: int, stages: int) -> Iterator[list[tuple[int, int]]]:
         yield [(a, b - 1) for a, b in pairwise(edges)]
 
 
+def sequences_of_ranks(ranks: int, most: int, *, alike: bool) -> list[tuple[int, ...]]:
+    """Every number of sequences on each rank, one in all at least; in one order where ranks are alike."""
+    every = product(range(most + 1), repeat=ranks)
+    return [
+        counts
+        for counts in every
+        if any(counts) and (not alike or all(a >= b for a, b in pairwise(counts)))
+    ]
+
+
 def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
     """Every replica on these chips before its experts are placed, with its expert slots in all."""
     num_layers = len(instance.model.layers)
@@ -144,13 +154,15 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
             for role, slots in product(ROLES, slot_counts(instance, width)):
                 if role == "mixed" and pp > 1:
                     continue  # outside the search space, and the certificate says so
-                most = limits.max_sequences_per_rank // pp
+                most = limits.max_sequences_per_rank
                 if role == "prefill":
-                    most = limits.prefill_chunk_tokens // instance.workload.new_tokens
+                    in_pass = limits.prefill_chunk_tokens // instance.workload.new_tokens
+                    most = min(most, pp * max(1, in_pass))
                 each = sorted(
                     (slots // width + (i < slots % width) for i in range(width)), reverse=True
                 )
-                for per_rank, cut in product(range(1, max(most, 1) + 1), cuts(num_layers, pp)):
+                batches = sequences_of_ranks(ranks, most, alike=len(set(each)) == 1)
+                for sequences, cut in product(batches, cuts(num_layers, pp)):
                     stages = tuple(
                         Stage(
                             layers=part,
@@ -161,12 +173,12 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
                         for s, part in enumerate(cut)
                     )
                     kv = tuple(
-                        KvShare(chip=stages[0].chips[rank * tp], sequences=per_rank * pp, bytes=0)
-                        for rank in range(ranks)
+                        KvShare(chip=stages[0].chips[rank * tp], sequences=count, bytes=0)
+                        for rank, count in enumerate(sequences)
                     )
                     shape = Shape(
                         tp=tp, ep=width if moe else 1, pp=pp, attention_dp=ranks,
-                        batch=per_rank * ranks * pp,
+                        batch=sum(sequences),
                     )  # fmt: skip
                     yield Replica(role=role, shape=shape, stages=stages, kv=kv), slots
 

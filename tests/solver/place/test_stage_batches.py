@@ -18,10 +18,10 @@ def test_dense_models_without_a_target_are_proven(model: str) -> None:
     found = search.run()
     assert found is not None
     assert found.status == "optimal"
-    piped = [row for row, _ in search.realised.items() if search.shapes.row(row)["pp"] > 1]
+    piped = [row for row, _ in search.placed.realised.items() if search.shapes.row(row)["pp"] > 1]
     assert piped
     for row in piped:
-        placed = search.realised[row]
+        placed = search.placed.realised[row]
         # layers of one kind and no experts: the best cut of each batch is known, and so is the best batch
         assert placed.upper_requests_per_s == pytest.approx(placed.requests_per_s, rel=1e-5)
 
@@ -40,8 +40,8 @@ def test_a_smaller_batch_is_taken_where_its_cut_serves_more() -> None:
     search = Search(instance, Clock(60), 0.01, 0, None)
     row = decode_in_three_stages(search)
     most = int(search.bounds.per_rank[row])
-    placed = search.realiser.realise(row, most)
-    assert placed.per_rank < most - 1
+    placed = search.placed.realiser.realise(row, most)
+    assert max(placed.sequences) < most - 1
     evenly = [last - first + 1 for first, last in placed.stages]
     assert evenly[-1] < evenly[0]
 
@@ -51,7 +51,7 @@ def test_a_cut_that_ran_out_of_time_proves_nothing(monkeypatch: pytest.MonkeyPat
     search = Search(instance, Clock(60), 0.01, 0, None)
     row = decode_in_three_stages(search)
     most = int(search.bounds.per_rank[row])
-    proven = search.realiser.realise(row, most).upper_requests_per_s
+    proven = search.placed.realiser.realise(row, most).upper_requests_per_s
     solve = cp_model.CpSolver.solve
 
     def stopped(solver: cp_model.CpSolver, model: cp_model.CpModel) -> int:
@@ -59,4 +59,4 @@ def test_a_cut_that_ran_out_of_time_proves_nothing(monkeypatch: pytest.MonkeyPat
         return cp_model.FEASIBLE if status == cp_model.OPTIMAL else status
 
     monkeypatch.setattr(cp_model.CpSolver, "solve", stopped)
-    assert search.realiser.realise(row, most).upper_requests_per_s > proven
+    assert search.placed.realiser.realise(row, most).upper_requests_per_s > proven

@@ -1,0 +1,143 @@
+"""Least times of one pass of shapes: no placement of experts, no cut into stages is quicker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import ClassVar, Self
+
+import numpy as np
+
+from costmodel.passes.operations import LayerKind
+from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.replica.held import for_role
+from costmodel.replica.serving import PipelineTime
+from solver.bounds.priced import Array, Ints, Priced
+from solver.place.stages import shortest_longest_stage
+from solver.shapes.shapes import ROLES
+
+
+class Passes:
+    """Passes of shapes of one role on one class."""
+
+    def __init__(self, priced: Priced):
+        shapes, role, pool_class = priced.shapes, priced.role, priced.pool_class
+        self.instance = for_role(priced.instance, ROLES[role])
+        self.layers = priced.layers
+        self.role = role
+        self.chip = pool_class.chip
+        self.efficiency = self.instance.profile.for_chip(pool_class.chip.name)
+        self.rates = priced.rates
+        self.tp = shapes.tp.astype(float)
+        self.ranks = shapes.attention_dp.astype(float)
+        self.pp = shapes.pp.astype(float)
+        self.experts = priced.experts
+        self.slots = shapes.slots
+        self.stage_chips = shapes.stage_chips
+        #: slots of a layer at least, on average; fewer than ``slots`` where layers share them
+        self.fewest = self.slots.astype(float)
+        #: bound on the busiest chip's load in each MoE layer, where a placement has proven one
+        self.by_layer: Array | None = None
+        if self.experts is not None:
+            pairs, inverse = np.unique(
+                np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
+            )
+            fewest = [self.experts.fewest(*pair) for pair in pairs.tolist()]
+            self.fewest = np.array(fewest, dtype=float)[inverse.ravel()]
+            loads = np.array([self.experts.load(*pair) for pair in pairs.tolist()])
+            self.load, self.least_load = loads[inverse.ravel()].T
+            grids = np.array([self.experts.touched_on_grid(*pair) for pair in pairs.tolist()])
+            self.touched, self.least_touched = grids[inverse.ravel()].swapaxes(0, 1)
+
+    #: attributes with one element for each shape
+    by_shape: ClassVar[tuple[str, ...]] = ("tp", "ranks", "pp", "slots", "fewest", "stage_chips")
+
+    def take(self, rows: Ints) -> Self:
+        """The passes of some of the shapes."""
+        part = copy(self)
+        part.rates = self.rates.take(rows)
+        names = self.by_shape
+        if self.experts is not None:
+            names = (*names, "load", "least_load", "touched", "least_touched")
+        for name in names:
+            setattr(part, name, getattr(self, name)[rows])
+        return part
+
+    def pipeline(self, tokens: Tokens, exact_stages: bool) -> PipelineTime:
+        """Times of one pass."""
+        operations = self.instance.operations
+        rows = tokens.rows
+        shares = self._shares(rows * self.ranks * tokens.fill)
+        timed = self._timed(self.layers, tokens, shares, with_head=True)
+        step = self.efficiency.step_overhead_s
+        total = timed.total_s(self.instance.profile.combination) + step
+        sent = rows / self.tp * operations.hidden_size * operations.activation_bytes
+        hop = np.where(
+            self.pp > 1,
+            self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
+            0.0,
+        )
+        longest = total / self.pp
+        if exact_stages:
+            longest = np.maximum(longest, self._longest(tokens, rows, step))
+        return PipelineTime(total, longest, hop)
+
+    def _timed(
+        self,
+        layers: Sequence[tuple[LayerKind, float]],
+        tokens: Tokens,
+        shares: ExpertShares | None,
+        *,
+        with_head: bool,
+    ) -> PassTime:
+        return pass_time(
+            self.instance.operations, layers, self.tp, self.ranks, tokens, self.chip,
+            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in layers],
+            with_head=with_head,
+        )  # fmt: skip
+
+    def _longest(self, tokens: Tokens, rows: Array, step_s: float) -> Array:
+        """Longest stage at least: the best cut of whole layers, each as short as its kind's shortest."""
+        if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
+            return np.zeros(len(self.tp))
+        least = None
+        if self.experts is not None:
+            least = ExpertShares(
+                self.least_load[:, None, None],
+                self.experts.touched(self.least_touched, rows * self.ranks * tokens.fill)[
+                    :, None, None
+                ],
+            )
+        layer_s = [
+            np.broadcast_to(
+                self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op"),
+                self.tp.shape,
+            )
+            for kind, _ in self.layers
+        ]
+        head_s = np.broadcast_to(
+            self._timed([], tokens, None, with_head=True).total_s("per_op"), self.tp.shape
+        )
+        found = np.zeros(len(self.tp))
+        piped = self.pp > 1
+        found[piped] = (
+            shortest_longest_stage(
+                [seconds[piped] for seconds in layer_s],
+                self.instance.operations.kind_of_layer(),
+                head_s[piped],
+                self.pp[piped],
+            )
+            + step_s / self.pp[piped]
+        )
+        return found
+
+    def _shares(self, tokens: Array) -> ExpertShares | None:
+        """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""
+        if self.experts is None:
+            return None
+        if self.by_layer is None:
+            touched = self.experts.touched(self.touched, tokens)
+            return ExpertShares(self.load[:, None, None], touched[:, None, None])
+        chips, slots = int(self.stage_chips[0]), int(self.slots[0])
+        touched = self.experts.touched_by_layer(chips, slots, float(tokens[0]))
+        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])

@@ -1,0 +1,158 @@
+r"""HBM that shapes need at least, however a batch lies on their attention ranks.
+
+A layer's slots lie as evenly over the chips as they can: where their number is no multiple of the chips, some have one
+more (``full``) than the others (``low``), and the ranks without such a chip have room for more sequences. With ``r``
+ranks that have one, each with room for ``N`` sequences, ``S`` sequences on ``R`` ranks put at least
+
+    ``n = ceil(S / R)`` on the fullest rank if that is no more than ``N``, else ``ceil((S - r N) / (R - r))``.
+
+Where slots take turns over layers, or stages differ in layers, a chip may have any number between; then the average
+chip holds the average slots and ``S / R`` sequences, and the fullest rank's chips have ``low`` slots at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.layout.layout import Role
+from costmodel.passes.operations import LayerKind
+from costmodel.question.instance import Instance
+from costmodel.replica import memory
+from costmodel.replica.serving import schedule
+from costmodel.tolerance import RELATIVE
+from topology import Chip
+
+Array = NDArray[np.float64]
+Layers = Sequence[tuple[LayerKind, float]]
+
+
+class Room:
+    """HBM of shapes of one role on one type of chip (arrays of one length).
+
+    ``kinds``: the question, once for each kind of request that the shapes serve; the one that needs most counts.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[Instance],
+        role: Role,
+        chip: Chip,
+        layers: Layers,
+        tp: Array,
+        ranks: Array,
+        pp: Array,
+    ):
+        self.kinds = kinds
+        self.role: Role = role
+        self.chip, self.tp, self.ranks, self.pp = chip, tp, ranks, pp
+        instance, chips = kinds[0], tp * ranks
+        operations, prefills = instance.operations, role == "prefill"
+        context = instance.workload.input_tokens if prefills else instance.final_context
+        weights = memory.dense_weight_bytes(layers, tp) + memory.edge_weight_bytes(
+            operations, tp, first=True, last=True
+        )
+        runtime = instance.profile.for_chip(chip.name).runtime_bytes
+        draft = memory.draft_weight_bytes(operations, tp, chips)
+        self.fixed = (weights + draft) / pp + runtime
+        self.slot = memory.expert_slot_bytes(layers) / pp
+        cached = memory.kv_bytes_per_sequence(operations, layers, tp, context)
+        self.kv = (cached + memory.draft_kv_bytes(operations, tp, context)) / pp
+        self.low = self.mean = self.full = np.zeros_like(tp)
+        self.full_ranks = np.zeros_like(tp)
+        self.tier_bytes: float = np.inf
+        self.tier_kv = np.zeros_like(tp)
+        if instance.kv_read_from is not None:
+            tier = chip.tier(instance.kv_read_from)
+            self.tier_bytes = tier.bytes if tier is not None else 0.0
+            stored = replace(operations, kv_in_hbm=True)
+            self.tier_kv = memory.kv_bytes_per_sequence(stored, layers, tp, context) / pp
+
+    def with_slots(self, fewest: Array, *, turns: NDArray[np.bool_]) -> Self:
+        """The room beside expert slots: ``fewest`` of a layer over a stage's chips.
+
+        ``turns``: where it need not be the same chips that have one more than others.
+        """
+        chips = self.tp * self.ranks
+        self.mean, self.low = fewest / chips, np.floor(fewest / chips)
+        self.full = np.where(turns, self.low, np.ceil(self.mean))
+        self.full_ranks = np.ceil((fewest - self.low * chips) / self.tp) * (self.full > self.low)
+        return self
+
+    #: attributes with one element for each shape
+    BY_SHAPE = (
+        "tp", "ranks", "pp", "fixed", "slot", "kv", "low", "mean", "full", "full_ranks", "tier_kv",
+    )  # fmt: skip
+
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """The room of some of the shapes."""
+        part = copy(self)
+        for name in self.BY_SHAPE:
+            setattr(part, name, getattr(self, name)[rows])
+        return part
+
+    def needed(self, slots: Array, sequences: Array, per_rank: Array) -> Array:
+        """Bytes on a chip with so many slots of a layer and sequences on its rank.
+
+        ``per_rank``: of the busiest rank in the fullest microbatch.
+        """
+        return np.asarray(
+            self.fixed + self.slot * slots + self.kv * sequences + self._active(per_rank)
+        )
+
+    def _active(self, per_rank: Array) -> Array:
+        found: Array = np.zeros_like(self.tp)
+        for kind in self.kinds:
+            plan = schedule(self.role, kind.workload, kind.limits, per_rank, kind.speculative)
+            sampled = np.where(self.pp > 1, 0.0, plan.sampled())
+            own = memory.activation_bytes(kind.operations, self.tp, plan.rows(), sampled)
+            found = np.maximum(found, own)
+        return found
+
+    def most(self, slots: Array, per_rank: Array) -> Array:
+        """Most sequences of a rank whose chips have so many slots, below 0 where not even these fit."""
+        left = self.chip.hbm_bytes * (1 + RELATIVE) - self.needed(slots, np.zeros(1), per_rank)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.floor(left / self.kv * (1 + RELATIVE))
+        return np.where(self.kv > 0, found, np.where(left >= 0, np.inf, -1.0))
+
+    def on_fullest(self, total: Array, used: Array) -> Array:
+        """Least sequences of the fullest rank, of ``total`` on ``used`` ranks."""
+        even = np.ceil(total / used)
+        full_ranks = np.maximum(self.full_ranks - (self.ranks - used), 0.0)
+        unlike = (full_ranks > 0) & (full_ranks < used)
+        if not unlike.any():
+            return even
+        most = np.maximum(self.most(self.full, np.ceil(even / self.pp)), 0.0)
+        rest = total - full_ranks * np.minimum(most, even)
+        other = np.ceil(rest / np.maximum(used - full_ranks, 1.0))
+        return np.where(unlike & (even > most), other, even)
+
+    def short_bytes(self, total: Array, fullest: Array) -> Array:
+        """Bytes by which HBM, or the tier that caches lie in, is too small at least (0 or less: it is not)."""
+        per_rank = np.ceil(fullest / self.pp)
+        # the ranks of fuller chips have what fits beside their slots, if these fit at all
+        beside = np.where(self.full_ranks < self.ranks, 0.0, fullest)
+        needed = np.maximum.reduce(
+            [
+                self.needed(self.low, fullest, per_rank),
+                self.needed(self.full, beside, per_rank),
+                self.needed(self.mean, total / self.ranks, per_rank)
+                if (self.full < self.mean).any()
+                else np.zeros_like(self.tp),
+            ]
+        )
+        short = needed - self.chip.hbm_bytes * (1 + RELATIVE)
+        tier = self.tier_kv * fullest - self.tier_bytes * (1 + RELATIVE)
+        return np.asarray(np.maximum(short, tier))
+
+    def left_bytes(self, total: Array) -> Array:
+        """HBM of the average chip that so many sequences leave free, at most."""
+        per_rank = np.maximum(1.0, total / (self.ranks * self.pp))
+        needed = self.needed(self.mean, total / self.ranks, per_rank)
+        return np.asarray(np.maximum(0.0, self.chip.hbm_bytes * (1 + RELATIVE) - needed))
