@@ -36,7 +36,7 @@ _STYLE = (
 class _Certificate(BaseModel):
     bound_usd_per_m_output_tokens: float = Field(gt=0)
     gap: float = Field(ge=0)
-    covers: str
+    covers: tuple[str, ...] | str
 
 
 class _Moment(BaseModel):
@@ -198,7 +198,10 @@ def _assumptions(instance: Instance, evaluation: Evaluation, proof: _Proof) -> s
     )
     rows += [["profile: source", source] for source in profile.sources]
     if proof.certificate is not None:
-        rows.append(["the proof covers", proof.certificate.covers])
+        said = proof.certificate.covers
+        rows += [
+            ["the proof covers", line] for line in ((said,) if isinstance(said, str) else said)
+        ]
     if proof.solve.wall_s is not None:
         rows.append(
             [

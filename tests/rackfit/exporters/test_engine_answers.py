@@ -27,7 +27,7 @@ def test_the_answer_is_exported_without_loss(engine: EngineName, model: str, clu
     assert exported.limits == ()
     assert exported.loss == 0
     assert not any("no configuration" in note for note in exported.notes)
-    assert load_engine(engine).title in result.certificate.covers
+    assert any(load_engine(engine).title in line for line in result.certificate.covers)
     assert result.certificate.gap < 0.01
 
 
