@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from rackfit.placement.placed import Placed
     from rackfit.studies.frame import study_frame
     from rackfit.studies.run import StudyResult, study
+    from solver.answer import Progress
     from solver.certificate import Certificate
     from solver.experts.request import PlaceOptions
-    from solver.search import Progress
     from topology import load_cluster
     from topology.cluster import Cluster
     from topology.errors import (

@@ -15,8 +15,9 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario, load_scenario
 from rackfit.documents.result import Result
+from solver.answer import Progress, SearchResult
 from solver.clock import Clock
-from solver.search import Progress, SearchResult, search
+from solver.search import search
 from topology.errors import InstanceError, Problem
 
 
@@ -49,7 +50,7 @@ def solve(
     gap
         Relative gap at which the search stops (0.01 = within 1 % of optimal, proven).
     workers
-        Threads that expert placement may use (default: all cores). The answer does not depend on it.
+        Threads that place and price shapes (default: all cores). The answer does not depend on it.
     seed
         Same question and seed, same answer.
     on_progress
@@ -77,15 +78,17 @@ def solve(
         )
     if workers is not None and not 1 <= workers <= 1024:
         raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
+    threads = workers or os.cpu_count() or 1
     clock = Clock(time_limit_s)
     instance = make_instance(question)
     found = _interruptible(
         lambda: search(
-            instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, runner_up=True
+            instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, runner_up=True,
+            workers=threads,
         ),
         clock,
     )  # fmt: skip
-    return Result(instance, found, seed=seed, workers=workers or os.cpu_count() or 1)
+    return Result(instance, found, seed=seed, workers=threads)
 
 
 def _interruptible(work: Callable[[], SearchResult], clock: Clock) -> SearchResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TextIO
 
-from solver.search import Progress
+from solver.answer import Progress
 
 
 class ProgressPrinter:

@@ -15,6 +15,10 @@ from topology.errors import InstanceError, Problem
 
 #: least time given to a solve, seconds: enough to prove a small model
 _LEAST_S = 0.05
+#: CP-SAT's own measure of work, the same on every machine, that a second of a limit allows
+_WORK_PER_S = 0.1
+#: seconds that a limit of one second may take at most, where the machine is slow or busy
+_SLOWER = 4.0
 
 
 #: the largest seed that CP-SAT takes
@@ -35,9 +39,8 @@ class Clock:
         self.limit_s = limit_s
         self._stopped = threading.Event()
         self._lock = threading.Lock()
-        #: models that ended neither proven optimal nor proven infeasible, so far
-        self.unsettled = 0
-        self._running: cp_model.CpSolver | None = None
+        self._own = threading.local()
+        self._running: set[cp_model.CpSolver] = set()
 
     @property
     def elapsed_s(self) -> float:
@@ -63,12 +66,18 @@ class Clock:
         """Whether the search must end."""
         return self.remaining_s <= 0.0
 
+    @property
+    def unsettled(self) -> int:
+        """Models of this thread that ended neither proven optimal nor proven infeasible, so far."""
+        count: int = getattr(self._own, "unsettled", 0)
+        return count
+
     def stop(self) -> None:
         """End the search as soon as possible. Safe from any thread."""
         self._stopped.set()
         with self._lock:
-            if self._running is not None:
-                self._running.stop_search()
+            for solver in self._running:
+                solver.stop_search()
 
     def run(
         self,
@@ -79,13 +88,17 @@ class Clock:
         linearize: bool = False,
         accept_gap: float = 0.0,
     ) -> tuple[cp_model.CpSolver, int]:
-        """Solve a model within ``limit_s`` and the time left, on one thread, reproducibly.
+        """Solve a model within about ``limit_s`` and the time left, on one thread, reproducibly.
 
+        ``limit_s`` is counted in CP-SAT's work, so that a busy machine gives the same answer as an idle one.
         One worker that adds the full linear relaxation (``linearize``) closes these small models
         sooner than a portfolio on two cores, and gives the same answer every time.
         """
         solver = cp_model.CpSolver()
-        solver.parameters.max_time_in_seconds = max(_LEAST_S, min(limit_s, self.remaining_s))
+        solver.parameters.max_deterministic_time = limit_s * _WORK_PER_S
+        solver.parameters.max_time_in_seconds = max(
+            _LEAST_S, min(limit_s * _SLOWER, self.remaining_s)
+        )
         solver.parameters.random_seed = seed
         solver.parameters.num_workers = 1
         solver.parameters.catch_sigint_signal = False
@@ -93,13 +106,14 @@ class Clock:
         if linearize:
             solver.parameters.linearization_level = 2
         with self._lock:
-            self._running = solver
+            self._running.add(solver)
         try:
             if self._stopped.is_set():
                 solver.parameters.max_time_in_seconds = _LEAST_S
             status = int(solver.solve(model))
-            self.unsettled += status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+            if status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
+                self._own.unsettled = self.unsettled + 1
             return solver, status
         finally:
             with self._lock:
-                self._running = None
+                self._running.discard(solver)

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from costmodel.question.instance import Instance
 from costmodel.question.kv_plan import KvPlan, Place
 from costmodel.replica.held import conversation_bytes
+from solver.answer import Progress, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock
-from solver.search import Progress, Search, SearchResult
+from solver.rounds import Search
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 _ALMOST = 1e-6
@@ -82,6 +83,7 @@ class PlanSearch:
         seed: int,
         on_progress: Callable[[Progress], None] | None = None,
         plans: Sequence[KvPlan] | None = None,
+        workers: int = 1,
     ):
         self.clock = clock
         self.target = max(gap, _ALMOST)
@@ -98,7 +100,7 @@ class PlanSearch:
                 raise NoLayoutInTime("the time limit came before every place of KV was bounded")
             like = self.all[0].search if self.all else None
             planned = replace(instance, kv_plan=plan)
-            whole = Search(planned, clock, gap, seed, self._relay, like)
+            whole = Search(planned, clock, gap, seed, self._relay, like, workers)
             bound, rent = whole.first_bound_usd(), rent_usd_per_m(instance, plan)
             ranges = 1
             if 0 < bound < float("inf"):
@@ -108,7 +110,7 @@ class PlanSearch:
                 ranged = replace(plan, kept=(part + 1) / ranges, least_kept=part / ranges)
                 if part + 1 < ranges:
                     narrowed = replace(instance, kv_plan=ranged)
-                    search = Search(narrowed, clock, gap, seed, self._relay, like or whole)
+                    search = Search(narrowed, clock, gap, seed, self._relay, like or whole, workers)
                     bound = search.first_bound_usd()
                 else:
                     bound = whole.first_bound_usd()

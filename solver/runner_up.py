@@ -6,7 +6,7 @@ if they have one role and their tensor, pipeline and stage widths (chips of a st
 model) are within a quarter of each other. The runner-up has no replica like the main shape of the best
 layout; batches, placements, counts and the other pools may be the same.
 
-It is looked for as the best one was, for about a second: the best fleet under the bounds that are left, those
+It is looked for as the best one was, in a few rounds: the best fleet under the bounds that are left, those
 shapes of it placed that were not yet, and again; then the best fleet of placed shapes, judged by the evaluator.
 The least that any such layout costs is proven by the same relaxation as the certificate's.
 """
@@ -14,64 +14,36 @@ The least that any such layout costs is proven by the same relaxation as the cer
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.evaluate import Evaluation, evaluate
-from costmodel.layout.layout import Layout
+from costmodel.evaluate import evaluate
+from solver.answer import MainShape, RunnerUp, SearchResult, better
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.certificate import Certificate
 from solver.fleet.asked import Fleet
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.place.assemble import assemble
-from solver.search import Search, SearchResult
+from solver.rounds import Search
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.verify import verify
 
 _PREFILL = ROLES.index("prefill")
 #: widths of like shapes, the larger over the smaller at most
 _ALIKE = 1.25
-#: seconds to look for it, and of what the search took
-_LOOK_S = 1.0
-_LOOK_SHARE = 0.25
+#: rounds of placing shapes for it. No time: the same seed gives the same runner-up
+_LOOKS = 3
+#: times that a runner-up may become the answer
+_SWAPS = 3
 #: rounds of the relaxation: every one bounds
 _ROUNDS = 10
 #: seconds for a fleet of few shapes
 _FLEET_S = 0.4
 #: gap of the fleet that says which shapes to place
 _ROUGH = 0.01
-
-
-@dataclass(frozen=True)
-class MainShape:
-    """Role and widths of the shape that most generating chips of a layout stand on."""
-
-    role: str
-    tp: int
-    pp: int
-    stage_chips: int
-
-    def words(self, *, experts: bool) -> str:
-        """``decode replicas like tp 1 ep 16``."""
-        wide = f" ep {self.stage_chips}" if experts else ""
-        piped = f" pp {self.pp}" if self.pp > 1 else ""
-        return f"{self.role} replicas like tp {self.tp}{wide}{piped}"
-
-
-@dataclass(frozen=True)
-class RunnerUp:
-    """The cheapest layout found that has no replica like the best one's main shape.
-
-    ``least_usd_per_m_output_tokens``: no such layout of the search space costs less (``None``: not proven).
-    """
-
-    layout: Layout
-    evaluation: Evaluation
-    without: MainShape
-    least_usd_per_m_output_tokens: float | None
 
 
 def main_shape(shapes: ShapeTable, fleet: Fleet) -> MainShape:
@@ -103,56 +75,56 @@ def like(shapes: ShapeTable, main: MainShape) -> NDArray[np.bool_]:
 def with_runner_up(search: Search, found: SearchResult, *, proven: bool = True) -> SearchResult:
     """A search's answer with its runner-up, where there is one and time to look for it.
 
-    A runner-up that turns out cheaper (by less than the gap that was proven) becomes the answer, and the
-    answer its runner-up. ``proven``: the search covered all there is, so that what it bounds is a bound.
+    A runner-up that turns out better (cheaper by less than the gap that was proven, or as dear and faster)
+    becomes the answer, whose own runner-up is then looked for. ``proven``: the search covered all there is, so
+    that what it bounds is a bound.
     """
-    if search.clock.over or search.best_fleet is None:
-        return found
-    answer = _look(search, found)
-    if answer is not None and not proven:
-        answer = replace(answer, least_usd_per_m_output_tokens=None)
-    return replace(_swapped(found, answer) if answer else found, wall_s=search.clock.elapsed_s)
+    for _ in range(_SWAPS):
+        if search.clock.over or search.best_fleet is None:
+            break
+        looked = _look(search)
+        if looked is None:
+            break
+        other, fleet = looked
+        if not better(other.evaluation, found.evaluation):
+            if not proven:
+                other = replace(other, least_usd_per_m_output_tokens=None)
+            found = replace(found, runner_up=other)
+            break
+        search.best_fleet = fleet
+        search.best_cost = verify(search.instance, float("inf"), other.evaluation)
+        found = _answered(found, other, search.imbalance())
+    return replace(found, wall_s=search.clock.elapsed_s)
 
 
-def _swapped(found: SearchResult, answer: RunnerUp) -> SearchResult:
-    """The cheaper of both as the answer."""
-    best, other = (
-        one.evaluation.usd_per_m_output_tokens or float("inf") for one in (found, answer)
-    )
-    if other >= best:
-        return replace(found, runner_up=answer)
-    bound = found.certificate.bound_usd_per_m_output_tokens
+def _answered(found: SearchResult, other: RunnerUp, skew_cost: float) -> SearchResult:
+    """The runner-up as the answer."""
+    cost = other.evaluation.usd_per_m_output_tokens
+    assert cost is not None
+    bound = min(found.certificate.bound_usd_per_m_output_tokens, cost)
+    certificate = Certificate(bound, cost / bound - 1.0, found.certificate.covers)
     return replace(
-        found,
-        layout=answer.layout,
-        evaluation=answer.evaluation,
-        certificate=Certificate(min(bound, other), max(0.0, other / bound - 1.0), found.certificate.covers),
-        runner_up=replace(
-            answer, layout=found.layout, evaluation=found.evaluation,
-            least_usd_per_m_output_tokens=None,
-        ),
+        found, layout=other.layout, evaluation=other.evaluation, certificate=certificate,
+        skew_cost=skew_cost,
     )  # fmt: skip
 
 
-def _look(search: Search, found: SearchResult) -> RunnerUp | None:
+def _look(search: Search) -> tuple[RunnerUp, Fleet] | None:
+    """The runner-up of the search's best fleet, and its own fleet."""
     assert search.best_fleet is not None
     main = main_shape(search.shapes, search.best_fleet)
     other = ~like(search.shapes, main)
     upper = np.where(other, search.items.upper, 0.0)
-    until = search.clock.elapsed_s + max(_LOOK_S, _LOOK_SHARE * search.clock.elapsed_s)
-    while search.clock.elapsed_s < until:
-        wanted = _fleet(
-            search, search.items.best(upper, np.minimum(upper, search.items.leaving)), _ROUGH
-        )
+    for _ in range(_LOOKS):
+        wanted = _fleet(search, _bounded(search, upper), _ROUGH)
         if wanted is None:
             return None
         fresh = sorted(wanted.shapes - set(search.placed.realised))
-        for row in fresh:
-            if search.clock.over:
-                return None
-            search.placed.place(row, int(search.bounds.per_rank[row]))
         if not fresh:
             break
+        search.place(fresh)
+        if search.clock.over:
+            return None
         for row in fresh:
             upper[row] = min(upper[row], search.placed.realised[row].upper_requests_per_s)
     fleet = _fleet(search, search.placed.achieved(other), search.target)
@@ -164,8 +136,13 @@ def _look(search: Search, found: SearchResult) -> RunnerUp | None:
         return None  # its replicas would stand too far apart
     claimed = search.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
     verify(search.instance, claimed if search.regular else float("inf"), evaluation)
-    least = _least(search, search.items.best(upper, np.minimum(upper, search.items.leaving)))
-    return RunnerUp(layout, evaluation, main, least * search.to_usd)
+    least = _least(search, _bounded(search, upper))
+    return RunnerUp(layout, evaluation, main, least * search.to_usd), fleet
+
+
+def _bounded(search: Search, upper: NDArray[np.float64]) -> list[Item]:
+    """Items by the bounds that are left."""
+    return search.items.best(upper, np.minimum(upper, search.items.leaving))
 
 
 def _least(search: Search, items: list[Item]) -> float:

@@ -144,4 +144,4 @@ FlopsPerSecond = Annotated[float, _positive("FLOP/s"), _schema("FLOP/s", positiv
 Seconds = Annotated[float, _non_negative("s"), _schema("s", positive=False)]
 PositiveSeconds = Annotated[float, _positive("s"), _schema("s", positive=True)]
 Watts = Annotated[float, _non_negative("W"), _schema("W", positive=False)]
-UsdPerHour = Annotated[float, _non_negative("USD/h"), _schema("USD/h", positive=False)]
+UsdPerHour = Annotated[float, _positive("USD/h"), _schema("USD/h", positive=True)]

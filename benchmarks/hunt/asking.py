@@ -12,7 +12,7 @@ import math
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,10 @@ from rackfit.exporters.export import export_layout, write_files
 from rackfit.importers.deployment import ENGINES, import_deployment
 from rackfit.report.render import print_evaluation, print_result
 from rackfit.report.report import report_page
+from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.explain.conflicts import explain_conflict
-from solver.search import SearchResult, search
+from solver.search import search
 from topology.errors import (
     ExportError,
     InstanceError,
@@ -130,7 +131,7 @@ class Asker:
             self.outcome.fail("over 60 s", f"{self.outcome.solve_s:.1f} s")
         if result is None:
             if self.outcome.answer == "infeasible" and question.seed % 10 == 0:
-                with self.outcome.guarded("explain"):
+                with self.outcome.guarded("explain"), suppress(NoLayoutInTime):
                     if explain_conflict(instance, clock=Clock(10.0)) is None:
                         self.outcome.fail("contradiction", "explain finds a layout, solve none")
             if self.outcome.answer in ("infeasible", "not found"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from costmodel.models import load_model
 from costmodel.models.load import read_model
-from costmodel.models.spec import ModelSpec, MoE
+from costmodel.models.spec import MoE
 from costmodel.models.summary import summarise
 from topology.catalogue import catalogue_names, data_dir
 
@@ -47,12 +47,9 @@ def draw_model(draw: Random) -> DrawnModel:
             return found
 
 
-@lru_cache(maxsize=128)
-def _of_catalogue(name: str) -> DrawnModel:
-    return _described(name, None, load_model(name))
-
-
-def _described(name: str, config: dict[str, Any] | None, spec: ModelSpec) -> DrawnModel:
+def described(name: str, config: dict[str, Any] | None) -> DrawnModel:
+    """A catalogue model, or one of its own config."""
+    spec = load_model(name) if config is None else read_model(config, name, name)
     figures = summarise(spec)
     return DrawnModel(
         name=name,
@@ -64,6 +61,11 @@ def _described(name: str, config: dict[str, Any] | None, spec: ModelSpec) -> Dra
         drafts=spec.mtp is not None,
         moe=any(isinstance(part, MoE) for layer in spec.layers for part in layer.sublayers),
     )
+
+
+@lru_cache(maxsize=128)
+def _of_catalogue(name: str) -> DrawnModel:
+    return described(name, None)
 
 
 def _made_up(draw: Random) -> DrawnModel:
@@ -88,4 +90,4 @@ def _made_up(draw: Random) -> DrawnModel:
             [count for count in (1, 2, 4, 8, 16) if heads % count == 0]
         )
     name = f"{family}-cut"
-    return _described(name, config, read_model(config, name, name))
+    return described(name, config)

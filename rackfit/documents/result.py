@@ -20,8 +20,8 @@ from costmodel.replica.fleet import uplink_bytes_per_s
 from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
+from solver.answer import SearchResult
 from solver.certificate import Certificate
-from solver.search import SearchResult
 from topology.catalogue import checked, is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import Line, shown

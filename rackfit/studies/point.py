@@ -23,8 +23,9 @@ from rackfit.documents.result import versions
 from rackfit.studies.base import Options, Row
 from rackfit.studies.grid import Point
 from rackfit.studies.registry import find_study
+from solver.answer import SearchResult
 from solver.clock import Clock
-from solver.search import SearchResult, search
+from solver.search import search
 from topology.catalogue import is_file
 from topology.errors import (
     InstanceError,

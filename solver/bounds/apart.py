@@ -6,20 +6,18 @@ depend on each other: each is a knapsack of its chips, solved exactly by dynamic
 replica over several pools brings each its share, by chips). The smallest sum over ``y`` bounds ``R``; it is
 convex in ``y``.
 
-Where a domain's links carry less KV than its replicas could hand over or take (``C`` requests per second), the
-pool is worth the most over splits of its chips, ``a`` to prefill, ``b`` to decode, the rest to mixed replicas, of
-``y min(P(a), D(b) + C) + (1 - y) min(D(b), P(a) + C) + M(rest)``: what links do not carry must meet inside.
+Pools whose domains' links can bind are worth what :mod:`solver.bounds.bottled` finds.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from solver.bounds.bottled import Bottled, bottled
+from solver.bounds.packing import best_packing
 from solver.fleet.asked import Links
 from solver.fleet.items import Item
 from solver.shapes.pools import PoolClass
@@ -37,126 +35,6 @@ def worth(items: Sequence[Item], y: float) -> Array:
     return np.asarray(weight[roles] * rates) if len(items) else np.zeros(0)
 
 
-@dataclass(frozen=True)
-class Packing:
-    """Best ways to fill a pool: ``best[c]`` on ``c`` chips; ``filling(c)`` lists the items used."""
-
-    best: Array
-    _chosen: NDArray[np.int64]
-    _sizes: NDArray[np.int64]
-
-    def filling(self, chips: int) -> list[int]:
-        """Items (by position) of one best filling of ``chips`` chips."""
-        items = []
-        while chips > 0:
-            item = int(self._chosen[chips])
-            if item < 0:
-                chips -= 1
-                continue
-            items.append(item)
-            chips -= int(self._sizes[item])
-        return items
-
-
-def best_packing(values: Array, sizes: NDArray[np.int64], capacity: int) -> Packing:
-    """Unbounded knapsack by dynamic programming over the chips of a pool."""
-    best = np.zeros(capacity + 1)
-    chosen = np.full(capacity + 1, -1, dtype=np.int64)
-    top = np.zeros(capacity + 1)
-    which = np.full(capacity + 1, -1, dtype=np.int64)
-    for index in np.argsort(values, kind="stable"):
-        if sizes[index] <= capacity:
-            top[sizes[index]] = values[index]
-            which[sizes[index]] = index
-    useful = np.flatnonzero(which >= 0)
-    worth_of = top[useful]
-    count = np.searchsorted(useful, np.arange(capacity + 1), side="right").tolist()
-    for room in range(1, capacity + 1):
-        best[room] = best[room - 1]
-        fitting = useful[: count[room]]
-        if len(fitting):
-            totals = best[room - fitting] + worth_of[: count[room]]
-            at = int(totals.argmax())
-            if totals[at] > best[room]:
-                best[room], chosen[room] = totals[at], which[fitting[at]]
-    return Packing(best, chosen, sizes)
-
-
-@dataclass(frozen=True)
-class Bottled:
-    """A pool alone in a domain whose links can bind: its best packing of each role, and their room.
-
-    ``out``, ``into``: requests per second handed over to other domains and taken from them at most.
-    """
-
-    packings: tuple[Packing, Packing, Packing]
-    places: tuple[list[int], list[int], list[int]]
-    out: float
-    into: float
-
-    def worth(self, y: float) -> tuple[Array, NDArray[np.int64]]:
-        """Most worth of ``[chips]``, and the chips of it that go to prefill and to decode ``[chips, 2]``."""
-        supply, demand, mixed = (packing.best for packing in self.packings)
-        count = len(mixed)
-        pooled, split = np.zeros(count), np.zeros(count, dtype=np.int64)
-        for a in range(count):
-            given, taken = supply[a], demand[: count - a]
-            value = y * np.minimum(given, taken + self.out)
-            value += (1.0 - y) * np.minimum(taken, given + self.into)
-            better = value > pooled[a:]
-            pooled[a:][better], split[a:][better] = value[better], a
-        best, parts = np.zeros(count), np.zeros((count, 2), dtype=np.int64)
-        for n in range(count):
-            total = pooled[n] + mixed[: count - n]
-            better = total > best[n:]
-            best[n:][better] = total[better]
-            parts[n:][better] = split[n], n - split[n]
-        return best, parts
-
-    def filling(self, prefill: int, decode: int) -> list[int]:
-        """Items (by place) on so many chips, the rest of the pool to mixed replicas."""
-        chips = prefill, decode, len(self.packings[0].best) - 1 - prefill - decode
-        return [
-            places[at]
-            for packing, places, count in zip(self.packings, self.places, chips, strict=True)
-            for at in packing.filling(count)
-        ]
-
-
-def bottled(
-    items: Sequence[Item], classes: Sequence[PoolClass], links: Links | None
-) -> dict[int, Bottled]:
-    """The classes whose domains' links can bind, where a domain holds one pool."""
-    if links is None:
-        return {}
-    homes = Counter(pool.domain for c in classes for pool in c.pools)
-    found = {}
-    for pool_class in classes:
-        if any(homes[pool.domain] > 1 for pool in pool_class.pools):
-            continue  # the links of a domain with several types of chips are left to the fleet model
-        room = links.room(pool_class.domain)
-        packings, places = [], []
-        for role in (_PREFILL, _DECODE, _MIXED):
-            slices = [
-                (place, chips)
-                for place, item in enumerate(items)
-                if item.role == role
-                for chips in item.slices_in(pool_class.index)
-            ]
-            places.append([place for place, _ in slices])
-            share = [items[p].requests_per_s * chips / items[p].chips for p, chips in slices]
-            sizes = np.array([chips for _, chips in slices], dtype=np.int64)
-            packings.append(best_packing(np.array(share), sizes, pool_class.size))
-        leaves = any(items[place].leaves for place in places[_PREFILL])
-        one = Bottled(
-            (packings[0], packings[1], packings[2]), (places[0], places[1], places[2]),
-            room if leaves else 0.0, room,
-        )  # fmt: skip
-        if one.out < packings[_PREFILL].best[-1] or one.into < packings[_DECODE].best[-1]:
-            found[pool_class.index] = one
-    return found
-
-
 def relaxed_rate(
     items: Sequence[Item],
     classes: Sequence[PoolClass],
@@ -171,8 +49,7 @@ def relaxed_rate(
             own_links = narrow[pool_class.index]
             best, parts = own_links.worth(y)
             total += len(pool_class.pools) * float(best[-1])
-            prefill, decode = parts[-1].tolist()
-            fillings[pool_class.index] = own_links.filling(prefill, decode)
+            fillings[pool_class.index] = own_links.filling(*parts)
             continue
         slices = [
             (place, chips)

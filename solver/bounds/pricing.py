@@ -25,6 +25,7 @@ from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.stands import neighbours_matter
+from solver.threads import in_threads
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
@@ -56,8 +57,8 @@ class Pricer:
         elif moe is not None:
             self.experts = expert_bounds(instance, moe.top_k, hot_copies=self.hot_copies)
 
-    def bounds(self, shapes: ShapeTable) -> Bounds:
-        """Upper bounds of all shapes (any mix of roles and classes)."""
+    def bounds(self, shapes: ShapeTable, workers: int = 1) -> Bounds:
+        """Upper bounds of all shapes (any mix of roles and classes), by so many threads."""
         count = len(shapes)
         result = Bounds(
             per_rank=np.zeros(count, dtype=np.int64),
@@ -67,16 +68,24 @@ class Pricer:
             least_tpot_s=np.zeros(count),
             least_ttft_s=np.zeros(count),
         )
+        blocks: list[tuple[NDArray[np.int64], int, PoolClass]] = []
         for role in range(len(ROLES)):
             for pool_class in self.classes:
                 rows = np.flatnonzero(
                     (shapes.role == role) & (shapes.pool_class == pool_class.index)
                 )
-                for start in range(0, len(rows), _BLOCK):
-                    block = rows[start : start + _BLOCK]
-                    found = self._most(shapes.take(block), role, pool_class)
-                    for name in Bounds.__dataclass_fields__:
-                        getattr(result, name)[block] = getattr(found, name)
+                blocks += [
+                    (rows[start : start + _BLOCK], role, pool_class)
+                    for start in range(0, len(rows), _BLOCK)
+                ]
+
+        def bounded(block: tuple[NDArray[np.int64], int, PoolClass]) -> Bounds:
+            rows, role, pool_class = block
+            return self._most(shapes.take(rows), role, pool_class)
+
+        for (rows, _, _), found in zip(blocks, in_threads(bounded, blocks, workers), strict=True):
+            for name in Bounds.__dataclass_fields__:
+                getattr(result, name)[rows] = getattr(found, name)
         return result
 
     def _most(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Bounds:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 import numpy as np
 
 from solver.experts.slots import Floats, Ints
@@ -25,6 +27,10 @@ def greedy_replicas(shares: Floats, num_slots: int, most: int) -> Ints:
     return replicas
 
 
+#: the run goes on from where any thread left it
+_RUNNING = Lock()
+
+
 class LargestPieces:
     """Smallest possible largest piece for every number of spare slots, in one run of the greedy rule.
 
@@ -43,7 +49,8 @@ class LargestPieces:
 
     def largest(self, spare: int, most: int) -> Floats:
         """``[layers]``: the largest piece with ``spare`` slots beyond one each, at most ``most`` replicas."""
-        self._run(spare + 1)
+        with _RUNNING:
+            self._run(spare + 1)
         floor = self.shares.max(axis=1) / most
         if self._most[spare + 1] <= most:
             return np.asarray(np.maximum(self._split[spare], floor))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from costmodel.evaluate import hbm_fill
 from costmodel.question.instance import Instance
-from solver.search import SearchResult
+from solver.answer import SearchResult
 
 #: a limit of which so much is used binds
 BINDS_AT = 0.97

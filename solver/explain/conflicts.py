@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from costmodel.question.instance import Instance
+from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.explain.relax import Limit, limits_of
-from solver.search import SearchResult, search
+from solver.search import search
 from topology.errors import NoFeasibleLayout
 
 #: the first verified layout answers whether anything fits

@@ -46,24 +46,45 @@ def solve_fleet(
     else:
         floor = cost_per_rate_bound(items, classes, links)
     run = Run(clock, time_limit_s, seed, accept_gap)
-    # wide items make the model much harder: the best fleet without them is found first, so that there is one
-    plain = [item for item in items if not item.span and not (linked and item.wide)]
-    first: Fleet | None = None
+    ask = _Ask(items, classes, question, relaxed, met, linked)
+    candidates: list[Fleet] = []
+    if linked:
+        # fillings that the relaxation met, in like numbers, often are as good as the bound
+        flat = [item for item in items if not item.span]
+        met = rate_bound(flat, classes, links, rounds=16)[1]
+        if narrow := [item for item in flat if not item.wide]:
+            places = {id(item): place for place, item in enumerate(flat)}
+            own = [places[id(item)] for item in narrow]
+            met += [
+                {index: [own[at] for at in filling] for index, filling in fillings.items()}
+                for fillings in rate_bound(narrow, classes, links, rounds=16)[1]
+            ]
+        found, _ = _model(replace(ask, items=flat, met=met, patterned=True), run, floor)
+        candidates += [found] if found is not None else []
+        few = all(len(c.pools) <= NAMED for c in classes)
+        if not few or any(question.cost_of(f) <= floor * (1 + accept_gap) for f in candidates):
+            return _answer(items, classes, question, candidates, floor)
+    # spans make the model much harder: the best fleet without them is found first, so that there is one
+    plain = [item for item in items if not item.span]
     if 0 < len(plain) < len(items):
         first = solve_fleet(
             plain, classes, question, clock=clock,
             time_limit_s=time_limit_s / 2, seed=seed, accept_gap=accept_gap,
         ).fleet  # fmt: skip
-    modelled = items
-    if linked and any(len(c.pools) > NAMED for c in classes):
-        # pools filled by patterns hold no spans: the model is of fewer fleets, and its bound not used
-        modelled = [item for item in items if not item.span]
-        _, met = rate_bound(modelled, classes, links)
-    found: Fleet | None = None
-    if modelled:
-        found, exact = _model(_Ask(modelled, classes, question, relaxed, met, linked), run, floor)
-        floor = exact if len(modelled) == len(items) else floor
-    candidates = [fleet for fleet in (found, first) if fleet is not None]
+        candidates += [first] if first is not None else []
+    found, floor = _model(ask, run, floor)
+    candidates += [found] if found is not None else []
+    return _answer(items, classes, question, candidates, floor)
+
+
+def _answer(
+    items: Sequence[Item],
+    classes: Sequence[PoolClass],
+    question: Question,
+    candidates: list[Fleet],
+    floor: float,
+) -> FleetAnswer:
+    """The best of the fleets found, or one found without search."""
     if not any(question.cost_of(fleet) < float("inf") for fleet in candidates):
         quick = quick_fleet(items, classes, question)
         candidates = [quick] if quick is not None else []
@@ -115,19 +136,22 @@ class _Ask:
     relaxed: float
     met: list[dict[int, list[int]]]
     linked: bool
+    patterned: bool = False
 
 
 def _model(ask: _Ask, run: Run, floor: float) -> tuple[Fleet | None, float]:
     """Best fleet by CP-SAT, aggregated first where that may do, and the bound raised to what it proves."""
     question = ask.question
     wanted = question.rate
+    if not ask.items:
+        return None, floor
     aggregate = not ask.linked and any(len(c.pools) > TABLED and c.few for c in ask.classes)
     found: Fleet | None = None
     for aggregated in (True, False) if aggregate else (False,):
         share = replace(run, limit_s=run.limit_s / (2 if aggregate else 1))
         model = FleetModel(
             ask.items, ask.classes, ask.met, ask.relaxed, aggregated, question, share,
-            linked=ask.linked,
+            linked=ask.linked, patterned=ask.patterned,
         )  # fmt: skip
         if question.whole and wanted is None:
             model.cap_rate(question.whole_usd_per_hour / floor)

@@ -54,8 +54,12 @@ class FleetModel:
         run: Run,
         *,
         linked: bool = False,
+        patterned: bool = False,
     ):
-        self.fleet = FleetVariables(items, classes, met, relaxed, aggregated, question, linked)
+        """``linked``: flows over links are modelled; ``patterned``: all pools are filled by patterns."""
+        self.fleet = FleetVariables(
+            items, classes, met, relaxed, aggregated, question, linked, patterned=patterned
+        )
         self.model, self.run = self.fleet.model, run
         self.complete = self.fleet.complete
         self.reader = Reader(self.fleet, run.clock, run.limit_s / 4, run.seed)

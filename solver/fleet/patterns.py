@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from solver.bounds.apart import best_packing
+from solver.bounds.packing import best_packing
 from solver.fleet.items import Item
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES

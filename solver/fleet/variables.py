@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from solver.bounds.apart import Packing, best_packing
+from solver.bounds.packing import Packing, best_packing
 from solver.fleet.asked import Links, Question
 from solver.fleet.items import Item
 from solver.fleet.patterns import pool_patterns
@@ -74,6 +74,8 @@ class FleetVariables:
         aggregated: bool,
         question: Question,
         linked: bool,
+        *,
+        patterned: bool = False,
     ):
         self.items, self.classes = items, classes
         self.model = cp_model.CpModel()
@@ -99,6 +101,7 @@ class FleetVariables:
         self._patterned: list[Cut] = []
         for pool_class in classes:
             few = pool_class.few and (not linked or len(pool_class.pools) <= NAMED)
+            few = few and not patterned
             if aggregated and len(pool_class.pools) > TABLED and few:
                 self._aggregate(pool_class)
             elif few:

@@ -13,4 +13,5 @@ HOLDS = (
 def constrain(fleet: FleetVariables) -> None:
     """At least the rate asked for."""
     if fleet.asked is not None:
-        fleet.model.add(fleet.rate >= int(fleet.asked / fleet.unit))
+        # a fleet that serves at all counts for one unit
+        fleet.model.add(fleet.rate >= max(1, int(fleet.asked / fleet.unit)))

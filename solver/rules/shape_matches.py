@@ -34,7 +34,10 @@ def constrain(fleet: FleetVariables) -> None:
             if not using:
                 continue
             count, slices = fleet.count[place], fleet.items[place].slices
-            model.add(slices * count <= sum(times * variable for times, variable in using))
+            filled = sum(times * variable for times, variable in using)
+            model.add(slices * count <= filled)
+            if fleet.linked and slices == 1:
+                model.add(count == filled)  # links see every replica of a filling
             if slices > 1:
                 for times, variable in using:
                     used = model.new_bool_var(f"used[{place},{variable.name}]")

@@ -12,8 +12,10 @@ import pytest
 
 from benchmarks.hunt import asking
 from benchmarks.hunt.asking import ask
+from benchmarks.hunt.clusters import DrawnCluster
+from benchmarks.hunt.models import described
 from benchmarks.hunt.neighbours import neighbours
-from benchmarks.hunt.questions import draw_question
+from benchmarks.hunt.questions import Question, draw_question
 from benchmarks.hunt.running import hunt
 from benchmarks.hunt.summary import read_outcomes, summary
 from benchmarks.hunt.variants import draw_variants
@@ -25,8 +27,23 @@ from rackfit.documents.result import Result
 from solver.certificate import Certificate
 from topology.errors import VerificationError
 
-#: questions that are solved at once: one domain of one chip type, and two domains
-ONE, TWO = 14, 4
+NODE = {"rack": "node", "fabric": {"kind": "nvswitch", "links_per_switch": [5, 4, 4, 5]}}
+
+
+def question(*sizes: int) -> Question:
+    """A small dense model on nodes of so many H100."""
+    domains = [{**NODE, "chips": [{"chip": "h100", "count": size}]} for size in sizes]
+    cluster = DrawnCluster(domains, {"kind": "leaf-spine"} if len(sizes) > 1 else None)
+    workload = {"input_tokens": 1000, "output_tokens": 200}
+    scenario = {"workload": workload, "slo": {"tpot": 0.03}, "pay": "used"}
+    return Question(3, described("llama-3.1-8b", None), cluster, scenario)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drawn question is one node of four chips."""
+    monkeypatch.setattr(asking, "draw_question", lambda seed, folder: question(4))
+
 
 Solve = Callable[..., Result]
 
@@ -42,34 +59,37 @@ def kinds(outcome: asking.Outcome) -> set[str]:
     return {failure["kind"] for failure in outcome.failures}
 
 
+@pytest.mark.usefixtures("asked")
 def test_a_bound_that_is_too_high_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def raised(result: Result) -> Result:
         proof = result.certificate
         higher = Certificate(proof.bound_usd_per_m_output_tokens * 1.03, proof.gap, proof.covers)
         return replace(result, search=replace(result.search, certificate=higher))
 
-    assert not ask(ONE, tmp_path / "before").failures
+    assert not ask(3, tmp_path / "before").failures
     planted(monkeypatch, raised)
-    assert {"bound beaten", "contradiction"} <= kinds(ask(ONE, tmp_path / "after"))
+    assert {"bound beaten", "contradiction"} <= kinds(ask(3, tmp_path / "after"))
 
 
+@pytest.mark.usefixtures("asked")
 def test_figures_that_move_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def flattered(result: Result) -> Result:
         better = replace(result.evaluation, ttft_s=result.evaluation.ttft_s * 0.999)
         return replace(result, search=replace(result.search, evaluation=better))
 
     planted(monkeypatch, flattered)
-    outcome = ask(ONE, tmp_path)
+    outcome = ask(3, tmp_path)
     assert kinds(outcome) == {"figures move"}
     assert "ttft_s" in outcome.failures[0]["detail"]
 
 
+@pytest.mark.usefixtures("asked")
 def test_a_failed_verification_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def failing(instance: Instance, **options: Any) -> Result:
         raise VerificationError("planted")
 
     monkeypatch.setattr(asking, "solve", failing)
-    assert kinds(ask(ONE, tmp_path)) == {"exit 4"}
+    assert kinds(ask(3, tmp_path)) == {"exit 4"}
 
 
 def test_a_question_is_its_seed(tmp_path: Path) -> None:
@@ -83,7 +103,7 @@ def test_a_question_is_its_seed(tmp_path: Path) -> None:
 
 def test_layouts_around_an_answer_are_layouts(tmp_path: Path) -> None:
     """Every rule of form holds for them, and their batches add up."""
-    instance = resolve_instance(load_scenario(str(draw_question(TWO, tmp_path).write(tmp_path))))
+    instance = resolve_instance(load_scenario(str(question(4).write(tmp_path))))
     result = solve(instance, time_limit_s=60)
     made = list(neighbours(result.layout))
     assert made
@@ -93,11 +113,10 @@ def test_layouts_around_an_answer_are_layouts(tmp_path: Path) -> None:
 
 
 def test_domains_in_another_order_hold_the_same_layouts(tmp_path: Path) -> None:
-    question = draw_question(TWO, tmp_path)
-    question.cluster.scale_out = {"kind": "leaf-spine"}  # a leaf for every domain
-    instance = resolve_instance(load_scenario(str(question.write(tmp_path))))
+    asked = question(4, 2, 8)
+    instance = resolve_instance(load_scenario(str(asked.write(tmp_path))))
     result = solve(instance, time_limit_s=60)
-    variants = {variant.name: variant for variant in draw_variants(question, (), 99)}
+    variants = {variant.name: variant for variant in draw_variants(asked, (), 99)}
     permuted = variants["domains in another order"]
     assert permuted.places != dict(enumerate(permuted.places))
     other = resolve_instance(load_scenario(str(permuted.question.write(tmp_path / "permuted"))))
@@ -107,15 +126,15 @@ def test_domains_in_another_order_hold_the_same_layouts(tmp_path: Path) -> None:
     assert permuted.back(there) == result.layout
 
 
-def test_a_hunt_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hunt_goes_on_where_it_stopped(tmp_path: Path) -> None:
     out = tmp_path / "hunt.jsonl"
-    known = asking.Outcome(ONE, answer="optimal", cost=1.0, gap=0.0, binding="proven").as_dict()
+    known = asking.Outcome(7, answer="optimal", cost=1.0, gap=0.0, binding="proven").as_dict()
     out.write_text(json.dumps(known) + "\n" + '{"seed": 80, "ans')
-    assert list(read_outcomes(out)) == [ONE]
-    hunt([TWO], out, processes=1)
+    assert list(read_outcomes(out)) == [7]
+    hunt([8], out, processes=1)
     found = read_outcomes(out)
-    assert set(found) == {ONE, TWO}
-    assert found[TWO]["cost"] > 0
+    assert set(found) == {7, 8}
+    assert found[8]["answer"]
     text = summary(found)
-    assert "questions          2: 2 optimal" in text
+    assert "questions          2: " in text
     assert "uplink binds       1 proven" in text

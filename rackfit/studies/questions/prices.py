@@ -15,7 +15,7 @@ from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, along
 from rackfit.studies.board import PARAMETERS, Board, board_of, positive
 from rackfit.studies.point import found_row, solve_instance
-from solver.search import SearchResult
+from solver.answer import SearchResult
 
 _LENGTH, _TOKENS, _STEP = "workload.input_tokens", "board.tokens_per_pass", "board.price_step"
 #: share of a prompt that a cache hit covers

@@ -10,8 +10,9 @@ import yaml
 
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance, Scenario, resolve_instance
+from solver.answer import SearchResult
 from solver.clock import Clock
-from solver.search import SearchResult, search
+from solver.search import search
 from topology import load_cluster
 from topology.errors import InstanceError
 

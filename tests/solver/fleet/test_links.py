@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+import yaml
 
 from costmodel.evaluate import evaluate
+from costmodel.question.instance import Scenario, resolve_instance
 from costmodel.replica.hand_over import Rates, carried
 from solver.clock import Clock
 from solver.fleet.asked import Links, Question, fleet_of
@@ -216,3 +218,35 @@ def test_optimum_equals_enumeration_where_uplinks_bind(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_optimum_equals_enumeration_on_many_where_uplinks_bind(tmp_path: Path) -> None:
     assert solve_and_enumerate(tmp_path, range(700))["an uplink binds"] >= 300
+
+
+def test_four_h100_and_four_h20_nodes_at_four_speeds_of_nics(tmp_path: Path) -> None:
+    costs = []
+    for nic in ("50 GB/s", "5 GB/s", "0.5 GB/s", "0.05 GB/s"):
+        fabric = {"kind": "nvswitch", "links_per_switch": [5, 4, 4, 5]}
+        nodes = [
+            {
+                "count": 4,
+                "fabric": fabric,
+                "chips": [{"chip": chip, "count": 8, "nic_bytes_per_s": nic}],
+            }
+            for chip in ("h100", "h20")
+        ]
+        path = tmp_path / "nodes.yaml"
+        cluster = {"name": "nodes", "scale_out": {"kind": "leaf-spine"}, "domains": nodes}
+        path.write_text(yaml.safe_dump(cluster))
+        asked = {
+            "model": "llama-3.1-70b",
+            "cluster": str(path),
+            "workload": {"input_tokens": 16000, "output_tokens": 400},
+            "slo": {"tpot": 0.03, "ttft": 20.0},
+        }
+        instance = resolve_instance(Scenario.model_validate(asked))
+        found = search(instance, clock=Clock(60))
+        assert found.status == "optimal"
+        assert found.certificate.gap <= 0.01
+        assert evaluate(instance, found.layout).violations == ()
+        assert found.evaluation.usd_per_m_output_tokens is not None
+        costs.append(found.evaluation.usd_per_m_output_tokens)
+    assert all(slower >= faster * 0.99 for faster, slower in pairwise(costs))
+    assert costs[-1] > 1.5 * costs[0]

@@ -15,9 +15,10 @@ from costmodel.passes.communication import rates_of_chips
 from costmodel.question.instance import Instance, instance_from_description, resolve_instance
 from costmodel.replica.replica import replica_schedule
 from rackfit.cli.question import build_scenario
+from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.experts.layer_slots import even_spread
-from solver.search import SearchResult, search
+from solver.search import search
 from solver.shapes.shapes import slot_counts
 from solver.verify import usd_per_m_output
 from tests.solver.enumeration import (

@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from solver.clock import Clock
-from solver.search import Search
+from solver.rounds import Search
 
 
 @pytest.mark.parametrize("model", ["qwen3-8b", "gemma-3-27b"])

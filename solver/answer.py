@@ -1,0 +1,95 @@
+"""What a search answers: progress, the verified layout with its proof, and which of two answers is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costmodel.evaluate import Evaluation
+from costmodel.layout.layout import Layout
+from solver.certificate import Certificate
+from solver.verify import ROUNDING
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a search at one moment; costs in dollars per million output tokens."""
+
+    elapsed_s: float
+    incumbent: float | None
+    bound: float | None
+    gap: float | None
+    doing: str
+
+
+@dataclass(frozen=True)
+class MainShape:
+    """Role and widths of the shape that most generating chips of a layout stand on."""
+
+    role: str
+    tp: int
+    pp: int
+    stage_chips: int
+
+    def words(self, *, experts: bool) -> str:
+        """``decode replicas like tp 1 ep 16``."""
+        wide = f" ep {self.stage_chips}" if experts else ""
+        piped = f" pp {self.pp}" if self.pp > 1 else ""
+        return f"{self.role} replicas like tp {self.tp}{wide}{piped}"
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """The cheapest layout found that has no replica like the best one's main shape.
+
+    ``least_usd_per_m_output_tokens``: no such layout of the search space costs less (``None``: not proven).
+    """
+
+    layout: Layout
+    evaluation: Evaluation
+    without: MainShape
+    least_usd_per_m_output_tokens: float | None
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best verified layout with its proof."""
+
+    status: str
+    layout: Layout
+    evaluation: Evaluation
+    certificate: Certificate
+    wall_s: float
+    first_layout_s: float
+    proof_s: float | None
+    shapes: int
+    trajectory: tuple[Progress, ...]
+    #: relative cost of uneven expert load (0 for a dense model)
+    skew_cost: float
+    #: the best layout found that is built differently, where it was asked for and there is one
+    runner_up: RunnerUp | None = None
+
+
+def better(one: Evaluation, other: Evaluation | None) -> bool:
+    """Whether one answer is the better: cheaper; as dear, and serving more; then lower TTFT, then lower TPOT.
+
+    Figures within rounding of each other are equal.
+    """
+    if other is None:
+        return True
+    for lower, higher in zip(_ranked(one), _ranked(other), strict=True):
+        if lower < higher - ROUNDING * abs(higher):
+            return True
+        if lower > higher + ROUNDING * abs(higher):
+            return False
+    return False
+
+
+def _ranked(evaluation: Evaluation) -> tuple[float, ...]:
+    """What decides between two answers, each the lower the better."""
+    cost = evaluation.usd_per_m_output_tokens
+    return (
+        float("inf") if cost is None else cost,
+        -evaluation.priced.requests_per_s,
+        evaluation.ttft_s or 0.0,
+        evaluation.tpot_s or 0.0,
+    )

@@ -1,0 +1,194 @@
+"""What one search knows so far: shapes with their bounds, what was placed, the incumbent and the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from solver.answer import Progress, better
+from solver.bounds.apart import cost_per_rate_bound, rate_bound
+from solver.bounds.held_pricing import HeldPricer
+from solver.clock import Clock
+from solver.explain.explain import why_nothing_fits
+from solver.fleet.asked import Fleet, FleetAnswer, Question, links_between
+from solver.fleet.best import solve_fleet
+from solver.fleet.items import Item, Items
+from solver.place.assemble import assemble
+from solver.place.placed_shapes import PlacedShapes
+from solver.place.realise import Realised
+from solver.rules.ttft_target import leaving
+from solver.shapes.pools import PoolClass, pool_classes
+from solver.shapes.shapes import ShapeTable, enumerate_shapes
+from solver.threads import in_threads
+from solver.verify import ROUNDING, usd_per_m_output, verify
+
+
+class Known:
+    """State of one search. Costs inside are dollars per hour and (request per second)."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        clock: Clock,
+        gap: float,
+        seed: int,
+        on_progress: Callable[[Progress], None] | None,
+        like: Known | None = None,
+        workers: int = 1,
+    ):
+        """``like``: a search for the same question with KV elsewhere; what does not depend on that is shared.
+
+        ``workers``: threads that place and price; the answer does not depend on it.
+        """
+        self.instance = instance
+        self.clock = clock
+        self.target = gap
+        self.seed = seed
+        self.on_progress = on_progress
+        self.workers = workers
+        self.classes: tuple[PoolClass, ...] = (
+            pool_classes(instance.cluster) if like is None else like.classes
+        )
+        self.shapes: ShapeTable = (
+            enumerate_shapes(instance, self.classes) if like is None else like.shapes
+        )
+        self.pricer: HeldPricer = HeldPricer(
+            instance, self.classes, None if like is None else like.pricer
+        )
+        self.bounds = self.pricer.bounds(self.shapes, workers)
+        links = links_between(instance)
+        may_leave = (
+            None if links is None else leaving(instance, self.shapes, self.bounds, self.classes)
+        )
+        self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes, may_leave)
+        self.placed: PlacedShapes = PlacedShapes(
+            self.items, self.pricer, links, clock, seed, None if like is None else like.placed
+        )
+        self.question = Question(
+            whole=instance.scenario.pay == "whole",
+            whole_usd_per_hour=sum(len(c.pools) * sum(c.prices) for c in self.classes),
+            rate=instance.scenario.rate,
+            links=links,
+        )
+        self.to_usd = usd_per_m_output(instance)
+        #: whether chips of a pool cannot be told apart; else a replica's place changes its price
+        self.regular = all(
+            instance.cluster.domains[pool.domain].interchangeable_chips
+            for pool_class in self.classes
+            for pool in pool_class.pools
+        )
+        self.bound = 0.0
+        self.best_cost = float("inf")
+        self.layout: Layout | None = None
+        self.evaluation: Evaluation | None = None
+        self.best_fleet: Fleet | None = None
+        self.first_s = 0.0
+        self.trajectory: list[Progress] = []
+
+    @property
+    def gap(self) -> float:
+        """Incumbent over bound, minus 1."""
+        if self.bound <= 0 or self.best_cost == float("inf"):
+            return float("inf")
+        return max(0.0, self.best_cost / self.bound - 1.0)
+
+    @property
+    def num_shapes(self) -> int:
+        """Shapes in the search space."""
+        return len(self.shapes)
+
+    @property
+    def bound_usd(self) -> float:
+        """Dollars per million output tokens that no layout's chips cost less than."""
+        return self.bound * self.to_usd
+
+    def first_bound_usd(self) -> float:
+        """The same before anything is placed (``inf``: nothing can fit)."""
+        items = self.items.best()
+        links = self.question.links
+        relaxed = rate_bound(items, self.classes, links)[0] if items else 0.0
+        wanted = self.question.rate
+        if relaxed <= 0 or (wanted is not None and relaxed < wanted * (1 - 1e-9)):
+            return float("inf")
+        if self.question.whole and wanted is None:
+            return self.question.whole_usd_per_hour / relaxed * self.to_usd
+        return cost_per_rate_bound(items, self.classes, links) * self.to_usd
+
+    def place(self, rows: Iterable[int]) -> None:
+        """Realise shapes, each on its own, and lower their bounds to what that allows."""
+
+        def realised(row: int) -> Realised | None:
+            if self.clock.over and self.layout is not None:
+                return None
+            return self.placed.place(row, int(self.bounds.per_rank[row]))
+
+        wanted = list(rows)
+        for row, found in zip(wanted, in_threads(realised, wanted, self.workers), strict=True):
+            if found is not None:
+                self.items.tighten(row, found.upper_requests_per_s)
+
+    def report(self, doing: str) -> None:
+        """Record progress and hand it to the caller."""
+        found = self.best_cost < float("inf")
+        progress = Progress(
+            elapsed_s=self.clock.elapsed_s,
+            incumbent=self.best_cost * self.to_usd if found else None,
+            bound=self.bound * self.to_usd if self.bound > 0 else None,
+            gap=self.gap if found and self.bound > 0 else None,
+            doing=doing,
+        )
+        self.trajectory.append(progress)
+        if self.on_progress is not None:
+            self.on_progress(progress)
+
+    def fleet(self, items: list[Item], limit_s: float) -> FleetAnswer:
+        """Best fleet of some items, to a tenth of the gap asked for."""
+        remaining = self.clock.remaining_s
+        if remaining < float("inf"):
+            limit_s = min(limit_s, max(0.2, remaining / 2))
+        return solve_fleet(
+            items, self.classes, self.question, clock=self.clock, time_limit_s=limit_s,
+            seed=self.seed, accept_gap=self.target / 10,
+        )  # fmt: skip
+
+    def hoped(self) -> list[Item]:
+        """Items of shapes that were placed by what they serve, of others by their bounds."""
+        rates = self.items.upper.copy()
+        for row, found in self.placed.realised.items():
+            rates[row] = found.requests_per_s
+        return self.items.best(rates, np.minimum(rates, self.items.leaving))
+
+    def take(self, fleet: Fleet) -> bool:
+        """Make a fleet the incumbent, if the evaluator agrees that it is better; whether it did."""
+        cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        layout = assemble(self.instance, fleet, self.placed)
+        return self.judge(layout, fleet, cost if self.regular else float("inf"))
+
+    def judge(self, layout: Layout, fleet: Fleet, claimed: float) -> bool:
+        """Make a fleet's layout the incumbent if the evaluator accepts it and finds it better; whether it did."""
+        evaluation = evaluate(self.instance, layout)
+        if not self.regular and evaluation.violations:
+            return False  # which chips stand together matters here, and these stand too far apart
+        judged = verify(self.instance, claimed, evaluation)
+        if judged > self.best_cost * (1 + ROUNDING) or not better(evaluation, self.evaluation):
+            return False
+        if self.layout is None:
+            self.first_s = self.clock.elapsed_s
+        self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
+        self.best_fleet = fleet
+        return True
+
+    def why(self) -> str:
+        """Why nothing fits, in words."""
+        return why_nothing_fits(
+            self.instance,
+            self.classes,
+            self.shapes,
+            self.bounds,
+            self.question,
+            rate_bound(self.items.best(), self.classes, self.question.links)[0],
+        )

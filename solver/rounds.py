@@ -1,0 +1,210 @@
+"""Rounds of one search: best-first over fleets of bounded shapes until the gap asked for is proven.
+
+1. Bound every shape (:mod:`solver.bounds.pricing`). 2. Find the best fleet under the bounds: its cost is a
+proven bound. 3. Realise the shapes in it, which lowers their bounds to what placement really
+allows. 4. The best fleet of realised shapes, assembled on named chips and judged by the evaluator,
+is the incumbent. Repeat from 2 until incumbent and bound are close enough. Last, of fleets as dear as the
+answer that which serves most (:meth:`Search.roomier`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NoReturn
+
+from solver.answer import SearchResult
+from solver.bounds.apart import cost_per_rate_bound
+from solver.certificate import Certificate, covers
+from solver.fleet.asked import Fleet
+from solver.fleet.best import solve_fleet
+from solver.fleet.items import Item
+from solver.imbalance import balanced_fleet
+from solver.known import Known
+from solver.place.pack import packed
+from solver.verify import ROUNDING
+from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
+
+#: rounds of placing shapes that are not in the bound's fleet
+_HOPES = 32
+#: siblings of a shape tried in one round: placing one is quick beside a search for the fleet
+_SIBLINGS = 4
+#: rounds of placing shapes for a fleet as dear as the answer that serves more
+_ROOMIER = 3
+#: capacities so close are equal
+_AS_MUCH = 1.01
+
+
+class Search(Known):
+    """The rounds of a search, from the first bound to the answer."""
+
+    def run(self, enough_usd: float = float("inf")) -> SearchResult | None:
+        """Rounds of bounding, realising and judging until the gap is proven or time is up.
+
+        ``None`` as soon as the bound reaches ``enough_usd``: another search has found that already.
+        """
+        self.report(f"{len(self.shapes)} shapes bounded")
+        proof_s: float | None = None
+        hopes = 0
+        while True:
+            answer = self.fleet(self.items.best(), 12.0)
+            self.bound = max(self.bound, min(answer.bound, self.best_cost))
+            if float("inf") > enough_usd <= self.bound_usd:
+                return None
+            if answer.fleet is None and self.layout is None:
+                self._fail(proven=answer.bound == float("inf"))
+            if self.gap <= max(self.target, ROUNDING):
+                proof_s = self.clock.elapsed_s
+                break
+            wanted = answer.fleet.shapes if answer.fleet is not None else set()
+            fresh = sorted(wanted - set(self.placed.realised)) or self._promising(wanted)
+            if not fresh and hopes < _HOPES:
+                fresh, hopes = self._hopeful(), hopes + 1
+            self.place(fresh)
+            self._improve()
+            self.report(f"{len(self.placed.realised)} shapes placed")
+            if self.gap <= max(self.target, ROUNDING):
+                proof_s = self.clock.elapsed_s
+                break
+            if self.clock.over or not fresh:
+                break
+        if proof_s is None and not self.regular and not self.clock.over:
+            self._pack()
+            self.report("sets of chips packed")
+            proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
+        self.roomier()
+        return self._finish(proof_s)
+
+    def roomier(self) -> None:
+        """Of fleets that serve the rate asked for and cost as much as the answer, take one that serves most.
+
+        Shapes that might be in one are placed first. Without a rate, what costs as much serves as much where
+        all chips are paid; where only chips in use are, the fleet model starts from the fullest.
+        """
+        if self.question.rate is None:
+            return
+        for _ in range(_ROOMIER):
+            fleet = self._as_dear(self.hoped())
+            fresh = fleet.shapes - set(self.placed.realised) if fleet is not None else set()
+            if not fresh:
+                break
+            self.place(sorted(fresh))
+        for _ in range(_ROOMIER):
+            fleet = self._as_dear(self.placed.achieved())
+            if fleet is None or not self.take(fleet):
+                return
+
+    def _as_dear(self, items: list[Item]) -> Fleet | None:
+        """The fleet of items that serves more for the answer's money: the most, within steps of halving."""
+        best = self.best_fleet
+        if best is None or not items:
+            return None
+        money, found = best.usd_per_hour, None
+        price = cost_per_rate_bound(items, self.classes, self.question.links)
+        least, most = best.requests_per_s, money / price if price > 0 else 0.0
+        wanted = most * (1 - ROUNDING)
+        while most > least * _AS_MUCH and not self.clock.over:
+            fleet = solve_fleet(
+                items, self.classes, replace(self.question, rate=wanted), clock=self.clock,
+                time_limit_s=2.0, seed=self.seed, accept_gap=ROUNDING,
+            ).fleet  # fmt: skip
+            if fleet is None or fleet.usd_per_hour > money * (1 + ROUNDING):
+                most = wanted
+            else:
+                found, least = fleet, max(fleet.requests_per_s, wanted)
+            wanted = (least * most) ** 0.5
+        return found
+
+    def _promising(self, wanted: set[int]) -> list[int]:
+        """For each shape wanted, the next few siblings whose bound beats all that were realised."""
+        found = set()
+        for shape in wanted:
+            family = self.items.siblings(shape).tolist()
+            best = max(
+                self.placed.realised[row].requests_per_s
+                for row in family
+                if row in self.placed.realised
+            )
+            fresh = [row for row in family if row not in self.placed.realised]
+            better = [row for row in fresh if self.items.upper[row] > best * (1 + 1e-9)]
+            found |= set(better[:_SIBLINGS])
+        return sorted(found)
+
+    def _hopeful(self) -> list[int]:
+        """Shapes not placed yet that would beat the incumbent if they reached their bounds.
+
+        Where a placed shape falls short of its bound and nothing else can be tightened, the fleet that
+        the bound names is known; others may still be better than what is known of it.
+        """
+        fleet = self.fleet(self.hoped(), 6.0).fleet
+        if fleet is None:
+            return []
+        cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        if cost > self.best_cost * (1 - self.target / 10):
+            return []
+        return sorted(fleet.shapes - set(self.placed.realised))
+
+    def _improve(self) -> None:
+        """Make the best fleet of realised shapes the incumbent, if the evaluator agrees it is better."""
+        answer = self.fleet(self.placed.achieved(), 6.0)
+        if answer.fleet is None:
+            return
+        fleet = answer.fleet
+        cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
+        if cost >= self.best_cost * (1 - 1e-12):
+            return
+        self.take(fleet)
+
+    def _pack(self) -> None:
+        """Where neighbours matter, try the best fleet on named chips: the sets that each replica likes best
+        may not fit beside each other."""
+        found = packed(
+            self.placed, self.classes, self.question, self.bounds.per_rank, self.best_fleet,
+            self.best_cost,
+        )  # fmt: skip
+        if found is not None:
+            self.judge(*found, float("inf"))
+
+    def _fail(self, *, proven: bool) -> NoReturn:
+        """Raise why there is no layout. ``proven``: a bound shows that none exists."""
+        cut_short = self.clock.limit_s is not None and self.clock.unsettled > 0
+        if self.clock.over or (cut_short and not proven):
+            raise NoLayoutInTime("the time limit came before the first verified layout")
+        if proven:
+            raise NoFeasibleLayout(self.why())
+        raise NoFeasibleLayout(
+            "no layout was found: every shape that its bound allows misses a target or HBM "
+            "once its experts and layers are placed",
+            proven=False,
+        )
+
+    def _finish(self, proof_s: float | None) -> SearchResult:
+        if self.layout is None or self.evaluation is None:
+            self._fail(proven=False)
+        cost = self.best_cost
+        if self.bound > cost * (1 + ROUNDING):
+            raise VerificationError("the bound is above the cost of a feasible layout")
+        bound = min(self.bound, cost)
+        words = covers(self.instance, self.classes, self.shapes)
+        return SearchResult(
+            status="optimal" if self.gap <= max(self.target, ROUNDING) else "feasible",
+            layout=self.layout,
+            evaluation=self.evaluation,
+            certificate=Certificate(bound * self.to_usd, cost / bound - 1.0, words),
+            wall_s=self.clock.elapsed_s,
+            first_layout_s=self.first_s,
+            proof_s=proof_s,
+            shapes=len(self.shapes),
+            trajectory=tuple(self.trajectory),
+            skew_cost=self.imbalance(),
+        )
+
+    def imbalance(self) -> float:
+        """What the imbalance of expert load costs on the answer's fleet (see :mod:`solver.imbalance`)."""
+        if self.best_fleet is None or self.instance.operations.moe is None:
+            return 0.0
+        per_rank = {row: int(self.bounds.per_rank[row]) for row in self.best_fleet.shapes}
+        even = balanced_fleet(
+            self.best_fleet, self.pricer, self.shapes, per_rank, self.question.links
+        )
+        cost = self.question.cost_per_request(even.requests_per_s, even.usd_per_hour)
+        return max(0.0, self.best_cost / cost - 1.0) if cost > 0 else 0.0
