@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.models.class_defaults import class_defaults
-from costmodel.models.config import Config, shown
+from costmodel.models.config import Config
 from costmodel.models.files import find_config, read_object
 from costmodel.models.generic import GENERIC, shapes_something
 from costmodel.models.image import read_image_tower
 from costmodel.models.parts.builder import Builder
-from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
-from costmodel.models.parts.matching import PatternError
-from costmodel.models.parts.precision import requested_precision
-from costmodel.models.parts.quantisers import read_precision
+from costmodel.models.quantised.formats import BY_REQUEST, ELEMENT_BYTES
+from costmodel.models.quantised.matching import PatternError
+from costmodel.models.quantised.precision import requested_precision
+from costmodel.models.quantised.quantisers import read_precision
+from costmodel.models.read_log import shown
 from costmodel.models.registry import Family, by_architecture, by_model_type
 from costmodel.models.spec import ModelSpec
 from costmodel.models.summary import summarise

@@ -1,0 +1,1 @@
+"""How a checkpoint is quantised: formats, which modules have them, the dialects of quantisers."""
