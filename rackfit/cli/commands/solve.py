@@ -82,8 +82,8 @@ def solve_command(
 
 def next_target(instance: Instance, layout: Layout) -> tuple[str, str]:
     """What to export the layout to, and what else in words."""
-    if instance.scenario.engine is not None:
-        return instance.scenario.engine, ""
+    if instance.engine is not None:
+        return instance.engine.engine, ""
     if any(stage.unlike for replica in layout.replicas for stage in replica.stages):
         return "json", ""  # engines want as many slots in every layer
     return "sglang", " (or vllm, trtllm, dynamo, slurm)"
