@@ -17,7 +17,7 @@ from costmodel.passes.communication import (
     stacked_rates_of_chips,
 )
 from costmodel.passes.pass_sums import Term
-from costmodel.passes.pass_time import dispatch_element_bytes
+from costmodel.passes.routed import dispatch_element_bytes
 from costmodel.passes.tokens import Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.speculation import draft_runs

@@ -8,8 +8,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
-from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.passes.pass_sums import PassTime
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.replica.held import for_role
 from costmodel.replica.serving import PipelineTime
 from solver.bounds.priced import Array, Ints, Priced
@@ -91,8 +94,10 @@ class Passes:
         with_head: bool,
     ) -> PassTime:
         return pass_time(
-            self.instance.operations, layers, self.tp, self.ranks, tokens, self.chip,
-            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in layers],
+            ChipGroup.of(
+                self.instance.operations, self.tp, self.ranks, self.chip, self.efficiency, self.rates,
+            ),
+            layers, tokens, [shares if kind.moe else None for kind, _ in layers],
             with_head=with_head,
         )  # fmt: skip
 

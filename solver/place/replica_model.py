@@ -24,8 +24,10 @@ from ortools.sat.python import cp_model
 from costmodel.experts.moe_load import touch_probability
 from costmodel.layout.layout import Replica
 from costmodel.passes.communication import GroupRates
+from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
-from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 from costmodel.question.workload import Slo
@@ -160,13 +162,18 @@ class ReplicaModel:
             return 0.0
         return 2.0 * float(self.rates.dispatch_latency_s)
 
+    def _group(self) -> ChipGroup:
+        shape = self.draft.shape
+        return ChipGroup.of(
+            self.instance.operations, shape.tp, shape.attention_dp, self.chip, self.efficiency,
+            self.rates,
+        )  # fmt: skip
+
     def _parts(
         self, kind: LayerKind, tokens: Tokens, shares: ExpertShares | None
     ) -> dict[str, float]:
-        shape = self.draft.shape
         timed = pass_time(
-            self.instance.operations, [(kind, 1.0)], shape.tp, shape.attention_dp, tokens,
-            self.chip, self.efficiency, self.rates, [shares], with_head=False,
+            self._group(), [(kind, 1.0)], tokens, [shares], with_head=False,
         )  # fmt: skip
         return {part: float(seconds) for part, seconds in timed.parts.items()}
 
@@ -184,10 +191,9 @@ class ReplicaModel:
 
     def _stage_times(self, tokens: Tokens) -> list[Any]:
         """Time of each stage in units for one pass."""
-        model, shape = self.model, self.draft.shape
+        model = self.model
         head = pass_time(
-            self.instance.operations, [], shape.tp, shape.attention_dp, tokens, self.chip,
-            self.efficiency, self.rates, [],
+            self._group(), [], tokens, [],
         )  # fmt: skip
         layer_time = {layer: self._layer(layer, tokens) for layer in self.layers}
         found: list[Any] = []
