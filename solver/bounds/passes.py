@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from costmodel.passes.communication import hand_off_s
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_sums import PassTime
@@ -74,11 +75,8 @@ class Passes:
         timed = self._timed(self.layers, tokens, shares, with_head=True)
         step = self.efficiency.step_overhead_s
         total = timed.total_s(self.instance.profile.combination) + step
-        sent = rows / self.tp * operations.hidden_size * operations.activation_bytes
         hop = np.where(
-            self.pp > 1,
-            self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
-            0.0,
+            self.pp > 1, self.pp * hand_off_s(operations, self.rates, rows, self.tp), 0.0
         )
         longest = total / self.pp
         if exact_stages:

@@ -20,7 +20,7 @@ from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
 from costmodel.passes.communication import rates_of_chips
 from costmodel.question.instance import Instance
-from solver.place.replica_model import ReplicaModel
+from solver.place.small_replica.model import ReplicaModel
 from solver.rules import rules
 
 Tiny = Callable[[int, int, int, int], Instance]

@@ -9,7 +9,7 @@ import pytest
 from conftest import solved
 
 from costmodel.evaluate import evaluate
-from costmodel.question.engine import EngineName, load_engine
+from costmodel.question.engine_files import EngineName, load_engine
 from rackfit.exporters.export import export_layout
 from rackfit.importers.running import evaluate_running, verdict
 
