@@ -9,27 +9,17 @@ names all problems.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from costmodel.models.inert import is_inert
-from costmodel.models.read_log import ReadLog, shown
+from costmodel.models.limits import MAX_LAYERS, MAX_SIZE, WIDTH_MULTIPLE, WIDTHS
+from costmodel.models.read_log import ReadLog, counted, missing_words, shown
 from topology.errors import InstanceError, Problem
 
 T = TypeVar("T", int, bool, str)
 #: Where a value comes from that the file does not give.
 CLASS_DEFAULT = "default of the configuration class"
-#: Largest width, rank or count that is believed; vocabularies of today are below 2**19.
-MAX_SIZE = 2**22
-#: Widths of released models are multiples of this; others are noted as suspicious.
-WIDTH_MULTIPLE = 8
-#: Endings of the keys that are such widths.
-_WIDTHS = ("hidden_size", "intermediate_size", "head_dim", "_rank", "d_model", "latent_size")
-#: Most layers that are believed; the deepest released model has a few hundred.
-MAX_LAYERS = 2048
-#: Most routed experts of one layer that are believed.
-MAX_EXPERTS = 2**14
 
 
 class Config:
@@ -44,8 +34,6 @@ class Config:
         self.path = path
         #: What the configuration class has for keys that a file may leave out; see class_defaults.py.
         self.class_defaults: Mapping[str, object] = {}
-        #: Required keys for which the family lets the class's default stand in.
-        self.family_defaults: Collection[str] = ()
         self._touched: set[str] = set()
         self._sections: dict[str, Config] = {}
 
@@ -103,10 +91,10 @@ class Config:
         key, value = self.find(names)
         if value is None:
             own = self.class_default(names, int)
-            if own is not None and (default is not None or key in self.family_defaults):
+            if own is not None:
                 default, because = own, CLASS_DEFAULT
             if default is None:
-                self.problem(key, _missing(names))
+                self.problem(key, missing_words(names))
                 return max(low, 1)
             self._assume(key, default, because or "family default")
             return default
@@ -146,7 +134,7 @@ class Config:
         if not low <= value <= high:
             self.problem(key, f"must be from {low} to {high}, got {shown(value)}")
             return max(low, 1)
-        if key.endswith(_WIDTHS) and value % WIDTH_MULTIPLE:
+        if key.endswith(WIDTHS) and value % WIDTH_MULTIPLE:
             self.log.note(
                 f"warning: {self.path}{key} = {value} is not a multiple of {WIDTH_MULTIPLE}, "
                 "unlike any released model's: a typing mistake?"
@@ -158,12 +146,12 @@ class Config:
         """A boolean. Without a ``default`` the key is required."""
         key, value = self.find(names)
         if value is None:
-            if default is None:
-                self.problem(key, _missing(names))
-                return False
             own = self.class_default(names, bool)
             if own is not None:
                 default, because = own, CLASS_DEFAULT
+            if default is None:
+                self.problem(key, missing_words(names))
+                return False
             self._assume(key, default, because or "family default")
             return default
         if not isinstance(value, bool):
@@ -172,6 +160,23 @@ class Config:
         self.log.read(self.path + key, str(value), "config")
         return value
 
+    def number(
+        self, *names: str, default: float | None = None, because: str = "", high: float = 2.0**16
+    ) -> float:
+        """A positive number up to ``high``. Without a ``default`` the key is required."""
+        key, value = self.find(names)
+        if value is None:
+            if default is None:
+                self.problem(key, missing_words(names))
+                return 1.0
+            self._assume(key, default, because or "family default")
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= high:
+            self.problem(key, f"expected a number above 0, at most {high:g}, got {shown(value)}")
+            return 1.0
+        self.log.read(self.path + key, str(value), "config")
+        return float(value)
+
     def choice(
         self, *names: str, allowed: Iterable[str], default: str | None = None, because: str = ""
     ) -> str:
@@ -179,12 +184,12 @@ class Config:
         known = tuple(allowed)
         key, value = self.find(names)
         if value is None:
-            if default is None:
-                self.problem(key, _missing(names))
-                return known[0]
             own = self.class_default(names, str)
             if own in known:
                 default, because = own, CLASS_DEFAULT
+            if default is None:
+                self.problem(key, missing_words(names))
+                return known[0]
             self._assume(key, default, because or "family default")
             return default
         if not isinstance(value, str) or value not in known:
@@ -258,7 +263,7 @@ class Config:
                 f"{self.path}{key} has {len(value)} entries for {length} layers: "
                 "the tail is taken to describe MTP modules"
             )
-        self.log.read(self.path + key, _counted(value[:length]), "config")
+        self.log.read(self.path + key, counted(value[:length]), "config")
         return value[:length]
 
     def section(self, key: str) -> Config | None:
@@ -286,15 +291,3 @@ class Config:
         for section in self._sections.values():
             keys.extend(section.not_understood())
         return keys
-
-
-def _counted(values: Sequence[Any]) -> str:
-    """A list in few words: how often each value occurs, or only its length."""
-    kinds = Counter(str(value) for value in values if isinstance(value, int | str))
-    if len(kinds) > 4 or kinds.total() != len(values):
-        return f"a list of {len(values)}"
-    return ", ".join(f"{num} x {value[:24]}" for value, num in kinds.items())
-
-
-def _missing(names: Sequence[str]) -> str:
-    return "is missing" + (f" (also known as {', '.join(names[1:])})" if len(names) > 1 else "")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from costmodel.models.spec import Reading
 from topology.errors import InstanceError, Problem
@@ -39,3 +42,16 @@ class ReadLog:
         """Raise ``InstanceError`` with every problem found so far, if there is one."""
         if self.problems:
             raise InstanceError(dict.fromkeys(self.problems))
+
+
+def counted(values: Sequence[Any]) -> str:
+    """A list in few words: how often each value occurs, or only its length."""
+    kinds = Counter(str(value) for value in values if isinstance(value, int | str))
+    if len(kinds) > 4 or kinds.total() != len(values):
+        return f"a list of {len(values)}"
+    return ", ".join(f"{num} x {value[:24]}" for value, num in kinds.items())
+
+
+def missing_words(names: Sequence[str]) -> str:
+    """What is said of a key that no name of it gives."""
+    return "is missing" + (f" (also known as {', '.join(names[1:])})" if len(names) > 1 else "")

@@ -121,9 +121,8 @@ def with_sequences(replica: Replica, most: int) -> Replica:
             shares, spread(kept[rank], len(shares)) if shares else (), strict=True
         ):
             scale = kept[rank] / counts[rank] if counts[rank] else 1.0
-            changed[id(share)] = share.model_copy(
-                update={"sequences": count, "bytes": share.bytes * scale}
-            )
+            size = None if share.bytes is None else share.bytes * scale
+            changed[id(share)] = share.model_copy(update={"sequences": count, "bytes": size})
     return replica.model_copy(
         update={
             "shape": replica.shape.model_copy(update={"batch": sum(kept)}),

@@ -176,7 +176,7 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
                         for s, part in enumerate(cut)
                     )
                     kv = tuple(
-                        KvShare(chip=stages[0].chips[rank * tp], sequences=count, bytes=0)
+                        KvShare(chip=stages[0].chips[rank * tp], sequences=count)
                         for rank, count in enumerate(sequences)
                     )
                     shape = Shape(

@@ -8,7 +8,7 @@ Source: shapes of the released checkpoint and its inference code.
 
 from __future__ import annotations
 
-from costmodel.models.config import MAX_EXPERTS, MAX_LAYERS
+from costmodel.models.limits import MAX_EXPERTS, MAX_LAYERS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, ffn_weights, mixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.models.parts.recipe import Recipe, recipe_family
+from costmodel.models.recipes.recipe import Recipe, recipe_family
 
 _RECIPES = {
     "apertus": Recipe("ApertusForCausalLM", bias="attention_bias", gated=False, qk_norm="head",
@@ -12,6 +12,9 @@ _RECIPES = {
     "baichuan": Recipe("BaichuanForCausalLM"),
     "cwm": Recipe("CwmForCausalLM", window="types"),
     "diffllama": Recipe("DiffLlamaForCausalLM", bias="attention_bias", no_effect=("lambda_std_dev",)),
+    "doge": Recipe("DogeForCausalLM", bias="attention_bias", mlp_bias="mlp_bias", qk_norm="head",
+                   kv_rows=1, hidden_vectors=2, fixed=(("is_moe", False),),
+                   no_effect=("keep_window_size", "num_experts", "num_experts_per_tok")),
     "exaone": Recipe("ExaoneForCausalLM"),
     "exaone4": Recipe("Exaone4ForCausalLM", qk_norm="head", window="pattern",
                       no_effect=("sliding_window_pattern",)),
@@ -23,7 +26,8 @@ _RECIPES = {
                        no_effect=("use_parallel_residual",)),
     "granite": Recipe("GraniteForCausalLM", bias="attention_bias", mlp_bias="mlp_bias"),
     "granite_swa": Recipe("GraniteSWAForCausalLM", bias="attention_bias", mlp_bias="mlp_bias",
-                          head_vectors=1, window="types", no_effect=("layer_rope_theta",)),
+                          head_vectors=1, window="types", slides=lambda i, _: i % 4 != 0,
+                          no_effect=("layer_rope_theta",)),
     "helium": Recipe("HeliumForCausalLM", bias="attention_bias", o_bias=False, mlp_bias="mlp_bias"),
     "hunyuan_v1_dense": Recipe("HunYuanDenseV1ForCausalLM", bias="attention_bias", qk_norm="head"),
     "hyperclovax": Recipe("HyperCLOVAXForCausalLM", bias="attention_bias", mlp_bias="mlp_bias",
@@ -31,8 +35,16 @@ _RECIPES = {
     "internlm2": Recipe("InternLM2ForCausalLM", bias="bias", bias_default=True,
                         no_effect=("attn_implementation",)),
     "internlm3": Recipe("InternLM3ForCausalLM", bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
-    "iquestcoder": Recipe("IQuestCoderForCausalLM", bias="attention_bias", mlp_bias="mlp_bias"),
-    "mellum": Recipe("MellumForCausalLM", bias="attention_bias"),
+    "jais2": Recipe("Jais2ForCausalLM", bias="attention_bias", bias_default=True,
+                    mlp_bias="mlp_bias", gated=False, norm_bias=True),
+    "minicpm3": Recipe("MiniCPM3ForCausalLM", latent=True, bias="attention_bias", tied=True,
+                       no_effect=("mlp_bias",)),
+    "nanochat": Recipe("NanoChatForCausalLM", bias="attention_bias", gated=False, norm_weight=False),
+    "vaultgemma": Recipe("VaultGemmaForCausalLM", bias="attention_bias", tied=True, head_dim=256,
+                         window="pattern", pattern=2),
+    "youtu": Recipe("YoutuForCausalLM", latent=True, bias="attention_bias", tied=True),
+    "phi4_multimodal": Recipe("Phi4MultimodalForCausalLM", window="all",
+                              no_effect=("attention_bias", "mlp_bias", "lm_head_bias")),
     "minicpm": Recipe("MiniCPMForCausalLM", bias="attention_bias"),
     "ministral": Recipe("MinistralForCausalLM", window="types"),
     "muse_glimmer": Recipe("MuseGlimmerForConditionalGeneration", bias="attention_bias", norms=4,

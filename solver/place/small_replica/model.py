@@ -14,7 +14,7 @@ A layer takes as long as its busiest chip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -177,7 +177,10 @@ class ReplicaModel:
 
     def _sequences(self) -> None:
         shape = self.draft.shape
-        most = max(self.draft.rank_sequences(), default=0)
+        limits = self.instance.limits
+        most = min(max(self.draft.rank_sequences(), default=0), limits.max_sequences_per_rank)
+        if self.pp > limits.max_pipeline_stages:
+            self.model.add_bool_or([])
         self.sequences = [
             self.model.new_int_var(0, most, f"seq[{k}]") for k in range(shape.attention_dp)
         ]
@@ -262,22 +265,6 @@ class ReplicaModel:
             # the target is per token, the period per pass
             model.add(tpot <= down(slo.tpot * self.plan.emitted, TIME_UNIT_S))
         self.objective = tpot
-
-    def fix(self, replica: Replica, maps: Mapping[int, Sequence[int]]) -> None:
-        """Fix the decision of a replica: its stages, its expert maps, its sequences per rank."""
-        for p, stage in enumerate(replica.stages):
-            for layer in self.layers:
-                inside = stage.layers[0] <= layer <= stage.layers[1]
-                self.model.add(self.stage[layer, p] == int(inside))
-        for layer, slots in maps.items():
-            start = 0
-            for g, count in enumerate(self.slots):
-                here = slots[start : start + count]
-                start += count
-                for e in range(len(self.instance.expert_loads[0])):
-                    self.model.add(self.x[layer, e, g] == here.count(e))
-        for variable, count in zip(self.sequences, replica.rank_sequences(), strict=True):
-            self.model.add(variable == count)
 
     def best(
         self, clock: Clock, *, seed: int, limit_s: float

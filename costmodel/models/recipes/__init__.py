@@ -1,0 +1,1 @@
+"""Recipes: model families that differ in little, each as one value."""
