@@ -22,6 +22,7 @@ def evaluate_command(
     layout: Annotated[
         Path, typer.Argument(help="A document of rackfit solve; with --from, the engine's file.")
     ],
+    *,
     from_: Annotated[
         str | None, typer.Option("--from", help="sglang, vllm or trtllm: price what they deploy.")
     ] = None,

@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
 
 def explain_command(
     scenario: question.Name = None,
+    *,
     model: question.Model = None,
     cluster: question.Cluster = None,
     workload: question.Workload = None,

@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def solve_command(
     scenario: question.Name = None,
+    *,
     model: question.Model = None,
     cluster: question.Cluster = None,
     workload: question.Workload = None,
