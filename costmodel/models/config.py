@@ -13,13 +13,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from costmodel.models.inert import is_inert
-from costmodel.models.limits import MAX_LAYERS, MAX_SIZE, WIDTH_MULTIPLE, WIDTHS
-from costmodel.models.read_log import ReadLog, counted, missing_words, shown
+from costmodel.models.read_log import ReadLog, counted, missing, shown
 from topology.errors import InstanceError, Problem
 
 T = TypeVar("T", int, bool, str)
 #: Where a value comes from that the file does not give.
 CLASS_DEFAULT = "default of the configuration class"
+#: Largest width, rank or count that is believed; vocabularies of today are below 2**19.
+MAX_SIZE = 2**22
+#: Widths of released models are multiples of this; others are noted as suspicious.
+WIDTH_MULTIPLE = 8
+#: Endings of the keys that are such widths.
+_WIDTHS = ("hidden_size", "intermediate_size", "head_dim", "_rank", "d_model", "latent_size")
+#: Most layers that are believed; the deepest released model has a few hundred.
+MAX_LAYERS = 2048
+#: Most routed experts of one layer that are believed.
+MAX_EXPERTS = 2**14
 
 
 class Config:
@@ -94,7 +103,7 @@ class Config:
             if own is not None:
                 default, because = own, CLASS_DEFAULT
             if default is None:
-                self.problem(key, missing_words(names))
+                self.problem(key, missing(names))
                 return max(low, 1)
             self._assume(key, default, because or "family default")
             return default
@@ -134,7 +143,7 @@ class Config:
         if not low <= value <= high:
             self.problem(key, f"must be from {low} to {high}, got {shown(value)}")
             return max(low, 1)
-        if key.endswith(WIDTHS) and value % WIDTH_MULTIPLE:
+        if key.endswith(_WIDTHS) and value % WIDTH_MULTIPLE:
             self.log.note(
                 f"warning: {self.path}{key} = {value} is not a multiple of {WIDTH_MULTIPLE}, "
                 "unlike any released model's: a typing mistake?"
@@ -150,7 +159,7 @@ class Config:
             if own is not None:
                 default, because = own, CLASS_DEFAULT
             if default is None:
-                self.problem(key, missing_words(names))
+                self.problem(key, missing(names))
                 return False
             self._assume(key, default, because or "family default")
             return default
@@ -167,7 +176,7 @@ class Config:
         key, value = self.find(names)
         if value is None:
             if default is None:
-                self.problem(key, missing_words(names))
+                self.problem(key, missing(names))
                 return 1.0
             self._assume(key, default, because or "family default")
             return default
@@ -188,7 +197,7 @@ class Config:
             if own in known:
                 default, because = own, CLASS_DEFAULT
             if default is None:
-                self.problem(key, missing_words(names))
+                self.problem(key, missing(names))
                 return known[0]
             self._assume(key, default, because or "family default")
             return default
@@ -278,8 +287,6 @@ class Config:
             raise self.fail(key, f"expected an object, got {shown(value)}")
         self._sections[key] = Config(value, self.file, self.log, f"{self.path}{key}.")
         return self._sections[key]
-
-    # -- what was not asked for ------------------------------------------------------------------
 
     def not_understood(self) -> list[tuple[str, Any]]:
         """Keys that were neither asked for nor known to have no effect, with their values."""

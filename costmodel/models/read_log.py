@@ -1,4 +1,4 @@
-"""What a reader made of a config: keys read, defaults taken, notes."""
+"""What was read of a config, assumed and found wrong; values and keys in words for messages."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def counted(values: Sequence[Any]) -> str:
     return ", ".join(f"{num} x {value[:24]}" for value, num in kinds.items())
 
 
-def missing_words(names: Sequence[str]) -> str:
-    """What is said of a key that no name of it gives."""
+def missing(names: Sequence[str]) -> str:
+    """That a key is missing, and its other names."""
     return "is missing" + (f" (also known as {', '.join(names[1:])})" if len(names) > 1 else "")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import MoE
 from costmodel.passes.group import ChipGroup
-from costmodel.passes.operations import ELEMENT_BYTES, Operations
+from costmodel.passes.operations import Operations
 from costmodel.passes.pass_sums import PassTime, Term
 from costmodel.passes.tokens import Array, ExpertShares, Tokens
 

@@ -145,9 +145,11 @@ class _Transfers:
                 home = cluster.chip(chips[0]).domain
                 if len(self.homes(replica.chips)) == 1:
                     self.inside.setdefault(home, chips[0])
-                found = gate(cluster, [c for c in chips if cluster.chip(c).domain == home])
-                if found is not None:
-                    self.gates.setdefault(home, found[0])
+                # a replica over several domains takes KV in each of them
+                for there in self.homes(chips):
+                    found = gate(cluster, [c for c in chips if cluster.chip(c).domain == there])
+                    if found is not None:
+                        self.gates.setdefault(there, found[0])
         self._known: dict[tuple[object, ...], tuple[float | None, float | None]] = {}
 
     def near_and_far(self, replica: Replica) -> tuple[float | None, float | None]:

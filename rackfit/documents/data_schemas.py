@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from costmodel.models.limits import MAX_EXPERTS, MAX_LAYERS, MAX_SIZE
+from costmodel.models.config import MAX_EXPERTS, MAX_LAYERS, MAX_SIZE
 from costmodel.models.registry import by_architecture, by_model_type
 from costmodel.question.profile import Profile
 from costmodel.question.traffic.load import Traffic

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.models.config import Config
-from costmodel.models.limits import MAX_EXPERTS
+from costmodel.models.config import MAX_EXPERTS, Config
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer

@@ -7,9 +7,9 @@ from dataclasses import replace
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import dense_ffn
+from costmodel.models.parts.mixture_recipe import Mixed, Mixtures
 from costmodel.models.parts.mla import Indexer, Latent, latent_attention
-from costmodel.models.recipes.mixture_recipe import Mixed, Mixtures
-from costmodel.models.recipes.overrides import per_layer_overrides
+from costmodel.models.parts.overrides import per_layer_overrides
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, Layer, ModelSpec
 

@@ -6,8 +6,8 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import dense_ffn
+from costmodel.models.parts.per_layer import per_layer_input, per_layer_tables
 from costmodel.models.parts.schedule import windowed_layers
-from costmodel.models.recipes.per_layer import per_layer_input, per_layer_tables
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, Layer, ModelSpec, Weights
 

@@ -6,9 +6,9 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.overrides import per_layer_overrides
+from costmodel.models.parts.per_layer import per_layer_input, per_layer_tables
 from costmodel.models.parts.schedule import windowed_layers
-from costmodel.models.recipes.overrides import per_layer_overrides
-from costmodel.models.recipes.per_layer import per_layer_input, per_layer_tables
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, ModelSpec, MoE, Weights
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.models.limits import MAX_LAYERS
+from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer

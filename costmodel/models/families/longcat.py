@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.models.limits import MAX_EXPERTS
+from costmodel.models.config import MAX_EXPERTS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, mixture

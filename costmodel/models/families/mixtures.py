@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costmodel.models.recipes.mixture_recipe import Mixed
-from costmodel.models.recipes.recipe import Recipe, recipe_family
+from costmodel.models.parts.mixture_recipe import Mixed
+from costmodel.models.parts.recipe import Recipe, recipe_family
 
 _SHARED = Mixed(
     groups=True, router_bias=True, shared_keys=("n_shared_experts", "num_shared_experts")

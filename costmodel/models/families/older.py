@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.models.recipes.recipe import Recipe, recipe_family
+from costmodel.models.parts.recipe import Recipe, recipe_family
 
 _GPT2 = Recipe(
     "GPT2LMHeadModel", bias=True, mlp_bias=True, gated=False, norm_bias=True, heads="all", tied=True,

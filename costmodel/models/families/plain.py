@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.models.recipes.recipe import Recipe, recipe_family
+from costmodel.models.parts.recipe import Recipe, recipe_family
 
 _RECIPES = {
     "apertus": Recipe("ApertusForCausalLM", bias="attention_bias", gated=False, qk_norm="head",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.models.limits import MAX_LAYERS
+from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costmodel.models.config import Config
-from costmodel.models.limits import MAX_LAYERS
-from costmodel.models.quantised.precision import Precision
+from costmodel.models.config import MAX_LAYERS, Config
+from costmodel.models.parts.quantisation.precision import Precision
 from costmodel.models.spec import Shard, Weights
 
 

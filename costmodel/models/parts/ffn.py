@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costmodel.models.limits import MAX_EXPERTS
+from costmodel.models.config import MAX_EXPERTS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.spec import DenseFFN, MoE, Weights
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from costmodel.models.limits import MAX_LAYERS
+from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.spec import MTP, Layer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.models.limits import MAX_LAYERS
+from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.builder import Builder
 
 

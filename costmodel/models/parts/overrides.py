@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.models.config import Config
-from costmodel.models.limits import MAX_SIZE
+from costmodel.models.config import MAX_SIZE, Config
 from costmodel.models.read_log import shown
 
 

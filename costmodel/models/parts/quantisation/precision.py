@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from costmodel.models.config import Config
-from costmodel.models.quantised.formats import BF16, BY_REQUEST, BY_TORCH_NAME, Format
-from costmodel.models.quantised.matching import Patterns
+from costmodel.models.parts.quantisation.formats import BF16, BY_REQUEST, BY_TORCH_NAME, Format
+from costmodel.models.parts.quantisation.matching import Patterns
 from costmodel.models.read_log import shown
 
 

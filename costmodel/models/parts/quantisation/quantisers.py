@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from costmodel.models.config import Config
-from costmodel.models.quantised.formats import (
+from costmodel.models.parts.quantisation.formats import (
     FP8_BLOCK,
     FP8_CHANNEL,
     FP8_TENSOR,
@@ -16,8 +16,8 @@ from costmodel.models.quantised.formats import (
     Format,
     grouped_int,
 )
-from costmodel.models.quantised.matching import PatternError, Patterns
-from costmodel.models.quantised.precision import Precision, base_format
+from costmodel.models.parts.quantisation.matching import PatternError, Patterns
+from costmodel.models.parts.quantisation.precision import Precision, base_format
 from costmodel.models.read_log import shown
 
 #: Most groups of different precision that are believed.

@@ -15,11 +15,11 @@ from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import dense_ffn
 from costmodel.models.parts.hyper import hyper_connections, hyper_head
+from costmodel.models.parts.mixture_recipe import Mixed, Mixtures
 from costmodel.models.parts.mla import Indexer, Latent, latent_attention
 from costmodel.models.parts.schedule import index_owners
 from costmodel.models.parts.windows import SLIDING, patterned_windows, typed_windows, uniform_window
 from costmodel.models.read_log import shown
-from costmodel.models.recipes.mixture_recipe import Mixed, Mixtures
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, ModelSpec, MoE, Weights
 

@@ -1,1 +1,0 @@
-"""Recipes: model families that differ in little, each as one value."""
