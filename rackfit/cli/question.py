@@ -7,6 +7,7 @@ each reads and means the same everywhere; they reach the command as one :class:`
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -168,6 +169,11 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
                 Problem(f"--{key}", "is missing: give it, or a scenario that names it")
                 for key in missing
             ]
+        )
+    if options.get("pay") == "whole" and data.get("rate") is not None:
+        print(
+            "rackfit: --pay whole has no effect with a rate: least is then the cost of the chips in use",
+            file=sys.stderr,
         )
     with checked(name or "command line"):
         return Scenario.model_validate(data)
