@@ -43,6 +43,21 @@ clean:
 # Long checks, each in minutes
 .PHONY: exhaustive hunt smoke-catalogue models-mutations models-fuzz bench-topology bench-place bench-pricing calibrate published schemas
 
+# Decoders of transformers, counted on the meta device, beside what is read of their configs: some
+# minutes and 2 GB in an environment of its own. TRANSFORMERS and OLDER are the versions compared
+TRANSFORMERS := 5.23.0
+OLDER := 4.57.6
+TORCH := 2.13.0
+COUNTS := build/architectures
+.PHONY: architectures
+$(COUNTS)/%.json:
+	$(PYTHON) -m venv $(COUNTS)/venv-$*
+	$(COUNTS)/venv-$*/bin/python -m pip install --quiet torch==$(TORCH) transformers==$* numpy
+	OMP_NUM_THREADS=1 $(COUNTS)/venv-$*/bin/python benchmarks/architectures/count.py $@
+
+architectures: $(INSTALLED) $(COUNTS)/$(TRANSFORMERS).json $(COUNTS)/$(OLDER).json
+	$(BIN)/python -m benchmarks.architectures.page $(COUNTS)/$(TRANSFORMERS).json $(COUNTS)/$(OLDER).json
+
 # Generated files: the calibrated profile and its report, the table of published claims, JSON Schemas
 calibrate: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m costmodel.measured

@@ -272,12 +272,14 @@ def bottleneck(instance: Instance, layout: Layout, priced: PricedLayout) -> str:
 
 
 def hbm_fill(instance: Instance, replica: Replica, price: ReplicaPrice) -> float:
-    """Fraction of the fullest chip's HBM that is used."""
+    """Fraction of the fullest chip's usable HBM that is used."""
     fullest = 0.0
     for stage, stage_price in zip(replica.stages, price.stages, strict=True):
         used: list[float] = stage_price.used_bytes.tolist()
         for chip, own in zip(stage.chips, used, strict=True):
-            fullest = max(fullest, own / instance.cluster.chip(chip).chip.hbm_bytes)
+            fullest = max(
+                fullest, own / instance.usable_hbm_bytes(instance.cluster.chip(chip).chip)
+            )
     return fullest
 
 

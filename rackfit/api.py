@@ -38,6 +38,7 @@ def solve(
     workers: int | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
+    clock: Clock | None = None,
 ) -> Result:
     """Find the cheapest layout and prove how far from optimal it can be.
 
@@ -55,6 +56,9 @@ def solve(
         Same question and seed, same answer.
     on_progress
         Called with elapsed time, incumbent, bound and gap after each round.
+    clock
+        Time of the search, for a caller that ends it from another thread (``clock.stop()``); it replaces
+        ``time_limit_s``.
 
     Returns
     -------
@@ -79,14 +83,14 @@ def solve(
     if workers is not None and not 1 <= workers <= 1024:
         raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
     threads = workers or os.cpu_count() or 1
-    clock = Clock(time_limit_s)
+    timed = clock if clock is not None else Clock(time_limit_s)
     instance = make_instance(question)
     found = _interruptible(
         lambda: search(
-            instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, runner_up=True,
+            instance, clock=timed, gap=gap, seed=seed, on_progress=on_progress, runner_up=True,
             workers=threads,
         ),
-        clock,
+        timed,
     )  # fmt: skip
     return Result(instance, found, seed=seed, workers=threads)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from ortools.sat.python import cp_model
 
@@ -34,8 +36,11 @@ def check_seed(seed: int) -> None:
 class Clock:
     """Deadline and stop switch of one search."""
 
-    def __init__(self, limit_s: float | None = None):
-        self.started = time.perf_counter()
+    def __init__(self, limit_s: float | None = None, *, started: float | None = None):
+        """``started``: when the time began to run, by ``time.perf_counter``; now unless it is given."""
+        self.started = time.perf_counter() if started is None else started
+        #: the answer as it is now, for a caller who cannot wait for the search to end by itself
+        self.kept: Callable[[], Any] = lambda: None
         self.limit_s = limit_s
         self._stopped = threading.Event()
         self._lock = threading.Lock()

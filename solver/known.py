@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from threading import Lock
 
 import numpy as np
 
@@ -87,6 +88,8 @@ class Known:
         self.layout: Layout | None = None
         self.evaluation: Evaluation | None = None
         self.best_fleet: Fleet | None = None
+        #: held while the incumbent changes
+        self.changing = Lock()
         self.first_s = 0.0
         self.trajectory: list[Progress] = []
 
@@ -186,8 +189,9 @@ class Known:
             return False
         if self.layout is None:
             self.first_s = self.clock.elapsed_s
-        self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
-        self.best_fleet = fleet
+        with self.changing:
+            self.best_cost, self.layout, self.evaluation = judged, layout, evaluation
+            self.best_fleet = fleet
         return True
 
     def why(self) -> str:

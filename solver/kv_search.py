@@ -184,6 +184,10 @@ class PlanSearch:
         if self.on_progress is not None:
             self.on_progress(relayed)
 
+    def snapshot(self) -> SearchResult | None:
+        """The best layout of the plans searched so far, from any thread while the search runs."""
+        return None if self.best is None else self._result(self.best)
+
     def _result(self, best: SearchResult) -> SearchResult:
         bound = min(self.bound, self.best_usd)
         gap = self.best_usd / bound - 1.0

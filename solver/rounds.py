@@ -177,6 +177,11 @@ class Search(Known):
             proven=False,
         )
 
+    def snapshot(self) -> SearchResult | None:
+        """The best verified layout so far with its proven gap, from any thread while the search runs."""
+        with self.changing:
+            return self._finish(None) if self.layout is not None and self.bound > 0 else None
+
     def _finish(self, proof_s: float | None) -> SearchResult:
         if self.layout is None or self.evaluation is None:
             self._fail(proven=False)

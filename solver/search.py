@@ -42,9 +42,11 @@ def search(
         plans = PlanSearch(
             instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, workers=workers
         )
+        clock.kept = plans.snapshot
         found, engine, whole = plans.run(), plans.best_search, False
     else:
         engine, whole = Search(instance, clock, gap, seed, on_progress, workers=workers), True
+        clock.kept = engine.snapshot
         answer = engine.run()
         assert answer is not None
         found = answer

@@ -119,7 +119,7 @@ def write_chip(folder: Path, rng: np.random.Generator, name: str, whole: float) 
     """A chip file with random figures; some hold the weights of ``whole`` bytes, some do not."""
     chip = {
         "name": name.replace("chip", "tiny"),
-        "vendor": "test",
+        "vendor": "NVIDIA",
         "flops_per_s": {"bf16": float(rng.uniform(0.5, 5.0)) * 1e10},
         "hbm_bytes": float(whole * rng.uniform(0.35, 2.0)),
         "hbm_bytes_per_s": float(rng.uniform(0.5, 2.0)) * 1e9,

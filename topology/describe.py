@@ -90,10 +90,15 @@ def digest(domains: Sequence[Domain], network: Network | None) -> str:
     types = {id(chip.chip): chip.chip for chip in chips}
     # hosts matter to launch files alone
     known = {key: repr(chip.model_dump(exclude={"chips_per_host"})) for key, chip in types.items()}
+    said = {key: repr(text) for key, text in known.items()}
+    written: dict[int, str] = {}  # domains alike share their signature
     for domain in domains:
-        state.update(repr((domain.kind, domain.rack, domain.signature)).encode())
-        rows = [(chip.id, known[id(chip.chip)], chip.usable) for chip in domain.chips]
-        state.update(repr(rows).encode())
+        key = id(domain.signature)
+        if key not in written:
+            written[key] = repr(domain.signature)
+        state.update(f"({domain.kind!r}, {domain.rack!r}, {written[key]})".encode())
+        rows = [f"({chip.id!r}, {said[id(chip.chip)]}, {chip.usable})" for chip in domain.chips]
+        state.update(f"[{', '.join(rows)}]".encode())
         state.update(repr(sorted(domain.fabric.failed)).encode())
     if network is not None:
         state.update(repr((network.spec, sorted(network.failed))).encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -224,8 +224,18 @@ def _assemble(
     problems += [Problem(f"{place}: taken", f"no chip is called {name!r}") for name in wrong]
     if problems:
         raise InstanceError(problems)
+    works: dict[int, list[bool]] = {}
+    signatures: dict[Hashable, Hashable] = {}
+    for fabric in made:  # equal domains share one fabric
+        if id(fabric) not in works:
+            works[id(fabric)] = [
+                f"g{position}" not in fabric.failed and fabric.reaches(position)
+                for position in range(len(fabric.chips))
+            ]
     domains = [
-        _domain(index, fabrics[index], fabric, network, ids[index], taken)
+        _domain(
+            index, fabrics[index], fabric, network, ids[index], taken, works[id(fabric)], signatures
+        )
         for index, fabric in enumerate(made)
     ]
     return Cluster(
@@ -255,7 +265,10 @@ def _domain(
     network: Network | None,
     ids: list[str],
     taken: set[str],
+    works: list[bool],
+    signatures: dict[Hashable, Hashable],
 ) -> Domain:
+    """One domain. ``works``: which chips do; ``signatures``: those of domains alike so far, one object each."""
     rack = f"{row[3]}{index}"
     chips = tuple(
         PlacedChip(
@@ -264,7 +277,7 @@ def _domain(
             domain=index,
             position=position,
             rack=rack if within is None else f"{rack}.{within}",
-            healthy=f"g{position}" not in fabric.failed and fabric.reaches(position),
+            healthy=works[position],
             available=name not in taken,
         )
         for position, (name, chip) in enumerate(zip(ids, row[1], strict=True))
@@ -280,6 +293,11 @@ def _domain(
         if network and network.spec.domains_per_unit == 1
         else 0.0,
     )
+    flags = tuple(chip.usable for chip in chips)
+    shape_key = (id(fabric), flags)
+    if shape_key not in signatures:
+        signatures[shape_key] = fabric.signature(flags)
+    signature = (fabric.kind, signatures[shape_key], rates, leaving)
     return Domain(
         index=index,
         name=f"r{index}",
@@ -287,7 +305,7 @@ def _domain(
         kind=fabric.kind,
         chips=chips,
         usable=usable,
-        signature=(fabric.kind, fabric.signature([chip.usable for chip in chips]), rates, leaving),
+        signature=signatures.setdefault((shape_key, rates, leaving), signature),
         interchangeable_chips=fabric.interchangeable_chips
         and len(set(rates)) <= 1
         and len(types) <= 1,

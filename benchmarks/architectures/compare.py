@@ -51,8 +51,7 @@ def rows(counts: dict[str, Any]) -> Iterator[Row]:
 def _row(kind: str, entry: dict[str, Any], variant: str, found: dict[str, Any]) -> Row:
     counted, read, family, message, cache = found.get("total"), None, "", found.get("error", ""), ""
     if counted is not None:
-        # routers' selection biases are parameters here and saved buffers there
-        counted += sum(num for name, num in found["buffers"].items() if _is_bias(name))
+        counted = own_parameters(found)
         try:
             spec = read_model(found["config"], kind, kind)
         except InstanceError as error:
@@ -61,6 +60,26 @@ def _row(kind: str, entry: dict[str, Any], variant: str, found: dict[str, Any]) 
             read, family = summarise(spec).total_params, spec.family
             cache = compare_cache(spec, found)
     return Row(kind, entry["class"], entry["group"], variant, counted, read, family, message, cache)
+
+
+def own_parameters(found: dict[str, Any]) -> int:
+    """Parameters of the text model as Rackfit counts them.
+
+    Image and sound towers are not part of it; routers' selection biases are, though classes keep them
+    as saved buffers.
+    """
+    total: int = found["total"]
+    total -= sum(num for name, num in found["groups"].items() if _is_tower(name))
+    return total + sum(num for name, num in found["buffers"].items() if _is_bias(name))
+
+
+#: Parts of names of what reads images or sound: not part of the text model.
+_TOWERS = ("vision", "visual", "vit.", "image", "audio", "projector", "embed_tokens_extend", "aligner",
+           "merger", "downsample", "img_", "speech", "resampler", "connector", "perception")  # fmt: skip
+
+
+def _is_tower(name: str) -> bool:
+    return any(word in name for word in _TOWERS)
 
 
 def _is_bias(buffer: str) -> bool:

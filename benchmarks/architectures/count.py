@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import inspect
 import json
 import random
 import re
@@ -37,6 +38,7 @@ OPTIONAL = (
 )  # fmt: skip
 #: What some classes cannot be built without, though their own defaults leave it out.
 NEEDED: dict[str, dict[str, Any]] = {
+    "deepseek_v2": {"num_experts_per_tok": 6},
     "dots1": {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6},
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128, "num_experts": 16, "moe_topk": 2},
@@ -55,10 +57,13 @@ _SCALED = {
 }  # fmt: skip
 _HALVED = (
     "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "num_hidden_layers",
-    "n_layer", "n_layers", "num_layers",
+    "n_layer", "n_layers", "num_layers", "num_blocks",
 )  # fmt: skip
 _DOUBLED = ("hidden_size", "n_embd", "d_model", "num_attention_heads", "n_head", "n_heads",
-            "num_key_value_heads", "num_mem_heads")  # fmt: skip
+            "num_key_value_heads", "embedding_dim", "attention_hidden_size", "dim_ff")  # fmt: skip
+
+#: Keys that are halved in the config without optional keys.
+_NARROWED = ("hidden_size", "n_embd", "d_model", "embedding_dim", "attention_hidden_size")
 
 
 def text_classes() -> dict[str, str]:
@@ -109,7 +114,7 @@ def mutations(data: dict[str, Any], rng: random.Random) -> dict[str, list[dict[s
         {**scaled(data, {"vocab_size": 1.5}), **flipped},
         scaled(data, {"vocab_size": 1.5}),
     ]
-    narrower = scaled(data, dict.fromkeys(_DOUBLED[:3], 0.5))
+    narrower = scaled(data, dict.fromkeys(_NARROWED, 0.5))
     bare = [
         {key: value for key, value in given.items() if key not in dropped}
         for given in (narrower, data)
@@ -140,6 +145,9 @@ def shallower(data: dict[str, Any]) -> dict[str, Any]:
     for key, value in out.items():
         if isinstance(value, list) and len(value) == layers > 3:
             out[key] = value[: layers // 2]
+    if isinstance(out.get("num_experts_per_tok"), int):
+        experts = [out[key] for key in _HALVED[:4] if isinstance(out.get(key), int)]
+        out["num_experts_per_tok"] = min([out["num_experts_per_tok"], *experts])
     return out
 
 
@@ -231,11 +239,16 @@ def one(kind: str, name: str, tries: list[dict[str, Any]], *, text_part: bool) -
 
 def raw_defaults(kind: str) -> dict[str, Any]:
     """Scalar defaults of the configuration class's own fields, before the class fills in others."""
-    found = {}
-    for item in dataclasses.fields(CONFIG_MAPPING[kind]):
-        if isinstance(item.default, (bool, int, float, str, type(None))):
-            found[item.name] = item.default
-    return found
+    cls = CONFIG_MAPPING[kind]
+    if dataclasses.is_dataclass(cls):
+        given = {item.name: item.default for item in dataclasses.fields(cls)}
+    else:
+        given = {item.name: item.default for item in inspect.signature(cls).parameters.values()}
+    return {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, (bool, int, float, str, type(None)))
+    }
 
 
 def main() -> None:

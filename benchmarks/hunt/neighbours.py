@@ -80,8 +80,7 @@ def shifted(replica: Replica, ranks: list[int], more: int) -> Replica | None:
             shares.append(share)
             continue
         own = share.sequences + (more if homes[rank] == index else 0)
-        size = share.bytes * (counts[rank] + more) / counts[rank]
-        shares.append(share.model_copy(update={"sequences": own, "bytes": size}))
+        shares.append(share.model_copy(update={"sequences": own, "bytes": None}))
     batch = replica.shape.batch + more * len(ranks)
     shape = replica.shape.model_copy(update={"batch": batch})
     return replica.model_copy(update={"shape": shape, "kv": tuple(shares)})

@@ -123,7 +123,7 @@ class KvShare(_Decision):
 
     ``sequences`` counts those whose home is this chip, so that the replica's shares add up to its
     batch; a sequence's shards lie on every chip of its attention rank, in every stage. ``bytes`` is
-    what this chip holds of them all, at their final length.
+    what this chip holds of the rank's sequences, at their final length (``None``: not stated).
 
     ``tier`` other than ``hbm``: the KV lies there and is read from there in every pass. ``idle``: KV of
     conversations that may go on later; these sequences are not part of the batch.
@@ -133,7 +133,7 @@ class KvShare(_Decision):
     tier: KvTier = "hbm"
     idle: bool = False
     sequences: Annotated[int, Field(ge=0, le=1_000_000_000)]
-    bytes: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    bytes: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 class Replica(_Decision):

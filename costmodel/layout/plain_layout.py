@@ -58,7 +58,7 @@ def plain_layout(
         first += count
     homes = stages[0].chips[::tp]
     kv = tuple(
-        KvShare(chip=chip, sequences=count, bytes=0.0)
+        KvShare(chip=chip, sequences=count)
         for chip, count in zip(homes, spread(batch, attention_dp), strict=True)
     )
     shape = Shape(

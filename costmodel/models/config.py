@@ -10,7 +10,7 @@ names all problems.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,6 +21,15 @@ from topology.errors import InstanceError, Problem
 T = TypeVar("T", int, bool, str)
 #: Where a value comes from that the file does not give.
 CLASS_DEFAULT = "default of the configuration class"
+#: What makes a model what it is: never taken from a class's defaults.
+ESSENTIAL = frozenset(
+    """
+    vocab_size hidden_size d_model n_embd num_hidden_layers n_layers num_layers n_layer
+    num_attention_heads n_heads n_head num_heads intermediate_size ffn_dim moe_intermediate_size
+    n_routed_experts num_experts num_local_experts moe_num_experts num_experts_per_tok moe_topk
+    kv_lora_rank qk_nope_head_dim v_head_dim
+    """.split()  # noqa: SIM905
+)
 #: Largest width, rank or count that is believed; vocabularies of today are below 2**19.
 MAX_SIZE = 2**22
 #: Widths of released models are multiples of this; others are noted as suspicious.
@@ -78,8 +87,6 @@ class Config:
         self.path = path
         #: What the configuration class has for keys that a file may leave out; see class_defaults.py.
         self.class_defaults: Mapping[str, object] = {}
-        #: Required keys for which the family lets the class's default stand in.
-        self.family_defaults: Collection[str] = ()
         self._touched: set[str] = set()
         self._sections: dict[str, Config] = {}
 
@@ -137,7 +144,7 @@ class Config:
         key, value = self.find(names)
         if value is None:
             own = self.class_default(names, int)
-            if own is not None and (default is not None or key in self.family_defaults):
+            if own is not None:
                 default, because = own, CLASS_DEFAULT
             if default is None:
                 self.problem(key, _missing(names))
@@ -192,12 +199,12 @@ class Config:
         """A boolean. Without a ``default`` the key is required."""
         key, value = self.find(names)
         if value is None:
-            if default is None:
-                self.problem(key, _missing(names))
-                return False
             own = self.class_default(names, bool)
             if own is not None:
                 default, because = own, CLASS_DEFAULT
+            if default is None:
+                self.problem(key, _missing(names))
+                return False
             self._assume(key, default, because or "family default")
             return default
         if not isinstance(value, bool):
@@ -206,6 +213,23 @@ class Config:
         self.log.read(self.path + key, str(value), "config")
         return value
 
+    def number(
+        self, *names: str, default: float | None = None, because: str = "", high: float = 2.0**16
+    ) -> float:
+        """A positive number up to ``high``. Without a ``default`` the key is required."""
+        key, value = self.find(names)
+        if value is None:
+            if default is None:
+                self.problem(key, _missing(names))
+                return 1.0
+            self._assume(key, default, because or "family default")
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= high:
+            self.problem(key, f"expected a number above 0, at most {high:g}, got {shown(value)}")
+            return 1.0
+        self.log.read(self.path + key, str(value), "config")
+        return float(value)
+
     def choice(
         self, *names: str, allowed: Iterable[str], default: str | None = None, because: str = ""
     ) -> str:
@@ -213,12 +237,12 @@ class Config:
         known = tuple(allowed)
         key, value = self.find(names)
         if value is None:
-            if default is None:
-                self.problem(key, _missing(names))
-                return known[0]
             own = self.class_default(names, str)
             if own in known:
                 default, because = own, CLASS_DEFAULT
+            if default is None:
+                self.problem(key, _missing(names))
+                return known[0]
             self._assume(key, default, because or "family default")
             return default
         if not isinstance(value, str) or value not in known:

@@ -33,21 +33,19 @@ def find_config(name_or_path: str) -> Path:
     return resolve(text, "models", (".json",))
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     """The JSON object in a file. Raises ``InstanceError`` for anything else, with its place."""
     try:
         size = path.stat().st_size
-        if size > MAX_CONFIG_BYTES:
-            raise InstanceError(
-                Problem(str(path), f"{size} bytes; at most {MAX_CONFIG_BYTES} are read")
-            )
+        if size > limit:
+            raise InstanceError(Problem(str(path), f"{size} bytes; at most {limit} are read"))
         content = path.read_bytes()
     except OSError as error:
         raise InstanceError(Problem(str(path), error.strerror or "cannot be read")) from None
-    return parse_object(content, str(path))
+    return parse_object(content, str(path), limit=limit)
 
 
-def parse_object(content: bytes, place: str) -> dict[str, Any]:
+def parse_object(content: bytes, place: str, *, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     """Parse the bytes of a JSON object; duplicate keys, deep nesting and other values are refused."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -57,10 +55,8 @@ def parse_object(content: bytes, place: str) -> dict[str, Any]:
             raise InstanceError(Problem(place, f"the key {twice[:60]!r} is given twice"))
         return found
 
-    if len(content) > MAX_CONFIG_BYTES:
-        raise InstanceError(
-            Problem(place, f"{len(content)} bytes; at most {MAX_CONFIG_BYTES} are read")
-        )
+    if len(content) > limit:
+        raise InstanceError(Problem(place, f"{len(content)} bytes; at most {limit} are read"))
     try:
         data = json.loads(content.decode("utf-8-sig"), object_pairs_hook=unique)
     except UnicodeDecodeError as error:

@@ -65,9 +65,6 @@ def _check_decoder(b: Builder) -> None:
             f"{shown(name)} with model_type {shown(kind)} is not a known architecture, and not "
             f"named as a text decoder (...{', ...'.join(_DECODERS)})",
         )
-    for key in ("is_encoder_decoder", "is_decoder"):
-        if b.config.data.get(key) is True and key == "is_encoder_decoder":
-            b.config.problem(key, "encoder-decoder models are not known")
 
 
 def _is_gated(b: Builder) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.models.class_defaults import class_defaults
-from costmodel.models.config import Config, shown
+from costmodel.models.config import ESSENTIAL, Config, shown
 from costmodel.models.files import find_config, read_object
 from costmodel.models.generic import GENERIC, shapes_something
 from costmodel.models.image import read_image_tower
@@ -17,6 +17,8 @@ from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
 from costmodel.models.parts.matching import PatternError
 from costmodel.models.parts.precision import requested_precision
 from costmodel.models.parts.quantisers import read_precision
+from costmodel.models.published_size import compared, published_bytes
+from costmodel.models.refused import refuse_by_kind
 from costmodel.models.registry import Family, by_architecture, by_model_type
 from costmodel.models.spec import ModelSpec
 from costmodel.models.summary import summarise
@@ -29,6 +31,10 @@ QUANTISATION_FILE = "hf_quant_config.json"
 MAX_PARAMS = 10**14
 #: Objects of a multimodal config that hold the text model.
 TEXT_SECTIONS = ("thinker_config", "text_config", "llm_config", "language_config")
+
+
+#: Types that transformers builds with Llama's class, though code of their own exists elsewhere.
+_CLASS_OF_LLAMA = ("internlm3",)
 
 
 def load_model(
@@ -47,7 +53,7 @@ def load_model(
         extra = read_object(beside)
     folder = path.resolve().parent.name
     name = folder if path.name == "config.json" and folder else path.stem
-    return read_model(
+    spec = read_model(
         read_object(path),
         check_name(name, f"{shown(path.name)}: model"),
         str(path),
@@ -55,6 +61,8 @@ def load_model(
         weight_dtype=weight_dtype,
         kv_dtype=kv_dtype,
     )
+    size = published_bytes(path) if path.name == "config.json" and spec.native else None
+    return spec if size is None else replace(spec, notes=(compared(spec, size), *spec.notes))
 
 
 def read_model(
@@ -71,12 +79,18 @@ def read_model(
     _check_dtype("kv_dtype", kv_dtype, ELEMENT_BYTES)
     outer = Config(data, place)
     config = _text_config(outer)
+    refuse_by_kind(config, outer)
     family = _choose(config, outer)
     config.class_defaults = {
-        **class_defaults(config.data.get("model_type")),
+        **{
+            key: value
+            for key, value in class_defaults(config.data.get("model_type")).items()
+            if key not in ESSENTIAL
+        },
         **family.class_defaults,
     }
-    config.family_defaults = family.class_defaults
+    if outer is not config:
+        outer.class_defaults = class_defaults(outer.data.get("model_type"))
     other = None if beside is None else Config(beside, f"{place} ({QUANTISATION_FILE})", outer.log)
     precision = read_precision(config, outer, other)
     if weight_dtype is not None:
@@ -158,6 +172,9 @@ def _choose(config: Config, outer: Config) -> Family:
         for item in names[:4] if isinstance(names, list) else []:
             if isinstance(item, str) and item in architectures:
                 found.setdefault(f"architecture {item}", architectures[item])
+    llama = found.get("architecture LlamaForCausalLM")
+    if llama is not None and config.data.get("model_type") in _CLASS_OF_LLAMA:
+        return llama
     if len({family.name for family in found.values()}) > 1:
         raise config.fail(
             "model_type",

@@ -141,7 +141,8 @@ def _parts(spec: ModelSpec) -> list[tuple[str, int, float, str]]:
 
     def add_all(weights: tuple[Weights, ...]) -> None:
         for part in weights:
-            add(part.name, part.params, part.num_bytes, part.dtype)
+            if not part.borrowed:
+                add(part.name, part.params, part.num_bytes, part.dtype)
 
     add_all(spec.embedding)
     for layer in spec.layers:

@@ -41,6 +41,8 @@ class Weights:
     #: Multiply-adds per token in the pass, in parameters; equals ``params`` for a plain matrix,
     #: 0 for a bias, a norm or an embedding table.
     active_params: int
+    #: whether these are another layer's matrices (with ``params`` 0): read here, stored there
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

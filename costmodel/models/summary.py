@@ -26,7 +26,7 @@ def params_of(weights: Iterable[Weights]) -> int:
 
 def bytes_of(weights: Iterable[Weights]) -> float:
     """Bytes of a group of weights, scales included."""
-    return sum(part.num_bytes for part in weights)
+    return sum(part.num_bytes for part in weights if not part.borrowed)
 
 
 def own_weights(sublayer: Sublayer) -> tuple[Weights, ...]:
@@ -141,7 +141,7 @@ def summarise(spec: ModelSpec) -> Summary:
         state_kinds=dict(Counter(part.kind for part in states)),
         mtp_params=mtp_params,
         mtp_bytes=mtp_bytes,
-        file_bytes=main_bytes + mtp_bytes + _copied_bytes(spec) + _header_bytes(spec),
+        file_bytes=main_bytes + mtp_bytes + copied_bytes(spec) + _header_bytes(spec),
         vision_params=vision,
         totals=totals,
     )
@@ -197,7 +197,7 @@ def _mtp(spec: ModelSpec) -> tuple[int, float]:
     return params, num_bytes
 
 
-def _copied_bytes(spec: ModelSpec) -> float:
+def copied_bytes(spec: ModelSpec) -> float:
     """Embedding and head repeated in each MTP module of the checkpoint."""
     if spec.mtp is None or not spec.mtp.copies_tables:
         return 0.0

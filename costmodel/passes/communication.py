@@ -1,13 +1,14 @@
 """What a replica's collectives cost: rates of its groups, derived from the cluster's links.
 
 A collective of a fixed set of chips costs ``latency + seconds_per_byte * bytes``. The topology gives
-both from the graph; the profile says which fraction of the links' rate the engine achieves.
+both from the graph; the profile says which fraction of the links' rate the engine achieves. Where the
+question names an engine, routed experts exchange tokens as its backend does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -26,8 +27,10 @@ class GroupRates:
 
     ``reduce``: all-reduce over one attention rank (``tp`` chips). ``dispatch``: tokens to experts
     over the whole group, per byte of token vectors sourced by a chip; combine is its reverse.
-    ``send``: stage hand-off between neighbouring stages, per byte and chip. ``out_bytes_per_byte``:
-    dispatched bytes that leave the domain per byte sourced.
+    ``send``: stage hand-off between neighbouring stages, per byte and chip. ``skewed``: 1 where the busiest
+    receiver stretches the exchange, 0 where every chip receives all tokens. ``widening``: bytes of a
+    dispatched element over those that the model's dispatch takes. ``most_sequences``: of a rank in a
+    decode pass, that the exchange has room for.
     """
 
     reduce_latency_s: Array
@@ -36,6 +39,9 @@ class GroupRates:
     dispatch_s_per_byte: Array
     send_latency_s: Array
     send_s_per_byte: Array
+    skewed: Array = field(default_factory=lambda: np.ones(()))
+    widening: Array = field(default_factory=lambda: np.ones(()))
+    most_sequences: Array = field(default_factory=lambda: np.full((), np.inf))
 
     @classmethod
     def side_by_side(cls, rates: Sequence[GroupRates]) -> GroupRates:
@@ -65,6 +71,40 @@ def joined(rates: GroupRates) -> NDArray[np.bool_]:
     return np.asarray(np.maximum(slowest, rates.send_latency_s) < _AGES_S)
 
 
+@dataclass(frozen=True)
+class Moved:
+    """How tokens reach the experts of a replica; by default all-to-all with room for any number.
+
+    ``gathers``: every chip receives all tokens. ``widening`` and ``most_sequences`` as in :class:`GroupRates`.
+    """
+
+    gathers: bool = False
+    widening: float = 1.0
+    most_sequences: float = float("inf")
+
+    @property
+    def collective(self) -> str:
+        """The topology's collective that moves the tokens."""
+        return "all-gather" if self.gathers else "dispatch"
+
+    def rate(
+        self, find: Callable[[], Rate], chips: int, efficiency: Efficiency
+    ) -> tuple[float, float]:
+        """Latency and seconds per byte that a chip sources; a gathered tensor is that of all ``chips``."""
+        if not self.gathers:
+            return achieved(find, efficiency.all_to_all)
+        latency_s, s_per_byte = achieved(find, efficiency.all_reduce)
+        return latency_s, s_per_byte * chips
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """``skewed``, ``widening`` and ``most_sequences``."""
+        return float(not self.gathers), self.widening, self.most_sequences
+
+
+ALL_TO_ALL = Moved()
+
+
 def stack_rates(rates: Sequence[GroupRates]) -> GroupRates:
     """Many single groups as one of arrays."""
     return GroupRates(
@@ -90,9 +130,10 @@ def rates_of_chips(
     tp: int,
     top_k: float,
     efficiency: Efficiency,
+    moved: Moved = ALL_TO_ALL,
 ) -> list[GroupRates]:
     """Rates of each stage of a replica on named chips; the slowest rank decides for all ranks."""
-    found = _of_stages(cluster, stages, tp, top_k, efficiency)
+    found = _of_stages(cluster, stages, tp, top_k, efficiency, moved)
     return [GroupRates(*(np.asarray(value) for value in own)) for own in found]
 
 
@@ -102,9 +143,10 @@ def stacked_rates_of_chips(
     tp: int,
     top_k: float,
     efficiency: Efficiency,
+    moved: Moved = ALL_TO_ALL,
 ) -> GroupRates:
     """As :func:`rates_of_chips`, all stages as one of arrays."""
-    found = _of_stages(cluster, stages, tp, top_k, efficiency)
+    found = _of_stages(cluster, stages, tp, top_k, efficiency, moved)
     return GroupRates(*np.array(found).T)
 
 
@@ -114,6 +156,7 @@ def _of_stages(
     tp: int,
     top_k: float,
     efficiency: Efficiency,
+    moved: Moved,
 ) -> list[tuple[float, ...]]:
     """Numbers of :class:`GroupRates` of each stage."""
     result: list[tuple[float, ...]] = []
@@ -128,8 +171,8 @@ def _of_stages(
             reduce = _slowest(found)
         dispatch = _NONE
         if top_k and len(chips) > 1:
-            find = partial(cluster.rate, "dispatch", chips, top_k=round(top_k))
-            dispatch = achieved(find, efficiency.all_to_all)
+            find = partial(exchange_rate, cluster, chips, top_k, moved)
+            dispatch = moved.rate(find, len(chips), efficiency)
         send = _NONE
         if len(stages) > 1:
             following = stages[(index + 1) % len(stages)]
@@ -138,8 +181,13 @@ def _of_stages(
                 for pair in zip(chips, following, strict=False)
             ]
             send = _slowest(found)
-        result.append((*reduce, *dispatch, *send))
+        result.append((*reduce, *dispatch, *send, *moved.numbers))
     return result
+
+
+def exchange_rate(cluster: Cluster, chips: Sequence[str], top_k: float, moved: Moved) -> Rate:
+    """The topology's rate of the collective that moves tokens between these chips."""
+    return cluster.rate(moved.collective, chips, top_k=None if moved.gathers else round(top_k))
 
 
 def _slowest(found: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -57,6 +57,8 @@ class Matmul:
     shard: Shard
     query_heads: int
     kv_heads: int
+    #: bytes that the layer stores: all it reads but matrices it borrows from another layer
+    stored_bytes: float
 
     def ways(self, tp: Array) -> Array:
         """By how much the busiest chip's share shrinks under ``tp``-way sharding."""
@@ -285,6 +287,7 @@ def _matmul(weights: Weights, part: Part, query_heads: int, kv_heads: int) -> Ma
         shard=weights.shard,
         query_heads=query_heads,
         kv_heads=kv_heads,
+        stored_bytes=0.0 if weights.borrowed else float(weights.num_bytes),
     )
 
 
@@ -305,5 +308,6 @@ def _merge(matmuls: list[Matmul]) -> list[Matmul]:
                 m.shard,
                 m.query_heads,
                 m.kv_heads,
+                known.stored_bytes + m.stored_bytes,
             )
     return list(merged.values())

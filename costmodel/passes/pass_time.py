@@ -342,13 +342,14 @@ def _experts(
         ]
     chips = tp * ranks
     layers = np.asarray(shares.num_layers)
-    # the busiest sender sets the uniform exchange, the busiest receiver may stretch it
+    # the busiest sender sets the uniform exchange, the busiest receiver may stretch all-to-all
     busiest_share = shares.per_layer(np.asarray(fill)) * shares.busiest_load
     skew = shares.over_layers(np.maximum(1.0, busiest_share * shares.per_layer(chips)))
+    skew = layers + rates.skewed * (skew - layers)
     sourced = rows / tp * moe.expert_input_dim
     many = np.where(ranks > 1, fraction, 0.0)
     for part, element in (
-        ("dispatch", dispatch_element_bytes(moe, operations)),
+        ("dispatch", rates.widening * dispatch_element_bytes(moe, operations)),
         ("combine", operations.activation_bytes),
     ):
         result.traffic(

@@ -1,80 +1,232 @@
-"""Which layouts a serving engine can run, read from ``instances/engines/<name>.yaml``.
+"""What a serving engine runs, as data: ``instances/engines/<name>/<version>.yaml``.
 
 A question that names an engine is answered within these limits: the search keeps to them, the
-evaluator checks them, and an export writes the answer as it stands.
+evaluator checks them, prices follow the exchange of experts' tokens that the engine would use, and an
+export writes the answer as it stands. A statement of the data names the engine's file it was read in.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from costmodel.models.spec import Attention, LinearState, ModelSpec, MoE
+from costmodel.models.registry import known_families
+from costmodel.models.spec import Attention, LinearState, ModelSpec
+from costmodel.question.exchange import Exchange
 from topology.catalogue import checked, data_dir, read_data
+from topology.errors import InstanceError, Problem
 
 if TYPE_CHECKING:
     from topology.chip import Chip
 
-EngineName = Literal["sglang", "trtllm", "vllm"]
+#: every engine that is kept, whichever serves cheapest
+ANY = "any"
 
 
-class EngineLayouts(BaseModel):
-    """What an engine can run; every engine gives each chip of a replica equally many expert slots.
-
-    ``placement``: whose experts lie where a layout says: those of ``any`` model, of the families in
-    ``placed_models`` (``listed``), of replicas with attention data parallelism (``attention-dp``), or
-    of ``none``; all others lie in order. ``spare_in_order``: whether there may be spare slots then.
-    ``split_attention``: tensor and data parallel attention in one stage. ``expert_widths``: chips that
-    NVIDIA's kernels exchange tokens over, empty for any number.
-    """
-
+class _Facts(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    title: str
+
+class Memory(_Facts):
+    """Share of a chip's HBM that weights, KV, activations and the runtime may take together."""
+
+    usable: Annotated[float, Field(gt=0, le=0.95)]
+    #: chips of which it is less
+    chips: dict[str, Annotated[float, Field(gt=0, le=0.95)]] = Field(default_factory=dict)
+    #: what the engine itself takes where nothing is said
+    default: float | None = None
+    source: str
+
+
+class Layouts(_Facts):
+    """Which layouts an engine runs; every engine gives each chip of a replica equally many expert slots.
+
+    ``placement``: whose experts lie where a layout says: those of ``any`` model, of the classes in
+    ``models.placed`` (``listed``), of replicas with attention data parallelism (``attention-dp``), or
+    of ``none``; all others lie in order. ``spare_in_order``: whether there may be spare slots then.
+    ``uneven_in_order``: whether chips may differ by a slot where each expert lies once, in order. ``split_attention``: tensor and data parallel attention in one stage. ``sources``: files of the engine
+    that these were read in, by field.
+    """
+
     placement: Literal["any", "listed", "attention-dp", "none"]
-    placed_models: tuple[str, ...] = ()
     spare_in_order: bool = True
+    uneven_in_order: bool = False
     split_attention: bool = True
     decode_stages: bool = True
     hybrid_prefill_stages: bool = True
-    expert_widths: tuple[int, ...] = ()
-    #: how prompts share a server with decoding sequences (see :class:`costmodel.replay.job.Habits`)
-    prompts: Literal["mixed", "between", "first"] = "between"
-    #: whether KV is kept for the whole answer before a request starts
-    reserves_kv: bool = True
-    #: whether a pass is settled when the one before it starts
-    schedules_ahead: bool = False
+    sources: dict[str, str] = Field(default_factory=dict)
+
+
+class Runs(_Facts):
+    """Vendors of the chips that an engine runs on, each with the variable that gives a process its chips."""
+
+    vendors: dict[str, str]
+    #: why not on the chips of other vendors
+    otherwise: dict[str, str] = Field(default_factory=dict)
+    source: str
+
+
+class Models(_Facts):
+    """Architectures (as a ``config.json`` names them) by what their classes can do; ``None``: all of them.
+
+    ``spare``: have redundant experts. ``placed``: load a placement. ``all_to_all``: call such a backend.
+    """
+
+    served: tuple[str, ...] | None = None
+    spare: tuple[str, ...] | None = None
+    placed: tuple[str, ...] | None = None
+    all_to_all: tuple[str, ...] | None = None
+
+    def have(self, kind: str, model: ModelSpec) -> bool:
+        """Whether a model's class is of a kind; of a class that is not known only that it may be served."""
+        known = getattr(self, kind)
+        own = _architectures().get(model.family, ())
+        if not own:
+            return known is None or kind == "served"
+        return known is None or any(name in known for name in own)
+
+
+@lru_cache(maxsize=1)
+def _architectures() -> dict[str, tuple[str, ...]]:
+    """Architectures of each family of models."""
+    return {family.name: family.architectures for family in known_families()}
+
+
+class Graphs(_Facts):
+    """CUDA graphs of decode passes: the option for the largest batch captured, and what it is without."""
+
+    option: str
+    default: int | None = None
+    source: str
+
+
+class Habits(_Facts):
+    """How an engine schedules: options for the prompt tokens of a pass and for sequences, and what it does.
+
+    ``prompts``: how prompts share a server with decoding sequences (see :class:`costmodel.replay.job.Habits`).
+    ``reserves_kv``: whether KV is kept for the whole answer before a request starts. ``schedules_ahead``:
+    whether a pass is settled when the one before it starts. ``attention_dp``: the option that splits a stage
+    into attention ranks, and flags beside it.
+    """
+
+    chunk: str
+    slots: str
+    prompts: Literal["mixed", "between", "first"]
+    reserves_kv: bool
+    schedules_ahead: bool
+    attention_dp: tuple[str, ...] = ()
+    source: str
+
+
+class Deprecation(_Facts):
+    """An argument that goes away: when, and what takes its place."""
+
+    argument: str
+    until: str
+    instead: str = ""
+    source: str
+
+
+class EngineFacts(_Facts):
+    """One version of one engine."""
+
+    engine: str
+    title: str
+    version: str
+    read: str
+    repository: str
+    runs: Runs
+    memory: Memory
+    layouts: Layouts
+    models: Models = Models()
+    #: how routed experts exchange tokens, the first that fits a replica
+    exchange: tuple[Exchange, ...]
+    #: what the engine calls a format of the KV cache; formats not named are not stored
+    kv_dtypes: dict[str, str]
+    graphs: Graphs
+    habits: Habits
+    deprecations: tuple[Deprecation, ...] = ()
+
+    @model_validator(mode="after")
+    def _every_replica_exchanges(self) -> EngineFacts:
+        if not self.exchange or not self.exchange[-1].serves_all:
+            raise ValueError("exchange: the last backend must serve every replica")
+        return self
+
+    @cached_property
+    def label(self) -> str:
+        """Title and version."""
+        return f"{self.title} {self.version}"
+
+    def usable_share(self, chip: str) -> float:
+        """Share of a chip's HBM that a replica may take."""
+        return self.memory.chips.get(chip, self.memory.usable)
 
     def places_experts(self, model: ModelSpec, attention_dp: int) -> bool:
         """Whether the engine puts a replica's experts where a layout says."""
+        layouts = self.layouts
         return {
             "any": True,
-            "listed": model.family in self.placed_models,
+            "listed": self.models.have("placed", model),
             "attention-dp": attention_dp > 1,
             "none": False,
-        }[self.placement]
+        }[layouts.placement]
+
+    def spares_experts(self, model: ModelSpec, attention_dp: int) -> bool:
+        """Whether a replica may have more slots than experts."""
+        if not self.models.have("spare", model):
+            return False
+        return self.layouts.spare_in_order or self.places_experts(model, attention_dp)
+
+    def chip_refusal(self, chip: Chip) -> str | None:
+        """Why the engine does not run on a chip; ``None`` if it does."""
+        if chip.vendor in self.runs.vendors:
+            return None
+        why = self.runs.otherwise.get(chip.vendor, f"it runs on {', '.join(self.runs.vendors)}")
+        return f"{self.label} does not run on {chip.name} ({chip.vendor}): {why}"
+
+    def model_refusal(self, model: ModelSpec) -> str | None:
+        """Why the engine does not serve a model as it is priced; ``None`` if it does."""
+        if not self.models.have("served", model):
+            return f"{self.label} has no class for {model.name} (family {model.family})"
+        if model.kv_dtype not in self.kv_dtypes:
+            known = ", ".join(self.kv_dtypes)
+            return f"{self.label} stores no KV in {model.kv_dtype}; it stores {known}"
+        return None
 
     def refusal(
         self, model: ModelSpec, chip: Chip, role: str, tp: int, attention_dp: int, pp: int
     ) -> str | None:
         """Why a replica of this shape does not run, in words; ``None`` if it does."""
-        experts = any(isinstance(part, MoE) for layer in model.layers for part in layer.sublayers)
-        if tp > 1 and attention_dp > 1 and not self.split_attention:
-            return f"attention sharded {tp} ways in {attention_dp} ranks; {self.title} does one or the other"
-        if pp > 1 and role == "decode" and not self.decode_stages:
-            return f"{pp} stages in a decode replica; the KV transfer of {self.title} takes one"
-        if pp > 1 and role == "prefill" and is_hybrid(model) and not self.hybrid_prefill_stages:
-            return (
-                f"{pp} stages in a prefill replica of a model with windowed or recurrent layers; "
-                f"the KV transfer of {self.title} takes one"
+        layouts, found = self.layouts, self.chip_refusal(chip) or self.model_refusal(model)
+        if found is not None:
+            return found
+        if tp > 1 and attention_dp > 1 and not layouts.split_attention:
+            return self.cited(
+                "split_attention",
+                f"attention sharded {tp} ways in {attention_dp} ranks; {self.title} does one or the other",
             )
-        width = tp * attention_dp if experts else 1
-        if self.expert_widths and chip.vendor == "NVIDIA" and width not in (1, *self.expert_widths):
-            known = ", ".join(map(str, self.expert_widths))
-            return f"experts on {width} chips; {self.title} exchanges tokens over {known}"
+        if pp > 1 and role == "decode" and not layouts.decode_stages:
+            return self.cited(
+                "decode_stages",
+                f"{pp} stages in a decode replica; the KV transfer of {self.title} takes one",
+            )
+        if pp > 1 and role == "prefill" and is_hybrid(model) and not layouts.hybrid_prefill_stages:
+            return self.cited(
+                "hybrid_prefill_stages",
+                f"{pp} stages in a prefill replica of a model with windowed or recurrent layers; "
+                f"the KV transfer of {self.title} takes one",
+            )
         return None
+
+    def cited(self, field: str, message: str) -> str:
+        """A refusal with the engine's version and the file that it was read in."""
+        source = self.layouts.sources.get(field)
+        return f"{message} ({self.label}{f', {source}' if source else ''})"
 
 
 def in_order(num_experts: int, slots: int) -> tuple[int, ...]:
@@ -89,9 +241,83 @@ def is_hybrid(model: ModelSpec) -> bool:
     return any(isinstance(part, LinearState) for part in parts) or len(windows) > 1
 
 
+def engine_names() -> list[str]:
+    """Engines that are kept, by name."""
+    return sorted(path.name for path in data_dir("engines").iterdir() if path.is_dir())
+
+
+def engine_versions(name: str) -> list[str]:
+    """Versions kept of an engine, newest first."""
+    found = [path.stem for path in (data_dir("engines") / name).glob("*.yaml")]
+    return sorted(found, key=_numbers, reverse=True)
+
+
+def engine_file(name: str) -> Path:
+    """The data of ``NAME`` (its newest version) or ``NAME@VERSION``. Raises ``InstanceError``."""
+    base, _, version = str(name).partition("@")
+    known = engine_names()
+    if base not in known:
+        message = f"unknown engine {base[:40]!r}; known: {', '.join(known)}"
+        raise InstanceError(Problem("engine", message))
+    versions = engine_versions(base)
+    if version and version not in versions:
+        message = f"no version {version[:40]!r} of {base}; kept: {', '.join(versions)}"
+        raise InstanceError(Problem("engine", message))
+    return data_dir("engines") / base / f"{version or versions[0]}.yaml"
+
+
 @lru_cache(maxsize=16)
-def load_engine(name: EngineName) -> EngineLayouts:
-    """The limits of a shipped engine."""
-    path = data_dir("engines") / f"{name}.yaml"
-    with checked(path.name):
-        return EngineLayouts.model_validate(read_data(path)["layouts"])
+def engine_data(name: str) -> dict[str, Any]:
+    """All that is kept of an engine's version, arguments included."""
+    data: dict[str, Any] = read_data(engine_file(name))
+    return data
+
+
+@lru_cache(maxsize=16)
+def load_engine(name: str) -> EngineFacts:
+    """What ``NAME`` or ``NAME@VERSION`` runs. Raises ``InstanceError``."""
+    place = engine_file(name)
+    data = engine_data(name)
+    facts = {key: value for key, value in data.items() if key in EngineFacts.model_fields}
+    with checked(f"{place.parent.name}/{place.name}"):
+        return EngineFacts.model_validate(facts)
+
+
+def _known(name: str) -> str:
+    if name != ANY:
+        try:
+            engine_file(name)
+        except InstanceError as error:
+            raise ValueError(error.problems[0].message) from None
+    return name
+
+
+#: ``any``, or an engine and perhaps its version: ``vllm``, ``vllm@0.33``
+EngineName = Annotated[str, AfterValidator(_known)]
+
+
+def engine_problems(
+    name: str, layer_slots: str, model: ModelSpec, chips: Iterable[Chip]
+) -> list[Problem]:
+    """What the engine of a question refuses whatever the layout; ``chips``: the types that there are."""
+    found = []
+    engine = None if name == ANY else load_engine(name)
+    if layer_slots != "same":
+        title = "an engine" if engine is None else engine.title
+        message = (
+            f"{layer_slots}: {title} gives every layer equally many slots; leave out this or engine"
+        )
+        found.append(Problem("layer_slots", message))
+    if engine is None:
+        return found
+    refused = [engine.chip_refusal(chip) for chip in chips]
+    if all(refused):
+        found += [Problem("engine", why) for why in refused if why is not None]
+    unserved = engine.model_refusal(model)
+    if unserved is not None:
+        found.append(Problem("engine", unserved))
+    return found
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))

@@ -21,7 +21,7 @@ from costmodel.experts.moe_load import log_missed, reached
 from costmodel.models import load_model
 from costmodel.models.spec import ModelSpec
 from costmodel.passes.operations import ELEMENT_BYTES, LayerKind, Operations, operations_of
-from costmodel.question.engine import EngineLayouts, load_engine
+from costmodel.question.engine import ANY, EngineFacts, engine_problems, load_engine
 from costmodel.question.kv_plan import KvPlan
 from costmodel.question.profile import Profile, load_profile
 from costmodel.question.scenario import Scenario, load_workload
@@ -29,7 +29,7 @@ from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Slo, Workload
 from costmodel.replica import memory
 from costmodel.replica.width_bytes import WidthBytes
-from topology import Cluster, TierKind, load_cluster
+from topology import Chip, Cluster, TierKind, load_cluster
 from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
 
@@ -69,9 +69,15 @@ class Instance:
         return self.scenario.speculative
 
     @property
-    def engine(self) -> EngineLayouts | None:
+    def engine(self) -> EngineFacts | None:
         """What the engine of the question can run, where it names one."""
-        return load_engine(self.scenario.engine) if self.scenario.engine is not None else None
+        named = self.scenario.engine
+        return load_engine(named) if named is not None and named != ANY else None
+
+    def usable_hbm_bytes(self, chip: Chip) -> float:
+        """HBM of a chip that a replica may take: what the engine of the question leaves of it."""
+        engine = self.engine
+        return chip.hbm_bytes if engine is None else engine.usable_share(chip.name) * chip.hbm_bytes
 
     @property
     def final_context(self) -> int:
@@ -172,7 +178,7 @@ class Instance:
             del data["speculative"]
         if not self.scenario.two_batch_overlap:
             del data["two_batch_overlap"]
-        if self.engine is None:
+        if self.scenario.engine is None:
             del data["engine"]
         if self.scenario.layer_slots == "same":
             del data["layer_slots"]
@@ -223,10 +229,9 @@ def resolve_instance(scenario: Scenario) -> Instance:
         problems.append(
             Problem("speculative", f"{model.name} has no MTP module to draft tokens; leave it out")
         )
-    if scenario.engine is not None and scenario.layer_slots != "same":
-        title = load_engine(scenario.engine).title
-        message = f"{scenario.layer_slots}: {title} gives every layer equally many slots; leave out this or engine"
-        problems.append(Problem("layer_slots", message))
+    if scenario.engine is not None:
+        chips = {placed.chip.name: placed.chip for placed in found["cluster"].usable}
+        problems += engine_problems(scenario.engine, scenario.layer_slots, model, chips.values())
     unknown = {model.kv_dtype, model.activation_dtype} - set(ELEMENT_BYTES)
     if unknown:
         problems.append(Problem("model", f"dtypes {sorted(unknown)} are not known"))
@@ -271,7 +276,11 @@ def instance_from_description(data: dict[str, Any], place: str) -> Instance:
 def _profile(scenario: Scenario) -> Profile:
     """The profile, as it is for the engine of the question where it tells engines apart."""
     profile = load_profile(scenario.profile)
-    return profile if scenario.engine is None else profile.of_engine(scenario.engine)
+    return (
+        profile
+        if scenario.engine in (None, ANY)
+        else profile.of_engine(scenario.engine.partition("@")[0])
+    )
 
 
 def _expert_loads(

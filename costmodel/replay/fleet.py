@@ -130,7 +130,7 @@ def kv_share(instance: Instance, replica: Replica, price: ReplicaPrice, longest:
         for chip, used, kv in zip(
             stage.chips, stage_price.used_bytes.tolist(), stage_price.memory["kv"].tolist(), strict=True
         ):  # fmt: skip
-            room = instance.cluster.chip(chip).chip.hbm_bytes - (used - kv)
+            room = instance.usable_hbm_bytes(instance.cluster.chip(chip).chip) - (used - kv)
             worst = np.maximum(worst, bytes_of / max(room, 1.0))
     return Line.through(contexts.astype(float), worst / replica.shape.attention_dp, longest)
 

@@ -43,8 +43,9 @@ class Course:
         engine = instance.engine
         if engine is None:
             return cls(Habits(chunk_tokens=chunk), routing, in_flight)
+        habits = engine.habits
         return cls(
-            Habits(engine.prompts, chunk, engine.reserves_kv, engine.schedules_ahead),
+            Habits(habits.prompts, chunk, habits.reserves_kv, habits.schedules_ahead),
             routing,
             in_flight,
         )

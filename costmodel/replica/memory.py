@@ -29,7 +29,7 @@ def dense_weight_bytes(layers: Sequence[tuple[LayerKind, ArrayLike]], tp: ArrayL
     for kind, layer_count in layers:
         count = np.asarray(layer_count, dtype=float)
         for matmul in kind.matmuls:
-            total = total + count * matmul.weight_bytes / matmul.ways(tp)
+            total = total + count * matmul.stored_bytes / matmul.ways(tp)
     return total
 
 

@@ -10,12 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout.layout import Layout, Replica
-from costmodel.passes.communication import GroupRates, joined, stacked_rates_of_chips
+from costmodel.passes.communication import (
+    GroupRates,
+    exchange_rate,
+    joined,
+    stacked_rates_of_chips,
+)
 from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import dispatch_element_bytes
 from costmodel.passes.tokens import Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.speculation import draft_runs
+from costmodel.replica.exchanges import moved_in
 from costmodel.replica.serving import PipelineTime, Schedule, Service, schedule, serve
 from costmodel.replica.stage_memory import stage_memory
 from costmodel.replica.stage_times import StagePass, StageTimes, stage_layers, stage_times
@@ -194,6 +200,7 @@ def replica_rates(instance: Instance, replica: Replica) -> GroupRates:
         replica.shape.tp,
         moe.top_k if moe else 0,
         instance.profile.for_chip(first_chip.chip.name),
+        moved_in(instance, replica),
     )
 
 
@@ -233,8 +240,12 @@ def _egress(
     for index, stage in enumerate(replica.stages):
         homes = [cluster.chip(chip).domain for chip in stage.chips]
         if moe is not None and len(set(homes)) > 1 and linked[index]:
-            rate = cluster.rate("dispatch", stage.chips, top_k=round(moe.top_k))
-            element = dispatch_element_bytes(moe, operations) + operations.activation_bytes
+            moved = moved_in(instance, replica)
+            rate = exchange_rate(cluster, stage.chips, moe.top_k, moved)
+            element = moved.widening * dispatch_element_bytes(moe, operations)
+            element += operations.activation_bytes
+            if moved.gathers:
+                element *= len(stage.chips)
             routed = rows * moe_layers[index]
             if operations.draft is not None and index == shape.pp - 1:
                 routed += draft_rows * sum(n for kind, n in operations.draft.layers if kind.moe)

@@ -11,6 +11,7 @@ from costmodel.question.instance import Instance
 from costmodel.question.kv_plan import Place
 from costmodel.replica import held
 from costmodel.replica.fleet import PricedLayout
+from costmodel.replica.kv_bytes import bytes_by_chip
 from costmodel.replica.replica import ReplicaPrice, price_replica
 from topology import Chip
 
@@ -84,7 +85,7 @@ def _uses(
     usd = chip.usd_per_hour * instance.scenario.prices.chip_price_factor
     place = held.place_in_flight(replica)
     if place != "hbm":
-        size = sum(share.bytes for share in replica.kv if not share.idle)
+        size = sum(here[place, False] for _, here in bytes_by_chip(instance, replica))
         whole, charged = rent(chip, place, usd)
         yield TierUse(
             replica.role, place, False, float(replica.shape.batch), size, whole * size,

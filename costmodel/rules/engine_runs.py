@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from math import ceil
 
-from costmodel.layout.layout import Layout, Replica
-from costmodel.question.engine import EngineLayouts, in_order
+from costmodel.layout.layout import Layout, Replica, spread
+from costmodel.question.engine import EngineFacts, in_order
 from costmodel.question.instance import Instance
+from costmodel.replica.exchanges import exchange_in, moved_by
 from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
 
@@ -23,9 +25,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     ]
 
 
-def _broken(
-    instance: Instance, engine: EngineLayouts, layout: Layout, replica: Replica
-) -> list[str]:
+def _broken(instance: Instance, engine: EngineFacts, layout: Layout, replica: Replica) -> list[str]:
     shape = replica.shape
     placed = map(instance.cluster.chip, replica.chips)
     chips = {one.chip.name: one.chip for one in placed}
@@ -39,22 +39,55 @@ def _broken(
     moe = instance.operations.moe
     if moe is None:
         return found
+    found += _exchange(instance, engine, replica)
     if any(stage.unlike for stage in replica.stages):
         return [
             *found,
             f"layers with unlike numbers of expert slots; {engine.title} takes one for all",
         ]
     counts = sorted({count for stage in replica.stages for count in stage.slots()})
-    if len(counts) > 1:
+    if len(counts) > 1 and not _plain(engine, layout, replica, moe.num_experts):
         message = f"{counts[0]} to {counts[-1]} expert slots per chip"
         return [*found, f"{message}; {engine.title} gives every chip the same number"]
+    if len(counts) > 1:
+        return found
     if shape.ep > 1 and not engine.places_experts(instance.model, shape.attention_dp):
         spare = counts[0] * shape.ep - moe.num_experts
-        if spare and not engine.spare_in_order:
-            found.append(f"{spare} spare slots; {engine.title} takes none for experts in order")
-        elif not _in_order(layout, replica, moe.num_experts):
-            found.append(f"experts out of order; {engine.title} loads no placement here")
+        if spare and not engine.layouts.spare_in_order:
+            message = f"{spare} spare slots; {engine.title} takes none for experts in order"
+            return [*found, engine.cited("spare_in_order", message)]
+        if not _in_order(layout, replica, moe.num_experts):
+            message = f"experts out of order; {engine.title} loads no placement here"
+            found.append(engine.cited("placement", message))
+    spare = counts[0] * shape.ep - moe.num_experts if counts else 0
+    if shape.ep > 1 and spare and not engine.spares_experts(instance.model, shape.attention_dp):
+        message = (
+            f"{spare} spare slots; the class of {instance.model.name} has none in {engine.title}"
+        )
+        found.append(engine.cited("spare", message))
     return found
+
+
+def _exchange(instance: Instance, engine: EngineFacts, replica: Replica) -> list[str]:
+    """More tokens in a decode pass than the exchange of experts has room for."""
+    backend = exchange_in(instance, replica)
+    if backend is None:
+        return []
+    most = moved_by(instance, backend).most_sequences
+    in_pass = ceil(max(replica.rank_sequences(), default=0) / replica.shape.pp)
+    if replica.role == "prefill" or in_pass <= most:
+        return []
+    return [
+        f"{in_pass} sequences of a rank in a decode pass; {backend.backend} of {engine.label} has room for "
+        f"{most:.0f} ({backend.source})"
+    ]
+
+
+def _plain(engine: EngineFacts, layout: Layout, replica: Replica, num_experts: int) -> bool:
+    """Whether every expert lies once, in order, chips differing by one slot, for an engine that does so."""
+    slots = tuple(spread(num_experts, replica.shape.ep))
+    even = all(stage.slots() == slots for stage in replica.stages)
+    return engine.layouts.uneven_in_order and even and _in_order(layout, replica, num_experts)
 
 
 def _in_order(layout: Layout, replica: Replica, num_experts: int) -> bool:

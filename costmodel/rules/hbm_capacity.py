@@ -1,6 +1,7 @@
 r"""Each chip holds what is placed on it.
 
-``weights + experts + kv + activations + runtime <= hbm_bytes`` for every chip.
+``weights + experts + kv + activations + runtime <= hbm_bytes`` for every chip; with an engine, the share of
+them that it leaves (``memory`` in its data).
 """
 
 from __future__ import annotations
@@ -19,22 +20,26 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     # replicas that are alike share their stages' prices
     stages = {id(stage): stage for price in priced.replicas for stage in price.stages}
     fullest = max((float(stage.used_bytes.max()) for stage in stages.values()), default=0.0)
-    if not exceeds(fullest, instance.cluster.least_hbm_bytes):
+    chips = {placed.chip.name: placed.chip for placed in instance.cluster.chips}
+    usable = {name: instance.usable_hbm_bytes(chip) for name, chip in chips.items()}
+    if not exceeds(fullest, min(usable.values())):
         return []
+    engine = instance.engine
+    left = "" if engine is None else f" that {engine.label} leaves ({engine.memory.source})"
     violations = []
     for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):
         for number, (stage, stage_price) in enumerate(
             zip(replica.stages, price.stages, strict=True)
         ):
             used = stage_price.used_bytes
-            held = np.array([instance.cluster.chip(chip).chip.hbm_bytes for chip in stage.chips])
+            held = np.array([usable[instance.cluster.chip(chip).chip.name] for chip in stage.chips])
             worst = int(np.argmax(used - held))
             if exceeds(float(used[worst]), float(held[worst])):
                 violations.append(
                     Violation(
                         "hbm_capacity",
                         f"replicas[{index}].stages[{number}] chip {stage.chips[worst]}",
-                        f"needs {used[worst] / 1e9:.1f} GB of HBM, has {held[worst] / 1e9:.1f} GB",
+                        f"needs {used[worst] / 1e9:.1f} GB of HBM, has {held[worst] / 1e9:.1f} GB{left}",
                     )
                 )
     return violations

@@ -1,4 +1,4 @@
-r"""KV outside HBM lies in tiers that the chips have, fits there, and its reloads fit their bandwidth.
+r"""KV outside HBM lies in tiers that the question allows and the chips have, fits, and reloads in time.
 
 For every chip and tier: ``caches in flight + idle conversations <= bytes``, and at full load
 ``return_rate * kept per second * bytes per conversation <= read_bytes_per_s`` (writes: all that are kept, once).
@@ -38,6 +38,12 @@ def broken(instance: Instance, replica: Replica, price: ReplicaPrice) -> list[st
         found.append("idle KV, but none is held here: no hold_s, or a replica that decodes only")
         return found
     outside = sorted({place, *idle} - {"hbm"})
+    allowed = instance.scenario.kv_tiers
+    found += [
+        f"KV lies in {tier}; kv_tiers of the question allows {', '.join(allowed) or 'none'}"
+        for tier in outside
+        if tier not in allowed
+    ]
     for tier in outside:
         found += _room(instance, replica, tier, place == tier, idle.get(tier))
         if place == tier and tier in idle:

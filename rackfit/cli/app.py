@@ -12,9 +12,10 @@ import importlib
 import os
 import pkgutil
 import sys
+import threading
 from typing import TYPE_CHECKING
 
-from rackfit.cli.ctrl_c import came_of_ctrl_c, exit_code_of_signal, watch
+from rackfit.stopping import came_of_ctrl_c, exit_code_of_stop, leave, watch
 
 # heavy imports stay inside functions: Ctrl-C while they load must not print a traceback
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ def main() -> None:
             _silence()
         else:
             code = _unexpected(error)
+    if any(thread.name.startswith("rackfit-work") for thread in threading.enumerate()):
+        leave(code)  # work that had to be left is not waited for
     sys.exit(code)
 
 
@@ -146,7 +149,7 @@ def _unexpected(error: BaseException) -> int:
     """Exit code of what should not have happened; the details go into a file that a person can send."""
     if came_of_ctrl_c(error):
         # a solve that is stopped before it began has no layout, like one that ran out of time
-        return EXIT_TIME_LIMIT if sys.argv[1:2] == ["solve"] else exit_code_of_signal()
+        return exit_code_of_stop()
     if os.environ.get(DEBUG):
         raise error
     from rackfit.cli.mishap import write_details

@@ -1,38 +1,94 @@
-"""What Ctrl-C means to a command: before an answer exit 3, while the answer is written nothing."""
+"""Work that a signal or a time limit ends: in a thread of its own, so that nothing in it can hold the command up."""
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-from rackfit.cli.ctrl_c import came_of_ctrl_c
+from rackfit import stopping
 from topology.errors import NoLayoutInTime
 
+T = TypeVar("T")
+#: seconds that work has to end by itself once it was asked to
+GRACE_S = 0.7
+#: seconds between two looks
+_LOOK_S = 0.02
 
-@contextmanager
-def answer_or_exit_3(what: str) -> Iterator[None]:
-    """Turn Ctrl-C inside, the loading of libraries included, into :class:`NoLayoutInTime`.
 
+class Stop(Generic[T]):
+    """When work has to end, and what there is of it then.
+
+    The work may set ``clock`` (it is stopped) and ``kept`` (makes an answer of the best found so far).
     ``what`` names what was not there yet, such as ``the first verified layout``.
     """
-    try:
-        yield
-    except BaseException as error:  # a Rust panic is no Exception
-        if isinstance(error, SystemExit) or not came_of_ctrl_c(error):
-            raise
-        raise NoLayoutInTime(f"stopped before {what}") from None
 
+    def __init__(self, what: str, limit_s: float | None = None):
+        self.what = what
+        self.limit_s = limit_s
+        self.started = time.perf_counter()
+        self.asked = False
+        self.clock: Any = None
+        self.kept: Callable[[], T | None] = lambda: None
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Let an answer that was found be written whole: Ctrl-C inside is ignored."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    def ask(self) -> None:
+        """Ask the work to end."""
+        self.asked = True
+        if self.clock is not None:
+            self.clock.stop()
+
+    @property
+    def late(self) -> bool:
+        """Whether the time limit has passed."""
+        limit = self.limit_s
+        return limit is not None and time.perf_counter() - self.started >= limit
+
+    def run(self, work: Callable[[], T], finish: Callable[[T], None]) -> None:
+        """Do the work, then ``finish`` with its answer.
+
+        Raises what the work raises, ``NoLayoutInTime`` where it had to be left without an answer. A signal
+        that comes while ``finish`` runs lets it go on as long as :data:`rackfit.stopping.ENDS_WITHIN_S` allows.
+        """
+        main = threading.current_thread() is threading.main_thread()
+        if main:
+            stopping.listen(self.ask)
+        try:
+            finish(self._answer(work))
+        finally:
+            if main:
+                stopping.forget(self.ask)
+
+    def _answer(self, work: Callable[[], T]) -> T:
+        outcome: list[T] = []
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                outcome.append(work())
+            except BaseException as error:  # handed on below
+                failure.append(error)
+
+        thread = threading.Thread(target=run, name="rackfit-work", daemon=True)
+        thread.start()
+        since: float | None = None
+        while thread.is_alive():
+            thread.join(_LOOK_S)
+            if since is None and (self.asked or self.late):
+                since = time.perf_counter()
+            if since is not None:
+                self.ask_again()
+                if time.perf_counter() - since > GRACE_S:
+                    break
+        if failure:
+            raise failure[0]
+        answer = outcome[0] if outcome else self.kept()
+        if answer is None:
+            why = "stopped" if self.asked else "the time limit came"
+            raise NoLayoutInTime(f"{why} before {self.what}")
+        return answer
+
+    def ask_again(self) -> None:
+        """Ask the clock, which may have been made only after the signal came."""
+        if self.clock is not None:
+            self.clock.stop()

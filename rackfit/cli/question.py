@@ -44,8 +44,11 @@ Acceptance = Annotated[
     float | None, typer.Option(help="Probability that a drafted token is right.")
 ]
 Engine = Annotated[
-    Literal["sglang", "trtllm", "vllm"] | None,
-    typer.Option(help="Only layouts that this engine runs as they are."),
+    str | None,
+    typer.Option(
+        help="Only layouts that this engine runs as they are: sglang, trtllm or vllm, the newest version kept or "
+        "NAME@VERSION; any: the one that serves cheapest."
+    ),
 ]
 LayerSlots = Annotated[
     Literal["same", "rows", "any"] | None,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
+from rackfit import stopping
 from topology.errors import InstanceError, Problem
 from topology.names import shown_lines
 
@@ -36,11 +37,14 @@ def write_whole(text: str | bytes, out: Path | None) -> None:
     target = _target(out)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:_HEAD]}.")
+        stopping.drafts.add(Path(name))
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_encoded(text))
             os.chmod(name, _mode(target))
-            os.replace(name, target)
+            with stopping.replacing:
+                os.replace(name, target)
+                stopping.drafts.discard(Path(name))
         except BaseException:
             os.unlink(name)
             raise
@@ -59,6 +63,7 @@ def write_folder(files: Mapping[str, str], out: Path) -> None:
             raise InstanceError(Problem(str(out), "exists and is not an empty folder"))
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:_HEAD]}."))
+        stopping.drafts.add(draft)
         try:
             for name, text in files.items():
                 path = draft / _inside(name)
@@ -68,9 +73,11 @@ def write_folder(files: Mapping[str, str], out: Path) -> None:
                 if name.endswith((".sh", ".sbatch")):
                     path.chmod(0o755)
             draft.chmod(0o755)
-            if target.is_dir():
-                target.rmdir()
-            os.replace(draft, target)
+            with stopping.replacing:
+                if target.is_dir():
+                    target.rmdir()
+                os.replace(draft, target)
+                stopping.drafts.discard(draft)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise

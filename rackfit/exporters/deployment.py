@@ -10,6 +10,7 @@ from math import ceil
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
+from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.exporters.hosts import Hosts, Place
 from topology.names import MOST_LINE, check_name
 
@@ -112,6 +113,10 @@ class Server:
         """Layers of each stage."""
         return [last - first + 1 for first, last in (s.layers for s in self.replica.stages)]
 
+    def per_pass(self) -> int:
+        """Sequences (or prompts) of the busiest attention rank in one pass."""
+        return -(-self.per_rank() // self.replica.shape.pp)
+
     def per_rank(self) -> int:
         """Sequences (or prompts) of the busiest attention rank over all microbatches."""
         return max(self.replica.rank_sequences(), default=0)
@@ -168,6 +173,11 @@ class Deployment:
         return cls(instance, layout, evaluation, hosts, options, tuple(servers))
 
     @property
+    def engine_name(self) -> str:
+        """Engine (and version, where the question names one) that the commands are for."""
+        return self.instance.scenario.engine or ""
+
+    @property
     def disaggregated(self) -> bool:
         """Whether prompts and answers have pools of their own."""
         return any(server.role == "prefill" for server in self.servers)
@@ -214,29 +224,36 @@ class Deployment:
 
     def static_fraction(self, server: Server) -> float:
         """Largest share of a chip's HBM that weights, experts and KV take, rounded up to 0.001."""
-        return _share(self, server, ("weights", "experts", "kv"))
+        return self._written(server, self._share(server, ("weights", "experts", "kv")))
+
+    def used_fraction(self, server: Server) -> float:
+        """Largest share of a chip's HBM in use."""
+        return self._share(server, MEMORY_KINDS)
 
     def total_fraction(self, server: Server) -> float:
         """Largest share of a chip's HBM in use, rounded up to 0.001."""
-        return _share(self, server, ("weights", "experts", "kv", "activations", "runtime"))
+        return self._written(server, self.used_fraction(server))
 
     def kv_fraction_of_free(self, server: Server) -> float:
         """Largest ratio of KV to what is left beside all else, rounded up to 0.001."""
-        return _share(
-            self, server, ("kv",), besides=("weights", "experts", "activations", "runtime")
-        )
+        others = ("weights", "experts", "activations", "runtime")
+        return self._written(server, self._share(server, ("kv",), besides=others))
 
+    def _written(self, server: Server, share: float) -> float:
+        """A share as it is written: rounded up, and no more than the engine leaves."""
+        cluster = self.instance.cluster
+        chips = {chip.chip.name: chip.chip for chip in map(cluster.chip, server.replica.chips)}
+        left = min(self.instance.usable_hbm_bytes(chip) / chip.hbm_bytes for chip in chips.values())
+        return min(left, ceil(share * 1000 - 1e-9) / 1000)
 
-def _share(
-    deployment: Deployment, server: Server, kinds: Sequence[str], besides: Sequence[str] = ()
-) -> float:
-    price = deployment.evaluation.priced.replicas[server.index]
-    largest = 0.0
-    for stage, stage_price in zip(server.replica.stages, price.stages, strict=True):
-        for place, chip in enumerate(stage.chips):
-            memory = stage_price.memory
-            room = deployment.instance.cluster.chip(chip).chip.hbm_bytes
-            room -= sum(float(memory[kind][place]) for kind in besides)
-            used = sum(float(memory[kind][place]) for kind in kinds)
-            largest = max(largest, used / room if room > 0 else 1.0)
-    return min(1.0, ceil(largest * 1000 - 1e-9) / 1000)
+    def _share(self, server: Server, kinds: Sequence[str], besides: Sequence[str] = ()) -> float:
+        price = self.evaluation.priced.replicas[server.index]
+        largest = 0.0
+        for stage, stage_price in zip(server.replica.stages, price.stages, strict=True):
+            for place, chip in enumerate(stage.chips):
+                memory = stage_price.memory
+                room = self.instance.cluster.chip(chip).chip.hbm_bytes
+                room -= sum(float(memory[kind][place]) for kind in besides)
+                used = sum(float(memory[kind][place]) for kind in kinds)
+                largest = max(largest, used / room if room > 0 else 1.0)
+        return largest

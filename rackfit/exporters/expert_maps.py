@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from costmodel.layout.layout import ExpertMap, Layout, Replica, Stage
+from costmodel.layout.layout import ExpertMap, Layout, Replica, Stage, spread
 from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance
 from rackfit.exporters.deployment import Deployment, Server
@@ -193,6 +193,43 @@ def with_start_maps(
             maps[name] = dict.fromkeys(instance.operations.moe_layers, row)
             stages.append(stage.model_copy(update={"expert_map": name}))
         replicas.append(replica.model_copy(update={"stages": tuple(stages)}))
+    return _used(layout, replicas, maps)
+
+
+def plain_limits(deployment: Deployment, server: Server, target: str) -> list[Limit]:
+    """Spare slots and experts out of order, for a model whose class has neither."""
+    plain = with_plain_slots(deployment.instance, deployment.layout).replicas[server.index]
+    own = [stage.slots() for stage in server.replica.stages]
+    in_order = same_as_start(deployment.instance, deployment.layout, server.replica)
+    if own == [stage.slots() for stage in plain.stages] and in_order:
+        return []
+    message = (
+        f"the class of {deployment.instance.model.name} has no redundant experts in {target} and loads no "
+        "placement; experts lie in order, none twice"
+    )
+    return [Limit(server.name, message, True)]
+
+
+def with_plain_slots(instance: Instance, layout: Layout) -> Layout:
+    """The layout with every expert once, in order, as evenly over a replica's chips as they can be."""
+    moe = instance.operations.moe
+    if moe is None:
+        return layout
+    maps = dict(layout.expert_maps)
+    rows = dict.fromkeys(instance.operations.moe_layers, tuple(range(moe.num_experts)))
+    replicas = []
+    for replica in layout.replicas:
+        chips = replica.shape.chips_per_stage
+        slots = tuple(spread(moe.num_experts, chips))
+        name = f"plain-{chips}"
+        update = {
+            "slots_per_chip": slots[0] if len(set(slots)) == 1 else slots,
+            "expert_map": name,
+            "layer_slots": None,
+        }
+        stages = tuple(stage.model_copy(update=update) for stage in replica.stages)
+        maps[name] = rows
+        replicas.append(replica.model_copy(update={"stages": stages}))
     return _used(layout, replicas, maps)
 
 

@@ -10,6 +10,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.documents.output import write_folder, write_whole
 from rackfit.exporters.deployment import Deployment, ExportOptions
+from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.registry import Limit, exporter
 from rackfit.exporters.tiers import tier_limits, tier_notes
@@ -54,9 +55,13 @@ def export_layout(
     options = options or ExportOptions(model_path=f"/models/{instance.model.name}")
     hosts = hosts or Hosts(instance.cluster)
     wanted = evaluate(instance, layout)
+    engine = getattr(module, "ENGINE", None)
+    if engine is not None:
+        instance = under_engine(instance, engine)
     if not wanted.priced.replicas:
         raise InstanceError([Problem(v.place, v.message) for v in wanted.violations])
-    deployment = Deployment.of(instance, layout, wanted, hosts, options)
+    judged = wanted if engine is None else evaluate(instance, layout)
+    deployment = Deployment.of(instance, layout, judged, hosts, options)
     limits = (*module.limits(deployment), *(tier_limits(target, layout) if module.LAUNCHES else ()))
     refused = [limit for limit in limits if not (limit.approximable and allow_approximate)]
     if refused:

@@ -1,6 +1,6 @@
 """An engine's options as data: which exist, of which type. Checks and reads command lines.
 
-The tables in ``instances/engines`` name the version and source file they were read from.
+The tables are those of ``instances/engines/<name>/<version>.yaml``, taken from the engine's own parser.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from topology.catalogue import data_dir, read_data
+from costmodel.question.engine import engine_data
 from topology.errors import InstanceError, Problem
 
 
@@ -21,16 +21,16 @@ class OptionTable:
     """Options of one engine. ``options[name]`` has ``type`` and perhaps limits and aliases."""
 
     engine: str
+    label: str
     program: tuple[str, ...]
-    source: dict[str, Any]
     options: dict[str, dict[str, Any]]
     environment: dict[str, dict[str, Any]]
     data: dict[str, Any]
 
     @property
     def version(self) -> str:
-        """Repository, file and commit the table was read from."""
-        return f"{self.source['repository']} {self.source['file']} at {self.source['commit'][:12]}"
+        """Title and version of the engine whose options these are."""
+        return self.label
 
     def canonical(self, name: str) -> str | None:
         """The table's own name of an option or one of its aliases; ``None`` if unknown."""
@@ -39,10 +39,11 @@ class OptionTable:
         for known, spec in self.options.items():
             if name in spec.get("aliases", ()):
                 return known
-        return None
+        spelling: str | None = self.data.get("spellings", {}).get(name)
+        return spelling
 
     def read(self, words: Sequence[str], place: str = "") -> tuple[dict[str, Any], list[str]]:
-        """Values by canonical name, and words that are not options of the table.
+        """Values by each name of an option, and words that are not options of the table.
 
         Raises ``InstanceError`` with every option whose value has the wrong type or range, at ``place``.
         """
@@ -64,15 +65,18 @@ class OptionTable:
                     rest.append(queue.popleft())
                 continue
             spec = self.options[known]
+            names = (known, *spec.get("aliases", ()))
             if spec["type"] == "flag":
-                values[known] = True
+                values |= dict.fromkeys(
+                    names, not word.startswith(("--no-", "--disable-")) or word == known
+                )
                 continue
             if not joined and not queue:
                 problems.append(Problem(f"{before}{name}", "has no value"))
                 continue
             text = joined or queue.popleft()
             try:
-                values[known] = convert(text, spec)
+                values |= dict.fromkeys(names, convert(text, spec))
             except ValueError as error:
                 problems.append(Problem(f"{before}{name}", str(error)))
         if problems:
@@ -132,15 +136,24 @@ def convert(text: str, spec: Mapping[str, Any]) -> Any:
     return value
 
 
+def dtype_name(dtype: str) -> str:
+    """A format of activations as engines call it."""
+    return {"bf16": "bfloat16", "fp16": "float16"}.get(dtype, "auto")
+
+
 @cache
 def option_table(engine: str) -> OptionTable:
-    """The shipped table of an engine."""
-    data = read_data(data_dir("engines") / f"{engine}.yaml")
+    """The shipped table of ``NAME`` (its newest version) or ``NAME@VERSION``."""
+    data = engine_data(engine)
+    limits = data.get("limits", {})
+    options = {
+        name: spec | limits.get(name, {}) for name, spec in data.get("arguments", {}).items()
+    }
     return OptionTable(
         engine=data["engine"],
+        label=f"{data['title']} {data['version']}",
         program=tuple(data.get("program", ())),
-        source=data["source"],
-        options=data.get("options", {}),
+        options=options,
         environment=data.get("environment", {}),
         data=data,
     )

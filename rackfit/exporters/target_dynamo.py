@@ -19,6 +19,7 @@ from rackfit.exporters.registry import Limit
 from rackfit.quoting import yaml_text
 
 NAME = "dynamo"
+ENGINE = "sglang"
 LAUNCHES = True
 SUMMARY = "Kubernetes manifest for NVIDIA Dynamo (SGLang workers)"
 

@@ -8,11 +8,11 @@ random copy (``--ep-dispatch-algorithm dynamic``), which is the even split that 
 from __future__ import annotations
 
 from costmodel.layout.layout import Layout
-from costmodel.question.engine import load_engine
 from costmodel.question.instance import Instance
+from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters import placement_sglang
-from rackfit.exporters.deepep import exchange_notes, uses_deepep
 from rackfit.exporters.deployment import Deployment, Launcher, Server
+from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
 from rackfit.exporters.expert_maps import (
     chip_limits,
     map_name,
@@ -21,21 +21,20 @@ from rackfit.exporters.expert_maps import (
     spare_slots,
     with_even_slots,
 )
-from rackfit.exporters.options import option_table
+from rackfit.exporters.options import dtype_name, option_table
 from rackfit.exporters.registry import Limit
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.quoting import shell_word
 
 NAME = "sglang"
+ENGINE = "sglang"
 LAUNCHES = True
 SUMMARY = "SGLang launch commands per replica and host, expert locations, router"
-#: DeepEP's low-latency buffers hold at most this many tokens of a rank.
-DISPATCH_TOKENS = 1024
 
 
 def limits(deployment: Deployment) -> list[Limit]:
     """Uneven slots, several chip types in a replica."""
-    return [
+    return refusals(deployment) + [
         limit
         for server in deployment.servers
         for limit in slot_limits(server, "SGLang") + chip_limits(deployment, server, "SGLang")
@@ -44,7 +43,7 @@ def limits(deployment: Deployment) -> list[Limit]:
 
 def approximate(instance: Instance, layout: Layout) -> Layout:
     """Every chip of a replica gets as many slots as its fullest."""
-    return with_even_slots(layout)
+    return with_room(instance, with_even_slots(layout))
 
 
 def notes(deployment: Deployment) -> list[str]:
@@ -56,18 +55,10 @@ def notes(deployment: Deployment) -> list[str]:
 def engine_notes(deployment: Deployment) -> list[str]:
     """What SGLang's options rely on beside the layout."""
     found = [deployment.checkpoint_note]
-    found += exchange_notes(deployment, "--moe-a2a-backend none")
-    if any(
-        uses_deepep(deployment, server) and _decode_tokens(deployment, server) > DISPATCH_TOKENS
-        for server in deployment.servers
-    ):
-        found.append(
-            f"more than {DISPATCH_TOKENS} sequences per rank: DeepEP's low-latency mode cannot hold "
-            "them, normal mode is set and decode runs without CUDA graphs"
-        )
+    found += exchange_notes(deployment)
     model = deployment.instance.model
     wide = any(server.replica.shape.ep > 1 for server in deployment.servers)
-    if wide and not load_engine("sglang").places_experts(model, 1):
+    if wide and not facts_of(deployment).places_experts(model, 1):
         found.append(
             f"SGLang is not known to load expert placements for {model.family} models; without them spare "
             "slots and placement are lost"
@@ -84,43 +75,40 @@ def render(deployment: Deployment) -> dict[str, str]:
     for server in deployment.servers:
         words, environment = engine_words(deployment, server, files)
         for launcher in server.launchers:
+            program = [*option_table(deployment.engine_name).program, *words]
             commands.append(
-                Command(server, launcher, _program(words, server, launcher), environment)
+                Command(server, launcher, _program(program, server, launcher), environment)
             )
-    files["commands.sh"] = command_file(deployment, commands, option_table("sglang").version)
+    files["commands.sh"] = command_file(
+        deployment, commands, option_table(deployment.engine_name).version
+    )
     files |= host_scripts(commands)
     files["router.sh"] = _router(deployment)
     return files
-
-
-def _decode_tokens(deployment: Deployment, server: Server) -> int:
-    """Tokens that a rank sends in one decode pass; 0 for prefill."""
-    pp = server.replica.shape.pp
-    if server.role == "prefill":
-        return 0
-    return -(-server.per_rank() // pp) * deployment.verified_tokens
 
 
 def engine_words(
     deployment: Deployment, server: Server, files: dict[str, str]
 ) -> tuple[list[str], dict[str, str]]:
     """Options of the engine alone (no host, port or rank) and its environment; adds map files."""
-    shape, instance = server.replica.shape, deployment.instance
+    shape, instance, facts = server.replica.shape, deployment.instance, facts_of(deployment)
     stage_chips = shape.chips_per_stage
     words = [
         "--model-path", deployment.options.model_path,
         "--served-model-name", instance.model.name,
         "--tp-size", str(stage_chips),
         "--pp-size", str(shape.pp),
-        "--dp-size", str(shape.attention_dp),
         "--context-length", str(instance.workload.final_context),
-        "--kv-cache-dtype", {"fp8": "fp8_e4m3", "fp4": "nvfp4"}.get(instance.model.kv_dtype, "auto"),
+        "--dtype", dtype_name(instance.model.activation_dtype),
+        "--kv-cache-dtype", facts.kv_dtypes[instance.model.kv_dtype],
         "--mem-fraction-static", f"{deployment.static_fraction(server):g}",
         "--max-running-requests", str(shape.batch),
     ]  # fmt: skip
     if server.role != "decode":  # SGLang divides the number by the attention ranks
         tokens = deployment.prompts_per_pass_tokens(server) * shape.attention_dp
         words += ["--chunked-prefill-size", str(tokens)]
+    if server.role != "prefill":
+        words += [facts.graphs.option, str(server.per_pass())]
     if instance.speculative is not None:  # a chain of drafts from the model's own module
         words += [
             "--speculative-algorithm", "EAGLE",
@@ -130,7 +118,8 @@ def engine_words(
         ]  # fmt: skip
     environment: dict[str, str] = {}
     if shape.attention_dp > 1:
-        words += ["--enable-dp-attention", "--enable-dp-lm-head"]
+        option, *flags = facts.habits.attention_dp
+        words += [option, str(shape.attention_dp), *flags, "--enable-dp-lm-head"]
     if shape.ep > 1:
         words += ["--ep-size", str(shape.ep), *_exchange(deployment, server, environment)]
         if shape.tp == 1:
@@ -151,15 +140,21 @@ def engine_words(
 
 
 def _exchange(deployment: Deployment, server: Server, environment: dict[str, str]) -> list[str]:
-    if not uses_deepep(deployment, server):
+    found, moe = (
+        exchange_in(deployment.instance, server.replica),
+        deployment.instance.operations.moe,
+    )
+    if found is None or moe is None or found.kind == "collectives":
         return ["--moe-a2a-backend", "none"]
-    tokens = _decode_tokens(deployment, server)
-    if tokens > DISPATCH_TOKENS or server.role == "prefill":
-        return ["--moe-a2a-backend", "deepep", "--deepep-mode", "normal"]
-    mode = "low_latency" if server.role == "decode" else "auto"
-    room = min(DISPATCH_TOKENS, -(-tokens // 128) * 128)
-    environment["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"] = str(room)
-    return ["--moe-a2a-backend", "deepep", "--deepep-mode", mode]
+    words = ["--moe-a2a-backend", found.backend]
+    if server.role == "prefill":
+        words += ["--deepep-mode", "normal"]
+    else:
+        tokens = server.per_pass() * deployment.verified_tokens
+        words += ["--deepep-mode", "low_latency" if server.role == "decode" else "auto"]
+        room = min(found.most_tokens or tokens, -(-tokens // 128) * 128)
+        environment["SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"] = str(room)
+    return [*words, *found.arguments.get(moe.expert_dtype, ())]
 
 
 def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> list[str]:
@@ -169,16 +164,19 @@ def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> l
     name = f"{map_name(table)}.json"
     files[name] = placement_sglang.render(table)
     spare = spare_slots(deployment, server)
+    # without all-to-all every rank has to pick the same copy, and with one copy each there is nothing to pick
+    exchange = exchange_in(deployment.instance, server.replica)
+    gathered = exchange is None or exchange.kind == "collectives"
     return [
         "--ep-num-redundant-experts", str(spare),
-        "--ep-dispatch-algorithm", "dynamic" if spare else "static",
+        "--ep-dispatch-algorithm", "dynamic" if spare or gathered else "static",
         "--init-expert-location", name,
     ]  # fmt: skip
 
 
 def _program(words: list[str], server: Server, launcher: Launcher) -> tuple[str, ...]:
     port = server.port + launcher.rank
-    result = [*option_table("sglang").program, *words, "--host", "0.0.0.0", "--port", str(port)]
+    result = [*words, "--host", "0.0.0.0", "--port", str(port)]
     result += ["--base-gpu-id", str(launcher.gpus[0])]
     if launcher.count > 1:
         result += ["--nnodes", str(launcher.count), "--node-rank", str(launcher.rank)]

@@ -12,6 +12,7 @@ from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from rackfit.exporters import placement_trtllm
 from rackfit.exporters.deployment import Deployment, Launcher, Server
+from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
 from rackfit.exporters.expert_maps import (
     chip_limits,
     map_name,
@@ -28,13 +29,14 @@ from rackfit.exporters.shell import Command, command_file
 from rackfit.quoting import yaml_text
 
 NAME = "trtllm"
+ENGINE = "trtllm"
 LAUNCHES = True
 SUMMARY = "TensorRT-LLM engine YAML per role, load balancer files, commands"
 
 
 def limits(deployment: Deployment) -> list[Limit]:
     """Attention split both ways, placements without attention data parallelism, uneven slots."""
-    found = []
+    found = refusals(deployment)
     for server in deployment.servers:
         shape = server.replica.shape
         found += slot_limits(server, "TensorRT-LLM")
@@ -69,7 +71,7 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
     def plain(replica: Replica) -> bool:
         return replica.shape.attention_dp == 1 and replica.shape.ep > 1
 
-    return with_start_maps(instance, even, plain)
+    return with_room(instance, with_start_maps(instance, even, plain))
 
 
 def notes(deployment: Deployment) -> list[str]:
@@ -79,6 +81,7 @@ def notes(deployment: Deployment) -> list[str]:
         found.append("servers of several hosts are started by mpirun from their first host")
     if any(_wants_placement(deployment, server) for server in deployment.servers):
         found.append("expert placements use the WIDEEP backend")
+    found += exchange_notes(deployment)
     front = ", then trtllm-serve disaggregated -c disaggregated.yaml"
     return [
         *found,
@@ -100,7 +103,9 @@ def render(deployment: Deployment) -> dict[str, str]:
         whole = Launcher(0, 1, server.places)
         words, environment = _words(deployment, server, name)
         commands.append(Command(server, whole, words, environment))
-    files["commands.sh"] = command_file(deployment, commands, option_table("trtllm").version)
+    files["commands.sh"] = command_file(
+        deployment, commands, option_table(deployment.engine_name).version
+    )
     if deployment.disaggregated:
         files["disaggregated.yaml"] = yaml_text([_front(deployment)])
     return files
@@ -123,7 +128,7 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
         "max_seq_len": instance.workload.final_context,
         "kv_cache_config": {
             "free_gpu_memory_fraction": deployment.kv_fraction_of_free(server),
-            "dtype": {"fp8": "fp8", "fp4": "nvfp4"}.get(instance.model.kv_dtype, "auto"),
+            "dtype": facts_of(deployment).kv_dtypes[instance.model.kv_dtype],
         },
     }
     if instance.speculative is not None:
@@ -137,6 +142,8 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
         fields["disable_overlap_scheduler"] = True
     if server.role != "decode":
         fields["enable_chunked_prefill"] = True
+    if server.role != "prefill":
+        fields["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": in_pass}
     if server.role != "mixed":
         fields["cache_transceiver_config"] = {
             "backend": "NIXL",
@@ -158,7 +165,7 @@ def _words(
     deployment: Deployment, server: Server, config: str
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     serve = [
-        *option_table("trtllm").program, deployment.options.model_path, "--config", config,
+        *option_table(deployment.engine_name).program, deployment.options.model_path, "--config", config,
         "--host", "0.0.0.0", "--port", str(server.port),
     ]  # fmt: skip
     if len(server.launchers) == 1:

@@ -10,46 +10,51 @@ from __future__ import annotations
 import json
 
 from costmodel.layout.layout import Layout
-from costmodel.question.engine import is_hybrid
+from costmodel.question.engine import is_hybrid, load_engine
 from costmodel.question.instance import Instance
-from rackfit.exporters.deepep import exchange_notes, uses_deepep
+from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters.deployment import Deployment, Server
+from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
 from rackfit.exporters.expert_maps import (
     chip_limits,
+    plain_limits,
     same_as_start,
     slot_limits,
     spare_slots,
     with_even_slots,
+    with_plain_slots,
     with_start_maps,
 )
-from rackfit.exporters.options import option_table
+from rackfit.exporters.options import dtype_name, option_table
 from rackfit.exporters.registry import Limit
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.vllm_ranks import Share, shares
 
 NAME = "vllm"
+ENGINE = "vllm"
 LAUNCHES = True
 SUMMARY = "vLLM serve commands per replica and host"
 
 
 def limits(deployment: Deployment) -> list[Limit]:
     """Expert placements, and what every vLLM server lacks."""
-    found = engine_limits(deployment, "vLLM")
+    found = refusals(deployment) + engine_limits(deployment, "vLLM")
     for server in deployment.servers:
+        if not facts_of(deployment).models.have("spare", deployment.instance.model):
+            found += plain_limits(deployment, server, "vLLM")
+            continue
+        found += slot_limits(server, "vLLM")
         if not same_as_start(deployment.instance, deployment.layout, server.replica):
             message = "vLLM loads no expert placement; it starts with experts in order"
             found.append(Limit(server.name, message, True))
     return found
 
 
-def engine_limits(
-    deployment: Deployment, target: str, *, unlike_layers: bool = False
-) -> list[Limit]:
-    """Uneven slots, mixed chips, pipelines behind a KV transfer, ranks of a dense model."""
+def engine_limits(deployment: Deployment, target: str) -> list[Limit]:
+    """Mixed chips, pipelines behind a KV transfer, ranks of a dense model."""
     found = []
     for server in deployment.servers:
         shape, place = server.replica.shape, server.name
-        found += slot_limits(server, target, unlike_layers=unlike_layers)
         found += chip_limits(deployment, server, target)
         if server.role == "decode" and shape.pp > 1:
             message = f"{shape.pp} stages in a decode server; the KV transfer takes one"
@@ -70,17 +75,21 @@ def engine_limits(
 
 
 def approximate(instance: Instance, layout: Layout) -> Layout:
-    """Even slots, and experts in order as vLLM starts."""
+    """Even slots, or none spare where the model's class has none; experts in order as vLLM starts."""
+    engine = instance.engine
+    if engine is not None and not engine.models.have("spare", instance.model):
+        return with_room(instance, with_plain_slots(instance, layout))
     even = with_even_slots(layout)
-    return with_start_maps(
+    placed = with_start_maps(
         instance, even, lambda replica: not same_as_start(instance, even, replica)
     )
+    return with_room(instance, placed)
 
 
 def notes(deployment: Deployment) -> list[str]:
     """What the commands rely on beside the layout."""
     found = [deployment.checkpoint_note]
-    found += exchange_notes(deployment, "--all2all-backend allgather_reducescatter")
+    found += exchange_notes(deployment)
     if connector(deployment) == "NixlPushConnector":
         found.append(
             "a prefill server with pipeline stages needs NixlPushConnector (vLLM 0.27 or later) "
@@ -106,7 +115,11 @@ def render(deployment: Deployment) -> dict[str, str]:
         for share in shares(server)
         for environment in [_environment(server, share, "CUDA_VISIBLE_DEVICES")]
     ]
-    files = {"commands.sh": command_file(deployment, commands, option_table("vllm").version)}
+    files = {
+        "commands.sh": command_file(
+            deployment, commands, option_table(deployment.engine_name).version
+        )
+    }
     return files | host_scripts(commands)
 
 
@@ -129,14 +142,15 @@ def _environment(server: Server, share: Share, visible: str) -> dict[str, str]:
 
 
 def _words(deployment: Deployment, server: Server, share: Share) -> tuple[str, ...]:
-    shape = server.replica.shape
     words = [
-        *option_table("vllm").program, deployment.options.model_path,
+        *option_table(deployment.engine_name).program, deployment.options.model_path,
         *engine_words(deployment, server),
     ]  # fmt: skip
     spare = spare_slots(deployment, server)
-    if shape.ep > 1:
-        words += ["--all2all-backend", _exchange(deployment, server)]
+    exchange = exchange_in(deployment.instance, server.replica)
+    if exchange is not None:  # one data-parallel rank exchanges nothing
+        words += ["--all2all-backend", exchange.backend]
+    words += _graphs(deployment, server)
     if spare:
         config = {"num_redundant_experts": spare}
         words += ["--enable-eplb", "--eplb-config", json.dumps(config)]
@@ -153,7 +167,8 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
     words = [
         "--served-model-name", instance.model.name,
         "--max-model-len", str(instance.workload.final_context),
-        "--kv-cache-dtype", "fp8" if instance.model.kv_dtype == "fp8" else "auto",
+        "--dtype", dtype_name(instance.model.activation_dtype),
+        "--kv-cache-dtype", load_engine("vllm").kv_dtypes[instance.model.kv_dtype],
         "--gpu-memory-utilization", f"{deployment.total_fraction(server):g}",
         "--max-num-seqs", str(server.per_rank()),
         "--max-num-batched-tokens", str(_tokens(deployment, server)),
@@ -198,7 +213,9 @@ def rank_words(server: Server, share: Share) -> list[str]:
     return [*words, "--host", "0.0.0.0", "--port", str(server.port)]
 
 
-def _exchange(deployment: Deployment, server: Server) -> str:
-    if not uses_deepep(deployment, server):
-        return "allgather_reducescatter"
-    return "deepep_low_latency" if server.role == "decode" else "deepep_high_throughput"
+def _graphs(deployment: Deployment, server: Server) -> list[str]:
+    """CUDA graphs for the whole decode batch, where the engine would stop below it."""
+    graphs, tokens = facts_of(deployment).graphs, server.per_pass() * deployment.verified_tokens
+    if server.role == "prefill" or graphs.default is None or tokens <= graphs.default:
+        return []
+    return [graphs.option, str(tokens)]

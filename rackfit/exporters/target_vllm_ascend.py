@@ -12,6 +12,7 @@ from rackfit.exporters.expert_maps import (
     map_name,
     placement_table,
     same_as_start,
+    slot_limits,
     with_even_slots,
     with_start_maps,
 )
@@ -31,8 +32,9 @@ def limits(deployment: Deployment) -> list[Limit]:
 
     It does so by the number of a MoE layer in its process, which every stage counts from 0 (``moe_counter``).
     """
-    found = engine_limits(deployment, "vLLM-Ascend", unlike_layers=True)
+    found = engine_limits(deployment, "vLLM-Ascend")
     for server in deployment.servers:
+        found += slot_limits(server, "vLLM-Ascend", unlike_layers=True)
         stages = server.replica.shape.pp
         if stages > 1 and not _needs_no_map(deployment.instance, deployment.layout, server.replica):
             message = (

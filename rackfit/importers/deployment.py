@@ -247,7 +247,7 @@ class _Builder:
             return False
         for stage, stage_price in zip(replica.stages, price.stages, strict=True):
             for place, chip in enumerate(stage.chips):
-                room = self.instance.cluster.chip(chip).chip.hbm_bytes
+                room = self.instance.usable_hbm_bytes(self.instance.cluster.chip(chip).chip)
                 if exceeds(float(stage_price.used_bytes[place]), room):
                     return False
         return True

@@ -36,6 +36,8 @@ def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServ
     size = whole(values.get("--tp-size", 1), "--tp-size", process.place, most=MAX_CHIPS)
     dp = whole(values.get("--dp-size", 1), "--dp-size", process.place, most=MAX_CHIPS)
     spread = bool(values.get("--enable-dp-attention"))
+    if "--attn-dp-size" in values:  # independent copies of the server are still --dp-size
+        dp, spread = values["--attn-dp-size"], True
     if spread and size % dp:
         message = f"--tp-size {size} is not a multiple of --dp-size {dp}"
         raise InstanceError(Problem(process.place, message))

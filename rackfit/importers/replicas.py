@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from costmodel.layout.layout import KvShare, Replica, Role, Shape, Stage, spread
 from costmodel.question.instance import Instance
-from costmodel.replica import memory
+from costmodel.replica.kv_bytes import in_flight_bytes
 
 
 def make_replica(
@@ -24,18 +24,10 @@ def make_replica(
     spread over the rank's chips in all stages.
     """
     pp, width = len(stages), len(stages[0][1])
-    workload = instance.workload
-    context = workload.input_tokens if role == "prefill" else instance.final_context
     homes = spread(per_rank * pp, tp * pp)
     shares = []
     for number, (layers, chips) in enumerate(stages):
-        inside = [
-            (kind, float(sum(layers[0] <= layer <= layers[1] for layer in kind.layers)))
-            for kind in instance.operations.kinds
-        ]
-        one = float(memory.kv_bytes_per_sequence(instance.operations, inside, tp, context))
-        if number == pp - 1:
-            one += float(memory.draft_kv_bytes(instance.operations, tp, context))
+        one = in_flight_bytes(instance, role, layers, tp, last=number == pp - 1)
         shares += [
             KvShare(
                 chip=chip,

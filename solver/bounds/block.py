@@ -119,7 +119,9 @@ class Block(Passes):
         if self.role == PREFILL:
             in_pass = max(1, limits.prefill_chunk_tokens // workload.new_tokens)
             most = np.minimum(most, self.pp * in_pass)
-        return most if self.most is None else np.minimum(most, float(self.most))
+        else:
+            most = np.asarray(np.minimum(most, self.pp * self.rates.most_sequences))
+        return most if self.most is None else np.asarray(np.minimum(most, float(self.most)))
 
     def _feasible(self, total: Array) -> tuple[NDArray[np.bool_], Array]:
         """HBM, TPOT and TTFT: all of them grow with the batch; and how near their limits they are."""
@@ -131,7 +133,7 @@ class Block(Passes):
 
     def _strain(self, service: Service, short: Array) -> Array:
         """Largest of HBM, TPOT and TTFT as fractions of what is allowed."""
-        strain, slo = 1.0 + short / self.chip.hbm_bytes, self.instance.slo
+        strain, slo = 1.0 + short / self.room.usable_bytes, self.instance.slo
         if slo.tpot is not None and self.role != PREFILL:
             strain = np.maximum(strain, service.tpot_s / slo.tpot)
         if slo.ttft is not None and self.role != DECODE:

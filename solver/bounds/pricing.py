@@ -48,7 +48,9 @@ class Pricer:
         # a model so small that every placement is tried needs a bound for every placement
         engine = instance.engine
         self.hot_copies = not small_enough(instance, 1) and (
-            engine is None or not engine.spare_in_order or engine.places_experts(instance.model, 1)
+            engine is None
+            or not engine.layouts.spare_in_order
+            or engine.places_experts(instance.model, 1)
         )
         self.experts: ExpertBounds | None = None
         self._rates: dict[tuple[int, ...], list[GroupRates]] = {}
@@ -152,7 +154,8 @@ class Pricer:
         """Rates of the shapes that differ in them, and which of these each shape has."""
         columns = (
             shapes.pool_class, shapes.tp, shapes.stage_chips, shapes.stage_pools, shapes.pp,
-            shapes.slices, shapes.span, shapes.slice_chips,
+            shapes.slices, shapes.span, shapes.slice_chips, shapes.role,
+            shapes.slots % shapes.stage_chips > 0,
         )  # fmt: skip
         keys, rows, inverse = np.unique(
             np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
@@ -170,22 +173,15 @@ class Pricer:
         pool_class = self.classes[one["pool_class"]]
         if not neighbours_matter(self.instance.cluster, pool_class.domain):
             return [self.rates_of(shapes, row)[0]]
-        return least_rates(
-            self.instance, self.classes, shapes.parts(row), one["tp"],
-            one["tp"] * one["attention_dp"], one["pp"],
-        )  # fmt: skip
+        return least_rates(self.instance, self.classes, shapes.parts(row), one)
 
     def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
         """Collective rates of a shape where chips cannot be told apart, and whether each stage has exactly these."""
         one = shapes.row(row)
-        pool_class, stage = self.classes[one["pool_class"]], one["tp"] * one["attention_dp"]
+        pool_class = self.classes[one["pool_class"]]
         home = self.instance.cluster.domains[pool_class.domain]
         types = {placed.chip.name for placed in home.usable}
         only_nics = home.fabric.interchangeable_chips and not home.interchangeable_chips
         if one["span"] >= 0 or only_nics or len(types) > 1:
-            parts = shapes.parts(row)
-            return span_rates(self.instance, self.classes, parts, one["tp"], stage, one["pp"])
-        return group_rates(
-            self.instance, pool_class, one["tp"], stage, one["stage_pools"], one["pp"],
-            one["slices"],
-        ), True  # fmt: skip
+            return span_rates(self.instance, self.classes, shapes.parts(row), one)
+        return group_rates(self.instance, pool_class, one), True

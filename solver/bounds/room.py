@@ -52,6 +52,7 @@ class Room:
         self.role: Role = role
         self.chip, self.tp, self.ranks, self.pp = chip, tp, ranks, pp
         instance, chips = kinds[0], tp * ranks
+        self.usable_bytes = instance.usable_hbm_bytes(chip)
         operations, prefills = instance.operations, role == "prefill"
         context = instance.workload.input_tokens if prefills else instance.final_context
         weights = memory.dense_weight_bytes(layers, tp) + memory.edge_weight_bytes(
@@ -116,7 +117,7 @@ class Room:
 
     def most(self, slots: Array, per_rank: Array) -> Array:
         """Most sequences of a rank whose chips have so many slots, below 0 where not even these fit."""
-        left = self.chip.hbm_bytes * (1 + RELATIVE) - self.needed(slots, np.zeros(1), per_rank)
+        left = self.usable_bytes * (1 + RELATIVE) - self.needed(slots, np.zeros(1), per_rank)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.floor(left / self.kv * (1 + RELATIVE))
         return np.where(self.kv > 0, found, np.where(left >= 0, np.inf, -1.0))
@@ -147,7 +148,7 @@ class Room:
                 else np.zeros_like(self.tp),
             ]
         )
-        short = needed - self.chip.hbm_bytes * (1 + RELATIVE)
+        short = needed - self.usable_bytes * (1 + RELATIVE)
         tier = self.tier_kv * fullest - self.tier_bytes * (1 + RELATIVE)
         return np.asarray(np.maximum(short, tier))
 
@@ -155,4 +156,4 @@ class Room:
         """HBM of the average chip that so many sequences leave free, at most."""
         per_rank = np.maximum(1.0, total / (self.ranks * self.pp))
         needed = self.needed(self.mean, total / self.ranks, per_rank)
-        return np.asarray(np.maximum(0.0, self.chip.hbm_bytes * (1 + RELATIVE) - needed))
+        return np.asarray(np.maximum(0.0, self.usable_bytes * (1 + RELATIVE) - needed))

@@ -81,14 +81,17 @@ def _hbm(
     weights += instance.operations.embedding_bytes + instance.operations.head_bytes
     weights += float(memory.draft_weight_bytes(instance.operations, 1.0, 1.0))
     short = float(bounds.short_bytes[best])
-    have = sum(len(c.pools) * c.size * c.chip.hbm_bytes for c in classes)
+    have = sum(len(c.pools) * c.size * instance.usable_hbm_bytes(c.chip) for c in classes)
+    usable, engine = instance.usable_hbm_bytes(chip), instance.engine
+    whole = (usable + short) * chip.hbm_bytes / usable
+    left = "" if engine is None else f" that {engine.label} leaves"
     reserved = instance.profile.for_chip(chip.name).runtime_bytes
-    need = -(-weights // (chip.hbm_bytes - reserved))
+    need = -(-weights // (usable - reserved))
     text = (
         f"HBM: the weights are {weights / 1e9:.0f} GB, the cluster has {have / 1e9:.0f} GB; the closest "
         f"shape ({ROLES[row['role']]}, {count} chips) is {short / 1e9:.1f} GB per chip over the "
-        f"{chip.hbm_bytes / 1e9:.1f} GB of chip {chip.name}. What would fit: at least {int(need)} such chips "
-        f"for the weights alone, or chips with {(chip.hbm_bytes + short) / 1e9:.0f} GB each"
+        f"{usable / 1e9:.1f} GB of chip {chip.name}{left}. What would fit: at least {int(need)} such chips "
+        f"for the weights alone, or chips with {whole / 1e9:.0f} GB each"
     )
     text += _other_places(instance, row, short, chip)
     narrower = {"bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}.get(_widest_dtype(instance))

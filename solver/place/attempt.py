@@ -183,5 +183,5 @@ class Attempt:
             return False
         if broken(self.whole, replica, price):
             return False
-        hbm = self.pool_class.chip.hbm_bytes
+        hbm = self.instance.usable_hbm_bytes(self.pool_class.chip)
         return not any(exceeds(float(stage.used_bytes.max()), hbm) for stage in price.stages)

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from costmodel.layout.layout import KvShare, Replica, Role, Shape, Stage, spread
 from costmodel.question.instance import Instance
-from costmodel.replica import memory
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.hand_over import gate, send_s
-from costmodel.replica.held import cache_bytes
+from costmodel.replica.kv_bytes import in_flight_bytes
 from solver.place.held_kv import with_idle
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
@@ -88,18 +87,11 @@ def build_replica(
         )
         for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
     )
-    context = instance.workload.input_tokens if role == "prefill" else instance.final_context
-    shares = []
     # homes of each rank's sequences over its chips
     homes = [spread(count, tp * pp) for count in sequences]
+    shares = []
     for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):
-        inside = [
-            (kind, float(sum(layers[0] <= layer <= layers[1] for layer in kind.layers)))
-            for kind in instance.operations.kinds
-        ]
-        one = cache_bytes(instance, inside, tp, context)
-        if number == pp - 1:
-            one += float(memory.draft_kv_bytes(instance.operations, tp, context))
+        one = in_flight_bytes(instance, role, layers, tp, last=number == pp - 1)
         for place, chip in enumerate(here):
             shares.append(
                 KvShare(

@@ -52,7 +52,7 @@ def make_room(instance: Instance, layout: Layout, replica: Replica, place: Place
         for at, name in enumerate(stage.chips):
             chip = instance.cluster.chip(name).chip
             if place == "hbm":
-                left = chip.hbm_bytes - float(stage_price.used_bytes[at])
+                left = instance.usable_hbm_bytes(chip) - float(stage_price.used_bytes[at])
             else:
                 tier = chip.tier(place)
                 left = tier.bytes if tier is not None else 0.0

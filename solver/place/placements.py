@@ -43,7 +43,7 @@ class Placements:
         if not slots:
             return np.zeros((0, 0), dtype=np.int64), np.zeros(0)
         if chips > 1 and not free:
-            return placed_in_order(self.instance.expert_loads, chips, slots)
+            return placed_in_order(self.instance.expert_loads, slots_per_chip)
         if (chips, slots) not in self._free:
             self._free[chips, slots] = self._place(slots_per_chip)
         return self._free[chips, slots]
@@ -75,13 +75,14 @@ class Placements:
         return experts
 
 
-def placed_in_order(loads: Array, chips: int, slots: int) -> Placed:
+def placed_in_order(loads: Array, slots_per_chip: Sequence[int]) -> Placed:
     """Experts in order, chip by chip. No choice is left, so the bound is the load itself.
 
     ``loads [layers, experts]`` have rows that sum to 1; copies of an expert share its tokens evenly.
     """
     layers, experts = loads.shape
-    row = np.array(in_order(experts, slots), dtype=np.int64)
+    row = np.array(in_order(experts, sum(slots_per_chip)), dtype=np.int64)
     share = loads / np.bincount(row, minlength=experts)
-    busiest = share[:, row].reshape(layers, chips, slots // chips).sum(axis=2).max(axis=1)
+    starts = np.cumsum([0, *slots_per_chip[:-1]])
+    busiest = np.add.reduceat(share[:, row], starts, axis=1).max(axis=1)
     return np.tile(row, (layers, 1)), busiest

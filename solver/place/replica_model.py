@@ -133,6 +133,7 @@ class ReplicaModel:
         load_s = self._parts(kind, tokens, full)["routed_experts"]
         touch_s = self._parts(kind, tokens, touched)["routed_experts"]
         skew_s = nothing["dispatch"] + nothing["combine"] - self._latency_s()
+        stretched_s = skew_s * float(self.rates.skewed)
         name = f"{layer},{rows:g},{float(tokens.fill):g}"
         busiest = model.new_int_var(0, _LONGEST, f"experts_time[{name}]")
         skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), _LONGEST, f"exchange_time[{name}]")
@@ -148,7 +149,7 @@ class ReplicaModel:
                     )
                     loaded.append(up(load_s * share, TIME_UNIT_S) * here)
                     reached.append(up(touch_s * touch, TIME_UNIT_S) * here)
-                    exchanged.append(up(skew_s * share * chips, TIME_UNIT_S) * here)
+                    exchanged.append(up(stretched_s * share * chips, TIME_UNIT_S) * here)
             model.add(busiest >= sum(loaded))
             model.add(busiest >= sum(reached))
             model.add(skewed >= sum(exchanged))
@@ -203,7 +204,10 @@ class ReplicaModel:
 
     def _sequences(self) -> None:
         shape = self.draft.shape
-        most = max(self.draft.rank_sequences(), default=0)
+        limits = self.instance.limits
+        most = min(max(self.draft.rank_sequences(), default=0), limits.max_sequences_per_rank)
+        if self.pp > limits.max_pipeline_stages:
+            self.model.add_bool_or([])
         self.sequences = [
             self.model.new_int_var(0, most, f"seq[{k}]") for k in range(shape.attention_dp)
         ]
@@ -229,7 +233,8 @@ class ReplicaModel:
                     float(memory.draft_kv_bytes(operations, shape.tp, context)), MEMORY_UNIT_BYTES
                 )
             room = down(
-                self.chip.hbm_bytes - self.efficiency.runtime_bytes - edge, MEMORY_UNIT_BYTES
+                instance.usable_hbm_bytes(self.chip) - self.efficiency.runtime_bytes - edge,
+                MEMORY_UNIT_BYTES,
             )
             for rank in range(shape.attention_dp):
                 slots = self.slots[rank * shape.tp : (rank + 1) * shape.tp] or (0,)

@@ -233,8 +233,9 @@ def cut_replica(
     )
     rows, sampled = float(plan.rows()), float(plan.sampled())
     plain = float(memory.activation_bytes(operations, shape.tp, rows, 0.0))
+    room = instance.usable_hbm_bytes(chip)
     edge_bytes[-1] += float(memory.activation_bytes(operations, shape.tp, rows, sampled)) - plain
     return cut_stages(
-        layer_s, layer_bytes, edge_s, edge_bytes, chip.hbm_bytes - efficiency.runtime_bytes - plain,
+        layer_s, layer_bytes, edge_s, edge_bytes, room - efficiency.runtime_bytes - plain,
         shape.pp, clock=clock, limit_s=2.0, seed=seed,
     )  # fmt: skip

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.passes.communication import GroupRates, rates_of_chips
+from costmodel.question.exchange import domain_runs
 from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.place.build import stage_chips
+from solver.shapes.exchanged import moved_for
 from solver.shapes.group_rates import as_one
 from solver.shapes.pools import Pool, PoolClass, pick_chips
 from solver.shapes.shapes import ROLES, ShapeTable
@@ -72,8 +74,9 @@ def standings(
     efficiency = instance.profile.for_chip(home.chip.name)
     kept: list[Standing] = []
     for stand in stands(instance.cluster, shape, slices):
+        moved = moved_for(instance, home.chip, shape, domain_runs(instance.cluster, stand))
         own = rates_of_chips(
-            instance.cluster, stand, shape["tp"], moe.top_k if moe else 0, efficiency
+            instance.cluster, stand, shape["tp"], moe.top_k if moe else 0, efficiency, moved
         )
         reached, same = as_one(own)
         chips = [list(stage) for stage in stand]

@@ -8,7 +8,8 @@ where they stand (:mod:`solver.rules.uplink_capacity`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,32 +56,68 @@ def exceeds_each(values: NDArray[np.float64], limit: float) -> NDArray[np.bool_]
 
 
 def nearest_other(cluster: Cluster, pool_class: PoolClass) -> Rate | None:
-    """The quickest hand-over from any pool of a class to another domain (``None``: there is none)."""
-    found: dict[object, Rate] = {}
-    for pool in pool_class.pools[:1] if cluster.network is None else pool_class.pools:
-        if cluster.network is None:
-            return None
-        source = _quickest(cluster, pool.domain)
-        for domain in cluster.domains:
-            key = (
-                cluster.network.nic_class(pool.domain), cluster.network.nic_class(domain.index),
-                cluster.network.unit(pool.domain) == cluster.network.unit(domain.index),
-            )  # fmt: skip
-            if domain.index == pool.domain or not domain.usable or key in found:
-                continue
-            try:
-                found[key] = cluster.rate("send", (source, _quickest(cluster, domain.index)))
-            except NoRoute:
-                continue
+    """The quickest hand-over from any pool of a class to another domain (``None``: there is none).
+
+    Pairs of domains whose NICs are alike and that are both in one unit, or both not, take as long; one
+    pair of each such kind that has a route is asked for.
+    """
+    if cluster.network is None:
+        return None
+    sources = _by_place(cluster, [pool.domain for pool in pool_class.pools])
+    targets = _by_place(cluster, [domain.index for domain in cluster.domains if domain.usable])
+    kinds = [
+        _first_route(cluster, pairs)
+        for near in sources.values()
+        for far in targets.values()
+        for pairs in (_in_one_unit(near, far), _in_two_units(near, far))
+    ]
+    found = [rate for rate in kinds if rate is not None]
     if not found:
         return None
     return Rate(
-        min(rate.latency_s for rate in found.values()),
-        min(rate.s_per_byte for rate in found.values()),
+        min(rate.latency_s for rate in found),
+        min(rate.s_per_byte for rate in found),
         0.0,
         0.0,
         "none",
     )
+
+
+#: domains by unit
+_Places = dict[int, list[int]]
+
+
+def _by_place(cluster: Cluster, domains: Sequence[int]) -> dict[int, _Places]:
+    """Domains by the class of their NICs and by unit."""
+    assert cluster.network is not None
+    found: dict[int, _Places] = {}
+    for index in dict.fromkeys(domains):
+        places = found.setdefault(cluster.network.nic_class(index), {})
+        places.setdefault(cluster.network.unit(index), []).append(index)
+    return found
+
+
+def _in_one_unit(near: _Places, far: _Places) -> Iterator[tuple[int, int]]:
+    for unit, members in near.items():
+        for pair in product(members, far.get(unit, ())):
+            if pair[0] != pair[1]:
+                yield pair
+
+
+def _in_two_units(near: _Places, far: _Places) -> Iterator[tuple[int, int]]:
+    for unit, members in near.items():
+        for other, others in far.items():
+            if other != unit:
+                yield from product(members, others)
+
+
+def _first_route(cluster: Cluster, pairs: Iterable[tuple[int, int]]) -> Rate | None:
+    for source, target in pairs:
+        try:
+            return cluster.rate("send", (_quickest(cluster, source), _quickest(cluster, target)))
+        except NoRoute:
+            continue
+    return None
 
 
 def _quickest(cluster: Cluster, domain: int) -> str:

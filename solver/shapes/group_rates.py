@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from costmodel.passes.communication import GroupRates, achieved, joined, rates_of_chips
+from costmodel.question.exchange import domain_runs
 from costmodel.question.instance import Instance
+from solver.shapes.exchanged import moved_for
 from solver.shapes.least_rates import least_send
 from solver.shapes.pools import PoolClass, pick_chips
 from solver.shapes.spans import Parts, pools_of
@@ -16,64 +18,62 @@ from solver.shapes.stands import neighbours_matter
 from topology import Cluster, Rate
 
 
-def group_rates(
-    instance: Instance,
-    pool_class: PoolClass,
-    tp: int,
-    stage_chips: int,
-    stage_pools: int,
-    pp: int,
-    slices: int,
-) -> GroupRates:
-    """Rates of a representative group of a class: what :func:`rates_of_chips` finds for its chips."""
+def group_rates(instance: Instance, pool_class: PoolClass, shape: Mapping[str, int]) -> GroupRates:
+    """Rates of a representative group of a class: what :func:`rates_of_chips` finds for its chips.
+
+    ``shape``: a row of a :class:`solver.shapes.shapes.ShapeTable`.
+    """
+    tp, pp, slices, stage_pools = (shape[name] for name in ("tp", "pp", "slices", "stage_pools"))
+    stage_chips = tp * shape["attention_dp"]
     cluster: Cluster = instance.cluster
     efficiency = instance.profile.for_chip(pool_class.chip.name)
     moe = instance.operations.moe
     home = pool_class.domain
     reduce = dispatch = send = (0.0, 0.0)
+    runs = [[stage_chips // stage_pools] * stage_pools] * pp
+    moved = moved_for(instance, pool_class.chip, shape, runs)
     if tp > 1:
         reduce = achieved(
             partial(cluster.rate_for, "all-reduce", home, tp, 1), efficiency.all_reduce
         )
     if moe is not None and stage_chips > 1:
         find = partial(
-            cluster.rate_for, "dispatch", home, stage_chips // stage_pools, stage_pools,
-            top_k=round(moe.top_k),
+            cluster.rate_for, moved.collective, home, stage_chips // stage_pools, stage_pools,
+            top_k=None if moved.gathers else round(moe.top_k),
         )  # fmt: skip
-        dispatch = achieved(find, efficiency.all_to_all)
+        dispatch = moved.rate(find, stage_chips, efficiency)
     if pp > 1:
         pools = 2 if slices > 1 else 1
         find = partial(cluster.rate_for, "send", home, 2 // pools, pools)
         send = achieved(find, efficiency.all_to_all)
-    return GroupRates(*(np.asarray(value) for value in (*reduce, *dispatch, *send)))
+    found = (*reduce, *dispatch, *send, *moved.numbers)
+    return GroupRates(*(np.asarray(value) for value in found))
 
 
 def span_rates(
-    instance: Instance,
-    classes: Sequence[PoolClass],
-    parts: Parts,
-    tp: int,
-    stage_chips: int,
-    pp: int,
+    instance: Instance, classes: Sequence[PoolClass], parts: Parts, shape: Mapping[str, int]
 ) -> tuple[GroupRates, bool]:
     """Rates of a span's stages as one, and whether they are exactly those of every stage.
 
     Of collectives inside a stage the quickest is taken, which bounds all stages; hand-offs are
     averaged over the stages, which keeps their sum.
     """
+    tp, pp = shape["tp"], shape["pp"]
+    stage_chips = tp * shape["attention_dp"]
     chips = [
         chip
         for pool, (_, count) in zip(pools_of(parts, classes), parts, strict=True)
         for chip in pick_chips(instance.cluster, pool.domain, pool.chips, count, leaving=True)
     ]
     moe = instance.operations.moe
+    chip = classes[parts[0][0]].chip
+    of_stages = [chips[s * stage_chips : (s + 1) * stage_chips] for s in range(pp)]
+    runs = domain_runs(instance.cluster, of_stages)
     stages = rates_of_chips(
-        instance.cluster,
-        [chips[s * stage_chips : (s + 1) * stage_chips] for s in range(pp)],
-        tp,
-        moe.top_k if moe else 0,
-        instance.profile.for_chip(classes[parts[0][0]].chip.name),
-    )
+        instance.cluster, of_stages, tp, moe.top_k if moe else 0,
+        instance.profile.for_chip(chip.name),
+        moved_for(instance, chip, shape, runs),
+    )  # fmt: skip
     return as_one(stages)
 
 

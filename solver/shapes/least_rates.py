@@ -6,14 +6,15 @@ seconds per byte that no set beats in both is a way of its own to bound a shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-from costmodel.passes.communication import GroupRates, achieved
+from costmodel.passes.communication import GroupRates, achieved, exchange_rate
 from costmodel.question.instance import Instance
+from solver.shapes.exchanged import moved_for
 from solver.shapes.pools import Pool, PoolClass
 from solver.shapes.spans import Parts, pools_of
 from solver.shapes.stands import named, sets_of
@@ -29,17 +30,15 @@ _NONE = (0.0, 0.0)
 
 
 def least_rates(
-    instance: Instance,
-    classes: Sequence[PoolClass],
-    parts: Parts,
-    tp: int,
-    stage_chips: int,
-    pp: int,
+    instance: Instance, classes: Sequence[PoolClass], parts: Parts, shape: Mapping[str, int]
 ) -> list[GroupRates]:
     """Latencies and seconds per byte of a shape's collectives, one entry for each way worth bounding.
 
-    No set of chips that is tried has more in any entry than in all of them.
+    No set of chips that is tried has more in any entry than in all of them. ``shape``: a row of a
+    :class:`solver.shapes.shapes.ShapeTable`, on ``parts``.
     """
+    tp, pp = shape["tp"], shape["pp"]
+    stage_chips = tp * shape["attention_dp"]
     cluster = instance.cluster
     pools = pools_of(parts, classes)
     efficiency = instance.profile.for_chip(pools[0].chip.name)
@@ -52,6 +51,8 @@ def least_rates(
             for chips in _sets(cluster, pool, tp, gathers=True)
         )
     moe = instance.operations.moe
+    runs = [[count for _, count in parts]] if pp == 1 else [[stage_chips]] * pp
+    moved = moved_for(instance, pools[0].chip, shape, runs)
     if moe is not None and stage_chips > 1:
         wide = len(parts) > 1 and pp == 1
         groups = (
@@ -60,9 +61,8 @@ def least_rates(
             else [chips for pool in distinct for chips in _sets(cluster, pool, stage_chips)]
         )
         dispatch = _front(
-            achieved(
-                partial(cluster.rate, "dispatch", chips, top_k=round(moe.top_k)),
-                efficiency.all_to_all,
+            moved.rate(
+                partial(exchange_rate, cluster, chips, moe.top_k, moved), stage_chips, efficiency
             )
             for chips in groups
         )
@@ -77,7 +77,7 @@ def least_rates(
     if len(reduce) * len(dispatch) > _MOST_WAYS:
         reduce = [_least(reduce)]
     return [
-        GroupRates(*(np.asarray(value) for value in (*one, *other, *send)))
+        GroupRates(*(np.asarray(value) for value in (*one, *other, *send, *moved.numbers)))
         for one in reduce
         for other in dispatch
     ]

@@ -19,7 +19,6 @@ from costmodel.layout.layout import Role
 from costmodel.models.spec import Attention
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
-from solver.place.placements import engine_places
 from solver.shapes.pools import PoolClass
 from solver.shapes.spans import Parts, span_families
 from topology.chip import Chip
@@ -160,8 +159,13 @@ def _engine_slots(
     engine, moe, chips = instance.engine, instance.operations.moe, stand.stage_chips
     if engine is None or moe is None or chips == 1:
         return counts
-    spare = engine_places(instance, ranks) or engine.spare_in_order
-    return [count for count in counts if count % chips == 0 and (spare or count == moe.num_experts)]
+    spare = engine.spares_experts(instance.model, ranks)
+    plain, uneven = moe.num_experts, engine.layouts.uneven_in_order
+    return [
+        count
+        for count in counts
+        if (count % chips == 0 and (spare or count == plain)) or (uneven and count == plain)
+    ]
 
 
 def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
@@ -180,7 +184,8 @@ def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
     moe = instance.operations.moe
     held += float(memory.expert_slot_bytes(layers)) * (moe.num_experts if moe else 0)
     room = max(
-        c.size * (c.chip.hbm_bytes - instance.profile.for_chip(c.chip.name).runtime_bytes)
+        c.size
+        * (instance.usable_hbm_bytes(c.chip) - instance.profile.for_chip(c.chip.name).runtime_bytes)
         for c in classes
     )
     return max(_DOMAINS, 2 * ceil(held / room)) if room > 0 else _DOMAINS

@@ -43,9 +43,7 @@ def with_sequences(layout: Layout, sequences: Sequence[int], shard: int = 0) -> 
     """The layout of one replica with so many sequences on each rank, their home one of its chips."""
     (replica,) = layout.replicas
     kv = tuple(
-        KvShare(
-            chip=replica.stages[-1].chips[rank * replica.shape.tp + shard], sequences=n, bytes=0
-        )
+        KvShare(chip=replica.stages[-1].chips[rank * replica.shape.tp + shard], sequences=n)
         for rank, n in enumerate(sequences)
     )
     shape = replica.shape.model_copy(update={"batch": sum(sequences)})

@@ -22,6 +22,7 @@ from costmodel.models.spec import Attention
 from costmodel.passes.communication import GroupRates, rates_of_chips
 from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
 from costmodel.question.instance import Instance
+from costmodel.replica.exchanges import moved_in
 from costmodel.replica.fleet import NOTHING, transfer_bytes_per_chip
 from costmodel.replica.replica import ReplicaPrice, price_replica, replica_schedule
 from costmodel.rules import engine_runs
@@ -173,7 +174,7 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
                         for s, part in enumerate(cut)
                     )
                     kv = tuple(
-                        KvShare(chip=stages[0].chips[rank * tp], sequences=count, bytes=0)
+                        KvShare(chip=stages[0].chips[rank * tp], sequences=count)
                         for rank, count in enumerate(sequences)
                     )
                     shape = Shape(
@@ -223,6 +224,7 @@ def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
         instance.cluster, [stage.chips for stage in draft.stages], draft.shape.tp,
         moe.top_k if moe else 0,
         instance.profile.for_chip(instance.cluster.chip(draft.stages[0].chips[0]).chip.name),
+        moved_in(instance, draft),
     )  # fmt: skip
     sums: list[tuple[tuple[float, ...], ExpertMap]] = [((0.0,) * len(passes), {})]
     for layer in instance.operations.moe_layers:
@@ -279,7 +281,9 @@ def rate_of(
     layout = Layout(replicas=(replica,), expert_maps={"m": maps} if maps else {})
     price = price_replica(instance, layout, replica)
     for stage, own in zip(price.stages, replica.stages, strict=True):
-        hbm = np.array([instance.cluster.chip(chip).chip.hbm_bytes for chip in own.chips])
+        hbm = np.array(
+            [instance.usable_hbm_bytes(instance.cluster.chip(chip).chip) for chip in own.chips]
+        )
         if exceeds(float((stage.used_bytes / hbm).max()), 1.0):
             return 0.0, price
     slo, service = instance.slo, price.service

@@ -134,9 +134,10 @@ def for_engine(instance: Instance, engine: EngineName, family: str) -> Instance:
     return replace(instance, scenario=scenario, model=replace(instance.model, family=family))
 
 
-#: engines, and families of models with and without experts that SGLang places
+#: engines, and families of models whose classes place experts, exchange them by collectives or have none spare
 ENGINES: list[tuple[EngineName, str]] = [
-    ("sglang", "deepseek"), ("sglang", "tiny"), ("vllm", "tiny"), ("trtllm", "tiny"),
+    ("sglang", "deepseek"), ("sglang", "gpt_oss"), ("sglang", "tiny"), ("vllm", "deepseek"),
+    ("vllm", "gpt_oss"), ("trtllm", "tiny"),
 ]  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def random_replica(
     )
     sequences = rng.integers(1, 4, ranks)
     kv = tuple(
-        KvShare(chip=stages[0].chips[rank * tp], sequences=int(count), bytes=0)
+        KvShare(chip=stages[0].chips[rank * tp], sequences=int(count))
         for rank, count in enumerate(sequences)
     )
     wrong = int(rng.random() < 0.1)  # now and then a batch that the sequences do not add up to

@@ -50,10 +50,10 @@ def predict_load(run: LoadRun, profile: str, seed: int = 0) -> Replayed:
     engine = instance.engine
     assert engine is not None
     habits = Habits(
-        engine.prompts,
+        engine.habits.prompts,
         run.server_args.max_num_batched_tokens or _CHUNK,
-        engine.reserves_kv,
-        engine.schedules_ahead,
+        engine.habits.reserves_kv,
+        engine.habits.schedules_ahead,
     )
     base = instance.profile.first_token.get(run.engine, FirstToken()).base_s
     course = Course(
@@ -85,7 +85,7 @@ def instance_of(run: LoadRun, requests: Requests, profile: str) -> Instance:
                 expert_load="skewed" if run.attention_dp * run.dp > 1 else "uniform",
             ),
             profile=profile,
-            engine=run.engine,  # type: ignore[arg-type]
+            engine=run.engine,
         )
     )
 

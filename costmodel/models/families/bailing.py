@@ -67,14 +67,26 @@ class _Hybrid:
     def __init__(self, b: Builder, count: int):
         c = b.config
         self.b, self.count, self.latent = b, count, Latent.read(b)
-        dim = b.head_dim()
-        conv = c.size("short_conv_kernel_size", high=64)
-        self.delta = DeltaHeads(b.heads, b.heads, dim, dim, conv)
+        heads = c.size("linear_num_heads", default=b.heads, because="as queries", high=2**12)
+        if c.has("linear_head_dim"):
+            c.ignore("head_dim")
+        dim = c.size("linear_head_dim", default=None if c.has("linear_head_dim") else b.head_dim(),
+                     because="head_dim", high=2**14)  # fmt: skip
+        conv = c.size("linear_conv_kernel_dim", "short_conv_kernel_size", high=64)
+        self.delta = DeltaHeads(heads, heads, dim, dim, conv)
         self.step = c.size("layer_group_size", high=MAX_LAYERS)
-        self.rank = None if c.flag("no_kda_lora", default=False) else dim
+        self.rank = (
+            None
+            if c.flag(
+                "no_kda_lora",
+                default=c.data.get("model_type") == "bailing_hybrid",
+                because="full projections in the class",
+            )
+            else dim
+        )
         kind = c.choice(
             "gated_attention_proj_granularity_type", allowed=("head_wise", "element_wise"),
-            default="element_wise", because="a gate for every channel",
+            default="head_wise", because="as the class has it",
         )  # fmt: skip
         self.by_head = kind == "head_wise"
         self.element = state_element_bytes(c)

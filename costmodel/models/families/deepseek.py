@@ -31,7 +31,10 @@ def read(b: Builder) -> ModelSpec:
     ) == "noaux_tc"  # fmt: skip
     bias = c.flag("attention_bias", default=False)
     num_shared = c.size("n_shared_experts", "num_shared_experts", low=0, high=2**10)
-    width, sparse = b.ffn_width, sparse_layers(b, count)
+    width, sparse = (
+        b.ffn_width,
+        sparse_layers(b, count, first_default=1 if b.config.class_defaults else None),
+    )
 
     def at(index: int) -> Layer:
         name = f"model.layers.{index}"

@@ -29,19 +29,22 @@ def read(b: Builder) -> ModelSpec:
     c, count = b.config, b.num_layers
     b = with_expert_format(b)
     modules = num_modules(b)
-    ratios = c.sizes("compress_ratios", count, high=2**16)
-    if ratios is None:
-        raise c.fail("compress_ratios", "is missing: which layers compress is not known")
+    ratios = _ratios(b, count)
     for ratio in sorted(set(ratios) - set(KNOWN_RATIOS)):
         c.log.note(f"warning: compress_ratios has {ratio}; only {KNOWN_RATIOS} are known")
-    tail = c.data["compress_ratios"][count:]
+    tail = (c.data.get("compress_ratios") or [])[count:]
     if any(ratio != 0 for ratio in tail):
         c.log.note(
             "warning: compress_ratios of the MTP modules are not 0; they are read as windows"
         )
     experts = Experts.read(b, groups=True)
     num_shared = c.size("n_shared_experts", low=0, high=2**10)
-    num_hash = c.size("num_hash_layers", low=0, high=MAX_LAYERS)
+    kinds = c.strings("mlp_layer_types", ("hash_moe", "moe"), count)
+    hashed = [kind == "hash_moe" for kind in kinds or ()]
+    if kinds is None:
+        first = c.size("num_hash_layers", default=3 if c.class_defaults else None,
+                       because="class default", low=0, high=MAX_LAYERS)  # fmt: skip
+        hashed = [index < first for index in range(count)]
     c.ignore("topk_method", "attention_bias", "hc_sinkhorn_iters", "compress_rope_theta")
     streams = c.size("hc_mult", high=64)
     parts = SharedKV(b)
@@ -53,7 +56,7 @@ def read(b: Builder) -> ModelSpec:
             b, f"{name}.ffn.shared_experts", num_shared * experts.width, prefix="shared experts' "
         )
         moe = mixture(
-            b, f"{name}.ffn", experts, router_bias=index >= num_hash, num_shared=num_shared,
+            b, f"{name}.ffn", experts, router_bias=index >= count or not hashed[index], num_shared=num_shared,
             shared=shared if num_shared else (),
         )  # fmt: skip
         plain = layer(b, attention, moe)
@@ -72,6 +75,37 @@ def read(b: Builder) -> ModelSpec:
                    tuple(ends) * modules)  # fmt: skip
 
     return decoder(b, at, mtp=mtp, extra_head=tuple(hyper_head(b, streams)))
+
+
+#: Ratio of each kind of layer in ``layer_types``.
+_RATIO_OF = {
+    "sliding_attention": 0,
+    "compressed_sparse_attention": INDEXED_RATIO,
+    "heavily_compressed_attention": 128,
+}
+
+
+def _ratios(b: Builder, count: int) -> list[int]:
+    """Compression by layer: ``compress_ratios``, or ``layer_types`` as transformers writes them."""
+    c = b.config
+    kinds = c.strings("layer_types", _RATIO_OF, count)
+    ratios = c.sizes("compress_ratios", count, high=2**16)
+    if ratios is None and kinds is None and c.class_defaults:
+        c.log.note("assumed: layer_types not given: the rule of the model's class")
+        return [INDEXED_RATIO if i > 2 and i % 2 else 128 for i in range(count)]
+    if ratios is None and kinds is None:
+        raise c.fail("compress_ratios", "is missing: which layers compress is not known")
+    if kinds is not None:
+        rates = c.section("compress_rates")
+        own = dict(_RATIO_OF)
+        for kind in _RATIO_OF if rates is not None else ():
+            if rates is not None and rates.has(kind):
+                own[kind] = rates.size(kind, high=2**16)
+        listed = [own[kind] for kind in kinds]
+        if ratios is not None and ratios != listed:
+            raise c.fail("layer_types", "contradicts compress_ratios")
+        return listed
+    return ratios or []
 
 
 def _attention(parts: SharedKV, at: str, ratio: int) -> Attention:

@@ -6,6 +6,8 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.overrides import per_layer_overrides
+from costmodel.models.parts.per_layer import per_layer_input, per_layer_tables
 from costmodel.models.parts.schedule import windowed_layers
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, ModelSpec, MoE, Weights
@@ -47,32 +49,13 @@ def read(b: Builder) -> ModelSpec:
             feed = dense_ffn(b, f"{name}.mlp", wide)
         extra: tuple[Weights, ...] = ()
         if per_layer:
-            extra = _per_layer_input(b, name, per_layer)
+            extra = per_layer_input(b, name, per_layer)
             norms += b.hidden
         plain = layer(b, attend(index), feed, norms=norms)
         return Layer(plain.sublayers, (*plain.extra, *extra))
 
-    tables = _per_layer_tables(b, rows, per_layer, count) if per_layer else ()
+    tables = per_layer_tables(b, rows, per_layer, count) if per_layer else ()
     return decoder(b, at, tied_default=True, extra_embedding=tables)
-
-
-def _per_layer_input(b: Builder, name: str, width: int) -> tuple[Weights, ...]:
-    return (
-        b.matrix("per-layer input gate", f"{name}.per_layer_input_gate", width, b.hidden,
-                 "replicated"),
-        b.matrix("per-layer projection", f"{name}.per_layer_projection", b.hidden, width,
-                 "replicated"),
-    )  # fmt: skip
-
-
-def _per_layer_tables(b: Builder, rows: int, width: int, count: int) -> tuple[Weights, ...]:
-    """A second embedding table with a short vector per layer, and its projection."""
-    table = b.matrix("per-layer embedding", "model.embed_tokens_per_layer", rows, count * width,
-                     "vocab", role="plain")  # fmt: skip
-    projection = b.matrix("per-layer model projection", "model.per_layer_model_projection",
-                          count * width, b.hidden, "replicated")  # fmt: skip
-    unread = Weights(table.name, table.params, table.num_bytes, table.dtype, "vocab", 0)
-    return (unread, projection, b.vector("per-layer norm", width))
 
 
 class _Attend:
@@ -80,7 +63,11 @@ class _Attend:
         c = b.config
         self.b = b
         self.heads, self.kv_heads, self.dim = b.heads, b.kv_heads(), b.head_dim(256)
-        self.full_dim = c.size("global_head_dim", default=512, because="class default", high=2**14)
+        overrides = per_layer_overrides(c, count, ("head_dim",))
+        dims = {found["head_dim"] for found in overrides.values()}
+        self.full_dim = dims.pop() if len(dims) == 1 else c.size(
+            "global_head_dim", default=512, because="class default", high=2**14
+        )  # fmt: skip
         self.same = c.flag("attention_k_eq_v", default=False)
         self.full_kv = self.kv_heads
         if self.same:
@@ -90,6 +77,8 @@ class _Attend:
         self.bias = c.flag("attention_bias", default=False)
         self.window = c.size("sliding_window", default=512, high=MAX_POSITIONS)
         self.slides = windowed_layers(b, count, pattern=6, because="class default")
+        if overrides and {i for i in range(count) if not self.slides[i]} != set(overrides):
+            c.problem("per_layer_config", "must give head_dim of every full layer, and of no other")
         shared = c.size("num_kv_shared_layers", default=0, because="none", low=0, high=count)
         self.first_shared = count - shared
 
@@ -107,7 +96,12 @@ class _Attend:
 
 FAMILY = Family(
     "gemma4",
-    ("gemma4_text", "gemma4"),
-    ("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"),
+    ("gemma4_text", "gemma4", "gemma4_unified_text", "gemma4_unified"),
+    (
+        "Gemma4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
+        "Gemma4UnifiedForCausalLM",
+        "Gemma4UnifiedForConditionalGeneration",
+    ),
     read,
 )

@@ -22,7 +22,11 @@ def read(b: Builder) -> ModelSpec:
     norm = c.flag("use_qk_norm", default=dots)
     c.ignore("sliding_window", "max_window_layers", "layer_types", "use_sliding_window")
     num_shared = c.size("n_shared_experts", low=0, high=2**10)
-    width, sparse, modules = b.ffn_width, sparse_layers(b, count), num_modules(b)
+    width, sparse, modules = (
+        b.ffn_width,
+        sparse_layers(b, count, first_default=1 if b.config.class_defaults else None),
+        num_modules(b),
+    )
 
     def at(index: int) -> Layer:
         name = f"model.layers.{index}"

@@ -26,10 +26,14 @@ def read(b: Builder) -> ModelSpec:
         c.ignore("num_experts_per_tok", "intermediate_size")
     experts = Experts.read(b, width_keys=("intermediate_size",)) if num else Experts(1, 1, 1)
     c.ignore("position_embedding_type", "normalization_function", "init_method", "mamba_expand")
-    types = c.strings("layer_types", ("mamba", "attention"), count)
+    names = ("mamba", "attention", "linear_attention", "full_attention")
+    types = c.strings("layer_types", names, count)
     if types is None:
-        c.log.note("assumed: layer_types not given: attention in every layer")
-    kinds = types or ["attention"] * count
+        hybrid = c.data.get("model_type") == "granitemoehybrid"
+        kind = "mamba" if hybrid else "attention"
+        c.log.note(f"assumed: layer_types not given: {kind} in every layer (class default)")
+        types = [kind] * count
+    kinds = ["mamba" if kind in ("mamba", "linear_attention") else "attention" for kind in types]
     state = _mamba(b) if "mamba" in kinds else {}
     c.ignore(*(key for key in c.data if key.startswith("mamba_")))
 

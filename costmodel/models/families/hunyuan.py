@@ -33,13 +33,14 @@ def read(b: Builder) -> ModelSpec:
         raise c.fail("use_mla", "latent attention is not known in this family")
     heads, kv_heads, dim = b.heads, b.kv_heads(), b.head_dim()
     bias, mlp_bias = c.flag("attention_bias", default=False), c.flag("mlp_bias", default=False)
-    norm = 2 * dim if c.flag("use_qk_norm", default=False) else 0
+    always = c.data.get("model_type") == "hunyuan_v1_moe"  # the class has no keys for these
+    norm = 2 * dim if c.flag("use_qk_norm", default=always) else 0
     width, share = b.ffn_width, _share_factor(b)
     num = c.size("num_experts", high=MAX_EXPERTS)
     skipped = c.size(
         "moe_layer_num_skipped", default=0, because="none is dense", low=0, high=MAX_LAYERS
     )
-    mixed = c.flag("use_mixed_mlp_moe", default=False) and num > 1
+    mixed = c.flag("use_mixed_mlp_moe", default=always) and num > 1
     if num == 1:
         c.ignore("moe_topk", "moe_intermediate_size", "num_shared_expert", "num_experts_per_tok")
         top_k, widths, shared_nums = [1] * count, [width] * count, [0] * count
@@ -47,7 +48,10 @@ def read(b: Builder) -> ModelSpec:
         top_k = _per_layer(b, "moe_topk", count, MAX_EXPERTS)
         c.ignore("num_experts_per_tok")
         widths = _per_layer(b, "moe_intermediate_size", count, MAX_SIZE, default=width)
-        shared_nums = _per_layer(b, "num_shared_expert", count, 2**10) if mixed else [0] * count
+        one = 1 if always else None
+        shared_nums = (
+            _per_layer(b, "num_shared_expert", count, 2**10, default=one) if mixed else [0] * count
+        )
         c.ignore("num_shared_expert")
 
     def at(index: int) -> Layer:
@@ -90,7 +94,7 @@ def _per_layer(
 
 FAMILY = Family(
     "hunyuan",
-    ("hunyuan", "hunyuan_v1_moe", "hunyuan_v1_dense"),
-    ("HunYuanMoEV1ForCausalLM", "HunYuanForCausalLM", "HunYuanDenseV1ForCausalLM"),
+    ("hunyuan", "hunyuan_v1_moe"),
+    ("HunYuanMoEV1ForCausalLM", "HunYuanForCausalLM"),
     read,
 )

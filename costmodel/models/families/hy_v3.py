@@ -18,7 +18,11 @@ def read(b: Builder) -> ModelSpec:
     heads, kv_heads, dim = b.heads, b.kv_heads(), b.head_dim()
     norm = 2 * dim if c.flag("qk_norm", default=True) else 0
     experts, num_shared = Experts.read(b), c.size("num_shared_experts", low=0, high=2**10)
-    width, sparse, modules = b.ffn_width, sparse_layers(b, count), num_modules(b)
+    width, sparse, modules = (
+        b.ffn_width,
+        sparse_layers(b, count, first_default=1 if b.config.class_defaults else None),
+        num_modules(b),
+    )
 
     def at(index: int) -> Layer:
         name = f"model.layers.{index}"

@@ -22,21 +22,13 @@ def read(b: Builder) -> ModelSpec:
     latent = Latent.read(b)
     experts = Experts.read(b, groups=True, group_names=("num_expert_group", "n_group"))
     num_shared = c.size("num_shared_experts", low=0, high=2**10)
-    width, sparse, modules = b.ffn_width, sparse_layers(b, count), num_modules(b)
-    linear = c.section("linear_attn_config")
-    if linear is None:
-        raise c.fail("linear_attn_config", "is missing: which layers are linear is not known")
-    heads, dim = linear.size("num_heads", high=2**12), linear.size("head_dim", high=2**14)
-    delta = DeltaHeads(heads, heads, dim, dim, linear.size("short_conv_kernel_size", high=64))
-    full = linear.indices("full_attn_layers", count, first=1)
-    deltas = linear.indices("kda_layers", count, first=1)
-    if full is None or deltas is None or sorted(full + deltas) != list(range(count)):
-        raise linear.fail(
-            "full_attn_layers", f"with kda_layers must name each of the {count} layers once"
-        )
-    element = state_element_bytes(c)
-    full_gate = linear.flag("use_full_rank_gate", default=False, because="gate in two steps")
-    linear.ignore("gate_lower_bound")
+    width, sparse, modules = (
+        b.ffn_width,
+        sparse_layers(b, count, first_default=1 if b.config.class_defaults else None),
+        num_modules(b),
+    )
+    delta, full, full_gate = _linear(b, count)
+    dim, element = delta.key_dim, state_element_bytes(c)
     gated = c.flag("mla_use_output_gate", default=False)
     inner = c.optional_size("routed_expert_hidden_size", because="experts at full width")
     inner_norm = c.flag("latent_moe_use_norm", default=False) if inner else False
@@ -76,6 +68,38 @@ def read(b: Builder) -> ModelSpec:
         return layer(b, attention, moe, norms=norms)
 
     return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
+
+
+def _linear(b: Builder, count: int) -> tuple[DeltaHeads, list[int], bool]:
+    """Delta heads, the layers of full attention, and whether the output gate has full rank.
+
+    Released files nest them in ``linear_attn_config``; ``layer_types`` with ``linear_*`` keys is what
+    the class in transformers writes.
+    """
+    c = b.config
+    linear = c.section("linear_attn_config")
+    if linear is None:
+        kinds = c.strings("layer_types", ("linear_attention", "full_attention"), count)
+        if kinds is None and "linear_head_dim" not in c.class_defaults:
+            raise c.fail("linear_attn_config", "is missing: which layers are linear is not known")
+        if kinds is None:
+            c.log.note("assumed: layer_types not given: every fourth layer has full attention")
+        heads = c.size("linear_num_heads", high=2**12)
+        dim = c.size("linear_head_dim", high=2**14)
+        conv = c.size("linear_conv_kernel_dim", high=64)
+        full = [i for i in range(count) if (kinds[i] == "full_attention" if kinds else i % 4 == 3)]
+        return DeltaHeads(heads, heads, dim, dim, conv), full, False
+    heads, dim = linear.size("num_heads", high=2**12), linear.size("head_dim", high=2**14)
+    delta = DeltaHeads(heads, heads, dim, dim, linear.size("short_conv_kernel_size", high=64))
+    listed = linear.indices("full_attn_layers", count, first=1)
+    deltas = linear.indices("kda_layers", count, first=1)
+    if listed is None or deltas is None or sorted(listed + deltas) != list(range(count)):
+        raise linear.fail(
+            "full_attn_layers", f"with kda_layers must name each of the {count} layers once"
+        )
+    full_gate = linear.flag("use_full_rank_gate", default=False, because="gate in two steps")
+    linear.ignore("gate_lower_bound")
+    return delta, listed, full_gate
 
 
 def _latent(b: Builder, name: str, inner: int | None, norm: bool) -> tuple[Weights, ...]:

@@ -27,4 +27,4 @@ def read(b: Builder) -> ModelSpec:
     return decoder(b, at)
 
 
-FAMILY = Family("llama", ("llama",), ("LlamaForCausalLM",), read)
+FAMILY = Family("llama", ("llama", "iquestcoder"), ("LlamaForCausalLM",), read)

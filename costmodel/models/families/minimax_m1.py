@@ -44,6 +44,9 @@ def _softmax_layers(b: Builder, count: int) -> list[bool]:
         c.ignore("attn_type_list")
         return [kind == "full_attention" for kind in types]
     numbers = c.sizes("attn_type_list", count, high=1)
+    if numbers is None and c.data.get("model_type") == "minimax":
+        c.log.note("assumed: layer_types not given: softmax in every second layer (class default)")
+        return [index % 2 == 0 for index in range(count)]
     if numbers is None:
         raise c.fail("attn_type_list", "is missing: which layers are linear is not known")
     return [number == 1 for number in numbers]

@@ -18,14 +18,17 @@ def read(b: Builder) -> ModelSpec:
     heads, kv_heads, dim = b.heads, b.kv_heads(), b.head_dim()
     experts = Experts.read(b, width_keys=("moe_intermediate_size", "intermediate_size"))
     dense_width = c.size("dense_intermediate_size")
-    num_shared = c.size("n_shared_experts", low=0, high=2**10)
+    num_shared = c.size("n_shared_experts", default=1, because="class default", low=0, high=2**10)
     shared_width = c.size("shared_intermediate_size", default=experts.width, low=0)
     vectors = qk_norm_size(b, heads, kv_heads, dim)
     gate = heads * dim if c.flag("attention_output_gate", default=False) else 0
     router_bias = c.flag("use_routing_bias", default=True)
     c.ignore("use_gemma_norm")
     ignore_unreleased_mtp(b)
-    is_moe, sparse = sparse_layers(b, count), _Sparse(b, count)
+    is_moe, sparse = (
+        sparse_layers(b, count, first_default=0 if b.config.class_defaults else None),
+        _Sparse(b, count),
+    )
 
     def at(index: int) -> Layer:
         name = f"model.layers.{index}"
@@ -90,7 +93,13 @@ class _Sparse:
 
 FAMILY = Family(
     "minimax_m3",
-    ("minimax_m3", "minimax_m3_vl", "minimax_m3_text"),
-    ("MiniMaxM3ForCausalLM", "MiniMaxM3ForConditionalGeneration"),
+    ("minimax_m3", "minimax_m3_vl", "minimax_m3_text", "minimax_m3_vl_text"),
+    (
+        "MiniMaxM3ForCausalLM",
+        "MiniMaxM3ForConditionalGeneration",
+        "MiniMaxM3VLForCausalLM",
+        "MiniMaxM3VLForConditionalGeneration",
+        "MiniMaxM3SparseForConditionalGeneration",
+    ),
     read,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
@@ -14,6 +16,13 @@ from costmodel.models.registry import Family
 from costmodel.models.spec import MTP, Layer, ModelSpec, MoE, Sublayer, Weights
 
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+#: Names that newer files give the same blocks.
+_NEWER = {
+    "linear_attention": "mamba",
+    "full_attention": "attention",
+    "sparse": "moe",
+    "dense": "mlp",
+}
 
 
 def read(b: Builder) -> ModelSpec:
@@ -54,7 +63,8 @@ def _blocks(b: Builder) -> list[str]:
     ):
         blocks = [_LETTERS[letter] for letter in pattern]
     elif isinstance(names, list) and 0 < len(names) <= MAX_LAYERS and pattern is None:
-        blocks = c.strings("layers_block_type", _LETTERS.values(), len(names)) or []
+        listed = c.strings("layers_block_type", (*_LETTERS.values(), *_NEWER), len(names)) or []
+        blocks = [_NEWER.get(name, name) for name in listed]
     else:
         raise c.fail(
             "hybrid_override_pattern",
@@ -88,7 +98,7 @@ class _Blocks:
         self.bias = c.flag("attention_bias", default=False)
         self.mlp_bias = c.flag("mlp_bias", default=False)
         self.width = b.ffn_width
-        self.inner = self._mamba() if "mamba" in kinds else {}
+        self.inner: dict[str, Any] = self._mamba() if "mamba" in kinds else {}
         c.ignore("mamba_ssm_cache_dtype", "mamba_num_heads", "mamba_head_dim")
         self.latent: int | None = None
         if "moe" in kinds:
@@ -97,7 +107,7 @@ class _Blocks:
             self.shared_width = c.size("moe_shared_expert_intermediate_size")
             self.latent = c.optional_size("moe_latent_size", because="experts at full width")
 
-    def _mamba(self) -> dict[str, int]:
+    def _mamba(self) -> dict[str, Any]:
         c = self.b.config
         self.conv_bias = c.flag("use_conv_bias", default=True)
         self.proj_bias = c.flag("mamba_proj_bias", default=False)

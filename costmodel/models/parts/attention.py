@@ -31,18 +31,22 @@ def grouped_query(
     has_v: bool = True,
     extra: tuple[Weights, ...] = (),
     index: tuple[int, int, int] | None = None,
+    input_dim: int | None = None,
 ) -> Attention:
     """Attention with ``heads`` query and ``kv_heads`` key/value heads of ``head_dim``.
 
     ``vectors`` counts norms and sinks; ``gate_rows`` rows of an output gate are projected beside the
     queries; ``has_kv`` False means the layer reads another layer's cache; ``has_v`` False means
     values come from the key projection but are cached. ``index`` is (top_k tokens, index heads,
-    index width) of block-sparse attention.
+    index width) of block-sparse attention. ``input_dim`` is what is projected, the hidden size unless
+    given.
     """
-    h, v_width = b.hidden, head_dim if v_dim is None else v_dim
+    h, v_width = input_dim or b.hidden, head_dim if v_dim is None else v_dim
     weights = [
         b.matrix("query", f"{at}.q_proj", heads * head_dim, h, "heads", bias=qkv_bias),
-        b.matrix("attention output", f"{at}.o_proj", h, heads * v_width, "heads", bias=o_bias),
+        b.matrix(
+            "attention output", f"{at}.o_proj", b.hidden, heads * v_width, "heads", bias=o_bias
+        ),
     ]
     if has_kv:
         weights.append(

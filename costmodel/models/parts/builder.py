@@ -67,7 +67,9 @@ class Builder:
     @property
     def heads(self) -> int:
         """Query heads of a layer."""
-        return self.config.size("num_attention_heads", "n_heads", "n_head", high=2**12)
+        return self.config.size(
+            "num_attention_heads", "n_heads", "n_head", "num_heads", "attention_heads", high=2**12
+        )
 
     @property
     def num_layers(self) -> int:
@@ -96,12 +98,17 @@ class Builder:
     def head_dim(self, default: int | None = None) -> int:
         """Width of a head. Without a class default, hidden size / heads, which must be whole."""
         because = "family default"
-        if "head_dim" in self.config.class_defaults and "head_dim" not in self.config.data:
+        if self.config.class_defaults and "head_dim" not in self.config.data:
             # a class without a number of its own takes hidden size / heads
             default = self.config.class_default(("head_dim",), int)
         if default is None:
             default, because = max(self.hidden // self.heads, 1), "hidden size / query heads"
-            if not self.config.has("head_dim") and self.hidden % self.heads:
+            if self.config.class_defaults and self.hidden % self.heads:
+                self.config.log.note(
+                    f"warning: head_dim is not given, and {self.heads} heads do not divide the hidden "
+                    f"size {self.hidden}: rounded down, as the model's class does"
+                )
+            elif not self.config.has("head_dim") and self.hidden % self.heads:
                 self.config.problem(
                     "head_dim",
                     f"is missing, and {self.heads} heads do not divide the hidden size {self.hidden}",
@@ -116,6 +123,10 @@ class Builder:
                 if where is self.outer and self.outer is not self.config:
                     self.config.ignore("tie_word_embeddings")
                 return where.flag("tie_word_embeddings")
+        own = self.outer.class_default(("tie_word_embeddings",), bool)
+        if own is not None and self.outer is not self.config:
+            self.config.log.note(f"assumed: tie_word_embeddings = {own} (class default)")
+            return own
         return self.config.flag(
             "tie_word_embeddings", default=default, because=f"class default of {self.family}"
         )

@@ -25,14 +25,20 @@ def decoder(
     final_norm: int | None = None,
     head_bias: bool = False,
     num_layers: int | None = None,
+    table_width: int | None = None,
+    never_tied: bool = False,
     extra_head: tuple[Weights, ...] = (),
     extra_embedding: tuple[Weights, ...] = (),
     mtp: Callable[[], MTP | None] = lambda: None,
 ) -> ModelSpec:
-    """A decoder of ``num_layers`` layers built by ``layer_at``, between embedding and head."""
+    """A decoder of ``num_layers`` layers built by ``layer_at``, between embedding and head.
+
+    ``table_width`` is the width of embedding and head where it is not the hidden size: a projection
+    follows the one and comes before the other.
+    """
     count = b.num_layers if num_layers is None else num_layers
     vocab = b.config.size("vocab_size")
-    tied = b.tied(tied_default)
+    tied = not never_tied and b.tied(tied_default)
     max_context = b.config.optional_size(
         "max_position_embeddings", "max_sequence_length", "max_seq_len", "n_positions",
         "model_max_length", because="no limit is known", high=MAX_POSITIONS,
@@ -41,10 +47,14 @@ def decoder(
     layers = tuple(layer_at(index) for index in range(count))
     modules = mtp()
     b.config.log.stop_if_wrong()
-    table = b.matrix("embedding", "model.embed_tokens", vocab, b.hidden, "vocab", role="plain")
+    width = table_width or b.hidden
+    if width != b.hidden:
+        extra_head += (b.matrix("embedding projections", "model.project_in", width, b.hidden,
+                                "replicated", copies=2),)  # fmt: skip
+    table = b.matrix("embedding", "model.embed_tokens", vocab, width, "vocab", role="plain")
     embedding = Weights("embedding", table.params, table.num_bytes, table.dtype, "vocab", 0)
     head = b.matrix(
-        "tied embedding and head" if tied else "head", "lm_head", vocab, b.hidden, "vocab",
+        "tied embedding and head" if tied else "head", "lm_head", vocab, width, "vocab",
         role="plain", bias=head_bias,
     )  # fmt: skip
     norm = b.vector("final norm", b.hidden if final_norm is None else final_norm)

@@ -101,11 +101,13 @@ def mixture(
     zero_experts: int = 0,
     router: str = "gate",
     expert_path: str = "experts.0",
+    routers: tuple[Weights, ...] = (),
 ) -> MoE:
     """Router, routed experts of ``input_dim`` (the hidden size unless latent) and what is shared.
 
     With zero-compute experts ``experts.top_k`` slots fall on ``experts.num + zero_experts`` router
     rows; the expected number that carries weights is stored (LongCat-Flash report, section 2).
+    ``routers`` replaces the one matrix that routes.
     """
     rows = experts.num + zero_experts
     inner = input_dim or b.hidden
@@ -123,7 +125,7 @@ def mixture(
         expert_dtype=expert[0].dtype,
         expert_input_dim=inner,
         expert_width=experts.width,
-        router=(
+        router=routers or (
             b.matrix("router", f"{at}.{router}", rows, b.hidden, "replicated", role="plain",
                      bias=router_bias),
         ),

@@ -49,11 +49,12 @@ def mamba2(
     conv_bias: bool,
     proj_bias: bool,
     element_bytes: float,
+    norm: bool = True,
 ) -> LinearState:
     """A Mamba-2 block: ``heads`` of ``head_dim`` x ``state``; B and C shared within groups."""
     inner = heads * head_dim
     channels = inner + 2 * groups * state
-    vectors = channels * (conv + (1 if conv_bias else 0)) + 3 * heads + inner
+    vectors = channels * (conv + (1 if conv_bias else 0)) + 3 * heads + (inner if norm else 0)
     weights = (
         b.matrix("mamba in", f"{at}.in_proj", inner + channels + heads, b.hidden, "heads",
                  bias=proj_bias),

@@ -25,9 +25,8 @@ class Mixed:
     shared_width_keys: tuple[str, ...] = ()  #: keys of a shared expert's width; else the experts'
     shared_gate: bool = False  #: a row that scales the shared expert's output
     router_vectors: int = 0  #: numbers of the router besides
-    dense_first: str = (
-        ""  #: key of the number of leading dense layers, where the family has its own
-    )
+    dense_keys: tuple[str, ...] = ("first_k_dense_replace",)  #: of the leading dense layers
+    dense_default: int = 0  #: their number where the file is silent
 
 
 class Mixtures:
@@ -37,7 +36,7 @@ class Mixtures:
         c = b.config
         self.b, self.recipe = b, recipe
         self.experts = Experts.read(b, width_keys=recipe.width_keys, groups=recipe.groups)
-        self.sparse = listed_sparse_layers(b, count, first_key=recipe.dense_first)
+        self.sparse = listed_sparse_layers(b, count, recipe.dense_keys, recipe.dense_default)
         self.num_shared = 0
         if recipe.shared_keys:
             self.num_shared = c.size(

@@ -14,6 +14,9 @@ def sparse_layers(b: Builder, count: int, *, first_default: int | None = None) -
     """
     c = b.config
     freq = c.data.get("moe_layer_freq")
+    if c.has("mlp_layer_types") and not c.has("first_k_dense_replace") and freq is None:
+        types = c.strings("mlp_layer_types", ("dense", "sparse"), count)
+        return [kind == "sparse" for kind in types or ()]
     if isinstance(freq, list):
         flags = c.sizes("moe_layer_freq", count, high=1) or []
         c.ignore("first_k_dense_replace")
@@ -31,25 +34,22 @@ def sparse_layers(b: Builder, count: int, *, first_default: int | None = None) -
     return result
 
 
-def listed_sparse_layers(b: Builder, count: int, *, first_key: str = "") -> list[bool]:
+def listed_sparse_layers(
+    b: Builder, count: int, first_keys: tuple[str, ...], default: int
+) -> list[bool]:
     """MoE layers in any of the usual spellings; ``mlp_layer_types`` wins where it is given.
 
-    Else leading dense layers (``first_key``, ``first_k_dense_replace``), ``moe_layer_freq``,
+    Else leading dense layers (``first_keys``, ``default`` where absent), ``moe_layer_freq``,
     ``decoder_sparse_step`` and ``mlp_only_layers``.
     """
     c = b.config
-    first_keys = tuple(
-        dict.fromkeys((first_key or "first_k_dense_replace", "first_k_dense_replace"))
-    )
     types = c.strings("mlp_layer_types", ("dense", "sparse"), count)
     if types is not None:
         c.ignore(*first_keys, "moe_layer_freq", "decoder_sparse_step", "mlp_only_layers")
         return [kind == "sparse" for kind in types]
-    if isinstance(c.data.get("moe_layer_freq"), list) or c.has("moe_layer_freq"):
-        return sparse_layers(b, count, first_default=0)
-    first = c.size(
-        *first_keys, default=0, because="no leading dense layers", low=0, high=MAX_LAYERS
-    )
+    if c.has("moe_layer_freq"):
+        return sparse_layers(b, count, first_default=default)
+    first = c.size(*first_keys, default=default, because="class default", low=0, high=MAX_LAYERS)
     step = c.size("decoder_sparse_step", default=1, because="every layer", high=MAX_LAYERS)
     only = c.indices("mlp_only_layers", count) or []
     return [

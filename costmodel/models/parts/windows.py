@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS
 from costmodel.models.parts.schedule import windowed_layers
@@ -62,9 +64,18 @@ def listed_windows(b: Builder, count: int) -> list[int | None]:
     return [window if kind == "sliding_attention" else None for kind in types]
 
 
-def patterned_windows(b: Builder, count: int, pattern: int) -> list[int | None]:
-    """Windows by ``layer_types``, or in all but one of ``pattern`` layers; null switches them off."""
+def patterned_windows(
+    b: Builder, count: int, pattern: int, keys: tuple[str, ...] = ()
+) -> list[int | None]:
+    """Windows by ``layer_types``, or in all but one of ``pattern`` layers; null switches them off.
+
+    ``keys`` name the pattern where the config may give it.
+    """
     c = b.config
+    if c.has("layer_types"):
+        c.ignore(*keys)
+    elif keys:
+        pattern = c.size(*keys, default=pattern, because="class default")
     window = uniform_window(b)
     if window is None:
         c.ignore("layer_types")
@@ -86,8 +97,14 @@ SLIDING = (
 FULL = ("full_attention", "hybrid", "global", "full", "global_attention", "attention")
 
 
-def typed_windows(b: Builder, count: int) -> list[int | None]:
-    """Windows by ``layer_types`` in any spelling; without the list, in every layer or in none."""
+def typed_windows(
+    b: Builder, count: int, slides: Callable[[int, int], bool] | None = None
+) -> list[int | None]:
+    """Windows by ``layer_types`` in any spelling.
+
+    Without the list the class's rule ``slides(layer, layers)`` holds; a class without one has the
+    window in every layer, or in none where the config gives no window.
+    """
     c = b.config
     types = c.strings("layer_types", (*SLIDING, *FULL), count)
     names = ("sliding_window", "sliding_window_size", "window_size", "attention_window_size")
@@ -100,6 +117,8 @@ def typed_windows(b: Builder, count: int) -> list[int | None]:
         return [None] * count
     window = c.optional_size(*names, because="no window", high=MAX_POSITIONS)
     if types is None and window is not None:
-        c.log.note("assumed: layer_types not given: every layer has the window")
-        return [window] * count
+        c.log.note("assumed: layer_types not given: the class's rule decides which layers slide")
+        return [
+            window if slides is None or slides(index, count) else None for index in range(count)
+        ]
     return [window if kind in SLIDING else None for kind in types or ["full"] * count]

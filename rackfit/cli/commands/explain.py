@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from rackfit.cli import question
+from topology.names import shown_lines
 
 
 def register(app: typer.Typer) -> None:
@@ -44,20 +45,21 @@ def explain_command(
     """
     import json as json_module
 
-    from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
+    from rackfit.cli.interrupts import Stop
 
-    with answer_or_exit_3("the answer was complete"):
+    limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
+    stop: Stop[str] = Stop("the answer was complete", limit)
+
+    def work() -> str:
         from rackfit.api import make_instance
-        from rackfit.documents.output import write_whole
         from rackfit.documents.result import SCHEMA_VERSION
         from solver.clock import Clock
         from solver.explain.conflicts import explain_conflict
         from topology.errors import InstanceError, Problem
 
-        if time_limit is not None and not 0 < time_limit < 1e9:
-            raise InstanceError(
-                Problem("time limit", f"must be positive seconds, got {time_limit:g}")
-            )
+        if time_limit is not None and limit is None:
+            message = f"must be positive seconds, got {time_limit:g}"
+            raise InstanceError(Problem("time limit", message))
         asked = question.build_scenario(
             scenario, model=model, cluster=cluster, workload=workload,
             input_tokens=input_tokens, output_tokens=output_tokens,
@@ -67,7 +69,7 @@ def explain_command(
             draft_tokens=draft_tokens, acceptance=acceptance,
         )  # fmt: skip
         instance = make_instance(asked)
-        clock = Clock(time_limit)
+        clock = stop.clock = Clock(time_limit, started=stop.started)
         why = explain_conflict(instance, clock=clock, seed=seed)
         answer: dict[str, Any] = {"fits": why is None}
         if why is None:
@@ -82,9 +84,12 @@ def explain_command(
                 "instance": instance.describe(),
                 "explanation": answer,
             }
-            lines = [json_module.dumps(document, indent=1, allow_nan=False)]
-        with uninterrupted():
-            write_whole("\n".join(lines) + "\n", None)
+            return json_module.dumps(document, indent=1, allow_nan=False) + "\n"
+        return shown_lines("\n".join(lines)) + "\n"
+
+    from rackfit.documents.output import write_whole
+
+    stop.run(work, lambda text: write_whole(text, None))
 
 
 def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], list[str]]:

@@ -98,7 +98,7 @@ def export_command(
     for message, where in places.items():
         shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
         say(f"approximated: {shown}: {message}")
-    if exported.limits:
+    if exported.limits or exported.loss:
         say(loss_text(exported))
     for note in exported.notes:
         say(f"note: {note}")

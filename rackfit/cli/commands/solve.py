@@ -50,12 +50,17 @@ def solve_command(
     json: question.AsJson = False,
 ) -> None:
     """Find the cheapest layout and prove how far from optimal it can be."""
-    from rackfit.cli.interrupts import answer_or_exit_3, uninterrupted
+    from rackfit.cli.interrupts import Stop
 
-    with answer_or_exit_3("the first verified layout"):
+    limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
+    stop: Stop[Result] = Stop("the first verified layout", limit)
+
+    def work() -> Result:
         from rackfit.api import make_instance, solve
         from rackfit.documents.output import check_writable
+        from rackfit.documents.result import Result
         from rackfit.progress import ProgressPrinter
+        from solver.clock import Clock
 
         check_writable(out, report)
         asked = question.build_scenario(
@@ -67,23 +72,31 @@ def solve_command(
             draft_tokens=draft_tokens, acceptance=acceptance,
         )  # fmt: skip
         instance = make_instance(asked)
+        clock = stop.clock = Clock(time_limit, started=stop.started)
+
+        def kept() -> Result | None:
+            found = clock.kept()
+            return None if found is None else Result(instance, found, seed, workers or 1)
+
+        stop.kept = kept
         with ProgressPrinter(sys.stderr) as progress:
-            result = solve(
+            return solve(
                 instance,
                 time_limit_s=time_limit,
                 gap=gap,
                 workers=workers,
                 seed=seed,
                 on_progress=progress,
+                clock=clock,
             )
-        with uninterrupted():
-            _write(result, out, report, as_json=json)
+
+    stop.run(work, lambda result: _write(result, out, report, as_json=json))
 
 
 def next_target(instance: Instance, layout: Layout) -> tuple[str, str]:
     """What to export the layout to, and what else in words."""
-    if instance.scenario.engine is not None:
-        return instance.scenario.engine, ""
+    if instance.engine is not None:
+        return instance.engine.engine, ""
     if any(stage.unlike for replica in layout.replicas for stage in replica.stages):
         return "json", ""  # engines want as many slots in every layer
     return "sglang", " (or vllm, trtllm, dynamo, slurm)"

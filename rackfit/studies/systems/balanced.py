@@ -103,7 +103,7 @@ def _sequences_that_fit(instance: Instance, chips: int) -> int:
     )
     one = float(memory.kv_bytes_per_sequence(operations, kinds, 1.0, workload.final_context))
     each = one + float(memory.activation_bytes(operations, 1.0, 1.0, 1.0))
-    return max(0, int((chip.hbm_bytes - held) // each)) if each else 65_536
+    return max(0, int((instance.usable_hbm_bytes(chip) - held) // each)) if each else 65_536
 
 
 def _last(most: int, holds: Callable[[int], bool]) -> int:

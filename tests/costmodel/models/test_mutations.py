@@ -25,6 +25,7 @@ import pytest
 from costmodel.models.load import read_model
 from costmodel.models.registry import known_families
 from costmodel.models.spec import ModelSpec
+from tests.costmodel.models.architectures import decoders
 from topology.catalogue import catalogue_names, data_dir
 from topology.errors import InstanceError
 
@@ -48,6 +49,17 @@ OTHER = {
     for file in ("known_totals.json", "other_configs.json")
     for name, entry in json.loads((Path(__file__).with_name(file)).read_text()).items()
 }
+
+
+#: One class of transformers for each family that has no other example.
+OTHER |= {
+    f"class-{kind}": decoders()[kind]["variants"]["default"]["config"]
+    for kind in (
+        "axk2", "bamba", "dots3_note_text", "gemma3n_text", "gpt_neo", "inkling2_text", "jetmoe",
+        "lfm3", "mamba2", "olmo_hybrid", "xlstm", "recurrent_gemma", "modernbert-decoder", "zamba2",
+        "zaya",
+    )
+}  # fmt: skip
 
 
 def _config(name: str) -> dict[str, Any]:

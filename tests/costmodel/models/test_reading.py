@@ -77,8 +77,13 @@ def test_unknown_window_without_its_layers_is_not_guessed() -> None:
 
 
 def test_encoders_are_refused() -> None:
-    text = _problems({**UNKNOWN, "architectures": ["BertForMaskedLM"], "model_type": "bert"})
+    text = _problems({**UNKNOWN, "architectures": ["BertForMaskedLM"]})
     assert "BertForMaskedLM" in text
+    assert "is an encoder:" in _problems({**UNKNOWN, "model_type": "bert"})
+    for kind in ("t5", "whisper"):
+        assert "encoder-decoder" in _problems({**UNKNOWN, "model_type": kind})
+    assert "encoder-decoder" in _problems({**UNKNOWN, "is_encoder_decoder": True})
+    assert "cross-attention" in _problems({**UNKNOWN, "cross_attention_layers": [3, 8]})
 
 
 def test_known_architecture_notes_keys_it_does_not_understand() -> None:
@@ -204,7 +209,7 @@ def test_groups_of_experts_are_kept() -> None:
 
 def test_image_captioner_that_shares_a_model_type_is_not_grok() -> None:
     config = {**UNKNOWN, "model_type": "git", "architectures": ["GitForCausalLM"]}
-    assert _read(config).family == "unknown architecture"
+    assert "image encoder" in _problems(config)
     assert load_model("grok-2").family == "grok"
 
 

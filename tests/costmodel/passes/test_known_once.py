@@ -72,7 +72,7 @@ def test_copies_of_a_replica_read_their_fields_anew() -> None:
     assert len(replica.chips) == 16
     assert replica.idle_kv == ()
     first = replica.kv[0]
-    waiting = KvShare(chip=first.chip, tier="host", idle=True, sequences=3, bytes=0.0)
+    waiting = KvShare(chip=first.chip, tier="host", idle=True, sequences=3)
     changed = replica.model_copy(
         update={"stages": replica.stages[:1], "kv": (*replica.kv[:2], waiting)}
     )

@@ -33,7 +33,7 @@ def mixed_layout(instance: Instance, tp: int, ranks: int, batch: int) -> Layout:
         expert_map=name,
     )
     kv = [
-        KvShare(chip=chips[rank * tp], sequences=count, bytes=0.0)
+        KvShare(chip=chips[rank * tp], sequences=count)
         for rank, count in enumerate(spread(batch, ranks))
     ]
     shape = Shape(tp=tp, ep=len(chips) if moe else 1, pp=1, attention_dp=ranks, batch=batch)

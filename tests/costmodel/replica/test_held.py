@@ -33,7 +33,7 @@ def asked(**changes: Any) -> Instance:
 
 def mixed(*idle: dict[str, Any], batch: int = 8, tier: str = "hbm") -> Layout:
     """One mixed replica of Llama-3.1-8B on one chip."""
-    kv = [{"chip": "r0g0", "tier": tier, "sequences": batch, "bytes": 0}, *idle]
+    kv = [{"chip": "r0g0", "tier": tier, "sequences": batch}, *idle]
     stage = {"layers": [0, 31], "chips": ["r0g0"]}
     shape = {"tp": 1, "ep": 1, "pp": 1, "attention_dp": 1, "batch": batch}
     replica = {"role": "mixed", "shape": shape, "stages": [stage], "kv": kv}
@@ -41,7 +41,7 @@ def mixed(*idle: dict[str, Any], batch: int = 8, tier: str = "hbm") -> Layout:
 
 
 def waiting(tier: str, count: int) -> dict[str, Any]:
-    return {"chip": "r0g0", "tier": tier, "idle": True, "sequences": count, "bytes": 0}
+    return {"chip": "r0g0", "tier": tier, "idle": True, "sequences": count}
 
 
 def rate(instance: Instance, layout: Layout) -> float:

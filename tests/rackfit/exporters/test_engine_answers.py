@@ -42,7 +42,7 @@ def test_an_engine_makes_no_layout_cheaper(engine: EngineName) -> None:
 def test_the_evaluator_names_what_an_engine_does_not_run() -> None:
     for engine, model, cluster, text in (
         ("vllm", "deepseek-v3", "gb200-nvl72", "vLLM loads no placement"),
-        ("sglang", "qwen3-235b-a22b", "hgx-h200@2", "12 chips; SGLang exchanges tokens over 2, 4"),
+        ("sglang", "qwen3-235b-a22b", "hgx-h200@2", "SGLang gives every chip the same number"),
         ("trtllm", "gpt-oss-120b", "hgx-h100", "TensorRT-LLM gives every chip the same number"),
     ):
         result = solved(model, cluster)
@@ -50,7 +50,10 @@ def test_the_evaluator_names_what_an_engine_does_not_run() -> None:
         judged = evaluate(replace(result.instance, scenario=scenario), result.layout)
         found = [str(one) for one in judged.violations if one.rule == "engine_runs"]
         assert any(text in message for message in found), found
-        assert judged.usd_per_m_output_tokens == result.evaluation.usd_per_m_output_tokens
+        now, before = judged.usd_per_m_output_tokens, result.evaluation.usd_per_m_output_tokens
+        assert now is not None
+        assert before is not None
+        assert now >= before  # collectives in place of all-to-all cost more, never less
 
 
 def test_what_runs_is_compared_with_what_its_engine_runs(tmp_path: Path) -> None:

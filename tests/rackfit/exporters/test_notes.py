@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from costmodel.question.engine import engine_names, engine_versions
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
@@ -15,19 +16,21 @@ from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import exporters
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
-from topology.catalogue import catalogue_names
 
 
 def test_checkpoint_precision_is_named(deepseek: Result) -> None:
     notes = export_layout(deepseek.instance, deepseek.layout, "sglang").notes
     assert any("must hold weights as fp8" in note for note in notes)
-    assert not any("DeepEP has no configuration" in note for note in notes)  # EP 32 and 1
+    assert not any("by collectives" in note for note in notes)  # EP 32 and 1
     assert not any("not known to load" in note for note in notes)
 
 
 def test_widths_without_all_to_all_are_named(gpt_oss: Result) -> None:
     exported = export_layout(gpt_oss.instance, gpt_oss.layout, "sglang", allow_approximate=True)
-    assert any("expert-parallel width 5: DeepEP has no" in note for note in exported.notes)
+    assert any(
+        note.startswith("experts on 5 chips exchange tokens by collectives (none)")
+        for note in exported.notes
+    )
     assert "--moe-a2a-backend none" in exported.files["commands.sh"]
 
 
@@ -68,8 +71,11 @@ def test_the_command_line_names_every_target() -> None:
 
 
 def test_option_tables_name_their_source() -> None:
-    for engine in catalogue_names("engines"):
-        source = option_table(engine).source
-        assert len(source["commit"]) == 40
-        assert source["file"].endswith(".py")
-        assert source["read"]
+    for engine in engine_names():
+        for version in engine_versions(engine):
+            table = option_table(f"{engine}@{version}")
+            assert table.version == f"{table.data['title']} {table.data['version']}"
+            assert table.data["version"].startswith(version)
+            assert table.data["repository"].count("/") == 1
+            assert table.data.get("limits", {}).keys() <= table.options.keys()
+            assert set(table.data.get("spellings", {}).values()) <= table.options.keys()

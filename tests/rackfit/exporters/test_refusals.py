@@ -67,7 +67,7 @@ def test_trtllm_refuses_attention_split_both_ways(moe: Instance) -> None:
     assert "--allow-approximate" not in str(stop.value)
     words = export_layout(moe, layout, "sglang").files["commands.sh"]
     assert "--tp-size 4" in words
-    assert "--dp-size 2" in words
+    assert "--attn-dp-size 2" in words
     assert "--enable-dense-mlp-attn-tp" in words
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from rackfit.documents.result import Result
+from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import Exported, write_files
 from rackfit.importers.deployment import import_deployment
 
@@ -20,13 +21,14 @@ FIGURES = ("usd_per_m_output_tokens", "output_tokens_per_s", "ttft_s", "tpot_s",
 def test_round_trip(result: Result, export: Export, engine: str, tmp_path: Path) -> None:
     exported = export(engine)
     write_files(exported.files, tmp_path / "out")
-    imported = import_deployment(result.instance, engine, tmp_path / "out" / "commands.sh")
-    again = evaluate(result.instance, imported.layout)
+    instance = under_engine(result.instance, engine)
+    imported = import_deployment(instance, engine, tmp_path / "out" / "commands.sh")
+    again = evaluate(instance, imported.layout)
     for name in FIGURES:
         assert getattr(again, name) == pytest.approx(getattr(exported.deployed, name), rel=1e-3)
     now, then = again.usd_per_m_output_tokens, result.evaluation.usd_per_m_output_tokens
     assert now is not None
     assert then is not None
     assert now / then - 1 == pytest.approx(exported.loss, abs=1e-3)
-    if not exported.limits:
+    if not exported.limits and not any("by collectives" in note for note in exported.notes):
         assert exported.loss == 0.0

@@ -111,7 +111,7 @@ def replicas(instance: Instance, chips: int) -> Iterator[Replica]:
                     for s, part in enumerate(cut)
                 )
                 shape = Shape(tp=tp, ep=1, pp=pp, attention_dp=1, batch=per_rank * pp)
-                kv = (KvShare(chip=ids[0], sequences=per_rank * pp, bytes=0),)
+                kv = (KvShare(chip=ids[0], sequences=per_rank * pp),)
                 yield Replica(role=role, shape=shape, stages=stages, kv=kv)
 
 
@@ -148,9 +148,7 @@ def placed(instance: Instance, replica: Replica, in_flight: Place, idle: Place |
         return rate_of(instance, replica)
 
     def keeping(count: int) -> float:
-        share = KvShare(
-            chip=replica.stages[0].chips[0], tier=idle, idle=True, sequences=count, bytes=0
-        )
+        share = KvShare(chip=replica.stages[0].chips[0], tier=idle, idle=True, sequences=count)
         return rate_of(instance, replica.model_copy(update={"kv": (*kv, share)}))
 
     low, high = 0, 1
@@ -245,7 +243,7 @@ def test_rent_is_in_the_cost_and_in_the_bound(tiny: Tiny, usd_per_byte: float) -
     costs = []
     for mixed in (r for r in replicas(instance, 2) if r.role == "mixed"):
         for count in range(0, 600, 20):
-            idle = KvShare(chip=mixed.chips[0], tier="flash", idle=True, sequences=count, bytes=0)
+            idle = KvShare(chip=mixed.chips[0], tier="flash", idle=True, sequences=count)
             judged = evaluate(
                 instance,
                 Layout(replicas=(mixed.model_copy(update={"kv": (*mixed.kv, idle)}),)),

@@ -34,7 +34,7 @@ def with_batch(layout: Layout, index: int, sequences: list[int]) -> Layout:
     replica = layout.replicas[index]
     tp = replica.shape.tp
     kv = tuple(
-        KvShare(chip=replica.stages[0].chips[rank * tp], sequences=count, bytes=0)
+        KvShare(chip=replica.stages[0].chips[rank * tp], sequences=count)
         for rank, count in enumerate(sequences)
     )
     shape = replica.shape.model_copy(update={"batch": sum(sequences)})

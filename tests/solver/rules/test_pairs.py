@@ -16,6 +16,7 @@ import solver.rules
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.workload import Limits
 from solver.clock import Clock
 from solver.search import search
 from tests.solver.enumeration import pools
@@ -147,6 +148,21 @@ def in_stages(instance: Instance, data: Data) -> tuple[Instance, Data]:
     return scenario(instance, engine="vllm"), {**data, "replicas": [staged]}
 
 
+def limited(**limits: int) -> Plant:
+    """A replica in two stages, each in a domain, under a limit."""
+
+    def plant(instance: Instance, data: Data) -> tuple[Instance, Data]:
+        _, staged = in_stages(instance, data)
+        (one,) = staged["replicas"]
+        for stage, chips in zip(one["stages"], pools(instance), strict=False):
+            stage["chips"] = chips[:1]
+        one["kv"] = [{"chip": one["stages"][0]["chips"][0], "sequences": one["shape"]["batch"]}]
+        kept = instance.limits.model_dump() | limits
+        return scenario(instance, limits=Limits(**kept)), staged
+
+    return plant
+
+
 PLANTS: dict[str, list[Plant]] = {
     "both_pools": [edit(lambda data: [r.update(role="decode") for r in data["replicas"]])],  # type: ignore[arg-type,return-value]
     "chips_once": [edit(lambda data: data["replicas"].append(first(data)))],
@@ -154,9 +170,15 @@ PLANTS: dict[str, list[Plant]] = {
     "engine_runs": [in_stages],
     "experts_placed": [edit(lambda data: next(iter(data["expert_maps"].values())).popitem())],
     "hbm_capacity": [edit(lambda data: crowd(data))],
+    "kv_bytes": [edit(lambda data: first(data)["kv"][0].update(bytes=1.0))],
     "kv_placed": [edit(lambda data: first(data)["shape"].update(batch=1))],
     "kv_tiers": [edit(lambda data: first(data)["kv"].append(idle(data)))],
     "layers_covered": [edit(lambda data: first(data)["stages"][-1]["layers"].__setitem__(1, 2))],
+    "limits": [
+        limited(max_pipeline_stages=1),
+        limited(max_domains_per_replica=1),
+        limited(max_sequences_per_rank=1),
+    ],
     "rate_served": [lambda instance, data: (scenario(instance, rate=1e9), data)],
     "shape_matches": [edit(lambda data: first(data)["shape"].update(tp=7))],
     "tpot_target": [lambda instance, data: (slo(instance, tpot=1e-6), data)],

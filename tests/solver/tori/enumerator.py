@@ -96,7 +96,7 @@ class Enumerator:
                 tp=tp, ep=1 if moe is None else width, pp=pp, attention_dp=width // tp, batch=batch
             ),
             stages=tuple(built),
-            kv=tuple(KvShare(chip=chip, sequences=count, bytes=0.0) for chip, count in shares),
+            kv=tuple(KvShare(chip=chip, sequences=count) for chip, count in shares),
         )
 
     def layout(self, replicas: tuple[Replica, ...]) -> Layout:

@@ -1,0 +1,41 @@
+"""Bytes of KV on the chips of a replica, as its layers and the sequences of its ranks give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from costmodel.layout.layout import KvTier, Replica, Role
+from costmodel.question.instance import Instance
+from costmodel.replica import memory
+from costmodel.replica.held import cache_bytes, idle_by_rank, idle_bytes, stage_kinds
+
+
+def in_flight_bytes(
+    instance: Instance, role: Role, layers: tuple[int, int], tp: int, *, last: bool
+) -> float:
+    """Bytes on one chip of a rank of one sequence's caches over layers, at its final length.
+
+    ``last``: whether they are a last stage's, which has the caches of drafting modules too.
+    """
+    prefills = role == "prefill"
+    context = instance.workload.input_tokens if prefills else instance.final_context
+    one = cache_bytes(instance, stage_kinds(instance, *layers), tp, context)
+    if last:
+        one += float(memory.draft_kv_bytes(instance.operations, tp, context))
+    return one
+
+
+def bytes_by_chip(
+    instance: Instance, replica: Replica
+) -> Iterator[tuple[str, dict[tuple[KvTier, bool], float]]]:
+    """Each chip with its bytes by tier and whether they wait, tier by tier; none is left out."""
+    in_flight, idle = replica.rank_sequences(), idle_by_rank(replica)
+    tp, place = replica.shape.tp, replica.place_in_flight
+    for number, stage in enumerate(replica.stages):
+        last = number == len(replica.stages) - 1
+        one = in_flight_bytes(instance, replica.role, stage.layers, tp, last=last)
+        waiting = idle_bytes(instance, stage_kinds(instance, *stage.layers), tp)
+        for at, chip in enumerate(stage.chips):
+            held: dict[tuple[KvTier, bool], float] = {(place, False): one * in_flight[at // tp]}
+            held |= {(tier, True): waiting * counts[at // tp] for tier, counts in idle.items()}
+            yield chip, held

@@ -1,0 +1,65 @@
+"""What classes of transformers count, from a file that ``make architectures`` writes. Knows no reader."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("architectures.json.gz")
+
+#: Classes left out, with the reason: they are no decoders that engines serve.
+ENCODERS = frozenset(
+    """
+    bert bert-generation big_bird camembert data2vec-text electra ernie megatron-bert rembert roberta
+    roberta-prelayernorm roc_bert roformer xlm xlm-roberta xlm-roberta-xl xlnet xmod
+    """.split()  # noqa: SIM905
+)
+HALVES_OF_ENCODER_DECODERS = frozenset(
+    """
+    bart bigbird_pegasus blenderbot blenderbot-small marian mbart musicgen musicgen_melody mvp pegasus
+    plbart prophetnet trocr whisper
+    """.split()  # noqa: SIM905
+)
+#: Classes refused by name, see costmodel/models/refused.py.
+REFUSED = frozenset(
+    ["blt", "git", "hrm_text", "mllama", "moshi", "qwen4_exp", "qwen4_exp_text", "reformer"]
+)
+#: Classes whose count differs for a reason that is theirs; by config where not in all.
+QUIRKS = {
+    ("longcat_flash", ""): "allocates weights for zero-compute experts, which have none",
+    ("helium", "bare"): "projects the output from the hidden size, whatever heads x width is",
+    ("bailing_hybrid", "widened"): "keeps two tables, though tie_word_embeddings is true",
+    ("kimi_linear", "widened"): "keeps two tables, though tie_word_embeddings is true",
+    ("nemotron_h", "bare"): "refused: a file without its list of blocks",
+    ("nemotron_h", "widened"): "keeps two tables, though tie_word_embeddings is true",
+    ("xlstm", "widened"): "keeps two tables, though tie_word_embeddings is true",
+    ("zamba", "widened"): "shares its block by tying: tie_word_embeddings false makes copies of it",
+    (
+        "zamba2",
+        "widened",
+    ): "shares its block by tying: tie_word_embeddings false makes copies of it",
+    ("moss_transcribe_diarize", "bare"): "ties by the outer class's default, against text_config",
+    ("cpmant", ""): "cache: puts 32 prompt tokens before every sequence",
+    ("deepseek_v4", ""): "cache: keeps a part of a compressed entry and its index in buffers",
+}
+
+
+@cache
+def counts() -> dict[str, Any]:
+    """Classes by ``model_type``, each with its variants: config, parameters, cache."""
+    found: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))["classes"]
+    return found
+
+
+def decoders() -> dict[str, Any]:
+    """The classes that are neither encoders nor halves of encoder-decoders."""
+    left_out = ENCODERS | HALVES_OF_ENCODER_DECODERS
+    return {kind: entry for kind, entry in counts().items() if kind not in left_out}
+
+
+def quirk(kind: str, variant: str) -> str | None:
+    """Why a class's count differs, where it has a reason of its own."""
+    return QUIRKS.get((kind, "")) or QUIRKS.get((kind, variant))

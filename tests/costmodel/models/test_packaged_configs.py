@@ -1,0 +1,68 @@
+"""95 configs of released models as a public package carries them: all read, sizes as their names say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from costmodel.models import load_model
+from costmodel.models.summary import Summary, summarise
+from tests.costmodel.models.test_mutated_lists import PACKAGED, _read
+
+#: Sizes in names that are off by more than 6 %, with the reason.
+EXPLAINED = {
+    "Qwen--Qwen3-VL-2B-Instruct": "2B counts the image tower: 1.72 B and 0.41 B",
+    "XiaomiMiMo--MiMo-7B-Base": "7.6 B, rounded down",
+    "meta-llama--Llama-4-Maverick-17B-128E-Instruct": "17B are the active parameters",
+    "meta-llama--Llama-4-Scout-17B-16E-Instruct": "17B are the active parameters",
+    "meta-models--Muse-Glimmer-30B": "30B counts the image tower: 27.9 B and 1.9 B",
+    "mistralai--Mixtral-8x22B-v0.1": "eight experts that share their attention",
+    "mistralai--Mixtral-8x7B-v0.1": "eight experts that share their attention",
+}
+_SIZE = re.compile(r"[-x](\d+(?:\.\d+)?)(B|T)(?:-A(\d+(?:\.\d+)?)B|-\d+E)?(?=-|$)")
+
+
+def _named(name: str) -> tuple[float, float | None] | None:
+    found = _SIZE.search(name)
+    if found is None:
+        return None
+    total = float(found[1]) * (1e12 if found[2] == "T" else 1e9)
+    return total, float(found[3]) * 1e9 if found[3] else None
+
+
+def _off(name: str, s: Summary) -> bool:
+    named = _named(name)
+    if named is None:
+        return False
+    total, active = named
+    actives = (s.active_params, s.active_params_no_input_embedding, s.active_params_no_embedding)
+    wrong = abs(s.total_params / total - 1) > 0.06
+    return wrong or (active is not None and min(abs(n / active - 1) for n in actives) > 0.06)
+
+
+def test_all_are_read_and_are_as_large_as_their_names_say() -> None:
+    assert len(PACKAGED) == 95
+    off = {name for name, entry in PACKAGED.items() if _off(name, summarise(_read(name, entry)))}
+    assert off == set(EXPLAINED)
+
+
+def test_no_quantised_config_leaves_a_doubt() -> None:
+    for name, entry in PACKAGED.items():
+        doubts = [w for w in _read(name, entry).warnings if "quantisation settings" in w]
+        assert doubts == [], name
+
+
+@pytest.mark.parametrize(("size", "warns"), [(509_300_000_000, False), (475_300_000_000, True)])
+def test_the_index_beside_a_config_checks_the_count(tmp_path: Path, size: int, warns: bool) -> None:
+    folder = tmp_path / "flash"
+    folder.mkdir()
+    entry = PACKAGED["deepseek-ai--DeepSeek-V4.1-Flash"]
+    (folder / "config.json").write_text(json.dumps(entry["config"]))
+    index = {"metadata": {"total_size": size}, "weight_map": {}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    spec = load_model(folder)
+    assert "the checkpoint's index states" in spec.notes[0]
+    assert bool([w for w in spec.warnings if "index states" in w]) is warns
