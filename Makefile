@@ -123,3 +123,14 @@ gallery: $(INSTALLED)
 # LOADS: recorded expert counts, see instances/loads/README.md
 bench-place: $(INSTALLED)
 	$(BIN)/python -m benchmarks.place $(LOADS)
+
+# N damaged files and command lines, each in a process that is watched; goes on where it was stopped.
+# One again: python tests/fuzz/running.py --only SEED
+.PHONY: fuzz lowest
+FUZZ_OUT ?= build/fuzz.jsonl
+fuzz: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/running.py $(N) --processes 2 --out $(FUZZ_OUT)
+
+# The lowest declared versions, installed and tested; minutes. ONLY: what to test
+lowest:
+	.ci/lowest $(ONLY)

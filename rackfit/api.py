@@ -92,7 +92,7 @@ def solve(
         ),
         timed,
     )  # fmt: skip
-    return Result(instance, found, seed=seed, workers=threads)
+    return Result(found.instance or instance, found, seed=seed, workers=threads)
 
 
 def _interruptible(work: Callable[[], SearchResult], clock: Clock) -> SearchResult:

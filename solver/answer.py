@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
 from solver.certificate import Certificate
 from solver.verify import ROUNDING
 
@@ -51,6 +52,21 @@ class RunnerUp:
 
 
 @dataclass(frozen=True)
+class Alone:
+    """What one engine alone costs; ``None`` where nothing was found, ``reason`` then says why.
+
+    ``engine``: name and version. No layout that it runs costs less than ``bound_usd_per_m_output_tokens``.
+    """
+
+    engine: str
+    label: str
+    usd_per_m_output_tokens: float | None
+    bound_usd_per_m_output_tokens: float
+    reason: str = ""
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """The best verified layout with its proof."""
 
@@ -67,6 +83,10 @@ class SearchResult:
     skew_cost: float
     #: the best layout found that is built differently, where it was asked for and there is one
     runner_up: RunnerUp | None = None
+    #: what each engine alone costs, where the engine was a choice
+    engines: tuple[Alone, ...] = ()
+    #: the question as it is for the engine chosen; ``None``: as it was asked
+    instance: Instance | None = None
 
 
 def better(one: Evaluation, other: Evaluation | None) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock, check_seed
+from solver.engine_choice import cheapest_engine
 from solver.kv_search import PlanSearch
 from solver.rounds import Search
 from solver.runner_up import with_runner_up
@@ -33,6 +35,15 @@ def search(
     ``InstanceError`` for an option that is evaluated but not searched.
     """
     check_seed(seed)
+    if instance.scenario.engine == ANY:
+        return cheapest_engine(
+            instance,
+            lambda one, progress: search(
+                one, clock=clock, gap=gap, seed=seed, on_progress=progress, runner_up=runner_up,
+                workers=workers,
+            ),
+            clock=clock, gap=gap, seed=seed, on_progress=on_progress,
+        )  # fmt: skip
     if instance.scenario.two_batch_overlap:
         message = (
             "is evaluated, not searched: no bound covers it; leave it out, then evaluate with it"

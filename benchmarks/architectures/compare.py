@@ -75,11 +75,12 @@ def own_parameters(found: dict[str, Any]) -> int:
 
 #: Parts of names of what reads images or sound: not part of the text model.
 _TOWERS = ("vision", "visual", "vit.", "image", "audio", "projector", "embed_tokens_extend", "aligner",
-           "merger", "downsample", "img_", "speech", "resampler", "connector", "perception")  # fmt: skip
+           "merger", "downsample", "img_", "speech", "resampler", "connector", "perception", "qformer",
+           "query_tokens", "language_projection", "generation_", "video_tower", "acoustic", "semantic_")  # fmt: skip
 
 
 def _is_tower(name: str) -> bool:
-    return any(word in name for word in _TOWERS)
+    return name.startswith(("encoder.", "model.encoder.")) or any(word in name for word in _TOWERS)
 
 
 def _is_bias(buffer: str) -> bool:

@@ -232,7 +232,6 @@ def one(kind: str, name: str, tries: list[dict[str, Any]], *, text_part: bool) -
             entry["cache"] = {str(length): cached(model, config, length) for length in LENGTHS}
         except Exception as error:
             entry["cache_error"] = f"{type(error).__name__}: {str(error)[:120]}"
-    del model
     gc.collect()
     return entry
 
@@ -251,6 +250,19 @@ def raw_defaults(kind: str) -> dict[str, Any]:
     }
 
 
+def text_defaults() -> dict[str, Any]:
+    """Defaults of every configuration class that has a vocabulary: text models and parts of others."""
+    found = {}
+    for kind in CONFIG_MAPPING:
+        try:
+            given = raw_defaults(kind)
+        except (ImportError, AttributeError, TypeError):
+            continue
+        if "vocab_size" in given:
+            found[kind] = plain(given)
+    return found
+
+
 def main() -> None:
     """Count every class, or those named."""
     warnings.filterwarnings("ignore")
@@ -258,7 +270,7 @@ def main() -> None:
     out, only = sys.argv[1], set(sys.argv[2:])
     result: dict[str, Any] = {
         "transformers": transformers.__version__, "torch": torch.__version__, "classes": {},
-        "defaults": {},
+        "defaults": text_defaults(),
     }  # fmt: skip
     for group, classes in (("text", text_classes()), ("multimodal", multimodal_classes())):
         for kind, name in classes.items():
@@ -266,7 +278,6 @@ def main() -> None:
                 continue
             try:
                 base = default_config(kind)
-                result["defaults"][kind] = plain(raw_defaults(kind))
             except Exception as error:
                 result["classes"][kind] = {
                     "group": group, "class": name, "variants": {"default": {"error": repr(error)[:200]}}

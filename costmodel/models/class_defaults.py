@@ -13,6 +13,16 @@ from functools import cache
 
 from topology.catalogue import data_dir
 
+#: What makes a model what it is: never taken from a class's defaults.
+ESSENTIAL = frozenset(
+    """
+    vocab_size hidden_size d_model n_embd num_hidden_layers n_layers num_layers n_layer
+    num_attention_heads n_heads n_head num_heads intermediate_size ffn_dim moe_intermediate_size
+    n_routed_experts num_experts num_local_experts moe_num_experts num_experts_per_tok moe_topk
+    kv_lora_rank qk_nope_head_dim v_head_dim
+    """.split()  # noqa: SIM905
+)
+
 
 @cache
 def _table() -> dict[str, dict[str, object]]:
@@ -23,4 +33,5 @@ def _table() -> dict[str, dict[str, object]]:
 
 def class_defaults(model_type: object) -> Mapping[str, object]:
     """Defaults of the class of a ``model_type``; none for a type the table does not know."""
-    return _table().get(model_type, {}) if isinstance(model_type, str) else {}
+    found = _table().get(model_type, {}) if isinstance(model_type, str) else {}
+    return {key: value for key, value in found.items() if key not in ESSENTIAL}

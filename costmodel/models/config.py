@@ -9,27 +9,16 @@ names all problems.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from costmodel.models.inert import is_inert
-from costmodel.models.spec import Reading
+from costmodel.models.read_log import ReadLog, counted, missing, shown
 from topology.errors import InstanceError, Problem
 
 T = TypeVar("T", int, bool, str)
 #: Where a value comes from that the file does not give.
 CLASS_DEFAULT = "default of the configuration class"
-#: What makes a model what it is: never taken from a class's defaults.
-ESSENTIAL = frozenset(
-    """
-    vocab_size hidden_size d_model n_embd num_hidden_layers n_layers num_layers n_layer
-    num_attention_heads n_heads n_head num_heads intermediate_size ffn_dim moe_intermediate_size
-    n_routed_experts num_experts num_local_experts moe_num_experts num_experts_per_tok moe_topk
-    kv_lora_rank qk_nope_head_dim v_head_dim
-    """.split()  # noqa: SIM905
-)
 #: Largest width, rank or count that is believed; vocabularies of today are below 2**19.
 MAX_SIZE = 2**22
 #: Widths of released models are multiples of this; others are noted as suspicious.
@@ -40,39 +29,6 @@ _WIDTHS = ("hidden_size", "intermediate_size", "head_dim", "_rank", "d_model", "
 MAX_LAYERS = 2048
 #: Most routed experts of one layer that are believed.
 MAX_EXPERTS = 2**14
-
-
-def shown(value: object) -> str:
-    """A short printable form of an untrusted value, for messages."""
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
-        return f"a number of {value.bit_length()} bits"
-    if isinstance(value, dict | list):
-        return f"a {type(value).__name__} of {len(value)}"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-@dataclass
-class ReadLog:
-    """What was read, assumed and found wrong in one file."""
-
-    readings: dict[str, Reading] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-    def read(self, key: str, value: str, source: str) -> None:
-        """Remember one value that was used, the first time it is."""
-        self.readings.setdefault(key, Reading(key, value, source))
-
-    def note(self, text: str) -> None:
-        """Add a note once."""
-        if text not in self.notes:
-            self.notes.append(text)
-
-    def stop_if_wrong(self) -> None:
-        """Raise ``InstanceError`` with every problem found so far, if there is one."""
-        if self.problems:
-            raise InstanceError(dict.fromkeys(self.problems))
 
 
 class Config:
@@ -147,7 +103,7 @@ class Config:
             if own is not None:
                 default, because = own, CLASS_DEFAULT
             if default is None:
-                self.problem(key, _missing(names))
+                self.problem(key, missing(names))
                 return max(low, 1)
             self._assume(key, default, because or "family default")
             return default
@@ -203,7 +159,7 @@ class Config:
             if own is not None:
                 default, because = own, CLASS_DEFAULT
             if default is None:
-                self.problem(key, _missing(names))
+                self.problem(key, missing(names))
                 return False
             self._assume(key, default, because or "family default")
             return default
@@ -220,7 +176,7 @@ class Config:
         key, value = self.find(names)
         if value is None:
             if default is None:
-                self.problem(key, _missing(names))
+                self.problem(key, missing(names))
                 return 1.0
             self._assume(key, default, because or "family default")
             return default
@@ -241,7 +197,7 @@ class Config:
             if own in known:
                 default, because = own, CLASS_DEFAULT
             if default is None:
-                self.problem(key, _missing(names))
+                self.problem(key, missing(names))
                 return known[0]
             self._assume(key, default, because or "family default")
             return default
@@ -316,7 +272,7 @@ class Config:
                 f"{self.path}{key} has {len(value)} entries for {length} layers: "
                 "the tail is taken to describe MTP modules"
             )
-        self.log.read(self.path + key, _counted(value[:length]), "config")
+        self.log.read(self.path + key, counted(value[:length]), "config")
         return value[:length]
 
     def section(self, key: str) -> Config | None:
@@ -332,8 +288,6 @@ class Config:
         self._sections[key] = Config(value, self.file, self.log, f"{self.path}{key}.")
         return self._sections[key]
 
-    # -- what was not asked for ------------------------------------------------------------------
-
     def not_understood(self) -> list[tuple[str, Any]]:
         """Keys that were neither asked for nor known to have no effect, with their values."""
         keys = [
@@ -344,15 +298,3 @@ class Config:
         for section in self._sections.values():
             keys.extend(section.not_understood())
         return keys
-
-
-def _counted(values: Sequence[Any]) -> str:
-    """A list in few words: how often each value occurs, or only its length."""
-    kinds = Counter(str(value) for value in values if isinstance(value, int | str))
-    if len(kinds) > 4 or kinds.total() != len(values):
-        return f"a list of {len(values)}"
-    return ", ".join(f"{num} x {value[:24]}" for value, num in kinds.items())
-
-
-def _missing(names: Sequence[str]) -> str:
-    return "is missing" + (f" (also known as {', '.join(names[1:])})" if len(names) > 1 else "")

@@ -7,7 +7,6 @@ into an error for this reader.
 
 from __future__ import annotations
 
-from costmodel.models.config import shown
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
@@ -22,6 +21,7 @@ from costmodel.models.parts.mla import Indexer, Latent, latent_attention
 from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.parts.schedule import sparse_layers
 from costmodel.models.parts.windows import listed_windows
+from costmodel.models.read_log import shown
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, ModelSpec, MoE
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from costmodel.models.config import Config, shown
+from costmodel.models.config import Config
+from costmodel.models.read_log import shown
 from costmodel.models.spec import Weights
 
 _MAX_IMAGE = 2**16

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.models.class_defaults import class_defaults
-from costmodel.models.config import ESSENTIAL, Config, shown
+from costmodel.models.config import Config
 from costmodel.models.files import find_config, read_object
 from costmodel.models.generic import GENERIC, shapes_something
 from costmodel.models.image import read_image_tower
 from costmodel.models.parts.builder import Builder
-from costmodel.models.parts.formats import BY_REQUEST, ELEMENT_BYTES
-from costmodel.models.parts.matching import PatternError
-from costmodel.models.parts.precision import requested_precision
-from costmodel.models.parts.quantisers import read_precision
+from costmodel.models.parts.quantisation.formats import BY_REQUEST, ELEMENT_BYTES
+from costmodel.models.parts.quantisation.matching import PatternError
+from costmodel.models.parts.quantisation.precision import requested_precision
+from costmodel.models.parts.quantisation.quantisers import read_precision
 from costmodel.models.published_size import compared, published_bytes
+from costmodel.models.read_log import shown
 from costmodel.models.refused import refuse_by_kind
 from costmodel.models.registry import Family, by_architecture, by_model_type
 from costmodel.models.spec import ModelSpec
@@ -82,11 +83,7 @@ def read_model(
     refuse_by_kind(config, outer)
     family = _choose(config, outer)
     config.class_defaults = {
-        **{
-            key: value
-            for key, value in class_defaults(config.data.get("model_type")).items()
-            if key not in ESSENTIAL
-        },
+        **class_defaults(config.data.get("model_type")),
         **family.class_defaults,
     }
     if outer is not config:

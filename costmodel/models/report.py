@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from costmodel.models.parts.formats import ELEMENT_BYTES
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import Attention, Layer, LinearState, ModelSpec, MoE, Weights
 from costmodel.models.summary import Summary, cache_bytes, own_weights, stored_formats, summarise
 

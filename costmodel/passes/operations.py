@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import (
     Attention,
     DenseFFN,
@@ -30,18 +31,6 @@ from costmodel.models.spec import (
 
 Array = NDArray[np.float64]
 Part = Literal["attention_projections", "dense_ffn", "shared_experts", "router", "head"]
-
-#: bytes of one element of each storage dtype (scales are in the weights' own byte counts)
-ELEMENT_BYTES = {
-    "fp32": 4.0,
-    "bf16": 2.0,
-    "fp16": 2.0,
-    "fp8": 1.0,
-    "int8": 1.0,
-    "fp4": 0.5,
-    "int4": 0.5,
-}
-
 
 _ONE: Array = np.ones(())
 
@@ -300,14 +289,10 @@ def _merge(matmuls: list[Matmul]) -> list[Matmul]:
         if known is None:
             merged[key] = m
         else:
-            merged[key] = Matmul(
-                m.part,
-                known.flops_per_token + m.flops_per_token,
-                known.weight_bytes + m.weight_bytes,
-                m.dtype,
-                m.shard,
-                m.query_heads,
-                m.kv_heads,
-                known.stored_bytes + m.stored_bytes,
+            merged[key] = replace(
+                known,
+                flops_per_token=known.flops_per_token + m.flops_per_token,
+                weight_bytes=known.weight_bytes + m.weight_bytes,
+                stored_bytes=known.stored_bytes + m.stored_bytes,
             )
     return list(merged.values())

@@ -18,11 +18,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import Attention, MoE
 from costmodel.passes.achieved import Achieved, achieved_by
 from costmodel.passes.attended import head_ways, kv_ways, mean_attended
 from costmodel.passes.communication import GroupRates
-from costmodel.passes.operations import ELEMENT_BYTES, LayerKind, Operations
+from costmodel.passes.operations import LayerKind, Operations
 from costmodel.passes.pass_sums import PARTS, PassTime, Term
 from costmodel.passes.tokens import Array, ExpertShares, Tokens, even_shares
 from costmodel.question.profile import Efficiency

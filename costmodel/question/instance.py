@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from costmodel.experts.expert_load import read_loads, skewed_load
 from costmodel.experts.moe_load import log_missed, reached
 from costmodel.models import load_model
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import ModelSpec
-from costmodel.passes.operations import ELEMENT_BYTES, LayerKind, Operations, operations_of
+from costmodel.passes.operations import LayerKind, Operations, operations_of
 from costmodel.question.engine import ANY, EngineFacts, engine_problems, load_engine
 from costmodel.question.kv_plan import KvPlan
 from costmodel.question.profile import Profile, load_profile

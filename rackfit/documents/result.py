@@ -7,6 +7,7 @@ import platform
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from costmodel.replica.fleet import uplink_bytes_per_s
 from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
-from solver.answer import SearchResult
+from solver.answer import Alone, SearchResult
 from solver.certificate import Certificate
 from topology.catalogue import checked, is_file, read_data
 from topology.errors import InstanceError, Problem
@@ -85,6 +86,7 @@ class Result:
             "evaluation": found.evaluation.as_dict(),
             "layout": layout_dict(found.layout),
             "runner_up": self._runner_up(),
+            "engines": [_alone(one) for one in found.engines],
             "memory": memory_by_chip(self.instance, found.layout, found.evaluation),
             "links": link_loads(self.instance, found.layout, found.evaluation),
             "skew": {"relative_cost": found.skew_cost, "spare_slots": spare_slots(found.layout)},
@@ -148,6 +150,12 @@ class Result:
     def text(self) -> str:
         """The document as JSON text."""
         return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def _alone(one: Alone) -> dict[str, Any]:
+    """What one engine alone costs, as data; a bound of nothing feasible is ``null``."""
+    bound = one.bound_usd_per_m_output_tokens
+    return asdict(one) | {"bound_usd_per_m_output_tokens": bound if isfinite(bound) else None}
 
 
 def replica_counts(layout: Layout) -> dict[tuple[str, Shape], int]:

@@ -100,6 +100,7 @@ def result_schema() -> dict[str, Any]:
             "evaluation": evaluation,
             "layout": {"$ref": "#/$defs/Layout"},
             "runner_up": _or_null(_runner_up()),
+            "engines": {"type": "array", "items": _alone()},
             "memory": {"type": "object", "additionalProperties": memory},
             "links": _object(
                 {
@@ -119,6 +120,13 @@ def _intervals() -> dict[str, Any]:
     ends = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
     names = (one.name for one in fields(Intervals) if one.name != "confidence")
     return _object({"confidence": _SHARE} | {name: _or_null(ends) for name in names})
+
+
+def _alone() -> dict[str, Any]:
+    """What one engine alone costs, where the engine was a choice."""
+    words = {key: {"type": "string"} for key in ("engine", "label", "reason")}
+    figures = dict.fromkeys(("usd_per_m_output_tokens", "bound_usd_per_m_output_tokens"), _FIGURE)
+    return _object({**words, **figures, "wall_s": _SHARE})
 
 
 def _runner_up() -> dict[str, Any]:

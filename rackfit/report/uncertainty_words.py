@@ -50,6 +50,27 @@ def runner_up_lines(result: Result) -> list[str]:
     return [first, second]
 
 
+def engine_lines(result: Result) -> list[str]:
+    """What each engine alone costs, cheapest first, where the engine was a choice."""
+    if not result.search.engines:
+        return []
+    chosen = result.instance.scenario.engine
+    lines = []
+    for one in sorted(
+        result.search.engines,
+        key=lambda one: (one.usd_per_m_output_tokens is None, one.usd_per_m_output_tokens or 0.0),
+    ):
+        if one.usd_per_m_output_tokens is None:
+            lines.append(f"{one.label} alone: nothing ({one.reason})")
+            continue
+        here = " (this answer)" if one.engine == chosen else ""
+        lines.append(
+            f"{one.label} alone: ${one.usd_per_m_output_tokens:.4f}, at least "
+            f"${one.bound_usd_per_m_output_tokens:.4f}, {one.wall_s:.1f} s{here}"
+        )
+    return lines
+
+
 def _ends(ends: Ends, scale: float = 1.0) -> str:
     return " to ".join(_number(scale * value) for value in ends)
 

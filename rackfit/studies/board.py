@@ -17,8 +17,8 @@ from costmodel.blackboard.aggregate import (
     kv_bytes_per_token,
 )
 from costmodel.blackboard.balance import balance_context, multiplies_per_weight
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.summary import summarise
-from costmodel.passes.operations import ELEMENT_BYTES
 from costmodel.question.instance import Instance
 from rackfit.studies.base import Own
 from topology.errors import InstanceError, Problem

@@ -6,8 +6,8 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import dense_ffn
-from costmodel.models.parts.linear import state_element_bytes
-from costmodel.models.parts.mamba import mamba2
+from costmodel.models.parts.states.linear import state_element_bytes
+from costmodel.models.parts.states.mamba import mamba2
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec, Sublayer
 

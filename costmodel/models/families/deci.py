@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.models.config import Config, shown
+from costmodel.models.config import Config
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder
 from costmodel.models.parts.ffn import dense_ffn
+from costmodel.models.read_log import shown
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec, Sublayer, Weights
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from costmodel.models.config import MAX_EXPERTS, MAX_LAYERS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
-from costmodel.models.parts.expert_format import with_expert_format
 from costmodel.models.parts.ffn import Experts, ffn_weights, mixture
-from costmodel.models.parts.formats import MXFP8
 from costmodel.models.parts.hyper import hyper_connections, hyper_head
 from costmodel.models.parts.mtp import num_modules
+from costmodel.models.parts.quantisation.expert_format import with_expert_format
+from costmodel.models.parts.quantisation.formats import MXFP8
 from costmodel.models.parts.shared_kv import SharedKV
 from costmodel.models.registry import Family
 from costmodel.models.spec import MTP, Attention, Layer, ModelSpec, MoE, Weights

@@ -9,8 +9,8 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, mixture
-from costmodel.models.parts.linear import state_element_bytes
-from costmodel.models.parts.mamba import mamba1
+from costmodel.models.parts.states.linear import state_element_bytes
+from costmodel.models.parts.states.mamba import mamba1
 from costmodel.models.parts.windows import uniform_window
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, LinearState, ModelSpec, MoE

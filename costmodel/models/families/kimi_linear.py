@@ -8,10 +8,10 @@ from __future__ import annotations
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
-from costmodel.models.parts.linear import DeltaHeads, kimi_delta, state_element_bytes
 from costmodel.models.parts.mla import Latent, latent_attention
 from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.parts.schedule import sparse_layers
+from costmodel.models.parts.states.linear import DeltaHeads, kimi_delta, state_element_bytes
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, Layer, LinearState, ModelSpec, Weights
 

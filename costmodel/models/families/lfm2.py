@@ -8,7 +8,7 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, mixture
-from costmodel.models.parts.recurrent import short_convolution
+from costmodel.models.parts.states.recurrent import short_convolution
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, LinearState, ModelSpec, MoE
 

@@ -6,7 +6,7 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, ffn_weights, mixture
-from costmodel.models.parts.linear import lightning, state_element_bytes
+from costmodel.models.parts.states.linear import lightning, state_element_bytes
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, Layer, LinearState, ModelSpec
 

@@ -7,8 +7,8 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
-from costmodel.models.parts.linear import DeltaHeads, gated_delta, state_element_bytes
 from costmodel.models.parts.mtp import num_modules
+from costmodel.models.parts.states.linear import DeltaHeads, gated_delta, state_element_bytes
 from costmodel.models.registry import Family
 from costmodel.models.spec import MTP, DenseFFN, Layer, ModelSpec, MoE
 
@@ -42,6 +42,7 @@ def read(b: Builder) -> ModelSpec:
         attention = grouped_query(
             b, f"{name}.self_attn", heads, kv_heads, dim, qkv_bias=bias, o_bias=bias,
             vectors=2 * dim, gate_rows=heads * dim if gated else 0,
+            gate_in="q_proj",
         )  # fmt: skip
         return layer(b, attention, feed(index))
 

@@ -7,7 +7,7 @@ from math import ceil
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import dense_ffn
-from costmodel.models.parts.recurrent import matrix_memory, rwkv_mixing
+from costmodel.models.parts.states.recurrent import matrix_memory, rwkv_mixing
 from costmodel.models.registry import Family
 from costmodel.models.spec import DenseFFN, Layer, ModelSpec
 

@@ -6,7 +6,7 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import dense_ffn
-from costmodel.models.parts.recurrent import gated_lru
+from costmodel.models.parts.states.recurrent import gated_lru
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, Layer, LinearState, ModelSpec
 

@@ -6,7 +6,7 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, mixture
-from costmodel.models.parts.recurrent import token_convolutions
+from costmodel.models.parts.states.recurrent import token_convolutions
 from costmodel.models.parts.windows import typed_windows
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec

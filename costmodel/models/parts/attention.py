@@ -27,6 +27,7 @@ def grouped_query(
     o_bias: bool = False,
     vectors: int = 0,
     gate_rows: int = 0,
+    gate_in: str = "g_proj",
     has_kv: bool = True,
     has_v: bool = True,
     extra: tuple[Weights, ...] = (),
@@ -36,7 +37,7 @@ def grouped_query(
     """Attention with ``heads`` query and ``kv_heads`` key/value heads of ``head_dim``.
 
     ``vectors`` counts norms and sinks; ``gate_rows`` rows of an output gate are projected beside the
-    queries; ``has_kv`` False means the layer reads another layer's cache; ``has_v`` False means
+    queries, by the module ``gate_in``; ``has_kv`` False means the layer reads another layer's cache; ``has_v`` False means
     values come from the key projection but are cached. ``index`` is (top_k tokens, index heads,
     index width) of block-sparse attention. ``input_dim`` is what is projected, the hidden size unless
     given.
@@ -57,7 +58,7 @@ def grouped_query(
                 b.matrix("value", f"{at}.v_proj", kv_heads * v_width, h, "kv_heads", bias=qkv_bias)
             )
     if gate_rows:
-        weights.append(b.matrix("output gate", f"{at}.g_proj", gate_rows, h, "heads"))
+        weights.append(b.matrix("output gate", f"{at}.{gate_in}", gate_rows, h, "heads"))
     if vectors:
         weights.append(b.vector("attention norms and sinks", vectors))
     base = kind_of(heads, kv_heads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costmodel.models.config import MAX_LAYERS, Config
-from costmodel.models.parts.precision import Precision
+from costmodel.models.parts.quantisation.precision import Precision
 from costmodel.models.spec import Shard, Weights
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from costmodel.models.config import MAX_SIZE, Config, shown
+from costmodel.models.config import MAX_SIZE, Config
+from costmodel.models.read_log import shown
 
 
 def per_layer_overrides(

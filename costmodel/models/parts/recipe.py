@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from costmodel.models.config import shown
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
@@ -20,6 +19,7 @@ from costmodel.models.parts.mixture_recipe import Mixed, Mixtures
 from costmodel.models.parts.mla import Indexer, Latent, latent_attention
 from costmodel.models.parts.schedule import index_owners
 from costmodel.models.parts.windows import SLIDING, patterned_windows, typed_windows, uniform_window
+from costmodel.models.read_log import shown
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, ModelSpec, MoE, Weights
 

@@ -51,6 +51,7 @@ def explain_command(
     stop: Stop[str] = Stop("the answer was complete", limit)
 
     def work() -> str:
+        from costmodel.question.engine import ANY
         from rackfit.api import make_instance
         from rackfit.documents.result import SCHEMA_VERSION
         from solver.clock import Clock
@@ -68,6 +69,10 @@ def explain_command(
             layer_slots=layer_slots,
             draft_tokens=draft_tokens, acceptance=acceptance,
         )  # fmt: skip
+        if asked.engine == ANY:
+            raise InstanceError(
+                Problem("--engine", "any is a choice of solve; name one engine here")
+            )
         instance = make_instance(asked)
         clock = stop.clock = Clock(time_limit, started=stop.started)
         why = explain_conflict(instance, clock=clock, seed=seed)

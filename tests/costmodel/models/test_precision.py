@@ -9,8 +9,8 @@ import pytest
 
 from costmodel.models import load_model
 from costmodel.models.load import read_model
-from costmodel.models.parts.formats import FP8_BLOCK, MXFP4, NVFP4, grouped_int
-from costmodel.models.parts.matching import PatternError, Patterns
+from costmodel.models.parts.quantisation.formats import FP8_BLOCK, MXFP4, NVFP4, grouped_int
+from costmodel.models.parts.quantisation.matching import PatternError, Patterns
 from costmodel.models.spec import Attention, MoE
 from costmodel.models.summary import summarise
 from topology.catalogue import data_dir

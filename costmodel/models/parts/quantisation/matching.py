@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from time import perf_counter
 
-from costmodel.models.parts.module_names import (
+from costmodel.models.parts.quantisation.module_names import (
     GATED_PAIRS,
     bodies,
     canonical,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from costmodel.models.config import Config, shown
-from costmodel.models.parts.formats import BF16, BY_REQUEST, BY_TORCH_NAME, Format
-from costmodel.models.parts.matching import Patterns
+from costmodel.models.config import Config
+from costmodel.models.parts.quantisation.formats import BF16, BY_REQUEST, BY_TORCH_NAME, Format
+from costmodel.models.parts.quantisation.matching import Patterns
+from costmodel.models.read_log import shown
 
 
 @dataclass

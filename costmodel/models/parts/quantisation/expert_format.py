@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from costmodel.models.config import Config
 from costmodel.models.parts.builder import Builder
-from costmodel.models.parts.formats import FP8_BLOCK, MXFP4
+from costmodel.models.parts.quantisation.formats import FP8_BLOCK, MXFP4
 
 
 def with_expert_format(b: Builder, where: Config | None = None) -> Builder:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from costmodel.models.config import Config
 from costmodel.models.parts.builder import Builder
-from costmodel.models.parts.formats import BY_TORCH_NAME, ELEMENT_BYTES
+from costmodel.models.parts.quantisation.formats import BY_TORCH_NAME, ELEMENT_BYTES
 from costmodel.models.spec import LinearState, Weights
 
 #: FLOPs per state element and token: read-out 2, update 2, decay 1; the delta rule reads 2 more.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from costmodel.models.config import Config, shown
-from costmodel.models.parts.formats import (
+from costmodel.models.config import Config
+from costmodel.models.parts.quantisation.formats import (
     FP8_BLOCK,
     FP8_CHANNEL,
     FP8_TENSOR,
@@ -16,8 +16,9 @@ from costmodel.models.parts.formats import (
     Format,
     grouped_int,
 )
-from costmodel.models.parts.matching import PatternError, Patterns
-from costmodel.models.parts.precision import Precision, base_format
+from costmodel.models.parts.quantisation.matching import PatternError, Patterns
+from costmodel.models.parts.quantisation.precision import Precision, base_format
+from costmodel.models.read_log import shown
 
 #: Most groups of different precision that are believed.
 MAX_GROUPS = 16

@@ -1,0 +1,1 @@
+"""What keeps a constant state per sequence: linear attention, state spaces, other recurrences."""

@@ -1,0 +1,175 @@
+"""``rackfit size``: how many whole racks or nodes, of which kind, carry a rate with its peak and a loss."""
+
+from __future__ import annotations
+
+import json as json_module
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rackfit.cli import question
+
+if TYPE_CHECKING:
+    from solver.plan.size import Sized, Wanted
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``size`` to the command line."""
+    app.command("size", no_args_is_help=True)(size_command)
+
+
+def size_command(
+    scenario: question.Name = None,
+    model: question.Model = None,
+    workload: question.Workload = None,
+    input_tokens: question.InputTokens = None,
+    output_tokens: question.OutputTokens = None,
+    cached_tokens: question.CachedTokens = None,
+    expert_load: question.ExpertLoad = None,
+    ttft: question.Ttft = None,
+    tpot: question.Tpot = None,
+    weight_dtype: question.WeightDtype = None,
+    kv_dtype: question.KvDtype = None,
+    engine: question.Engine = None,
+    profile: question.ProfileName = None,
+    buy: Annotated[str, typer.Option(help="Kinds to buy: cluster names, joined by commas.")] = "",
+    rate: Annotated[float, typer.Option(help="Mean requests/s.")] = 0.0,
+    peak: Annotated[float, typer.Option(help="The peak as a multiple of the mean rate.")] = 1.0,
+    spare: Annotated[
+        str, typer.Option(help="node or rack: one unit may be lost; or a number of chips.")
+    ] = "0",
+    time_limit: question.TimeLimit = None,
+    gap: Annotated[float, typer.Option(help="Gap of each search.")] = 0.01,
+    seed: question.Seed = 0,
+    json: question.AsJson = False,
+) -> None:
+    """Find the fewest whole units of each kind that carry the rate's peak after a loss.
+
+    Every unit is paid at the mean rate. A smaller number than `least` is proven too few.
+    """
+    from rackfit.cli.interrupts import Stop
+
+    limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
+    stop: Stop[tuple[list[Sized], Wanted]] = Stop("the first kind was sized", limit)
+
+    def work() -> tuple[list[Sized], Wanted]:
+        from solver.clock import Clock, check_seed
+        from solver.plan.size import Wanted, size
+
+        kinds = _checked(buy, rate, peak, gap)
+        check_seed(seed)
+        asked = question.build_scenario(
+            scenario, model=model, cluster=kinds[0], workload=workload,
+            input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens,
+            expert_load=expert_load, ttft=ttft, tpot=tpot, weight_dtype=weight_dtype,
+            kv_dtype=kv_dtype, engine=engine, profile=profile,
+        )  # fmt: skip
+        wanted = Wanted(rate, peak, _spare_units(spare, kinds))
+        clock = stop.clock = Clock(time_limit, started=stop.started)
+        return size(asked, kinds, wanted, clock=clock, gap=gap, seed=seed), wanted
+
+    stop.run(work, lambda found: _write(*found, as_json=json))
+
+
+def _write(found: list[Sized], wanted: Wanted, *, as_json: bool) -> None:
+    """Print the answer."""
+    from rackfit.documents.output import write_whole
+
+    if not as_json:
+        _print(found, wanted)
+        return
+    document = {"wanted": asdict(wanted), "kinds": [_as_dict(one) for one in found]}
+    write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
+
+
+def _checked(buy: str, rate: float, peak: float, gap: float) -> list[str]:
+    """The kinds; raises ``InstanceError`` with everything wrong with the options."""
+    from topology.errors import InstanceError, Problem
+
+    problems = []
+    kinds = list(dict.fromkeys(name.strip() for name in buy.split(",") if name.strip()))
+    if not kinds:
+        problems.append(Problem("--buy", "is missing: name one or more clusters of one unit"))
+    if not 0 < rate < 1e9:
+        problems.append(Problem("--rate", f"expected requests per second above 0, got {rate:g}"))
+    if not 1 <= peak <= 1000:
+        problems.append(Problem("--peak", f"expected 1 to 1000 times the mean, got {peak:g}"))
+    if not 0 <= gap < 1:
+        problems.append(Problem("--gap", f"must be at least 0 and below 1, got {gap:g}"))
+    if problems:
+        raise InstanceError(problems)
+    return kinds
+
+
+def _spare_units(text: str, kinds: list[str]) -> int:
+    """Whole units that may be lost: one for a node or a rack, as many as hold the chips for a number."""
+    from topology import load_cluster
+    from topology.errors import InstanceError, Problem
+
+    if text in ("node", "rack"):
+        return 1
+    if not text.isascii() or not text.isdecimal() or int(text) > 100_000:
+        raise InstanceError(
+            Problem("--spare", f"expected node, rack or a number of chips, got {text[:40]!r}")
+        )
+    smallest = min(len(load_cluster(kind).chips) for kind in kinds)
+    return -(-int(text) // smallest)
+
+
+def _as_dict(one: Sized) -> dict[str, Any]:
+    found = asdict(one)
+    found["tried"] = [
+        {"units": t.units, "requests_per_s": t.requests_per_s, "most": t.most_requests_per_s}
+        for t in one.tried
+    ]
+    return found
+
+
+def _line(one: Sized) -> str:
+    if one.count is None:
+        return f"{one.kind}: {one.reason}"
+    proof = (
+        f"{one.least - 1} are proven too few"
+        if one.least == one.count
+        else f"fewer than {one.least} are proven too few"
+    )
+    return (
+        f"{one.kind}: {one.count} units of {one.chips_per_unit} chips, {proof}; "
+        f"${one.usd_per_hour:,.2f}/h"
+    )
+
+
+def _print(found: list[Sized], wanted: Wanted) -> None:
+    from rich.table import Table
+
+    from rackfit.report.render import make_console
+
+    console = make_console()
+    loss = f", {wanted.spare} unit{'s' * (wanted.spare > 1)} lost" if wanted.spare else ""
+    console.print(
+        f"{wanted.rate:g} requests/s on average, {wanted.peak_rate:g} at the peak{loss}",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in (
+        "kind",
+        "units",
+        "proven least",
+        "chips",
+        "$/h",
+        "$/M output at the mean",
+        "headroom",
+    ):
+        table.add_column(column, justify="left" if column == "kind" else "right")
+    for one in found:
+        if one.count is None:
+            continue
+        table.add_row(
+            one.kind, str(one.count), str(one.least), f"{one.count * one.chips_per_unit:,}",
+            f"{one.usd_per_hour:,.2f}", f"{one.usd_per_m_output_tokens:.4f}", f"{one.headroom:.1%}",
+        )  # fmt: skip
+    console.print(table)
+    for one in found:
+        if one.count is None:
+            console.print(_line(one), highlight=False, markup=False, soft_wrap=True)

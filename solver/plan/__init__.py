@@ -1,0 +1,1 @@
+"""What to buy: how many whole units of hardware serve a rate."""

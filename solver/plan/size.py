@@ -1,0 +1,241 @@
+"""How many whole units (racks, nodes, slices) of one kind carry a peak rate after a loss, and what that costs.
+
+``n`` units carry what the best layout on ``n`` units serves, and never more than the bound of that search
+allows: ``n`` is enough where a verified layout serves the peak, and too few where the bound says that no
+layout does. Units that may be lost come on top, idle while none is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from costmodel.evaluate import SECONDS_PER_HOUR
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
+from solver.clock import Clock
+from solver.search import search
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+
+#: chips of the largest cluster that is searched
+MOST_CHIPS = 4608
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What ``units`` carry: a verified layout's requests per second, and what none can exceed."""
+
+    units: int
+    requests_per_s: float
+    most_requests_per_s: float
+    layout: Layout | None
+
+
+@dataclass(frozen=True)
+class Sized:
+    """One kind of hardware. ``count`` is ``None`` where the peak needs more than :data:`MOST_CHIPS` chips.
+
+    ``least``: no smaller number carries the peak after the loss, proven. ``spare``: units of ``count`` that
+    may be lost. ``headroom``: what the rest carries over the peak, less 1. ``gap``: ``count`` over ``least``,
+    less 1. Money is for all units, at the mean rate.
+    """
+
+    kind: str
+    chips_per_unit: int
+    count: int | None
+    least: int
+    spare: int
+    carried_requests_per_s: float
+    headroom: float
+    usd_per_hour: float
+    usd_per_m_output_tokens: float
+    gap: float
+    reason: str
+    tried: tuple[Carried, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be carried: a mean rate (requests/s), its peak as a multiple, units that may be lost."""
+
+    rate: float
+    peak: float = 1.0
+    spare: int = 0
+
+    @property
+    def peak_rate(self) -> float:
+        """Requests per second at the peak."""
+        return self.rate * self.peak
+
+
+def size(
+    scenario: Scenario,
+    kinds: Sequence[str],
+    wanted: Wanted,
+    *,
+    clock: Clock,
+    gap: float = 0.01,
+    seed: int = 0,
+) -> list[Sized]:
+    """The fewest units of each kind that carry the wanted rate, cheapest kind first.
+
+    Parameters
+    ----------
+    scenario
+        Model, workload and targets; its cluster and rate are not read.
+    kinds
+        Cluster names of one unit each, without a count.
+    wanted
+        Rate, peak and loss.
+    gap
+        Gap of each search.
+
+    Raises
+    ------
+    InstanceError
+        A kind is unknown or names a count.
+    NoFeasibleLayout
+        The targets cannot be met on any kind.
+    """
+    counted = [kind for kind in kinds if "@" in kind]
+    if counted:
+        raise InstanceError(
+            [Problem("--buy", f"{kind}: name one unit, without a count") for kind in counted]
+        )
+    found, refused = [], []
+    for kind in kinds:
+        search_units = _Units(scenario, kind, clock, gap, seed)
+        try:
+            found.append(_sized(search_units, kind, wanted))
+        except NoFeasibleLayout as error:
+            refused.append(f"{kind}: {error}")
+            continue
+    if not found:
+        raise NoFeasibleLayout("\n".join(refused))
+    return sorted(found, key=lambda one: (one.count is None, one.usd_per_hour))
+
+
+class _Units:
+    """Searches on so many units of a kind, each made once."""
+
+    def __init__(self, scenario: Scenario, kind: str, clock: Clock, gap: float, seed: int) -> None:
+        self.scenario, self.kind, self.clock = scenario, kind, clock
+        self.gap, self.seed = gap, seed
+        self.known: dict[int, Carried] = {}
+        one = self.instance(1)
+        self.chips = len(one.cluster.chips)
+        self.output_tokens = one.workload.output_tokens
+        factor = one.scenario.prices.chip_price_factor
+        self.usd_per_hour = sum(p.chip.usd_per_hour for p in one.cluster.chips) * factor
+
+    def instance(self, units: int) -> Instance:
+        """The question on so many units, all of them paid, as many requests as they serve."""
+        cluster = self.kind if units == 1 else f"{self.kind}@{units}"
+        return resolve_instance(
+            self.scenario.model_copy(update={"cluster": cluster, "rate": None, "pay": "whole"})
+        )
+
+    def carried(self, units: int) -> Carried:
+        """What so many units carry. Raises ``NoFeasibleLayout`` where nothing fits on them."""
+        if units not in self.known:
+            found = search(self.instance(units), clock=self.clock, gap=self.gap, seed=self.seed)
+            served = found.evaluation.requests_per_s
+            hourly = found.evaluation.usd_per_hour
+            assert served is not None
+            assert hourly is not None
+            bound = found.certificate.bound_usd_per_m_output_tokens
+            most = hourly / SECONDS_PER_HOUR / bound * 1e6 / self.output_tokens
+            self.known[units] = Carried(units, served, most, found.layout)
+        return self.known[units]
+
+    def smallest(self) -> Carried:
+        """The first of 1, 2, 4, ... units on which the model meets its targets."""
+        units = 1
+        while True:
+            try:
+                return self.carried(units)
+            except NoFeasibleLayout:
+                units *= 2
+                if units * self.chips > MOST_CHIPS:
+                    raise
+
+
+def _sized(units: _Units, kind: str, wanted: Wanted) -> Sized:
+    """Units of one kind: from what a few carry to a first number, and from there up or down."""
+    peak = wanted.peak_rate
+    largest = MOST_CHIPS // units.chips
+    first = units.smallest()
+    guess = max(first.units, ceil(peak / first.requests_per_s * first.units))
+    # units that share replicas carry a little more than as many apart
+    if guess + wanted.spare > largest:
+        return _too_many(units, kind, wanted, first, guess)
+    number = guess
+    while units.carried(number).requests_per_s < peak:
+        behind = peak / units.carried(number).requests_per_s
+        number = max(number + 1, ceil(number * behind))
+        if number + wanted.spare > largest:
+            return _too_many(units, kind, wanted, first, number)
+    least = number
+    while least > 1 and not _too_few(units, least - 1, peak):
+        least -= 1
+        below = _found(units, least)
+        if below is not None and below.requests_per_s >= peak:
+            number = least
+    carried = units.carried(number)
+    total = number + wanted.spare
+    return _priced(units, kind, wanted, total, least + wanted.spare, carried, "")
+
+
+def _found(units: _Units, number: int) -> Carried | None:
+    try:
+        return units.carried(number)
+    except (NoFeasibleLayout, NoLayoutInTime):
+        return None
+
+
+def _too_few(units: _Units, number: int, peak: float) -> bool:
+    """Whether no layout on so many units carries the peak: nothing fits, or the bound is below."""
+    try:
+        return units.carried(number).most_requests_per_s < peak
+    except NoFeasibleLayout:
+        return True
+
+
+def _too_many(units: _Units, kind: str, wanted: Wanted, first: Carried, about: int) -> Sized:
+    reason = (
+        f"needs about {(about + wanted.spare) * units.chips:,} chips; clusters of more than "
+        f"{MOST_CHIPS:,} are not solved"
+    )
+    return _priced(units, kind, wanted, None, about + wanted.spare, first, reason)
+
+
+def _priced(
+    units: _Units,
+    kind: str,
+    wanted: Wanted,
+    count: int | None,
+    least: int,
+    carried: Carried,
+    reason: str,
+) -> Sized:
+    total = count or least
+    hourly = total * units.usd_per_hour
+    return Sized(
+        kind=kind,
+        chips_per_unit=units.chips,
+        count=count,
+        least=least,
+        spare=wanted.spare,
+        carried_requests_per_s=carried.requests_per_s,
+        headroom=carried.requests_per_s / wanted.peak_rate - 1.0 if count else 0.0,
+        usd_per_hour=hourly,
+        usd_per_m_output_tokens=hourly
+        / SECONDS_PER_HOUR
+        / (wanted.rate * units.output_tokens)
+        * 1e6,
+        gap=total / least - 1.0,
+        reason=reason,
+        tried=tuple(units.known[n] for n in sorted(units.known)),
+    )

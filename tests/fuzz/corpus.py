@@ -1,0 +1,174 @@
+"""One good file of every kind that a command reads, and the commands that read it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
+from rackfit.documents.result import SCHEMA_VERSION, layout_dict
+from rackfit.exporters.export import export_layout
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.servers import FoundServer
+from topology.catalogue import data_dir, read_data
+
+#: a question that is small enough to be asked a thousand times
+MODEL, CLUSTER = "qwen3-30b-a3b", "hgx-h100"
+ASKED = ("--model", MODEL, "--cluster", CLUSTER)
+SHORT = ("--time-limit", "1.5")
+PLACE = ("--gpus", "8", "--slots", "72", "--fast", "--time-limit", "1", "--workers", "1")
+
+
+def _layout(role_sizes: tuple[tuple[str, int], ...]) -> dict[str, object]:
+    asked = Scenario(model=MODEL, cluster=CLUSTER, workload="chat")
+    instance = resolve_instance(asked)
+    servers = [FoundServer("x", role, 1, chips, 1, batch=32) for role, chips in role_sizes]
+    layout = build_layout(instance, servers).layout
+    return {
+        "schema_version": SCHEMA_VERSION, "status": "feasible",
+        "instance": instance.describe(), "layout": layout_dict(layout),
+    }  # fmt: skip
+
+
+def _torch(path: Path, counts: np.ndarray) -> None:
+    size = "(" + "".join(f"I{side}\n" for side in counts.shape) + "t"
+    stride = "(" + "".join(f"I{step // 8}\n" for step in counts.strides) + "t"
+    storage = f"(S'storage'\nctorch\nLongStorage\nS'0'\nS'cpu'\nI{counts.size}\ntQ"
+    tensor = f"ctorch._utils\n_rebuild_tensor_v2\n({storage}I0\n{size}{stride}I0\ntR"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x/data.pkl", f"(dS'logical_count'\n{tensor}s.")
+        archive.writestr("x/data/0", counts.tobytes())
+
+
+def write_corpus(folder: Path) -> None:
+    """Write every good file into ``folder``."""
+    workload = read_data(data_dir("workloads") / "chat.yaml")
+    files: dict[str, object] = {
+        "workload.yaml": workload,
+        "scenario.yaml": {"name": "q", "model": MODEL, "cluster": CLUSTER, "workload": workload,
+                          "slo": {"ttft": "2 s", "tpot": "50 ms"}, "rate": 2.0, "failed": ["r0g3"],
+                          "prices": {"chip_price_factor": 1.5}, "limits": {"max_pipeline_stages": 2}},
+        "tier.yaml": read_data(data_dir("tiers") / "ddr5-pcie5.yaml"),
+        "profile.json": read_data(data_dir("profiles") / "physics.json"),
+        "config.json": read_data(data_dir("models") / f"{MODEL}.json"),
+        "layout.json": _layout((("mixed", 8),)),
+        "pools.json": _layout((("prefill", 4), ("decode", 4))),
+        "traffic.yaml": {"name": "t", "arrivals": {"process": "gamma", "cv": 2.0, "rate": 2.0},
+                         "lengths": {"input": {"p50": 500, "p90": 900, "p99": 1200},
+                                     "output": {"mean": 50, "std": 20}}},
+    }  # fmt: skip
+    files["scenario.json"] = files["scenario.yaml"]
+    chip = read_data(data_dir("chips") / "h100.yaml")
+    files["chip.yaml"] = {**chip, "tiers": ["tier.yaml"]}
+    cluster = read_data(data_dir("clusters") / f"{CLUSTER}.yaml")
+    domain = {**cluster["domains"][0], "chips": [{"chip": "chip.yaml", "count": 8}], "count": 2}
+    files["cluster.yaml"] = {**cluster, "name": "mine", "domains": [domain], "failed": ["r1g2.nic"]}
+    torus = read_data(data_dir("clusters") / "tpu-v5e.yaml")
+    files["torus.yaml"] = {**torus, "name": "torus"}
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 1000, (3, 64))
+    files["loads.json"] = {"logical_count": counts[None].tolist()}
+    files["running.json"] = {"physical_to_logical": [[*range(64), *range(8)]] * 3}
+    for name, data in files.items():
+        text = json.dumps(data) if name.endswith(".json") else yaml.safe_dump(data)
+        (folder / name).write_text(text)
+    np.save(folder / "loads.npy", counts)
+    np.savez_compressed(folder / "loads.npz", a=counts, b=counts + 1)
+    np.savez_compressed(folder / "tokens.npz", a=rng.integers(0, 64, (50, 3, 4)))
+    np.savetxt(folder / "loads.csv", counts, fmt="%d", delimiter=",")
+    _torch(folder / "loads.pt", counts[None])
+    (folder / "hosts.txt").write_text("node-a.example # first\n")
+    rows = gzip.decompress((data_dir("measured") / "silicon.csv.gz").read_bytes()).splitlines()[:12]
+    (folder / "measured.csv").write_bytes(b"\n".join(rows) + b"\n")
+    (folder / "measured.csv.gz").write_bytes(gzip.compress(b"\n".join(rows) + b"\n"))
+    (folder / "trace.csv").write_text("t_s,input_tokens,output_tokens,session,hash_ids\n" + "".join(
+        f"{t / 3:.2f},{600 + t},{20 + t},{t % 3},1 2 {t}\n" for t in range(40)
+    ))  # fmt: skip
+    _engine_files(folder)
+
+
+def _engine_files(folder: Path) -> None:
+    from rackfit.documents.result import read_result
+
+    instance, layout, _ = read_result(folder / "pools.json")
+    for target in ("sglang", "vllm", "trtllm"):
+        exported = export_layout(instance, layout, target, allow_approximate=True)
+        for name, text in exported.files.items():
+            path = folder / target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    for target in ("sglang", "vllm", "trtllm"):
+        shutil.copy(folder / target / "commands.sh", folder / f"{target}.sh")
+        for path in (folder / target).iterdir():
+            if path.suffix in (".yaml", ".json"):
+                shutil.copy(path, folder / path.name)
+    engine = next((folder / "trtllm").glob("engine-decode*.yaml"))
+    shutil.copy(engine, folder / "engine.yaml")
+
+
+#: what reads each file; ``out`` is a folder of its own for each run
+COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "scenario.yaml": (
+        ("solve", "scenario.yaml", *SHORT, "--out", "out/a.json"),
+        ("explain", "scenario.yaml", *SHORT, "--json"),
+        ("study", "grid", "scenario.yaml", "--over", "slo.tpot=0.05", *SHORT, "--fresh", "--out", "out/s"),
+    ),
+    "scenario.json": (("solve", "scenario.json", *SHORT, "--json"),),
+    "workload.yaml": (("solve", *ASKED, "--workload", "workload.yaml", *SHORT, "--json"),),
+    "tier.yaml": (
+        ("solve", "--model", MODEL, "--cluster", "cluster.yaml", *SHORT, "--json"),
+        ("collective", "all-reduce", "--cluster", "cluster.yaml", "--bytes", "1 MB"),
+    ),
+    "chip.yaml": (
+        ("solve", "--model", MODEL, "--cluster", "cluster.yaml", *SHORT, "--report", "out/r.html"),
+        ("collective", "all-to-all", "--cluster", "cluster.yaml", "--bytes", "1 MB", "--json"),
+    ),
+    "cluster.yaml": (
+        ("solve", "--model", MODEL, "--cluster", "cluster.yaml", *SHORT, "--out", "out/a.json"),
+        ("collective", "all-gather", "--cluster", "cluster.yaml@2", "--bytes", "1 MB", "--json"),
+        ("catalogue", "clusters", "--picture", "cluster.yaml", "--out", "out/c.html"),
+    ),
+    "torus.yaml": (("collective", "all-to-all", "--cluster", "torus.yaml", "--bytes", "1 MB", "--json"),),
+    "profile.json": (("solve", *ASKED, "--profile", "profile.json", *SHORT, "--json"),),
+    "config.json": (
+        ("model", "config.json"),
+        ("model", "config.json", "--json"),
+        ("solve", "--model", "./config.json", "--cluster", CLUSTER, *SHORT, "--json"),
+    ),
+    "layout.json": (
+        ("evaluate", "layout.json"),
+        ("evaluate", "layout.json", "--json"),
+        ("report", "layout.json", "--out", "out/r.html", "--svg", "out/f"),
+        ("diff", "layout.json", "pools.json", "--json"),
+        ("replay", "layout.json", "--rate", "1", "--duration", "5", "--json"),
+        *(("export", "layout.json", "--to", to, "--out", "out/e", "--allow-approximate") for to in
+          ("sglang", "vllm", "trtllm", "vllm-ascend", "dynamo", "slurm", "json", "dot", "graphml")),
+    ),
+    "pools.json": (
+        ("export", "pools.json", "--to", "sglang", "--out", "out/e"),
+        ("replay", "pools.json", "--traffic", "trace.csv", "--report", "out/r.html"),
+    ),
+    "loads.json": (("place", "loads.json", *PLACE),),
+    "loads.npy": (("place", "loads.npy", *PLACE, "--format", "sglang", "--out", "out/p.json"),),
+    "loads.npz": (("place", "loads.npz", *PLACE, "--format", "trtllm"),),
+    "loads.csv": (("place", "loads.csv", *PLACE, "--format", "vllm"),),
+    "loads.pt": (("place", "loads.pt", *PLACE),),
+    "tokens.npz": (("place", "loads.npy", *PLACE, "--gpus-per-node", "4", "--coactivation", "tokens.npz"),),
+    "running.json": (("place", "loads.npy", *PLACE, "--current", "running.json", "--max-moves", "5"),),
+    "hosts.txt": (("export", "layout.json", "--to", "slurm", "--hosts", "hosts.txt", "--out", "out/e"),),
+    "measured.csv": (("validate", "measured.csv", "--json"), ("validate", "measured.csv", "--plot", "out/p.svg")),
+    "measured.csv.gz": (("validate", "measured.csv.gz"),),
+    "trace.csv": (("replay", "layout.json", "--traffic", "trace.csv", "--out", "out/r.csv"),),
+    "traffic.yaml": (("replay", "layout.json", "--traffic", "traffic.yaml", "--duration", "5", "--json"),),
+    "sglang.sh": (("evaluate", "sglang.sh", "--from", "sglang", *ASKED, "--out", "out/a.json"),),
+    "vllm.sh": (("evaluate", "vllm.sh", "--from", "vllm", *ASKED, "--json"),),
+    "trtllm.sh": (("evaluate", "trtllm.sh", "--from", "trtllm", *ASKED),),
+    "engine.yaml": (("evaluate", "engine.yaml", "--from", "trtllm", *ASKED, "--json"),),
+}  # fmt: skip

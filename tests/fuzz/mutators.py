@@ -1,0 +1,151 @@
+"""Damage: to bytes, to JSON and YAML data, to tables and command lines, to the words of a command. From a seed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import yaml
+
+NUMBERS: tuple[Any, ...] = (
+    -3, -1, 0, 1, 2, 7, 64, 255, 4097, 2**31 - 1, 2**31, 2**63, 10**30, 0.5, -0.0, 1e-300, 1e308, "1e999", "nan",
+    "inf", "-inf", "²", "١", "0x10", "1_000", "1:30:00", True, None,
+)  # fmt: skip
+WORDS = (
+    "", " ", "x", "a\nb", "a\x00b", "\x1b[2J", "\ud800", "../../etc/passwd", "/dev/zero", "/dev/null", "/", ".", "é" * 300,
+    "x" * 5000, "$(touch pwned)", "`id`", "[/]", "<script>", "{{", "%s%n", "-1", "--json", "nvl-36@3", "hgx-h100@100000",
+    "gb200-nvl72@0", "tpu-v5p-4x4x4", "nvl-999999", "3 TB/s", "1 parsec", "1e400 GB", "r*g*", "[" * 200, "2001-13-01",
+    "!!python/object:os.system", "*a", "&a [*a]", "<<", "null", "~", "1,2,x", "a=b,c=d", "count=²",
+)  # fmt: skip
+
+
+def junk(random: Random, depth: int = 0) -> Any:
+    """Any plain value, mostly small."""
+    kind = random.randrange(8 if depth < 3 else 5)
+    if kind <= 2:
+        return random.choice(NUMBERS)
+    if kind <= 4:
+        return random.choice(WORDS)
+    if kind == 5:
+        return [junk(random, depth + 1) for _ in range(random.randrange(5))]
+    if kind == 6:
+        return [random.choice(NUMBERS)] * random.choice((3, 100, 20_000))
+    return {random.choice(WORDS): junk(random, depth + 1) for _ in range(random.randrange(5))}
+
+
+def places(data: Any) -> list[tuple[Any, Any]]:
+    """Every container of plain data with each of its keys."""
+    found: list[tuple[Any, Any]] = []
+    pending = [data]
+    while pending:
+        here = pending.pop()
+        keys = list(here) if isinstance(here, dict) else range(len(here))
+        for key in keys:
+            found.append((here, key))
+            if isinstance(here[key], dict | list):
+                pending.append(here[key])
+    return found
+
+
+def damaged_data(data: Any, random: Random) -> Any:
+    """Plain data with one to five values replaced, removed, renamed, doubled or swapped."""
+    data = copy.deepcopy(data)
+    for _ in range(random.randrange(1, 6)):
+        found = places(data) if isinstance(data, dict | list) else []
+        if not found:
+            return junk(random)
+        owner, key = random.choice(found)
+        what = random.randrange(6)
+        if what <= 2:
+            owner[key] = junk(random)
+        elif what == 3:
+            del owner[key]
+        elif what == 4 and isinstance(owner, dict):
+            owner[str(random.choice(WORDS))] = owner.pop(key)
+        else:
+            other, spot = random.choice(found)
+            try:
+                owner[key] = copy.deepcopy(other[spot])
+            except (KeyError, IndexError):
+                owner[key] = junk(random)
+    return data
+
+
+def damaged_bytes(content: bytes, random: Random) -> bytes:
+    """Bytes flipped, cut, doubled, or with junk put in."""
+    content = bytearray(content)
+    for _ in range(random.randrange(1, 5)):
+        at = random.randrange(len(content) + 1)
+        what = random.randrange(6)
+        if what == 0 and content:
+            content[at % len(content)] ^= 1 << random.randrange(8)
+        elif what == 1:
+            del content[at:]
+        elif what == 2:
+            content[at:at] = random.randbytes(random.randrange(1, 40))
+        elif what == 3:
+            content[at:at] = content[at : at + random.randrange(1, 2000)] * random.choice(
+                (1, 2, 50)
+            )
+        elif what == 4:
+            word = str(random.choice((*WORDS, *NUMBERS)))
+            content[at:at] = word.encode("utf-8", "surrogatepass")
+        else:
+            del content[at : at + random.randrange(1, 200)]
+    return bytes(content)
+
+
+def damaged_text(content: bytes, random: Random) -> bytes:
+    """Words or lines of a text replaced, removed, doubled."""
+    lines = content.decode("utf-8", "replace").split("\n")
+    for _ in range(random.randrange(1, 5)):
+        at = random.randrange(len(lines))
+        what = random.randrange(4)
+        if what == 0:
+            lines[at:at] = lines[at : at + 3] * random.choice((1, 2, 300))
+        elif what == 1 and len(lines) > 1:
+            del lines[at]
+        else:
+            separator = random.choice((",", " ", "=", ":"))
+            words = lines[at].split(separator)
+            words[random.randrange(len(words))] = str(random.choice((*WORDS, *NUMBERS)))
+            lines[at] = separator.join(words)
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
+def damaged_file(name: str, content: bytes, random: Random) -> bytes:
+    """A file damaged as its ending suggests, or just its bytes."""
+    ending = name.rpartition(".")[2]
+    structured: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
+        "json": (json.loads, json.dumps),
+        "yaml": (yaml.safe_load, lambda data: yaml.safe_dump(data, allow_unicode=True)),
+    }
+    if ending in structured and random.random() < 0.7:
+        read, write = structured[ending]
+        try:
+            text = write(damaged_data(read(content.decode()), random))
+        except (TypeError, ValueError, yaml.YAMLError):  # junk that the format cannot hold
+            return damaged_bytes(content, random)
+        return text.encode("utf-8", "surrogatepass")
+    if ending in ("csv", "sh", "txt", "yaml") and random.random() < 0.7:
+        return damaged_text(content, random)
+    return damaged_bytes(content, random)
+
+
+def damaged_words(words: list[str], random: Random) -> list[str]:
+    """A command's words with one or two values or options replaced, removed or doubled."""
+    words = list(words)
+    for _ in range(random.randrange(1, 3)):
+        at = random.randrange(1, len(words))
+        what = random.randrange(5)
+        if what <= 2:
+            # no process can be started with a NUL among its words
+            words[at] = str(random.choice((*WORDS, *NUMBERS))).replace("\0", "")
+        elif what == 3 and len(words) > 2:
+            del words[at]
+        else:
+            words[at:at] = words[at : at + 2]
+    return words

@@ -1,0 +1,76 @@
+"""A slice of the damaged inputs; ``make fuzz N=100000`` asks as many as wanted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+
+import pytest
+from corpus import COMMANDS, write_corpus
+from mutators import damaged_bytes, damaged_data, damaged_file, damaged_text, damaged_words, places
+from running import MOST_KB, Outcome, _fault, read, run_input, summary, work_through
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One good file of every kind."""
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+def test_no_input_of_a_slice_is_a_fault(corpus: Path, tmp_path: Path) -> None:
+    import running
+
+    running._loaded()
+    outcomes = [run_input(seed, corpus, tmp_path / "scratch") for seed in range(20)]
+    assert [outcome for outcome in outcomes if outcome.fault] == []
+    assert {outcome.code for outcome in outcomes} >= {0, 2}
+
+
+def test_every_file_has_a_command_and_every_command_its_files(corpus: Path) -> None:
+    assert all((corpus / name).is_file() for name in COMMANDS)
+    asked = {command[0] for commands in COMMANDS.values() for command in commands}
+    assert asked == {
+        "catalogue", "collective", "diff", "evaluate", "explain", "export", "model", "place", "replay", "report",
+        "solve", "study", "validate",
+    }  # fmt: skip
+
+
+def test_damage_comes_of_the_seed_and_is_damage(corpus: Path) -> None:
+    for name in COMMANDS:
+        content = (corpus / name).read_bytes()
+        made = [damaged_file(name, content, Random(seed)) for seed in range(2)]
+        assert made[0] == damaged_file(name, content, Random(0))
+        assert any(one != content for one in made)
+    data = {"a": [1, {"b": 2}], "c": "d"}
+    assert len(places(data)) == 5
+    assert any(damaged_data(data, Random(seed)) != data for seed in range(5))
+    assert data == {"a": [1, {"b": 2}], "c": "d"}
+    words = ["solve", "x", "--seed", "1"]
+    assert all(damaged_words(words, Random(seed))[0] == "solve" for seed in range(20))
+    assert any(damaged_bytes(b"abc", Random(seed)) != b"abc" for seed in range(5))
+    assert any(damaged_text(b"a,b\nc d\n", Random(seed)) != b"a,b\nc d\n" for seed in range(5))
+
+
+def test_what_a_fault_is() -> None:
+    assert _fault(0, 1.0, 1000, "") == _fault(2, 1.0, 1000, "rackfit: x: wrong\n") == ""
+    for code, seconds, kb, said in (
+        (4, 1.0, 1000, ""), (99, 1.0, 1000, ""), (-9, 1.0, 1000, ""), (1, 1.0, 1000, "Traceback (most"),
+        (0, 11.0, 1000, ""), (0, 1.0, MOST_KB + 1, ""), (2, 1.0, 1000, "rackfit: \x1b[2J"),
+    ):  # fmt: skip
+        assert _fault(code, seconds, kb, said)
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "outcomes.jsonl"
+    first = work_through(0, 1, 2, out)
+    out.write_text(out.read_text() + '{"seed": 2, "wh')
+    again = work_through(0, 1, 3, out)
+    assert [outcome.seed for outcome in first] == [0, 1]
+    assert [outcome.seed for outcome in again] == [2]
+    assert sorted(outcome["seed"] for outcome in read(out)) == [0, 1, 2]
+    assert "inputs; by exit code" in summary(read(out))
+    fault = Outcome(7, "x", [], 4, 1.0, 1, "exit 4: x")
+    assert "seed 7 (x): exit 4: x" in summary([asdict(fault)])

@@ -1,0 +1,68 @@
+"""``rackfit size``: the fewest units, what proves it, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from costmodel.question.scenario import Scenario
+from costmodel.question.workload import Slo, Workload
+from rackfit import solve
+from rackfit.cli.app import build_app
+from topology.errors import InstanceError
+
+WORDS = (
+    "--model", "llama-3.1-8b", "--input-tokens", "1000", "--output-tokens", "200",
+    "--ttft", "1s", "--tpot", "20ms",
+)  # fmt: skip
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(build_app(), ["size", *WORDS, *map(str, words)])
+
+
+def test_the_number_carries_the_peak_and_one_fewer_does_not() -> None:
+    found = run("--rate", 100, "--peak", 3, "--spare", "node", "--buy", "hgx-h100", "--json")
+    assert found.exit_code == 0, found.output
+    (kind,) = json.loads(found.stdout)["kinds"]
+    assert kind["spare"] == 1
+    assert kind["least"] == kind["count"]
+    standing = kind["count"] - 1
+    scenario = Scenario(
+        model="llama-3.1-8b",
+        cluster=f"hgx-h100@{standing}",
+        workload=Workload(input_tokens=1000, output_tokens=200),
+        slo=Slo(ttft=1.0, tpot=0.02),
+        rate=300.0,
+    )
+    assert solve(scenario).evaluation.feasible
+    fewer = [tried for tried in kind["tried"] if tried["units"] == standing - 1]
+    assert fewer
+    assert fewer[0]["most"] < 300.0
+    hourly = kind["usd_per_hour"]
+    assert kind["usd_per_m_output_tokens"] == pytest.approx(hourly / 3600 / (100 * 200) * 1e6)
+
+
+def test_kinds_are_cheapest_first() -> None:
+    found = run("--rate", 50, "--buy", "hgx-h200,hgx-h100", "--json")
+    kinds = json.loads(found.stdout)["kinds"]
+    assert {kind["kind"] for kind in kinds} == {"hgx-h200", "hgx-h100"}
+    assert kinds[0]["usd_per_hour"] <= kinds[1]["usd_per_hour"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--rate", 1), "--buy: is missing"),
+        (("--buy", "hgx-h100"), "--rate: expected requests per second above 0"),
+        (("--rate", 1, "--buy", "hgx-h100@2"), "name one unit, without a count"),
+        (("--rate", 1, "--buy", "hgx-h100", "--peak", 0.5), "--peak: expected 1 to 1000"),
+        (("--rate", 1, "--buy", "hgx-h100", "--spare", "row"), "--spare: expected node, rack"),
+    ],
+)
+def test_bad_options_are_refused(words: tuple[object, ...], message: str) -> None:
+    found = run(*words)
+    assert isinstance(found.exception, InstanceError)
+    assert message in str(found.exception)
