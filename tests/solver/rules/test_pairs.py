@@ -80,7 +80,7 @@ def apart(instance: Instance, data: Data) -> Data:
         stages = [{**s, "chips": [names[c] for c in s["chips"]]} for s in one["stages"]]
         kv = [{**share, "chip": names[share["chip"]]} for share in one["kv"]]
         if role == "prefill":  # one prompt
-            kv = [{**kv[0], "sequences": 1}]
+            kv = [{"chip": kv[0]["chip"], "tier": "hbm", "sequences": 1}]
         batch = 1 if role == "prefill" else one["shape"]["batch"]
         shape = {**one["shape"], "batch": batch}
         return {**one, "role": role, "stages": stages, "kv": kv, "shape": shape}
