@@ -108,7 +108,9 @@ def _sets(instance: Instance, classes: Sequence[PoolClass]) -> str:
     if all(domains[p.domain].interchangeable_chips for c in classes for p in c.pools):
         return ""
     unlike = [c for c in classes if neighbours_matter(instance.cluster, c.domain)]
-    if unlike and all(domains[c.domain].fabric.every_set_of(c.size) for c in unlike):
+    pools = [(domains[c.domain].fabric, c.pools[0].chips) for c in unlike]
+    place = {placed.id: placed.position for placed in instance.cluster.chips}
+    if pools and all(fabric.every_set_of([place[c] for c in chips]) for fabric, chips in pools):
         text = (
             "; where neighbours matter (a torus), replicas in one domain on every set of its chips, over several "
             "on the quickest sets of each"

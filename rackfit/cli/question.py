@@ -6,6 +6,7 @@ so that an option reads and means the same everywhere.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -106,6 +107,11 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
                 Problem(f"--{key}", "is missing: give it, or a scenario that names it")
                 for key in missing
             ]
+        )
+    if options.get("pay") == "whole" and data.get("rate") is not None:
+        print(
+            "rackfit: --pay whole has no effect with a rate: least is then the cost of the chips in use",
+            file=sys.stderr,
         )
     with checked(name or "command line"):
         return Scenario.model_validate(data)

@@ -39,8 +39,10 @@ def print_result(result: Result, console: Console | None = None) -> None:
     )
     if instance.operations.moe is not None:
         console.print(
-            f"uneven expert load costs {found.skew_cost:.2%} over the same fleet perfectly balanced",
+            f"uneven chips cost {found.skew_cost:.2%}: this fleet beside itself with the same expert load spread "
+            "evenly over each stage's chips (a question with uniform load reaches other experts)",
             highlight=False,
+            soft_wrap=True,
         )
     for line in (*runner_up_lines(result), *engine_lines(result)):
         console.print(plain(line), highlight=False, soft_wrap=True)
@@ -84,6 +86,7 @@ def _print_question(console: Console, instance: Instance) -> None:
     ]
     text = ", ".join(target for target in targets if target) or "no latency target"
     cached = f" ({workload.cached_tokens:,} cached)" if workload.cached_tokens else ""
+    charged = " (its one token is charged a decode step)" if workload.output_tokens == 1 else ""
     if workload.hold_s is not None:
         cached = (
             f" ({workload.return_rate:.0%} go on after {workload.hold_s:,.3g} s with "
@@ -92,7 +95,7 @@ def _print_question(console: Console, instance: Instance) -> None:
     console.print(
         plain(
             f"{instance.model.name} ({instance.model.native_dtype}) on {instance.cluster.name}: "
-            f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens, {text}"
+            f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens{charged}, {text}"
         ),
         highlight=False,
         soft_wrap=True,

@@ -88,8 +88,8 @@ def _fault(code: int, seconds: float, kb: int, said: str) -> str:
         return f"{kb} KB"
     if CONTROL.search(said):
         return f"a message of control characters: {said[:200]!r}"
-    if code == 1 and not said.strip() and not seconds:
-        return "exit 1 without a word"
+    if "Warning:" in said:
+        return f"a warning of a library: {said[-500:]}"
     return ""
 
 

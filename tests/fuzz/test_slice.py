@@ -59,6 +59,7 @@ def test_what_a_fault_is() -> None:
     for code, seconds, kb, said in (
         (4, 1.0, 1000, ""), (99, 1.0, 1000, ""), (-9, 1.0, 1000, ""), (1, 1.0, 1000, "Traceback (most"),
         (0, 11.0, 1000, ""), (0, 1.0, MOST_KB + 1, ""), (2, 1.0, 1000, "rackfit: \x1b[2J"),
+        (0, 1.0, 1000, "x.py:3: RuntimeWarning: divide by zero"),
     ):  # fmt: skip
         assert _fault(code, seconds, kb, said)
 
