@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costmodel.question.instance import Instance
+from solver.fleet.asked import links_between
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ShapeTable, most_domains, tensor_widths
 from solver.shapes.spans import span_families
@@ -93,7 +94,7 @@ def covers(instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTabl
     text += (
         f"; every batch, however its sequences lie on the attention ranks, up to {limits.max_sequences_per_rank:,} on "
         "each; every cut of layers into "
-        "stages; every mix of these replicas on the usable chips. Not covered: mixed replicas in pipeline stages, chips of different "
+        f"stages; every mix of these replicas on the usable chips{_links(instance)}. Not covered: mixed replicas in pipeline stages, chips of different "
         f"types in one replica, {unlike}prefill passes that hold more tokens than a "
         f"rank's whole prompts within {limits.prefill_chunk_tokens:,} (or than an even chunk of one longer prompt), {drafts}, {outside}. The bound holds "
         f"under the cost model's {instance.profile.name} profile, not for measured time"
@@ -122,6 +123,13 @@ def _sets(instance: Instance, classes: Sequence[PoolClass]) -> str:
     if any(c.cut_off for c in classes):
         text += "; chips that failures cut off from the largest part of their domain, in replicas of their own"
     return text
+
+
+def _links(instance: Instance) -> str:
+    """What counts of the links between domains, in words."""
+    if links_between(instance) is None:
+        return ""
+    return ", their KV handed over within what NICs and leaves carry"
 
 
 def _kv_places(instance: Instance) -> str:
