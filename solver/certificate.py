@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from costmodel.question.instance import Instance
+from solver.fleet.asked import links_between
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ShapeTable, most_domains, tensor_widths
 from solver.shapes.spans import span_families
@@ -74,7 +75,7 @@ def covers(
         f"every batch of up to {limits.max_sequences_per_rank:,} sequences on an attention rank, however they lie "
         "on the ranks",
         "every cut of the layers into stages",
-        "every mix of these replicas on the usable chips",
+        f"every mix of these replicas on the usable chips{_links(instance)}",
     ]
     if engine is not None:
         found.append(f"of all these, what {engine.title} runs as it stands")
@@ -132,6 +133,13 @@ def _sets(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[str]:
         )
     if any(c.cut_off for c in classes):
         yield "chips that failures cut off from the largest part of their domain, in replicas of their own"
+
+
+def _links(instance: Instance) -> str:
+    """What counts of the links between domains, in words."""
+    if links_between(instance) is None:
+        return ""
+    return ", their KV handed over within what NICs and leaves carry"
 
 
 def _kv_places(instance: Instance) -> Iterator[str]:
