@@ -79,7 +79,7 @@ models-fuzz: $(INSTALLED)
 
 # solver against every layout of hundreds of tiny instances, and parity of its model with the evaluator
 exhaustive: $(INSTALLED)
-	$(BIN)/python -m pytest -s -m slow tests/solver/test_exhaustive.py tests/solver/test_parity.py
+	$(BIN)/python -m pytest -s -m slow tests/solver/test_exhaustive.py tests/solver/test_parity.py tests/solver/tori
 
 # N random questions from end to end in two processes; goes on where it stopped. OUT: one line per question.
 # One question again: python -m benchmarks.hunt --seed 17 --write FOLDER

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from topology.chip import Chip
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric
+from topology.fabric import Fabric, FabricSpec
+from topology.scaleout.base import Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +62,61 @@ class Domain:
                 )
             )
         return tuple(self.chips[position] for position in self.fabric.pick(free, count))
+
+
+def make_domain(
+    index: int,
+    row: tuple[FabricSpec, tuple[Chip, ...], tuple[float, ...], str],
+    fabric: Fabric,
+    network: Network | None,
+    ids: list[str],
+    taken: set[str],
+    works: list[bool],
+    signatures: dict[Hashable, Hashable],
+) -> Domain:
+    """One domain: the specification's ``row`` (fabric, chips, NICs, rack) on a built ``fabric``.
+
+    ``works``: which chips do; ``signatures``: those of domains alike so far, one object each.
+    """
+    rack = f"{row[3]}{index}"
+    chips = tuple(
+        PlacedChip(
+            id=name,
+            chip=chip,
+            domain=index,
+            position=position,
+            rack=rack if within is None else f"{rack}.{within}",
+            healthy=works[position],
+            available=name not in taken,
+        )
+        for position, (name, chip) in enumerate(zip(ids, row[1], strict=True))
+        for within in [fabric.enclosure(position)]
+    )
+    usable = tuple(chip for chip in chips if chip.usable)
+    profile = network.nic_profile(index) if network else ()
+    rates = tuple(sorted(profile[chip.position] for chip in usable)) if profile else ()
+    types = {chip.chip.name for chip in usable}
+    leaving = (
+        sum(profile[chip.position] for chip in chips if chip.healthy) if profile else 0.0,
+        network.unit_bytes_per_s(network.unit(index))
+        if network and network.spec.domains_per_unit == 1
+        else 0.0,
+    )
+    flags = tuple(chip.usable for chip in chips)
+    shape_key = (id(fabric), flags)
+    if shape_key not in signatures:
+        signatures[shape_key] = fabric.signature(flags)
+    signature = (fabric.kind, signatures[shape_key], rates, leaving)
+    return Domain(
+        index=index,
+        name=f"r{index}",
+        rack=rack,
+        kind=fabric.kind,
+        chips=chips,
+        usable=usable,
+        signature=signatures.setdefault((shape_key, rates, leaving), signature),
+        interchangeable_chips=fabric.interchangeable_chips
+        and len(set(rates)) <= 1
+        and len(types) <= 1,
+        fabric=fabric,
+    )

@@ -120,8 +120,8 @@ class Fabric(ABC):
         """
         return [Block(self.pick(candidates, count))]
 
-    def every_set_of(self, candidates: int) -> bool:
-        """Whether :meth:`blocks` looks at every set of so many candidates."""
+    def every_set_of(self, candidates: Sequence[int]) -> bool:
+        """Whether :meth:`blocks` looks at every set of the candidates."""
         return False
 
     def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:

@@ -160,7 +160,7 @@ def _fit_hbm(draw: Random, cluster: DrawnCluster, needed_bytes: float) -> None:
     """Less memory on the chips, so that the model takes a few of them, or several domains."""
     total = sum(cluster.size(index) for index in range(len(cluster.domains)))
     chips = min(0.4 * 40 ** draw.random(), max(0.6, 0.8 * total))
-    room = float(round(1.3 * needed_bytes / chips + 1e9))
+    room = float(round(1.3 * needed_bytes / chips + 6e9))
     for name in sorted({row["chip"] for domain in cluster.domains for row in domain["chips"]}):
         cluster.own(name)["hbm_bytes"] = room * draw.choice((1.0, 1.0, 1.5))
 

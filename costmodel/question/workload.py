@@ -78,7 +78,7 @@ class Workload(BaseModel):
 
     @property
     def decode_steps(self) -> int:
-        """Decode steps of a request: its first token comes from prefill."""
+        """Decode steps of a request: its first token comes from prefill. One at least is charged."""
         return max(self.output_tokens - 1, 1)
 
     @property

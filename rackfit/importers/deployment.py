@@ -213,7 +213,11 @@ class _Builder:
                 )
                 raise InstanceError(Problem(server.place, message))
             if per_rank * server.attention_dp * server.pp != server.batch:
-                self.notes.append(f"{server.place}: {per_rank} sequences per rank and microbatch")
+                priced = per_rank * server.attention_dp * server.pp
+                self.notes.append(
+                    f"{server.place}: {priced} of {server.batch} sequences are priced, {per_rank} on each of "
+                    f"{server.attention_dp} ranks in each of {server.pp} microbatches"
+                )
             return per_rank
         if server.role == "prefill" and server.prefill_tokens is not None:
             prompts = max(1, server.prefill_tokens // self.instance.workload.new_tokens)

@@ -8,6 +8,8 @@ from typing import Any
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance
+from rackfit.report.loading import Loading, held_experts, loading
 
 #: Figures that are compared, with how they are written.
 FIGURES = (
@@ -30,13 +32,16 @@ class Difference:
 
     ``replicas``: how many more (or fewer) replicas of each kind; ``chips``: how many chips serve
     the same role in both, another one, only the first or only the second; ``loads``: expert copies
-    (of one layer on one chip) that a chip must load which it does not hold yet.
+    (of one layer on one chip) that a chip must load which it does not hold yet; ``moved``: their bytes and
+    those of all other new weights. ``asked``: fields in which the two answer different questions.
     """
 
     figures: dict[str, tuple[float | None, float | None]]
     replicas: dict[str, int]
     chips: dict[str, int]
     loads: int
+    moved: Loading
+    asked: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -48,6 +53,9 @@ class Difference:
             "replicas": self.replicas,
             "chips": self.chips,
             "expert_copies_to_load": self.loads,
+            "bytes_to_load": self.moved.total_bytes,
+            "load_s": self.moved.seconds,
+            "asked_differently": list(self.asked),
         }
 
     def lines(self) -> list[str]:
@@ -68,19 +76,25 @@ class Difference:
         lines.append("chips: " + ", ".join(parts))
         if self.loads:
             lines.append(f"{self.loads:,} expert copies have to be loaded by their new chips")
+        if self.moved.total_bytes:
+            lines.append(self.moved.words())
         return lines
 
 
-def compare(first: tuple[Layout, Evaluation], second: tuple[Layout, Evaluation]) -> Difference:
+def compare(
+    first: tuple[Instance, Layout, Evaluation], second: tuple[Instance, Layout, Evaluation]
+) -> Difference:
     """Differences between two evaluated layouts, chips matched by id."""
-    before, after = _roles(first[0]), _roles(second[0])
-    kinds = Counter(_kind(replica) for replica in second[0].replicas)
-    kinds.subtract(Counter(_kind(replica) for replica in first[0].replicas))
+    asked = asked_differently(first[0], second[0])
+    moved = loading(first[1], *second, same_model=not any(f.startswith("model") for f in asked))
+    before, after = _roles(first[1]), _roles(second[1])
+    kinds = Counter(_kind(replica) for replica in second[1].replicas)
+    kinds.subtract(Counter(_kind(replica) for replica in first[1].replicas))
     both = before.keys() & after.keys()
     same = sum(before[chip] == after[chip] for chip in both)
-    old, new = _held(first[0]), _held(second[0])
+    old, new = held_experts(first[1]), held_experts(second[1])
     return Difference(
-        figures={name: (getattr(first[1], name), getattr(second[1], name)) for name, *_ in FIGURES},
+        figures={name: (getattr(first[2], name), getattr(second[2], name)) for name, *_ in FIGURES},
         replicas={kind: count for kind, count in kinds.items() if count},
         chips={
             "keep their role": same,
@@ -89,6 +103,8 @@ def compare(first: tuple[Layout, Evaluation], second: tuple[Layout, Evaluation])
             "are newly used": len(after) - len(both),
         },
         loads=sum(len(held - old.get(chip, set())) for chip, held in new.items()),
+        moved=moved,
+        asked=asked,
     )
 
 
@@ -108,18 +124,25 @@ def _kind(replica: Replica) -> str:
     )
 
 
-def _held(layout: Layout) -> dict[str, set[tuple[int, int]]]:
-    """Experts by (layer, expert) on each chip."""
-    found: dict[str, set[tuple[int, int]]] = {}
-    for replica in layout.replicas:
-        for stage in replica.stages:
-            first, last = stage.layers
-            for layer, row in layout.experts_of(stage).items():
-                if not first <= layer <= last:
-                    continue
-                start = 0
-                for chip, count in zip(stage.chips, stage.slots(layer), strict=True):
-                    held = found.setdefault(chip, set())
-                    held.update((layer, expert) for expert in row[start : start + count])
-                    start += count
+def asked_differently(first: Instance, second: Instance) -> tuple[str, ...]:
+    """Fields in which two questions differ, with both values; where none does but the data behind them, that."""
+    one, other = (_fields(instance.describe()["scenario"]) for instance in (first, second))
+    found = [
+        f"{field}: {one.get(field, 'not given')} and {other.get(field, 'not given')}"
+        for field in sorted(one.keys() | other.keys())
+        if one.get(field) != other.get(field)
+    ]
+    if not found and first.digest != second.digest:
+        found = [
+            "the data of the cluster, the model, the profile or the expert loads that they name"
+        ]
+    return tuple(found)
+
+
+def _fields(data: dict[str, Any], place: str = "") -> dict[str, Any]:
+    """Every value of nested objects by its path."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        path = f"{place}.{key}" if place else key
+        found |= _fields(value, path) if isinstance(value, dict) else {path: value}
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,7 @@ class Study:
     parameters: Own = field(default_factory=dict)
     answer: Callable[[Instance, Own, Options], Row] | None = None
     shown: Mapping[str, str] = field(default_factory=lambda: SOLVED)
+    unheeded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def figures(self, rows: Sequence[Row]) -> list[Chart]:
         """Every chart of a finished table."""
@@ -85,7 +86,8 @@ class Study:
                 block for block in blocks if any(own.split(".")[0] == family for own in block)
             ]
             for block in homes or blocks:
-                block[key] = values
+                if not any(key.startswith(self.unheeded.get(own, ())) for own in block):
+                    block[key] = values
         return [block for block in blocks if all(block.values())]
 
 
@@ -102,6 +104,19 @@ def settled(rows: Sequence[Row]) -> list[Row]:
     """Solved rows proven close to optimal; every solved row where none is."""
     found = solved(rows)
     return [row for row in found if row["gap"] <= OPEN_GAP] or found
+
+
+def varied(rows: Sequence[Row], besides: Collection[str]) -> dict[str, list[Row]]:
+    """Rows by what they were asked besides an axis: a label such as ``slo.tpot 0.02``, empty where all are alike."""
+    keys = [
+        key
+        for key in dict.fromkeys(key for row in rows for key in row if "." in key)
+        if key not in besides and len({repr(row.get(key)) for row in rows}) > 1
+    ]
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(", ".join(f"{key} {row.get(key)}" for key in keys), []).append(row)
+    return found
 
 
 def cheapest(rows: Sequence[Row]) -> Row:

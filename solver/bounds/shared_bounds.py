@@ -136,7 +136,7 @@ class SharedSlotBounds(ExpertBounds):
         fullest = slots - (full - 1) * chips
         held = full * fullest
         copied, colder = self._copy(spare, chips)
-        least = max(0, held - (self.num_experts - spare))
+        least = max(0, held - max(0, self.num_experts - spare))
         copies = np.clip(held - colder, least, max(least, min(2 * spare, held)))
         alone = np.take_along_axis(single, (held - copies)[:, :, None], axis=2)[:, :, 0]
         return np.asarray(np.maximum(average, (alone + copies * copied) / fullest))

@@ -29,14 +29,12 @@ def why_nothing_fits(
     model, cluster = instance.model.name, instance.cluster.name
     chips = sum(len(c.pools) * c.size for c in classes)
     head = f"no layout of {model} on {cluster} ({chips} usable chips) fits."
+    if not len(shapes):
+        return f"{head} {_no_shape(instance, classes)}"
     if not np.any(bounds.fits):
         return f"{head} {_hbm(instance, classes, shapes, bounds)}"
-    if question.rate is not None and np.any(bounds.requests_per_s > 0):
-        return (
-            f"{head} Rate: {question.rate:g} requests/s are asked for; the cluster serves at most "
-            f"{most_rate:.4g}: about {np.ceil(chips * question.rate / max(most_rate, 1e-12)):,.0f} such chips "
-            "would serve them"
-        )
+    if question.rate is not None and most_rate > 0:
+        return f"{head} {rate_words(question.rate, most_rate)}"
     slo = instance.slo
     lines = []
     fits = bounds.fits
@@ -58,6 +56,30 @@ def why_nothing_fits(
     if not lines:
         lines.append(_pools(shapes, bounds))
     return f"{head} " + "; ".join(lines)
+
+
+def _no_shape(instance: Instance, classes: tuple[PoolClass, ...]) -> str:
+    """No replica may be built at all, whatever the chips hold."""
+    engine = instance.engine
+    if engine is None:
+        return "Chips: no domain has chips that a replica could stand on"
+    chips = {c.chip.name: c.chip for c in classes}
+    why = [engine.refusal(instance.model, chip, "mixed", 1, 1, 1) for chip in chips.values()]
+    said = f": {why[0]}" if why and why[0] else ""
+    return f"Engine: {engine.title} runs no replica of it on {', '.join(sorted(chips))}{said}"
+
+
+def rate_words(asked: float, most_rate: float) -> str:
+    """What the chips could serve at most; how many would do is for ``rackfit explain`` to search."""
+    text = f"Rate: {asked:g} requests/s are asked for; "
+    if asked > most_rate:
+        text += f"no fleet on these chips serves more than {most_rate:.4g}"
+    else:
+        text += (
+            f"no set of whole replicas on these chips serves them, though parts of replicas could serve "
+            f"{most_rate:.4g}"
+        )
+    return f"{text}. rackfit explain says which rate or how many chips would fit"
 
 
 def _hbm(

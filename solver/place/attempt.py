@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.layout.layout import ExpertMap, Layout, Replica
+from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
 from costmodel.replica.held import all_new, for_role, keeps_idle, price_placed
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules.kv_tiers import broken
@@ -14,8 +14,9 @@ from solver.clock import Clock
 from solver.place.build import Stages, build_replica
 from solver.place.held_kv import kept
 from solver.place.placements import engine_places
-from solver.place.replica_model import ReplicaModel, small_enough
 from solver.place.shared_slots import LayerSlots
+from solver.place.small_replica.model import ReplicaModel
+from solver.place.small_replica.size import small_enough
 from solver.place.stages import cut_replica, layer_times
 from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES
@@ -78,6 +79,15 @@ class Attempt:
         return layer_times(
             self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, slots, maps
         )[0]
+
+    def rate_at(self, per_rank: int) -> float:
+        """Requests per second at a batch with layers in even stages, whatever the targets and HBM."""
+        ends = np.cumsum(spread(self.instance.operations.num_layers, self.shape["pp"])).tolist()
+        cut = [(first, last - 1) for first, last in zip([0, *ends], ends, strict=False)]
+        replica = self._replica((per_rank * self.shape["pp"],) * self.ranks, cut)
+        layout = Layout(replicas=(replica,), expert_maps={"map": self.maps} if self.maps else {})
+        price = price_placed(all_new(self.instance), layout, replica)
+        return float(price.service.requests_per_s)
 
     def given(self, maps: ExpertMap, layer_slots: LayerSlots) -> Attempt:
         """The attempt with these experts and slots by layer, which no search changes."""

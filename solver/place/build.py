@@ -10,7 +10,6 @@ from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.hand_over import gate, send_s
 from costmodel.replica.kv_bytes import in_flight_bytes
 from solver.place.held_kv import with_idle
-from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
 from solver.shapes.stands import neighbours_matter
 
@@ -25,23 +24,22 @@ def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[l
     return [flat[s * width : (s + 1) * width] for s in range(shape["pp"])]
 
 
-def hand_over_s(
-    instance: Instance, home: Pool, chips: Sequence[str], tp: int, pp: int
-) -> tuple[float, float]:
-    """KV hand-over from chips of a pool to the farthest other domain, and inside their own, seconds.
+def hand_over_s(instance: Instance, chips: Sequence[str], tp: int, pp: int) -> tuple[float, float]:
+    """KV hand-over from chips to the farthest other domain, and inside the first one's own, seconds.
 
     Where no other domain can be reached, or the chip is alone in its own, the one stands for the other.
     """
     cluster = instance.cluster
+    home = cluster.chip(chips[0]).domain
     moved = transfer_bytes_per_chip(instance, tp, pp)
-    here = [chip for chip in chips if cluster.chip(chip).domain == home.domain]
-    usable = [placed.id for placed in cluster.domains[home.domain].usable if placed.id != here[0]]
-    beside = usable if neighbours_matter(cluster, home.domain) else usable[:1]
+    here = [chip for chip in chips if cluster.chip(chip).domain == home]
+    usable = [placed.id for placed in cluster.domains[home].usable if placed.id != here[0]]
+    beside = usable if neighbours_matter(cluster, home) else usable[:1]
     near = send_s(cluster, (here[0], 1.0), beside, moved)
     others = [
         found[0]
         for domain in cluster.domains
-        if domain.index != home.domain and domain.usable
+        if domain.index != home and domain.usable
         for found in [gate(cluster, [placed.id for placed in domain.usable])]
         if found is not None
     ]

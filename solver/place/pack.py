@@ -23,8 +23,8 @@ from solver.shapes.pools import Pool, PoolClass
 from solver.shapes.shapes import ROLES
 from solver.shapes.stands import apart, named, neighbours_matter
 
-#: sets of one number of chips, and kinds of these that are priced
-_SETS, _KINDS = 400, 8
+#: chips of a pool that sets are packed in at most, sets of one number of chips, and kinds of these that are priced
+_MOST_CHIPS, _SETS, _KINDS = 64, 400, 8
 #: seconds for a model; rates and money are integers up to this
 _LIMIT_S, _WHOLE = 8.0, 10**6
 #: rounds of Dinkelbach's iteration for the least money per request
@@ -63,6 +63,8 @@ def packed(
     were not placed yet are placed first, which takes little.
     """
     instance = placed.instance
+    if all(c.size > _MOST_CHIPS for c in classes if neighbours_matter(instance.cluster, c.domain)):
+        return None
     if instance.operations.moe is None:
         for row in sorted({item.shape for item in placed.items.best()} - set(placed.realised)):
             found = placed.place(row, int(most_per_rank[row]))
@@ -96,7 +98,8 @@ def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[Choice]
     for row in sorted(placed.realised):
         shape, parts = placed.items.shapes.row(row), placed.items.shapes.parts(row)
         (index, count), pools = parts[0], classes[parts[0][0]].pools
-        if len(parts) > 1 or not neighbours_matter(cluster, pools[0].domain):
+        small = len(parts) == 1 and len(pools[0].chips) <= _MOST_CHIPS
+        if not small or not neighbours_matter(cluster, pools[0].domain):
             continue
         item = Item(row, shape["role"], index, 1, count, 0.0)
         fabric = cluster.domains[pools[0].domain].fabric

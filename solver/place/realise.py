@@ -96,10 +96,27 @@ class Realiser:
         options = standings(self.instance, self.shapes, row, self.pricer, slices)
         home = options[0].pool_class.domain
         place = self._known if neighbours_matter(self.instance.cluster, home) else self._on
-        found = [place(row, most_per_rank, stands) for stands in options]
+        quickest = self._quickest(most_per_rank, options) if len(options) > 1 else options
+        found = [place(row, most_per_rank, stands) for stands in quickest]
         best = max(found, key=lambda one: one.requests_per_s)
         upper = max(best.requests_per_s, min(one.upper_requests_per_s for one in found))
         return replace(best, upper_requests_per_s=upper, most_per_rank=most_per_rank)
+
+    def _quickest(self, most_per_rank: int, options: Sequence[Standing]) -> list[Standing]:
+        """Of some chips those that serve most at the largest batch, and those that do at the smallest."""
+        shape = options[0].shape
+        slots = tuple(spread(shape["slots"], shape["tp"] * shape["attention_dp"]))
+        free = engine_places(self.instance, shape["attention_dp"])
+        experts, _ = self.placements.of(slots if shape["slots"] else (), free=free)
+        tried = [
+            Attempt(stands, slots if shape["slots"] else (), experts, 0.0, self.clock, self.seed)
+            for stands in options
+        ]
+        best = {
+            max(range(len(tried)), key=lambda at: tried[at].rate_at(batch))
+            for batch in (max(most_per_rank, 1), 1)
+        }
+        return [options[at] for at in sorted(best)]
 
     def _known(self, row: int, most_per_rank: int, stands: Standing) -> Realised:
         """The best replica on these chips; chips that are as quick are not tried again."""
@@ -120,12 +137,9 @@ class Realiser:
         slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
         free = engine_places(self.instance, shape["attention_dp"])
         experts, layer_bounds = self.placements.of(slots, free=free)
-        home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s, near_s = 0.0, 0.0
         if ROLES[shape["role"]] == "prefill":
-            far_s, near_s = hand_over_s(
-                self.instance, home, stands.chips[0], shape["tp"], shape["pp"]
-            )
+            far_s, near_s = hand_over_s(self.instance, stands.chips[0], shape["tp"], shape["pp"])
             far_s = near_s if self.nearby else far_s
         attempt = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         batches = BatchSearch(attempt)
@@ -180,10 +194,9 @@ class Realiser:
         shape = self.shapes.row(row)
         chips = shape["tp"] * shape["attention_dp"]
         slots = tuple(spread(shape["slots"], chips))
-        home = self.pricer.classes[shape["pool_class"]].pools[0]
         far_s = 0.0
         if ROLES[shape["role"]] == "prefill":
-            times = hand_over_s(self.instance, home, stands.chips[0], shape["tp"], shape["pp"])
+            times = hand_over_s(self.instance, stands.chips[0], shape["tp"], shape["pp"])
             far_s = times[self.nearby]
         upper_at = partial(self.pricer.tightened, self.shapes, row, None)
         upper = upper_at(most_per_rank)

@@ -60,7 +60,7 @@ class PoolClass:
 
 
 def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
-    """The pools of a cluster, classed by chip type, size and the domain's signature."""
+    """The pools of a cluster, classed by chip type, size, prices and the domain's signature."""
     grouped: dict[Hashable, list[Pool]] = {}
     prices: dict[Hashable, tuple[float, ...]] = {}
     for domain in cluster.domains:
@@ -72,9 +72,10 @@ def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
             for name, own in by_type.items():
                 own.sort(key=lambda placed: placed.chip.usd_per_hour)
                 pool = Pool(domain.index, own[0].chip, tuple(placed.id for placed in own), part)
-                key = (name, len(own), domain.signature, part)
+                paid = tuple(placed.chip.usd_per_hour for placed in own)
+                key = (name, len(own), domain.signature, part, paid)
                 grouped.setdefault(key, []).append(pool)
-                prices[key] = tuple(placed.chip.usd_per_hour for placed in own)
+                prices[key] = paid
     return tuple(
         PoolClass(index, pools[0].chip, len(pools[0].chips), tuple(pools), prices[key])
         for index, (key, pools) in enumerate(grouped.items())

@@ -24,8 +24,10 @@ from solver.answer import better
 from solver.clock import Clock
 from solver.experts.replicas import LargestPieces
 from solver.fleet.asked import FleetAnswer
+from solver.known import Known
 from solver.place.realise import Realiser
 from solver.search import search
+from solver.shapes.pools import pool_classes
 from solver.threads import in_threads
 from topology import load_cluster
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
@@ -196,3 +198,26 @@ def test_threads_may_meet_anywhere() -> None:
             assert found == wanted
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_domains_of_other_prices_are_other_pools(tmp_path: Path) -> None:
+    """Two domains alike but for what their chips cost are paid for each by its own prices."""
+    first, second = (
+        {**NODE, "chips": [{"chip": "h100", "count": 2, "usd_per_hour": usd}]} for usd in (1.0, 3.0)
+    )
+    path = tmp_path / "priced.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {"name": "priced", "domains": [first, second], "scale_out": {"kind": "leaf-spine"}}
+        )
+    )
+    classes = pool_classes(load_cluster(path))
+    assert [one.prices for one in classes] == [(1.0, 1.0), (3.0, 3.0)]
+    instance = asked(model="llama-3.1-8b", cluster=str(path), pay="whole")
+    assert search(instance, clock=Clock(60)).evaluation.usd_per_hour == pytest.approx(8.0)
+
+
+def test_more_spare_slots_than_experts_are_bounded() -> None:
+    """Eight experts on 36 chips with slots of their own in every layer: more copies than experts."""
+    instance = asked(model="mixtral-8x7b", cluster="nvl-36", layer_slots="any", slo={"tpot": 0.02})
+    assert np.all(np.isfinite(Known(instance, Clock(), 0.01, 0, None).bounds.requests_per_s))

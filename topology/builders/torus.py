@@ -12,6 +12,7 @@ from itertools import combinations, islice
 from typing import Literal
 
 import networkx as nx
+import numpy as np
 from pydantic import Field, model_validator
 
 from topology.builders.base import topology
@@ -29,6 +30,8 @@ from topology.routing.hops import UNREACHED
 _MOST_BOXES = 400
 #: chips up to which sets are also grown where there are boxes, and the chips that they are grown from
 _GROWN, _SEEDS = 64, 24
+#: sets that are no boxes, of those grown, whose times are worked out
+_PRICED = 8
 #: sets of a block that it may be cut into
 _IN_A_BLOCK = 400
 
@@ -165,20 +168,27 @@ class Torus(TorusPatterns):
         free = tuple(sorted(candidates))
         key = (free, count, most, gathers)
         if key not in self._blocks:
+            few = self._few(free)
             if count == 1:
                 found = [Block((chip,)) for chip in free[:most]]
-            elif len(free) <= MOST_CHIPS:
-                found = self._table(free).blocks(
-                    frozenset(free), count, most, self.gather if gathers else None
-                )
+            elif few is not None:
+                price = self.gather if gathers else None
+                found = self._table(few).blocks(frozenset(free), count, most, price)
             else:
                 found = self._compact(free, count, most)
             self._blocks[key] = found
         return self._blocks[key]
 
-    def every_set_of(self, candidates: int) -> bool:
-        """Of few candidates."""
-        return candidates <= MOST_CHIPS
+    def every_set_of(self, candidates: Sequence[int]) -> bool:
+        """Where links join few chips."""
+        return self._few(candidates) is not None
+
+    def _few(self, candidates: Sequence[int]) -> tuple[int, ...] | None:
+        """The joined chips that candidates are among, if so few that every set of them is looked at."""
+        for part in self.parts:
+            if len(part) <= MOST_CHIPS and part.issuperset(candidates):
+                return tuple(sorted(part))
+        return None
 
     def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:
         """The cut whose slowest group gathers soonest, and the one whose groups are closest together.
@@ -195,9 +205,7 @@ class Torus(TorusPatterns):
         return chained[:1] if chained[0] == chained[1] else chained
 
     def _table(self, free: tuple[int, ...]) -> EverySet:
-        """The sets of all working chips where these are few, else of the free ones."""
-        working = tuple(p for p in range(len(self.chips)) if f"g{p}" not in self.failed)
-        free = working if len(working) <= MOST_CHIPS else free
+        """Every set of some joined chips."""
         if free not in self._tables:
             pairs = {
                 (a, b): {edge: 2 * load for edge, load in self.loads("exchange", (a, b)).items()}
@@ -214,11 +222,19 @@ class Torus(TorusPatterns):
         if count <= _GROWN or not chosen:
             step = max(1, len(free) // max(2, min(most, _SEEDS)))
             chosen |= dict.fromkeys(grown(self.hops, free, count, free[::step]))
-        found = [self._block(chips) for chips in chosen]
+        odd = [chips for chips in chosen if self._box(chips) is None]
+        odd.sort(key=self._spread_out)
+        dropped = set(odd[_PRICED:])
+        found = [self._block(chips) for chips in chosen if chips not in dropped]
         if not found:
             return [Block(free[:count])]
         first = [min(found, key=key) for key in KEYS]
         return list(dict.fromkeys(first + by_speed(found)))[:most]
+
+    def _spread_out(self, chips: tuple[int, ...]) -> tuple[int, int]:
+        """Hops between the chips of a set that are farthest apart, and between all of them."""
+        apart = self.hops[np.ix_(chips, chips)]
+        return int(apart.max()), int(apart.sum())
 
     def _block(self, chips: tuple[int, ...]) -> Block:
         """A set with its times; the all-gather of one that is no box by its narrowest ports."""

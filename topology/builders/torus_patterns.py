@@ -23,6 +23,7 @@ from topology.routing.boxes import Axis, box_of, exchange_load, site_of, slab_bo
 from topology.routing.cuts import broadcast_seconds, gather_seconds
 from topology.routing.dimension import dimension_order, exchange_loads, rotations
 from topology.routing.hops import UNREACHED, hop_counts
+from topology.routing.pair_loads import MOST_CHIPS, PairLoads
 from topology.routing.spread import Edge, slowest, spread
 
 #: Groups up to this size that are no box are answered by maximum flow.
@@ -118,6 +119,9 @@ class TorusPatterns(Fabric):
         """
         loads: dict[Edge, float] = {}
         if pattern in ("exchange", "send"):
+            joined = any(part.issuperset(members) for part in self.parts)
+            if self.failed and pattern == "exchange" and joined and len(self.graph) <= MOST_CHIPS:
+                return self._pairs.of([f"g{position}" for position in members])
             if self.failed:
                 return super().loads(pattern, members)
             if pattern == "exchange":
@@ -226,6 +230,10 @@ class TorusPatterns(Fabric):
             found[a].append(b)
             found[b].append(a)
         return found
+
+    @cached_property
+    def _pairs(self) -> PairLoads:
+        return PairLoads(self.graph)
 
     @cached_property
     def hops(self) -> NDArray[np.int16]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +29,7 @@ def run(
 ) -> None:
     """Fit eight physical parameters per chip and engine to measured runs.
 
-    Use the file with --profile. Needs scipy: pip install 'rackfit[calibrate]'.
+    Use the file with --profile. Needs scipy: pip install 'rackfit\\[calibrate]'.
     """
     check_writable(out, besides=(measured,))
     rows, skipped = read_measured(measured)
@@ -63,7 +62,7 @@ def _text(found: Calibration, out: Path | None) -> str:
     for (chip, engine), values in found.intervals.items():
         lines.append(f"{chip}, {engine}: value (90 % interval)")
         for name, (low, value, high) in values.items():
-            lines.append(f"  {name:<22} {json.dumps(value)[:9]:>10} ({low:.3g} to {high:.3g})")
+            lines.append(f"  {name:<22} {value:>10.4g} ({low:.3g} to {high:.3g})")
     if out is not None:
         lines.append(f"written: {out}")
     return "\n".join(lines)

@@ -27,14 +27,12 @@ def diff_command(
     from rackfit.report.compare import compare
 
     sides = []
-    digests = []
     for path in (first, second):
         instance, layout, _ = read_result(path)
-        sides.append((layout, evaluate(instance, layout)))
-        digests.append(instance.digest)
-    if digests[0] != digests[1]:
-        say("rackfit: the two layouts answer different questions")
+        sides.append((instance, layout, evaluate(instance, layout)))
     difference = compare(sides[0], sides[1])
+    for field in difference.asked:
+        say(f"rackfit: the two layouts answer different questions: {field}")
     if json:
         write_whole(json_module.dumps(difference.as_dict(), indent=1) + "\n", None)
         return

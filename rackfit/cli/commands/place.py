@@ -52,6 +52,7 @@ def register(app: typer.Typer) -> None:
 
 def place_command(
     loads: Annotated[str, typer.Argument(help="Recorded expert counts, or a shipped name.")],
+    *,
     gpus: Annotated[int, typer.Option(help="GPUs that share the experts of a layer.")],
     slots: Annotated[
         int, typer.Option(help="Expert slots of a layer on all GPUs, spare ones included.")
@@ -113,9 +114,12 @@ def place_command(
     """Place each layer's experts on GPUs so that the busiest GPU has least to do, with a bound."""
     from importlib import import_module
 
+    import numpy as np
+
     from costmodel.experts.expert_load import read_loads
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.figures.placement_curve import check_curve, check_curve_path, curve_svg
+    from rackfit.placement.alike import balance_before
     from rackfit.placement.checks import check_together
     from rackfit.placement.files import loads_path, read_placement
     from rackfit.placement.place import place
@@ -163,6 +167,11 @@ def place_command(
     if curve is not None:
         write_whole(curve_svg(placed), curve)
     write_whole(text, out)
+    if out is not None:
+        before = balance_before(recorded, options, running)
+        was = "as engines start" if running is None else "in the running placement"
+        after = float(np.mean(placed.imbalance))
+        say(f"busiest chip over the mean, mean of layers: {before:.3f} {was}, {after:.3f} in {out}")
 
 
 #: what a format lets layers have, beside equally many slots

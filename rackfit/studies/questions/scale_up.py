@@ -10,7 +10,18 @@ from typing import Any
 from costmodel.blackboard.aggregate import aggregate_pass
 from costmodel.question.instance import Instance, resolve_instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, cheapest, settled, solved
+from rackfit.studies.base import (
+    SOLVED,
+    Axes,
+    Options,
+    Own,
+    Row,
+    Study,
+    cheapest,
+    settled,
+    solved,
+    varied,
+)
 from rackfit.studies.board import PARAMETERS, board_of
 from rackfit.studies.point import described_row, solve_row
 from rackfit.studies.systems.measured import measured_row, pairs
@@ -79,10 +90,12 @@ def _sizes_chart(found: Sequence[Row]) -> Chart:
         "Cost against the size of a scale-up domain, total chips equal",
         "chips in a scale-up domain", "$ per million output tokens",
         [
-            Series("cheapest layout", [
-                (r["domain_size"], r["usd_per_m_output_tokens"]) for r in found]),
-            Series("proven bound", [
-                (r["domain_size"], r["bound_usd_per_m_output_tokens"]) for r in found]),
+            Series(f"{name}, {label}" if label else name, [(r["domain_size"], r[key]) for r in rows])
+            for label, rows in varied(found, (_SIZE,)).items()
+            for name, key in (
+                ("cheapest layout", "usd_per_m_output_tokens"),
+                ("proven bound", "bound_usd_per_m_output_tokens"),
+            )
         ],
         log_x=True,
     )  # fmt: skip
@@ -121,8 +134,13 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         (_MEASURED, _measured),
     ):
         found = _with(rows, key)
-        if solved(found):
+        if not solved(found):
+            continue
+        if words is not _sizes:
             said += words(found)
+            continue
+        for label, rows_alike in varied(solved(found), (_SIZE,)).items():
+            said += [f"{label}: {line}" if label else line for line in _sizes(rows_alike)]
     return said
 
 
@@ -230,5 +248,10 @@ STUDY = Study(
     conclude=_conclude,
     parameters={**PARAMETERS, _SYSTEM: None, _MEASURED: None, _TPOT: 0.05},
     answer=_answer,
+    unheeded={
+        _SYSTEM: ("slo.tpot", "cluster"),
+        _CHIPS: ("slo.", "workload.", "cluster"),
+        _MEASURED: ("slo.", "workload.", "cluster"),
+    },
     shown={**SOLVED, "weights_s": "weights s", "our_ratio": "ratio", "measured_ratio": "measured"},
 )

@@ -9,12 +9,14 @@ import pytest
 import yaml
 
 from costmodel.evaluate import evaluate
-from costmodel.layout.layout import Layout
+from costmodel.layout.layout import Layout, Role
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from solver.clock import Clock
 from solver.search import SearchResult, search
 from tests.solver.tori.enumerator import Enumerator
 from tests.solver.tori.questions import draw
+from topology.builders import torus
 from topology.errors import NoFeasibleLayout
 
 
@@ -86,9 +88,20 @@ def test_replicas_that_do_not_fit_beside_each_other_make_room(tmp_path: Path) ->
         tmp_path, "gemma-3-27b", "tpu-v6e", [4, 4], ["r0g7", "r0g14"], slo={"tpot": 0.02}
     )
     found = search(instance, clock=Clock(60))
-    assert found.evaluation.feasible
-    used = {chip for r in found.layout.replicas for chip in r.chips}
-    assert len(used) >= 12
+    # what fits beside each other: two columns, four chips that are no box, and two in the corner that is left
+    beside: list[tuple[Role, int, int, int, list[int]]] = [
+        ("decode", 8, 1, 90, [0, 1, 4, 5, 8, 9, 12, 13]),
+        ("mixed", 4, 1, 12, [2, 3, 6, 10]),
+        ("prefill", 1, 2, 4, [11, 15]),
+    ]
+    replicas = []
+    for role, tp, pp, batch, places in beside:
+        drawn = plain_layout(instance, role, tp=tp, pp=pp, batch=batch)
+        replicas += moved(drawn, [f"r0g{place}" for place in places]).replicas
+    known = evaluate(instance, Layout(replicas=tuple(replicas)))
+    assert known.feasible
+    assert known.usd_per_m_output_tokens is not None
+    assert cost(found) <= known.usd_per_m_output_tokens
 
 
 def test_a_replica_without_a_free_box_stands_on_the_quickest_set(tmp_path: Path) -> None:
@@ -174,3 +187,16 @@ def test_two_hundred_questions_on_tori(tmp_path: Path) -> None:
         f"{len(fits)} of {len(ratios)} questions have an answer; the dearest is {max(fits):.4f} of the best"
     )
     assert max(fits) <= 1.02
+
+
+@pytest.mark.slow
+def test_what_larger_slices_leave_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same questions with boxes and compact sets alone, as on slices too large for every set: how much dearer."""
+    monkeypatch.setattr(torus, "MOST_CHIPS", 0)
+    ratios = [against_every_set(seed, tmp_path) for seed in range(200)]
+    fits = sorted(ratio for ratio in ratios if ratio is not None)
+    over = sum(ratio > 1.02 for ratio in fits)
+    print(
+        f"{over} of {len(fits)} answers are over 2 % dearer than on the best sets, at most {fits[-1] - 1:.1%}"
+    )
+    assert fits[len(fits) // 2] == pytest.approx(1.0, rel=1e-6)
