@@ -19,6 +19,7 @@ from solver.fleet.asked import Fleet, FleetAnswer, Question, links_between
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item, Items
 from solver.place.assemble import assemble
+from solver.place.mend import mended
 from solver.place.placed_shapes import PlacedShapes
 from solver.place.realise import Realised
 from solver.rules.ttft_target import leaving
@@ -160,10 +161,10 @@ class Known:
 
     def hoped(self) -> list[Item]:
         """Items of shapes that were placed by what they serve, of others by their bounds."""
-        rates = self.items.upper.copy()
+        rates, leaves = self.items.upper.copy(), self.items.leaving.copy()
         for row, found in self.placed.realised.items():
-            rates[row] = found.requests_per_s
-        return self.items.best(rates, np.minimum(rates, self.items.leaving))
+            rates[row], leaves[row] = found.requests_per_s, self.placed.leaves(row)
+        return self.items.best(rates, np.minimum(rates, leaves))
 
     def take(self, fleet: Fleet) -> bool:
         """Make a fleet the incumbent, if the evaluator agrees that it is better; whether it did."""
@@ -172,10 +173,17 @@ class Known:
         return self.judge(layout, fleet, cost if self.regular else float("inf"))
 
     def judge(self, layout: Layout, fleet: Fleet, claimed: float) -> bool:
-        """Make a fleet's layout the incumbent if the evaluator accepts it and finds it better; whether it did."""
+        """Make a fleet's layout the incumbent if the evaluator accepts it and finds it better; whether it did.
+
+        Replicas that stand too far apart where neighbours matter, or that links do not carry, are left out.
+        """
         evaluation = evaluate(self.instance, layout)
-        if not self.regular and evaluation.violations:
-            return False  # which chips stand together matters here, and these stand too far apart
+        if evaluation.violations:
+            left = mended(self.instance, layout, evaluation)
+            if left is None and not self.regular:
+                return False
+            if left is not None:
+                (layout, evaluation), claimed = left, float("inf")
         judged = verify(self.instance, claimed, evaluation)
         if judged > self.best_cost * (1 + ROUNDING) or not better(evaluation, self.evaluation):
             return False

@@ -27,6 +27,7 @@ from solver.fleet.asked import Fleet
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.place.assemble import assemble
+from solver.place.mend import mended
 from solver.rounds import Search
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.verify import verify
@@ -132,10 +133,14 @@ def _look(search: Search) -> tuple[RunnerUp, Fleet] | None:
         return None
     layout = assemble(search.instance, fleet, search.placed)
     evaluation = evaluate(search.instance, layout)
-    if not search.regular and evaluation.violations:
-        return None  # its replicas would stand too far apart
-    claimed = search.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
-    verify(search.instance, claimed if search.regular else float("inf"), evaluation)
+    claimed = search.question.cost_of(fleet) if search.regular else float("inf")
+    if evaluation.violations:
+        left = mended(search.instance, layout, evaluation)
+        if left is None and not search.regular:
+            return None
+        if left is not None:
+            (layout, evaluation), claimed = left, float("inf")
+    verify(search.instance, claimed, evaluation)
     least = _least(search, _bounded(search, upper))
     return RunnerUp(layout, evaluation, main, least * search.to_usd), fleet
 

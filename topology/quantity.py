@@ -17,6 +17,9 @@ from quantiphy import Quantity as _Parsed
 
 from topology.names import brief
 
+#: no quantity of a machine is larger, or smaller than its inverse; products of a few stay finite
+_MOST = 1e24
+
 #: Units of time that SI prefixes do not reach (``min`` would read as milli-inch).
 _TIMES = {
     "min": 60.0,
@@ -52,6 +55,10 @@ def parse_quantity(value: object, unit: str) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"expected a finite quantity in {unit}, got {value!r}")
+    if number and not 1 / _MOST <= abs(number) <= _MOST:
+        raise ValueError(
+            f"expected at most {_MOST:g} {unit} (and no less than its inverse), got {value!r}"
+        )
     return number
 
 

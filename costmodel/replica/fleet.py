@@ -141,15 +141,17 @@ class _Transfers:
         self.gates: dict[int, str] = {}
         for replica in layout.replicas:
             if replica.role == "decode":
-                chips = replica.stages[0].chips
-                home = cluster.chip(chips[0]).domain
-                if len(self.homes(replica.chips)) == 1:
-                    self.inside.setdefault(home, chips[0])
-                # a replica over several domains takes KV in each of them
-                for there in self.homes(chips):
-                    found = gate(cluster, [c for c in chips if cluster.chip(c).domain == there])
+                homes = self.homes(replica.chips)
+                if len(homes) == 1:
+                    self.inside.setdefault(next(iter(homes)), replica.chips[0])
+                for home in homes:
+                    if home in self.gates:
+                        continue
+                    found = gate(
+                        cluster, [c for c in replica.chips if cluster.chip(c).domain == home]
+                    )
                     if found is not None:
-                        self.gates.setdefault(there, found[0])
+                        self.gates[home] = found[0]
         self._known: dict[tuple[object, ...], tuple[float | None, float | None]] = {}
 
     def near_and_far(self, replica: Replica) -> tuple[float | None, float | None]:

@@ -13,6 +13,7 @@ import os
 import pkgutil
 import sys
 import threading
+import warnings
 from typing import TYPE_CHECKING
 
 from rackfit.stopping import came_of_ctrl_c, exit_code_of_stop, leave, watch
@@ -58,6 +59,8 @@ def main() -> None:
         from rackfit.cli.streams import usable_streams
 
         usable_streams()
+        if not os.environ.get(DEBUG):  # a library's warnings tell a person nothing
+            warnings.simplefilter("ignore")
         code = run()
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough, as of ``| head -1``

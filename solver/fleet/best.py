@@ -63,7 +63,7 @@ def solve_fleet(
         candidates += [found] if found is not None else []
         few = all(len(c.pools) <= NAMED for c in classes)
         if not few or any(question.cost_of(f) <= floor * (1 + accept_gap) for f in candidates):
-            return _answer(items, classes, question, candidates, floor)
+            return _answer(items, classes, question, candidates, floor, run)
     # spans make the model much harder: the best fleet without them is found first, so that there is one
     plain = [item for item in items if not item.span]
     if 0 < len(plain) < len(items):
@@ -74,7 +74,7 @@ def solve_fleet(
         candidates += [first] if first is not None else []
     found, floor = _model(ask, run, floor)
     candidates += [found] if found is not None else []
-    return _answer(items, classes, question, candidates, floor)
+    return _answer(items, classes, question, candidates, floor, run)
 
 
 def _answer(
@@ -83,8 +83,18 @@ def _answer(
     question: Question,
     candidates: list[Fleet],
     floor: float,
+    run: Run,
 ) -> FleetAnswer:
     """The best of the fleets found, or one found without search."""
+    if not any(question.cost_of(fleet) < float("inf") for fleet in candidates):
+        # passes may send more than links carry where a model did not tell pools apart
+        narrow = [item for item in items if not item.wide]
+        if candidates and 0 < len(narrow) < len(items):
+            again = solve_fleet(
+                narrow, classes, question, clock=run.clock, time_limit_s=run.limit_s / 2,
+                seed=run.seed, accept_gap=run.accept_gap,
+            ).fleet  # fmt: skip
+            candidates = [again] if again is not None else []
     if not any(question.cost_of(fleet) < float("inf") for fleet in candidates):
         quick = quick_fleet(items, classes, question)
         candidates = [quick] if quick is not None else []

@@ -60,13 +60,17 @@ class PlacedShapes:
         rates, leaves = np.zeros_like(self.items.upper), np.zeros_like(self.items.upper)
         for row, found in self.realised.items():
             if rows is None or rows[row]:
-                rates[row] = found.requests_per_s
-                away = self.leaving.get(row, found).requests_per_s
-                leaves[row] = away if self.items.leaving[row] > 0 else 0.0
+                rates[row], leaves[row] = found.requests_per_s, self.leaves(row)
         return [
             replace(item, sent=self.of(item).sent, sent_far=self.of(item).sent_far)
             for item in self.items.best(rates, leaves)
         ]
+
+    def leaves(self, row: int) -> float:
+        """Requests per second of a placed shape whose KV goes to other domains, 0 where that is not in time."""
+        if self.items.leaving[row] <= 0:
+            return 0.0
+        return self.leaving.get(row, self.realised[row]).requests_per_s
 
     def on(self, item: Item, slices: Sequence[Slice]) -> Realised:
         """The same on given chips."""

@@ -241,6 +241,9 @@ def test_messages_are_short_printable_and_right(tmp_path: Path) -> None:
     assert len(brief({"k" * 500: "v" * 500})) <= 145
     assert shown("a\x1b\ud800" + "b" * 50, 10) == "a\\x1b\\ud800bbbbbbb... (53 characters)"
     assert shown_lines("a\n\x07b") == "a\n\\x07b"
+    for size in ("1e308 B/s", "1e-300 B/s"):
+        with pytest.raises(ValueError, match=r"expected at most 1e\+24 B/s"):
+            parse_quantity(size, "B/s")
     with pytest.raises(ValueError, match=r"got '1 parsec'$"):
         parse_quantity("1 parsec", "s")
     with pytest.raises(ValueError, match=r"got \[\[1, 1, 1, \.\.\.\]"):

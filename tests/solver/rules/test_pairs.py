@@ -80,7 +80,7 @@ def apart(instance: Instance, data: Data) -> Data:
         stages = [{**s, "chips": [names[c] for c in s["chips"]]} for s in one["stages"]]
         kv = [{**share, "chip": names[share["chip"]]} for share in one["kv"]]
         if role == "prefill":  # one prompt
-            kv = [{**kv[0], "sequences": 1}]
+            kv = [{"chip": kv[0]["chip"], "tier": "hbm", "sequences": 1}]
         batch = 1 if role == "prefill" else one["shape"]["batch"]
         shape = {**one["shape"], "batch": batch}
         return {**one, "role": role, "stages": stages, "kv": kv, "shape": shape}
@@ -196,3 +196,19 @@ def test_every_rule_fires(rule: str, tmp_path: Path) -> None:
         changed, data = plant(instance, layout.model_dump(mode="json"))
         found = {v.rule for v in evaluate(changed, Layout.model_validate(data)).violations}
         assert rule in found
+
+
+def test_a_decode_replica_over_domains_is_reached_in_each_of_them(tmp_path: Path) -> None:
+    instance = question(tmp_path, "two")
+    data = apart(instance, search(instance, clock=Clock(60)).layout.model_dump(mode="json"))
+    prefill, decode = data["replicas"]
+    (stage,) = decode["stages"]
+    assert decode["shape"]["attention_dp"] == len(stage["chips"]) == 2
+    chips = [pools(instance)[0][-1], pools(instance)[1][0]]
+    moved = dict(zip(stage["chips"], chips, strict=True))
+    kv = [{**share, "chip": moved[share["chip"]]} for share in decode["kv"]]
+    data["replicas"] = [prefill, {**decode, "stages": [{**stage, "chips": chips}], "kv": kv}]
+    found = evaluate(slo(instance, tpot=10.0), Layout.model_validate(data))
+    assert found.violations == ()
+    assert found.priced.transfer_s[0] is not None
+    assert found.priced.crossings.out[0] > 0
