@@ -38,7 +38,7 @@ def output_of(command: str, words: str | None = None, folder: Path = ROOT) -> st
     if words is not None:
         kept = [line for line in lines if _first_word(line) in words.split()]
         lines = [line for line in kept if not re.match(r" *(prefill|decode|count of)\b", line)]
-    return re.sub(r"shapes, [\d.]+ s\)", "shapes, in seconds)", "\n".join(lines)) + "\n"
+    return re.sub(r"shapes searched in [\d.]+ s\)", "shapes searched in seconds)", "\n".join(lines)) + "\n"
 
 
 def _first_word(line: str) -> str:

@@ -118,7 +118,7 @@ def test_a_batch_that_is_rounded_is_said_to_be(tmp_path: Path) -> None:
 
 def test_the_line_on_uneven_load_says_what_is_compared() -> None:
     said = rackfit("solve", *QUESTION, "--output-tokens", 1, "--input-tokens", 500).stdout
-    assert "this fleet beside itself with the same expert load" in said
+    assert "than if each stage spread the same expert load" in said
     assert "one token is charged a decode step" in said
 
 

@@ -52,7 +52,7 @@ def test_of_fleets_as_dear_the_one_that_serves_most_is_taken(tmp_path: Path) -> 
     workload = Workload(input_tokens=8000, cached_tokens=4800, output_tokens=500)
     cluster = nodes(tmp_path / "odd.yaml", 4, 4, 4, 2)
     instance = asked(
-        model="qwen3-235b-a22b-fp8", cluster=cluster, workload=workload, rate=5.0,
+        model="qwen3-235b-a22b-fp8", cluster=cluster, workload=workload, rate=6.0,
         slo={"ttft": 3.0}, engine="vllm",
     )  # fmt: skip
     found = solve(instance)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from costmodel.evaluate import evaluate
 from costmodel.experts.moe_load import expert_shares
@@ -97,8 +98,6 @@ def test_each_layer_lasts_as_long_as_its_own_busiest_chip(
     ("slots", "message"),
     [
         ({"2": [2, 3]}, "stages[0]: layer_slots[2] for 2 of 3 chips"),
-        ({"2": [-1, 5, 3]}, "stages[0]: layer_slots[2] is -1; expected 0 or more slots"),
-        ({"2": -2}, "stages[0]: layer_slots[2] is -2; expected 0 or more slots"),
         ({"2": [2, 2, 2]}, "stages[0] layer 2: 7 slots in the map, 6 on the chips"),
         ({"2": [3, 2, 2], "7": 2}, "layer_slots names layer 7; the stage has layers 0-2"),
         (None, "stages[0] layer 2: 7 slots in the map, 6 on the chips"),
@@ -111,6 +110,16 @@ def test_slots_that_do_not_fit_are_named(
     data["replicas"][0]["stages"][0]["layer_slots"] = slots
     (found,) = placement_faults(instance, data)
     assert found.endswith(message)
+
+
+@pytest.mark.parametrize("slots", [{"2": [-1, 5, 3]}, {"2": -2}])
+def test_fewer_slots_than_none_are_refused_where_they_are_read(
+    unlike: tuple[Instance, dict[str, Any]], slots: object
+) -> None:
+    _, data = unlike
+    data["replicas"][0]["stages"][0]["layer_slots"] = slots
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        Layout.model_validate(data)
 
 
 def test_an_expert_twice_on_a_chip_of_an_unlike_layer(

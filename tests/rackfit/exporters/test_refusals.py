@@ -47,7 +47,7 @@ def _uneven(instance: Instance) -> Layout:
     return _layout(instance, FoundServer("x", "mixed", tp=1, attention_dp=3, pp=1, batch=30))
 
 
-@pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm", "vllm-ascend", "dynamo"])
+@pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm-ascend", "dynamo"])
 def test_uneven_slots_are_refused_and_padded(moe: Instance, target: str) -> None:
     layout = _uneven(moe)
     with pytest.raises(ExportError, match="42 to 43 expert slots per chip"):
