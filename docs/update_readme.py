@@ -36,9 +36,17 @@ def output_of(command: str, words: str | None = None, folder: Path = ROOT) -> st
         raise RuntimeError(f"{command}: {done.stderr}")
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     if words is not None:
-        kept = [line for line in lines if _first_word(line) in words.split()]
+        kept = []
+        last = False
+        for line in lines:  # a line that goes on is indented as far as the figures
+            last = (last and line.startswith(" " * 20)) or _first_word(line) in words.split()
+            if last:
+                kept.append(line)
         lines = [line for line in kept if not re.match(r" *(prefill|decode|count of)\b", line)]
-    return re.sub(r"shapes searched in [\d.]+ s\)", "shapes searched in seconds)", "\n".join(lines)) + "\n"
+    return (
+        re.sub(r"shapes searched in [\d.]+ s\)", "shapes searched in seconds)", "\n".join(lines))
+        + "\n"
+    )
 
 
 def _first_word(line: str) -> str:

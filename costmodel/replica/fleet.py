@@ -177,11 +177,15 @@ class _Transfers:
         return self._known[key]
 
     def may_leave(self, replica: Replica, price: ReplicaPrice) -> bool:
-        """Whether KV that goes to another domain is there within the TTFT target."""
-        far, target = self.near_and_far(replica)[1], self.instance.slo.ttft
-        if far is None:
-            return False
-        return target is None or not exceeds(float(price.service.ttft_s) + far, target)
+        """Whether KV goes to another domain: where that is in time, or where the target is missed anyway.
+
+        A layout that misses its TTFT target is a violation, and it is priced nevertheless.
+        """
+        near, far = self.near_and_far(replica)
+        target, own_s = self.instance.slo.ttft, float(price.service.ttft_s)
+        if far is None or target is None or near is None or exceeds(own_s + near, target):
+            return far is not None
+        return not exceeds(own_s + far, target)
 
     def seconds(
         self, replica: Replica, price: ReplicaPrice, leaving: NDArray[np.bool_]

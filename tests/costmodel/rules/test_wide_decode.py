@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from costmodel.evaluate import evaluate
 from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from costmodel.question.workload import Workload
+from costmodel.question.workload import Slo, Workload
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def _replica(role: Role, chips: tuple[str, ...], layers: int) -> Replica:
         role=role,
         shape=Shape(tp=1, ep=1, pp=1, attention_dp=len(chips), batch=len(chips)),
         stages=(Stage(layers=(0, layers - 1), chips=chips),),
-        kv=tuple(KvShare(chip=chip, sequences=1, bytes=0.0) for chip in chips),
+        kv=tuple(KvShare(chip=chip, sequences=1) for chip in chips),
     )
 
 
@@ -47,3 +48,15 @@ def test_prefill_beside_a_wide_decode_replica_hands_over(prefill: str, instance:
     assert not [v for v in found.violations if v.rule == "uplink_capacity"]
     assert found.requests_per_s
     assert found.priced.transfer_s[0]
+
+
+def test_a_layout_that_misses_its_ttft_target_has_figures(instance: Instance) -> None:
+    """Prefill in one domain, decode in the other: the violation is named, the cost is still said."""
+    scenario = instance.scenario.model_copy(update={"slo": Slo(ttft=1e-6)})
+    layers = len(instance.model.layers)
+    layout = Layout(
+        replicas=(_replica("prefill", ("r0g0",), layers), _replica("decode", ("r1g0",), layers))
+    )
+    found = evaluate(replace(instance, scenario=scenario), layout)
+    assert {violation.rule for violation in found.violations} == {"ttft_target"}
+    assert found.usd_per_m_output_tokens
