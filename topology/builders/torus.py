@@ -28,6 +28,8 @@ from topology.routing.hops import UNREACHED
 
 #: boxes looked at for one number of chips, where not every set is
 _MOST_BOXES = 400
+#: chips beyond which fewer boxes and sets are looked at: each takes longer, and more of them are alike
+_LARGE, _LARGE_BOXES, _LARGE_SETS = 64, 12, 3
 #: chips up to which sets are also grown where there are boxes, and the chips that they are grown from
 _GROWN, _SEEDS = 64, 24
 #: sets that are no boxes, of those grown, whose times are worked out
@@ -218,7 +220,10 @@ class Torus(TorusPatterns):
 
     def _compact(self, free: tuple[int, ...], count: int, most: int) -> list[Block]:
         """Boxes, and sets grown around chips spread over the candidates, quickest first."""
-        chosen = dict.fromkeys(islice(boxes(self.axes, frozenset(free), count), _MOST_BOXES))
+        large = len(free) > _LARGE
+        most = min(most, _LARGE_SETS) if large else most
+        limit = _LARGE_BOXES if large else _MOST_BOXES
+        chosen = dict.fromkeys(islice(boxes(self.axes, frozenset(free), count), limit))
         if count <= _GROWN or not chosen:
             step = max(1, len(free) // max(2, min(most, _SEEDS)))
             chosen |= dict.fromkeys(grown(self.hops, free, count, free[::step]))
@@ -229,7 +234,7 @@ class Torus(TorusPatterns):
         if not found:
             return [Block(free[:count])]
         first = [min(found, key=key) for key in KEYS]
-        return list(dict.fromkeys(first + by_speed(found)))[:most]
+        return list(dict.fromkeys(first + by_speed(found)))[: max(most, 1)]
 
     def _spread_out(self, chips: tuple[int, ...]) -> tuple[int, int]:
         """Hops between the chips of a set that are farthest apart, and between all of them."""
