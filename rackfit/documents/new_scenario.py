@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from costmodel.question.engine import engine_problems
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.documents.schema import FOLDER
@@ -68,7 +69,7 @@ slo:
 # kv_dtype: fp8        # default: bf16
 # pay: {plain.pay}           # whole: every healthy chip is paid; used: chips in replicas only
 # rate: 100            # requests/s to serve at least cost, instead of filling the cluster
-# engine: sglang       # only layouts that it runs as they are; also vllm, trtllm
+{_engine_key(instance)}
 # layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # failed: []           # what is out of service, such as [r0g3, r1]
@@ -82,6 +83,15 @@ slo:
 #   max_domains_per_replica: null   # a number; by default 8, or more where the weights need more
 #   max_sequences_per_rank: {limits.max_sequences_per_rank}
 """
+
+
+def _engine_key(instance: Instance) -> str:
+    """The line on the engine, with one that runs the model on the cluster's chips; in words where none does."""
+    chips = {placed.chip.name: placed.chip for placed in instance.cluster.usable}.values()
+    for name in ("sglang", "vllm", "trtllm"):
+        if not engine_problems(name, "same", instance.model, chips):
+            return f"# engine: {name:<12} # only layouts that it runs as they are; also sglang, vllm, trtllm"
+    return "# In words, as none of them runs this question: engine keeps the answer to what one engine runs."
 
 
 def _kv_keys(instance: Instance) -> tuple[str, str]:
