@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from costmodel.question.engine import engine_names, engine_problems, engine_versions, load_engine
+from costmodel.question.engine_files import (
+    engine_names,
+    engine_problems,
+    engine_versions,
+    load_engine,
+)
 from costmodel.question.instance import Instance
 from solver.answer import Alone, Progress, SearchResult, better
 from solver.certificate import Certificate
@@ -128,7 +133,7 @@ def _answer(
     return replace(
         best,
         status="optimal" if proven else "feasible",
-        certificate=Certificate(bound, found, f"for each of {words}: {own.covers}"),
+        certificate=Certificate(bound, found, (f"each of {words}, with:", *own.covers)),
         wall_s=clock.elapsed_s,
         proof_s=clock.elapsed_s if proven else None,
         trajectory=tuple(trajectory),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+from collections import Counter
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,9 +42,72 @@ def test_the_judge_has_no_solver(package: str) -> None:
         assert "ortools" not in imported(path), path
 
 
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def imports_between_files() -> nx.DiGraph[str]:
+    """Which file imports which, also inside functions and under ``TYPE_CHECKING``.
+
+    A package's ``__init__`` is its front door: it may import its rooms, and is no part of a circle.
+    """
+    rooms = {module_name(path) for path in FILES if path.name == "__init__.py"}
+    files = {module_name(path) for path in FILES} - rooms
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for path in FILES:
+        name = module_name(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            found: list[str] = []
+            if isinstance(node, ast.Import):
+                found = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, path
+                found = [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
+            graph.add_edges_from((name, one) for one in found if one in files and one != name)
+    return graph
+
+
+def test_no_files_import_each_other() -> None:
+    groups = nx.strongly_connected_components(imports_between_files())
+    assert [sorted(group) for group in groups if len(group) > 1] == []
+
+
+#: folders in which each file is one thing that is found by its name
+SHELVES = {
+    "topology/builders", "topology/scaleout", "costmodel/models/families", "costmodel/rules",
+    "solver/rules", "rackfit/cli/commands", "rackfit/studies/questions", "rackfit/exporters",
+    "rackfit/importers",
+}  # fmt: skip
+MOST_SIDE_BY_SIDE = 15
+MOST_LINES = 300
+MOST_POSITIONAL = 8
+
+
+def test_no_folder_is_crowded() -> None:
+    side = Counter(
+        path.parent.relative_to(ROOT).as_posix() for path in FILES if path.name != "__init__.py"
+    )
+    crowded = {room for room, number in side.items() if number > MOST_SIDE_BY_SIDE}
+    assert crowded - SHELVES == set()
+    assert set(side) >= SHELVES
+
+
 def test_no_file_is_long() -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in FILES}
-    assert {str(p): n for p, n in lengths.items() if n > 400} == {}
+    assert {str(p.relative_to(ROOT)): n for p, n in lengths.items() if n > MOST_LINES} == {}
+
+
+def test_no_function_takes_many_arguments_by_position() -> None:
+    many = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+                number = len(names) - (names[:1] in (["self"], ["cls"]))
+                if number > MOST_POSITIONAL:
+                    many[f"{path.relative_to(ROOT)}: {node.name}"] = number
+    assert many == {}
 
 
 def architecture() -> ModuleType:

@@ -97,11 +97,6 @@ class Cluster:
         return uplinks(self.domains, self.network)
 
     @cached_property
-    def least_hbm_bytes(self) -> float:
-        """HBM of the chip with least."""
-        return min(placed.chip.hbm_bytes for placed in self.chips)
-
-    @cached_property
     def chip_names(self) -> tuple[str, ...]:
         """Names of the types of chip, in order of first place."""
         return tuple(dict.fromkeys(placed.chip.name for placed in self.chips))

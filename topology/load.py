@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from topology.builders.base import build, read_spec
-from topology.catalogue import beside, catalogue_names, checked, data_dir, read_data, resolve
+from topology.catalogue import catalogue_names
 from topology.chip import Chip, load_chip
 from topology.cluster import Cluster
 from topology.domain import make_domain
@@ -17,10 +15,7 @@ from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec
 from topology.failures import matching, split, taken_chips
 from topology.scaleout.base import Network, NetworkSpec, read_network
-from topology.spec import ChipCount, ClusterSpec
-
-#: More chips than this in one cluster is taken for a typing mistake.
-MAX_CHIPS = 200_000
+from topology.spec import MAX_CHIPS, ChipCount, ClusterSpec, read_cluster_spec
 
 
 def load_cluster(
@@ -48,7 +43,7 @@ def load_cluster(
         times = int(number)
     if times is not None and not 0 < times <= 10_000:
         raise InstanceError(Problem("count", f"must be 1 to 10000, got {times}"))
-    spec, place = _read(text)
+    spec, place = read_cluster_spec(text)
     if failed:
         spec = spec.model_copy(update={"failed": (*spec.failed, *failed)})
     label = text if times is None else f"{text}@{times}"
@@ -60,60 +55,6 @@ def load_cluster(
 def cluster_names() -> list[str]:
     """Sorted names of the shipped clusters and families (``nvl-N``, ``tpu-v5p-AxBxC``)."""
     return catalogue_names("clusters", (".yaml",))
-
-
-@lru_cache(maxsize=64)
-def _read_shipped(path: Path) -> ClusterSpec:
-    with checked(path.name):
-        return ClusterSpec.model_validate(read_data(path))
-
-
-def _read(text: str) -> tuple[ClusterSpec, str]:
-    family = re.fullmatch(r"([A-Za-z0-9_.-]+)-(\d{1,6}(?:x\d{1,4}){0,2})", text)
-    if family and "/" not in text and not (data_dir("clusters") / f"{text}.yaml").is_file():
-        path = data_dir("clusters") / f"{family[1]}.yaml"
-        if path.is_file():
-            spec = _read_shipped(path)
-            if spec.parameter is not None:
-                return _sized(spec, family[2], text), path.name
-    path = resolve(text, "clusters", (".yaml",))
-    if path.parent == data_dir("clusters"):
-        return _read_shipped(path), path.name
-    with checked(str(path)):
-        return _beside(ClusterSpec.model_validate(read_data(path)), path), str(path)
-
-
-def _beside(spec: ClusterSpec, path: Path) -> ClusterSpec:
-    """The specification with its chips' paths taken from its own folder."""
-    domains = [
-        domain.model_copy(
-            update={
-                "chips": tuple(
-                    row.model_copy(update={"chip": beside(path, row.chip)}) for row in domain.chips
-                )
-            }
-        )
-        for domain in spec.domains
-    ]
-    return spec.model_copy(update={"domains": tuple(domains)})
-
-
-def _sized(spec: ClusterSpec, size: str, name: str) -> ClusterSpec:
-    sides = tuple(int(side) for side in size.split("x"))
-    number = 1
-    for side in sides:
-        number *= side
-    if not 0 < number <= MAX_CHIPS:
-        raise InstanceError(Problem(name, f"{number} chips; 1 to {MAX_CHIPS} are possible"))
-    domain = spec.domains[0]
-    fabric: dict[str, Any] = dict(domain.fabric)
-    if spec.parameter == "shape":
-        fabric["shape"] = list(sides)
-    elif len(sides) > 1:
-        raise InstanceError(Problem(name, f"{spec.name} takes one number of chips, not {size}"))
-    chips = (domain.chips[0].model_copy(update={"count": number}),)
-    sized = domain.model_copy(update={"fabric": fabric, "chips": chips})
-    return spec.model_copy(update={"name": name, "domains": (sized,), "parameter": None})
 
 
 def build_cluster(

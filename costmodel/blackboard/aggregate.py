@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from costmodel.passes.pass_time import PassTime
+from costmodel.passes.pass_sums import PassTime
 
 ReadPattern = Literal["dense", "sqrt", "fixed"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costmodel.layout.slot_table import SlotTable, slot_table
-from costmodel.passes.pass_time import ExpertShares
+from costmodel.passes.tokens import ExpertShares
 
 Array = NDArray[np.float64]
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from costmodel.passes.operations import Operations
 from costmodel.question.profile import Efficiency
 from topology import Cluster, Rate
 from topology.errors import NoRoute
@@ -56,6 +57,12 @@ class GroupRates:
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> GroupRates:
         """The groups picked by ``index``."""
         return GroupRates(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+
+
+def hand_off_s(operations: Operations, rates: GroupRates, rows: ArrayLike, tp: ArrayLike) -> Array:
+    """Seconds for which a stage sends the activations of ``rows`` tokens per rank to the next one."""
+    sent = np.asarray(rows) / tp * operations.hidden_size * operations.activation_bytes
+    return rates.send_latency_s + rates.send_s_per_byte * sent
 
 
 _NONE = (0.0, 0.0)

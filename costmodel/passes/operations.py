@@ -8,7 +8,6 @@ its weights are, and how tensor parallelism divides it. Layers that are alike sh
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -25,9 +24,9 @@ from costmodel.models.spec import (
     ModelSpec,
     MoE,
     Shard,
-    Sublayer,
     Weights,
 )
+from costmodel.passes.kernels import num_kernels_of, quantised_activations
 
 Array = NDArray[np.float64]
 Part = Literal["attention_projections", "dense_ffn", "shared_experts", "router", "head"]
@@ -212,59 +211,10 @@ def _layer_kind(
         moe=moe,
         num_sublayers=len(layer.sublayers),
         num_reductions=reductions,
-        num_kernels=_num_kernels(layer.sublayers),
-        quantised=_quantised(layer.sublayers, native=native),
+        num_kernels=num_kernels_of(layer.sublayers),
+        quantised=quantised_activations(layer.sublayers, native=native),
         moe_rows=tuple(row_of[index] for index in layers) if moe is not None else (),
     )
-
-
-def _num_kernels(sublayers: Sequence[Sublayer]) -> int:
-    """Matrix products that multiply, one kernel per attention or state, two for routed experts.
-
-    Norms inside attention (of queries and keys, of latents) are one more; sinks, one number per
-    query head, are part of the attention kernel.
-    """
-    count = 0
-    for part in sublayers:
-        if isinstance(part, MoE):
-            own: tuple[Weights, ...] = (*part.router, *part.shared)
-            count += 2
-        else:
-            own = part.weights
-            count += isinstance(part, (Attention, LinearState))
-        if isinstance(part, Attention):
-            vectors = sum(weights.params for weights in own if "norms" in weights.name)
-            count += vectors > part.query_heads
-        count += sum(weights.active_params > 0 for weights in own)
-    return count
-
-
-#: share of bytes above one per parameter from which weights have scales for parts of a matrix
-_PART_SCALES = 1e-5
-
-
-def _quantised(sublayers: Sequence[Sublayer], *, native: bool) -> tuple[tuple[str, int], ...]:
-    """Inputs that are quantised at run time, by format: two per branch whose weights have scales by block.
-
-    With one scale per matrix, or eight bits that were asked for of a wider checkpoint, inputs have constant
-    scales too, which the kernel before applies. Grouped FP4 kernels quantise inside.
-    """
-    counts: dict[str, int] = {}
-    for part in sublayers:
-        if isinstance(part, MoE):
-            dtype, params, size = part.expert_dtype, part.expert_params, part.expert_bytes
-        else:
-            largest = max(part.weights, key=lambda weights: weights.params, default=None)
-            if largest is None:
-                continue
-            dtype, params, size = largest.dtype, largest.params, largest.num_bytes
-        if dtype == "fp4":
-            by_block = not isinstance(part, MoE)
-        else:
-            by_block = native and dtype in ("fp8", "int8") and size > params * (1.0 + _PART_SCALES)
-        if by_block:
-            counts[dtype] = counts.get(dtype, 0) + 2
-    return tuple(counts.items())
 
 
 def _matmul(weights: Weights, part: Part, query_heads: int, kv_heads: int) -> Matmul:

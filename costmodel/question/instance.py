@@ -16,15 +16,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.experts.expert_load import read_loads, skewed_load
 from costmodel.experts.moe_load import log_missed, reached
 from costmodel.models import load_model
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import ModelSpec
 from costmodel.passes.operations import LayerKind, Operations, operations_of
-from costmodel.question.engine import ANY, EngineFacts, engine_problems, load_engine
+from costmodel.question.engine import ANY, EngineFacts
+from costmodel.question.engine_files import engine_problems, load_engine
 from costmodel.question.kv_plan import KvPlan
 from costmodel.question.profile import Profile, load_profile
+from costmodel.question.recorded_loads import loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Slo, Workload
@@ -254,7 +255,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
         problems.append(Problem("cluster", "has no usable chip"))
     if problems:
         raise InstanceError(problems)
-    loads, provenance = _expert_loads(model, workload)
+    loads, provenance = loads_of_model(model, workload)
     return Instance(
         scenario=scenario,
         model=model,
@@ -282,39 +283,3 @@ def _profile(scenario: Scenario) -> Profile:
         if scenario.engine in (None, ANY)
         else profile.of_engine(scenario.engine.partition("@")[0])
     )
-
-
-def _expert_loads(
-    model: ModelSpec, workload: Workload
-) -> tuple[NDArray[np.float64], Literal["measured", "assumed"]]:
-    operations = operations_of(model)
-    num_layers = len(operations.moe_layers)
-    num_experts = operations.moe.num_experts if operations.moe else 0
-    if not num_layers or num_experts == 0:
-        return np.zeros((0, 0)), "assumed"
-    if workload.expert_load == "uniform":
-        return np.full((num_layers, num_experts), 1.0 / num_experts), "assumed"
-    if workload.expert_load == "skewed":
-        seed = workload.expert_load_seed
-        return skewed_load(num_layers, num_experts, seed=seed), "assumed"
-    counts = _recorded(workload.expert_load, operations.moe_layers[0])
-    if counts.shape != (num_layers, num_experts):
-        raise InstanceError(
-            Problem(
-                workload.expert_load,
-                f"counts of {counts.shape[0]} layers x {counts.shape[1]} experts; {model.name} has "
-                f"{num_layers} MoE layers x {num_experts} experts",
-            )
-        )
-    totals = counts.sum(axis=1, keepdims=True)
-    return counts / totals, "measured"
-
-
-def _recorded(path: str, dense_layers: int) -> NDArray[np.float64]:
-    """Recorded counts ``[moe layers, experts]``; the model's leading dense layers may be in the file."""
-    try:
-        return read_loads(path).total
-    except InstanceError:
-        if not dense_layers:
-            raise
-    return read_loads(path, dense_layers=dense_layers).total

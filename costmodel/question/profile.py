@@ -38,7 +38,7 @@ class Efficiency(BaseModel):
     ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts; weights in a
     format that the chip must widen first are read at ``unpacking`` of that rate. Grouped products of
     routed experts multiply at ``grouped`` of ``compute[dtype]`` where few tokens meet in an expert (their tiles
-    are not full), at all of it where many do (:func:`costmodel.passes.pass_time.full_tiles`).
+    are not full), at all of it where many do (:func:`costmodel.passes.routed.full_tiles`).
 
     ``quantise_overhead_s`` is paid for every activation that is quantised at run time (inputs of products
     whose scales are per block). ``exchange_overhead_s`` is what a layer waits whose experts are exchanged

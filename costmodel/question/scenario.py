@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
-from costmodel.question.engine import EngineName
+from costmodel.question.engine_files import EngineName
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Prices, Slo, Workload
 from topology import TierKind

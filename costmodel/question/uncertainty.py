@@ -114,7 +114,7 @@ def words_on_intervals(profile: Profile) -> str:
     """What a profile's intervals rest on, for the provenance."""
     held_out = profile.held_out
     if held_out is None:
-        return f"none: profile {profile.name} was not cross-validated"
+        return f"none: profile {profile.name} was not compared with measurements"
     return (
         f"measured: {held_out.predictions:,} predictions with the model, the system or the engine left "
         f"out; TTFT {held_out.ttft_predictions:,} of lightly loaded workers, without the queue of a burst"

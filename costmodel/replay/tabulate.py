@@ -13,7 +13,7 @@ from costmodel.passes.communication import GroupRates
 from costmodel.passes.tokens import Tokens
 from costmodel.question.instance import Instance
 from costmodel.replay.pass_table import PARTS, STEP, Line, PassParts, PassTable
-from costmodel.replica.replica import hand_off_s, replica_rates
+from costmodel.replica.replica import all_hand_offs_s, replica_rates
 from costmodel.replica.stage_times import StagePass, stage_times
 
 Array = NDArray[np.float64]
@@ -121,7 +121,7 @@ def pass_table(
 
     usual = model.ask([prompts[-1]]) if replica.role == "prefill" else decodes
     slowest = int(np.argmax(usual.total[-1]))
-    hops = np.array([hand_off_s(instance, replica, model.rates, float(n)) for n in rows])
+    hops = np.array([all_hand_offs_s(instance, replica, model.rates, float(n)) for n in rows])
     return PassTable(
         parts(_Reduced(None)), parts(_Reduced(slowest)), _line(rows, hops, most_rows, None),
         ranks, replica.shape.pp, verified, 1.0 if speculative is None else speculative.emitted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from costmodel.layout.layout import Replica
 from costmodel.passes.communication import ALL_TO_ALL, Moved
-from costmodel.passes.pass_time import dispatch_element_bytes
+from costmodel.passes.routed import dispatch_element_bytes
 from costmodel.question.exchange import Exchange, Ranks, domain_runs
 from costmodel.question.instance import Instance
 from topology import Chip

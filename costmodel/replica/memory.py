@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from costmodel.passes.attended import kv_ways
 from costmodel.passes.operations import LayerKind, Operations
-from costmodel.passes.pass_time import dispatch_element_bytes
+from costmodel.passes.routed import dispatch_element_bytes
 
 Array = NDArray[np.float64]
 

@@ -13,11 +13,12 @@ from costmodel.layout.layout import Layout, Replica
 from costmodel.passes.communication import (
     GroupRates,
     exchange_rate,
+    hand_off_s,
     joined,
     stacked_rates_of_chips,
 )
 from costmodel.passes.pass_sums import Term
-from costmodel.passes.pass_time import dispatch_element_bytes
+from costmodel.passes.routed import dispatch_element_bytes
 from costmodel.passes.tokens import Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.speculation import draft_runs
@@ -138,7 +139,7 @@ def _priced(
     sent_rows = draft_rows = 0.0
     for name, tokens, weight, timed in passes:
         rows = float(tokens.rows)
-        hop_s = hand_off_s(instance, replica, rates, rows)
+        hop_s = all_hand_offs_s(instance, replica, rates, rows)
         times[name] = PipelineTime(
             np.asarray(timed.total_s.sum()), np.asarray(timed.total_s.max()), np.asarray(hop_s)
         )
@@ -204,13 +205,11 @@ def replica_rates(instance: Instance, replica: Replica) -> GroupRates:
     )
 
 
-def hand_off_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
+def all_hand_offs_s(instance: Instance, replica: Replica, rates: GroupRates, rows: float) -> float:
     """Seconds that one pass of ``rows`` tokens per rank spends between stages, back to the first."""
     if replica.shape.pp == 1:
         return 0.0
-    operations = instance.operations
-    sent = rows / replica.shape.tp * operations.hidden_size * operations.activation_bytes
-    hops: list[float] = (rates.send_latency_s + rates.send_s_per_byte * sent).tolist()
+    hops: list[float] = hand_off_s(instance.operations, rates, rows, replica.shape.tp).tolist()
     return sum(hops)
 
 

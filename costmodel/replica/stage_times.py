@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from costmodel.layout.layout import Layout, Replica, Stage
 from costmodel.passes.communication import GroupRates
+from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
 from costmodel.passes.overlap import both_halves, half
 from costmodel.passes.pass_sums import Term
@@ -189,7 +190,7 @@ def _timed(
         )
         efficiency = instance.profile.for_chip(name)
         timed = pass_time(
-            operations, kinds, tp, ranks, tokens, chip, efficiency, rates, experts,
+            ChipGroup.of(operations, tp, ranks, chip, efficiency, rates), kinds, tokens, experts,
             with_head=is_last, record=record,
         )  # fmt: skip
         seconds, own = timed.total_s(instance.profile.combination), timed.parts

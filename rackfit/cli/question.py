@@ -1,13 +1,17 @@
 """The options that ask a question, one type each, and the scenario that they make.
 
-Every command that asks one (``solve``, ``explain``, ``evaluate --from``) has parameters of these types,
-so that an option reads and means the same everywhere.
+Every command that asks one (``solve``, ``explain``, ``size``, ``evaluate --from``) has these options, so that
+each reads and means the same everywhere; they reach the command as one :class:`Asked`.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -64,6 +68,64 @@ ProfileName = Annotated[
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Same seed, same answer.")]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search at most.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options of a question say; ``None``: not said."""
+
+    scenario: Name = None
+    model: Model = None
+    cluster: Cluster = None
+    workload: Workload = None
+    input_tokens: InputTokens = None
+    output_tokens: OutputTokens = None
+    cached_tokens: CachedTokens = None
+    expert_load: ExpertLoad = None
+    ttft: Ttft = None
+    tpot: Tpot = None
+    rate: Rate = None
+    pay: Pay = None
+    weight_dtype: WeightDtype = None
+    kv_dtype: KvDtype = None
+    draft_tokens: DraftTokens = None
+    acceptance: Acceptance = None
+    engine: Engine = None
+    layer_slots: LayerSlots = None
+    profile: ProfileName = None
+
+    def build(self) -> Scenario:
+        """The scenario that is asked. Raises ``InstanceError`` with all problems at once."""
+        options = asdict(self)
+        return build_scenario(options.pop("scenario"), **options)
+
+
+def asking(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of :class:`Asked`, but those named, in place of its parameter ``asked``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(Asked, include_extras=True)
+        options = {name: hint for name, hint in hints.items() if name not in without}
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        del own["asked"]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            asked = Asked(**{name: given.pop(name) for name in options})
+            command(asked, **given)
+
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter(name, keyword, default=None, annotation=hint)
+            for name, hint in options.items()
+        ]
+        parameters += [one.replace(kind=keyword) for one in own.values()]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        del run.__wrapped__
+        return run
+
+    return decorate
 
 
 def build_scenario(name: str | None, **options: Any) -> Scenario:

@@ -25,6 +25,6 @@ def answer_html(
     return (
         f"<p><b>{markup(instance.model.name)}</b> on <b>{markup(instance.cluster.name)}</b>: "
         f"${evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
-        f"{markup(status)}, at most {gap:.2%} above the proven bound</p>"
+        f"{markup(status)}, at most {gap:.2%} above the least possible cost</p>"
         f"<table><tr>{head}</tr>{body}</table>"
     )

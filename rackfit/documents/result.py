@@ -81,7 +81,7 @@ class Result:
             "certificate": {
                 "bound_usd_per_m_output_tokens": found.certificate.bound_usd_per_m_output_tokens,
                 "gap": found.certificate.gap,
-                "covers": found.certificate.covers,
+                "covers": list(found.certificate.covers),
             },
             "evaluation": found.evaluation.as_dict(),
             "layout": layout_dict(found.layout),

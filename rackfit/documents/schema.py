@@ -84,7 +84,7 @@ def result_schema() -> dict[str, Any]:
         {
             "bound_usd_per_m_output_tokens": {"type": "number"},
             "gap": {"type": "number"},
-            "covers": {},
+            "covers": {"type": "array", "items": {"type": "string"}},
         }
     )
     return {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from costmodel.question.engine import engine_data
+from costmodel.question.engine_files import engine_data
 from topology.errors import InstanceError, Problem
 
 

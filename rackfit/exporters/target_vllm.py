@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 
 from costmodel.layout.layout import Layout
-from costmodel.question.engine import is_hybrid, load_engine
+from costmodel.question.engine import is_hybrid
+from costmodel.question.engine_files import load_engine
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters.deployment import Deployment, Server

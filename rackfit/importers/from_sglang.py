@@ -10,8 +10,8 @@ from rackfit.importers.command_lines import Process, read_processes
 from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
-from topology.load import MAX_CHIPS
 from topology.names import shown
+from topology.spec import MAX_CHIPS
 
 NAME = "sglang"
 MODULES = ("sglang.launch_server", "dynamo.sglang")

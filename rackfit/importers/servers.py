@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from costmodel.layout.layout import Role
 from topology.errors import InstanceError, Problem
-from topology.load import MAX_CHIPS
 from topology.names import brief
+from topology.spec import MAX_CHIPS
 
 #: Expert of each slot by layer of the model; ``None``: as the engine starts.
 Rows = dict[int, tuple[int, ...]]

@@ -26,21 +26,21 @@ def print_result(result: Result, console: Console | None = None) -> None:
     _print_figures(console, result.evaluation)
     certificate = result.certificate
     proven = (
-        f"proven within {max(certificate.gap, 1e-5):.3%} of optimal"
+        f"proven: at most {max(certificate.gap, 1e-5):.3%} above the least possible cost"
         if result.status == "optimal"
-        else f"best found; at most {certificate.gap:.2%} above the proven bound"
+        else f"best found: at most {certificate.gap:.2%} above the least possible cost"
     )
     console.print(
-        f"[bold]{proven}[/bold]: no layout of the search space costs less than "
+        f"[bold]{proven}[/bold]. No layout that the proof covers costs less than "
         f"${certificate.bound_usd_per_m_output_tokens:.4f} per million output tokens "
-        f"({found.shapes} shapes, {found.wall_s:.1f} s)",
+        f"({found.shapes} shapes searched in {found.wall_s:.1f} s).",
         highlight=False,
         soft_wrap=True,
     )
     if instance.operations.moe is not None:
         console.print(
-            f"uneven chips cost {found.skew_cost:.2%}: this fleet beside itself with the same expert load spread "
-            "evenly over each stage's chips (a question with uniform load reaches other experts)",
+            f"the busiest chips cost {found.skew_cost:.2%} more than if each stage spread the same expert load "
+            "evenly over its chips",
             highlight=False,
             soft_wrap=True,
         )
@@ -89,8 +89,8 @@ def _print_question(console: Console, instance: Instance) -> None:
     charged = " (its one token is charged a decode step)" if workload.output_tokens == 1 else ""
     if workload.hold_s is not None:
         cached = (
-            f" ({workload.return_rate:.0%} go on after {workload.hold_s:,.3g} s with "
-            f"{workload.cached_tokens:,} of them)"
+            f" ({workload.return_rate:.0%} of conversations continue after {workload.hold_s:,.3g} s "
+            f"and reuse the KV of {workload.cached_tokens:,} of these)"
         )
     console.print(
         plain(
@@ -116,11 +116,11 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
-    paid = "every healthy chip" if e.chips_paid != e.chips_used else "chips in use"
+    paid = "all working chips are paid" if e.chips_paid != e.chips_used else "all of them in use"
     table.add_row(
         "cost",
-        f"${e.usd_per_m_output_tokens:.4f} per million output tokens, ${e.usd_per_m_tokens:.4f} "
-        f"blended; ${e.usd_per_hour:,.2f}/h for {e.chips_paid} chips ({paid})",
+        f"${e.usd_per_m_output_tokens:.4f} per million output tokens; ${e.usd_per_m_tokens:.4f} per "
+        f"million tokens of input and output; ${e.usd_per_hour:,.2f}/h for {e.chips_paid} chips, {paid}",
     )
     table.add_row(
         "throughput",
@@ -129,31 +129,35 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
     )
     table.add_row(
         "latency",
-        f"TTFT {e.ttft_s * 1e3:,.0f} ms at worst, {(e.ttft_mean_s or 0) * 1e3:,.0f} ms on average; "
-        f"TPOT {e.tpot_s * 1e3:.2f} ms",
+        f"first token (TTFT) after {e.ttft_s * 1e3:,.0f} ms at worst, {(e.ttft_mean_s or 0) * 1e3:,.0f} ms "
+        f"on average; each further token (TPOT) {e.tpot_s * 1e3:.2f} ms",
     )
     if e.intervals is not None:
-        table.add_row(f"{e.intervals.confidence:.0%} interval", interval_words(e.intervals))
-    table.add_row("energy", f"{e.joules_per_output_token:.2f} J per output token (rated power)")
+        table.add_row(f"{e.intervals.confidence:.0%} range", interval_words(e.intervals))
+    table.add_row("energy", f"{e.joules_per_output_token:.2f} J per output token at rated power")
     table.add_row("chips", f"{e.chips_used} of {e.chips_total} in use")
     for use in e.kv_tiers:
         table.add_row(*_tier_words(use))
-    table.add_row("binds", plain(e.bottleneck or ""))
+    table.add_row("limited by", plain(e.bottleneck or ""))
     for figure, basis in (e.provenance or {}).items():
         if figure in ("acceptance", "times", "expert_load", "money"):
-            table.add_row(plain(f"rests on ({figure.replace('_', ' ')})"), plain(basis))
+            table.add_row(plain(f"basis of {figure.replace('_', ' ')}"), plain(basis))
     console.print(table, highlight=False)
 
 
 def _tier_words(use: TierUse) -> tuple[str, str]:
     """A line about KV that waits or lies outside HBM."""
-    size = f"{use.sequences:,.0f} conversations" if use.idle else f"{use.sequences:,.0f} sequences"
-    text = f"{size}, {use.bytes / 1e12:.3g} TB in {use.tier} of {use.role} replicas"
+    what = "waiting conversations" if use.idle else "running sequences"
+    place = {"hbm": "HBM", "host": "host memory"}.get(use.tier, use.tier)
+    text = f"{use.sequences:,.0f} {what} keep {use.bytes / 1e12:.3g} TB in {place} of {use.role} replicas"
     if not use.idle:
-        return "KV read from", f"{text}, in every pass"
+        return "running KV", f"{text}; every pass reads it from there"
     if use.tier != "hbm":
-        text += f"; {use.reload_s * 1e3:,.0f} ms to reload, ${use.usd_per_hour:,.2f}/h on top"
-    return "idle KV", f"{text}; saves {use.saved_chip_s:.3g} chip seconds per return"
+        text += (
+            f"; reloading one takes {use.reload_s * 1e3:,.0f} ms; the memory costs "
+            f"${use.usd_per_hour:,.2f}/h"
+        )
+    return "idle KV", f"{text}; each return saves {use.saved_chip_s:.3g} chip-seconds"
 
 
 def _print_tables(
@@ -215,9 +219,10 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
             stages = ", ".join(f"{stage.layers[0]}-{stage.layers[1]}" for stage in replica.stages)
             console.print(f"    layers by stage: {stages}", highlight=False, soft_wrap=True)
     console.print(
-        "  count of replicas; tp x attention dp chips per stage, experts on ep of them; batch: sequences "
-        "in flight\n  (prompts for prefill); slots: experts per chip and layer; skew: busiest chip over "
-        "mean; req/s each",
+        "  count: replicas of this kind. chips: of one replica. tp x dp: chips of one stage (dp: attention "
+        "data parallel).\n  ep: chips that share the experts. pp: stages. batch: sequences at the same time "
+        "(prefill: prompts).\n  slots: experts per chip and layer. skew: load of the busiest chip over the "
+        "mean. req/s: of one replica.",
         highlight=False,
         style="dim",
     )
@@ -244,9 +249,9 @@ def _split(chip: str) -> tuple[str, int]:
 
 def _print_memory(console: Console, instance: Instance, groups: list[ReplicaGroup]) -> None:
     table = Table(
-        title="HBM of the fullest chip, GB", title_justify="left", title_style="bold", box=None
+        title="HBM used on the fullest chip, GB", title_justify="left", title_style="bold", box=None
     )
-    for column in ("role", "chips", *MEMORY_KINDS, "used", "of"):
+    for column in ("role", "chips", *MEMORY_KINDS, "used", "capacity"):
         table.add_column(column, justify="left" if column == "role" else "right")
     for replica, price, _ in groups:
         rows = []
@@ -273,14 +278,17 @@ def _print_time(console: Console, groups: list[ReplicaGroup]) -> None:
         per_group.append(own)
         parts.update(own)
     table = Table(
-        title="Time of one pass by kind, ms", title_justify="left", title_style="bold", box=None
+        title="Time of one pass by operation, ms",
+        title_justify="left",
+        title_style="bold",
+        box=None,
     )
-    table.add_column("kind")
+    table.add_column("operation")
     for replica, _, _ in groups:
         table.add_column(f"{replica.role} {len(replica.chips)}", justify="right")
     for part, total in parts.most_common():
         if total > 0:
             table.add_row(part.replace("_", " "), *(f"{own[part] * 1e3:.2f}" for own in per_group))
-    table.add_row("all stages", *(f"{sum(own.values()) * 1e3:.2f}" for own in per_group))
+    table.add_row("whole pass", *(f"{sum(own.values()) * 1e3:.2f}" for own in per_group))
     console.print()
     console.print(table, highlight=False)

@@ -36,7 +36,7 @@ _STYLE = (
 class _Certificate(BaseModel):
     bound_usd_per_m_output_tokens: float = Field(gt=0)
     gap: float = Field(ge=0)
-    covers: str
+    covers: tuple[str, ...] | str
 
 
 class _Moment(BaseModel):
@@ -128,21 +128,25 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
     found = proof.certificate
     if found is not None:
         lines.append(
-            f"Proven: no layout of the search space costs less than "
-            f"${found.bound_usd_per_m_output_tokens:,.4f}; this one is at most {found.gap:.2%} above."
+            f"Proven: no layout that the proof covers costs less than "
+            f"${found.bound_usd_per_m_output_tokens:,.4f}. This one costs at most {found.gap:.2%} more."
         )
     elif not known:
         lines.append("No certificate: the instance has changed since the layout was written.")
     else:
         lines.append("No certificate came with this layout.")
     if e.intervals is not None:
-        lines.append(f"{e.intervals.confidence:.0%} interval: {interval_words(e.intervals)}")
+        lines.append(f"{e.intervals.confidence:.0%} range: {interval_words(e.intervals)}")
     other = proof.runner_up
     if other is not None:
-        noise = {True: ", within the noise", False: ", beyond the noise", None: ""}
+        noise = {
+            True: " The difference is smaller than the model's error.",
+            False: " The difference exceeds the model's error.",
+            None: "",
+        }
         lines.append(
-            f"The best found that is built otherwise costs ${other.usd_per_m_output_tokens:,.4f}, "
-            f"{other.excess:.1%} more{noise[other.within_noise]}."
+            f"The next best layout with another main shape costs ${other.usd_per_m_output_tokens:,.4f}, "
+            f"{other.excess:.1%} more.{noise[other.within_noise]}"
         )
     return '<div class="headline">' + "".join(f"<p>{_text(line)}</p>" for line in lines) + "</div>"
 
@@ -194,7 +198,10 @@ def _assumptions(instance: Instance, evaluation: Evaluation, proof: _Proof) -> s
     )
     rows += [["profile: source", source] for source in profile.sources]
     if proof.certificate is not None:
-        rows.append(["the proof covers", proof.certificate.covers])
+        said = proof.certificate.covers
+        rows += [
+            ["the proof covers", line] for line in ((said,) if isinstance(said, str) else said)
+        ]
     if proof.solve.wall_s is not None:
         rows.append(
             [

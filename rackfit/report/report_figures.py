@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from costmodel.evaluate import Evaluation, hbm_fill
+from costmodel.evaluate import Evaluation
+from costmodel.findings import hbm_fill
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.documents.result import link_loads

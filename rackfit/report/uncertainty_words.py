@@ -1,4 +1,4 @@
-"""Intervals and the runner-up in words."""
+"""The ranges of figures and the runner-up in words."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ def runner_up_lines(result: Result) -> list[str]:
         for (role, shape), count in replica_counts(other.layout).items()
     )
     least = other.least_usd_per_m_output_tokens
-    proven = "" if least is None else f" (any such layout costs at least ${least:.4f})"
+    proven = "" if least is None else f" No such layout costs less than ${least:.4f}."
     first = (
-        f"runner-up, built otherwise (no {other.without.words(experts=experts)}): {replicas}: "
-        f"${other.evaluation.usd_per_m_output_tokens:.4f}, {compared.excess:.2%} more{proven}"
+        f"next best without {other.without.words(experts=experts)}: "
+        f"${other.evaluation.usd_per_m_output_tokens:.4f}, {compared.excess:.2%} more, with "
+        f"{replicas}.{proven}"
     )
     if compared.noise is None or compared.turned is None or compared.confidence is None:
         return [
             first,
-            f"profile {result.instance.profile.name} was not cross-validated: noise not known",
+            f"profile {result.instance.profile.name} was not compared with measurements: the error of "
+            "this difference is not known",
         ]
-    verdict = "within" if compared.within_noise else "beyond"
+    verdict = "is smaller than" if compared.within_noise else "exceeds"
     second = (
-        f"that is {verdict} the noise: of measured pairs of layouts {compared.confidence:.0%} compare to within "
-        f"{compared.noise:.0%} of the prediction; in {compared.turned:.0%} the error alone would turn this order"
+        f"this difference {verdict} the model's error: for {compared.confidence:.0%} of measured pairs of "
+        f"layouts the predicted ratio of costs is within {compared.noise:.0%} of the measured one. For "
+        f"{compared.turned:.0%} of the pairs the error would reverse this order."
     )
     return [first, second]
 

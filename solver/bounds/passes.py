@@ -8,8 +8,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from costmodel.passes.communication import hand_off_s
+from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
-from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.passes.pass_sums import PassTime
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.replica.held import for_role
 from costmodel.replica.serving import PipelineTime
 from solver.bounds.priced import Array, Ints, Priced
@@ -71,11 +75,8 @@ class Passes:
         timed = self._timed(self.layers, tokens, shares, with_head=True)
         step = self.efficiency.step_overhead_s
         total = timed.total_s(self.instance.profile.combination) + step
-        sent = rows / self.tp * operations.hidden_size * operations.activation_bytes
         hop = np.where(
-            self.pp > 1,
-            self.pp * (self.rates.send_latency_s + self.rates.send_s_per_byte * sent),
-            0.0,
+            self.pp > 1, self.pp * hand_off_s(operations, self.rates, rows, self.tp), 0.0
         )
         longest = total / self.pp
         if exact_stages:
@@ -91,8 +92,10 @@ class Passes:
         with_head: bool,
     ) -> PassTime:
         return pass_time(
-            self.instance.operations, layers, self.tp, self.ranks, tokens, self.chip,
-            self.efficiency, self.rates, [shares if kind.moe else None for kind, _ in layers],
+            ChipGroup.of(
+                self.instance.operations, self.tp, self.ranks, self.chip, self.efficiency, self.rates,
+            ),
+            layers, tokens, [shares if kind.moe else None for kind, _ in layers],
             with_head=with_head,
         )  # fmt: skip
 

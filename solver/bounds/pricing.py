@@ -19,7 +19,7 @@ from solver.bounds.block import Block
 from solver.bounds.expert_bounds import ExpertBounds
 from solver.bounds.priced import Array, Bounds, Priced
 from solver.bounds.shared_bounds import expert_bounds
-from solver.place.replica_model import small_enough
+from solver.place.small_replica.size import small_enough
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costmodel.evaluate import hbm_fill
+from costmodel.findings import hbm_fill
 from costmodel.question.instance import Instance
 from solver.answer import SearchResult
 

@@ -14,8 +14,9 @@ from solver.clock import Clock
 from solver.place.build import Stages, build_replica
 from solver.place.held_kv import kept
 from solver.place.placements import engine_places
-from solver.place.replica_model import ReplicaModel, small_enough
 from solver.place.shared_slots import LayerSlots
+from solver.place.small_replica.model import ReplicaModel
+from solver.place.small_replica.size import small_enough
 from solver.place.stages import cut_replica, layer_times
 from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES

@@ -21,8 +21,10 @@ from ortools.sat.python import cp_model
 from costmodel.experts.moe_load import expert_shares
 from costmodel.layout.layout import ExpertMap, Replica
 from costmodel.passes.communication import GroupRates
+from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
-from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 from costmodel.replica import memory
@@ -171,8 +173,8 @@ def layer_times(
 
     def timed(layers: list[tuple[LayerKind, float]], tokens: Tokens, shares: list[ExpertShares | None], head: bool) -> Array:  # fmt: skip
         found = pass_time(
-            operations, layers, shape.tp, shape.attention_dp, tokens, chip, efficiency, rates,
-            shares, with_head=head,
+            ChipGroup.of(operations, shape.tp, shape.attention_dp, chip, efficiency, rates), layers,
+            tokens, shares, with_head=head,
         )  # fmt: skip
         return found.total_s(instance.profile.combination)
 

@@ -13,8 +13,10 @@ from costmodel.blackboard.retention import (
 )
 from costmodel.models import load_model
 from costmodel.passes.communication import GroupRates
+from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import operations_of
-from costmodel.passes.pass_time import Tokens, pass_time
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import Tokens
 from costmodel.question.profile import Efficiency
 from costmodel.replica import memory
 from topology import load_chip
@@ -95,8 +97,8 @@ def test_t59_sharing_kv_over_layers_saves_bytes_but_not_reads():
         kinds = [(kind, float(len(kind.layers))) for kind in operations.kinds]
         stored.append(float(memory.kv_bytes_per_sequence(operations, kinds, 1.0, 8192)))
         timed = pass_time(
-            operations, kinds, 1, 1, Tokens(decode=16.0, context=8192.0), load_chip("h100"),
-            Efficiency(), GroupRates(*[0.0] * 6), [None] * len(kinds),
+            ChipGroup.of(operations, 1, 1, load_chip("h100"), Efficiency(), GroupRates(*[0.0] * 6)), kinds,
+            Tokens(decode=16.0, context=8192.0), [None] * len(kinds),
         )  # fmt: skip
         read.append(float(timed.kv_s))
     assert stored[0] / stored[1] == pytest.approx(shared_by)

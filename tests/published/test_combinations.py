@@ -5,8 +5,11 @@ import pytest
 
 from costmodel.models import load_model
 from costmodel.passes.communication import GroupRates
+from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import operations_of
-from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.passes.pass_sums import PassTime
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.profile import Efficiency
 from topology import load_chip
 
@@ -27,7 +30,10 @@ def timed(model, tokens, chip=None):
         for kind, _ in kinds
     ]
     return pass_time(
-        operations, kinds, 1, 1, tokens, chip or load_chip("h200"), Efficiency(), NO_TRAFFIC, shares
+        ChipGroup.of(operations, 1, 1, chip or load_chip("h200"), Efficiency(), NO_TRAFFIC),
+        kinds,
+        tokens,
+        shares,
     )
 
 

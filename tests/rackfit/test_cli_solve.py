@@ -113,7 +113,7 @@ def test_people_get_a_readable_answer() -> None:
     code, stdout, _ = rackfit("solve", "--model", "llama-3.1-70b", "--cluster", "hgx-h100",
                               "--tpot", "50 ms", "--ttft", "2 s")  # fmt: skip
     assert code == 0
-    for words in ("per million output tokens", "proven within", "What to deploy", "HBM of the fullest chip", "Time of one pass", "binds"):  # fmt: skip
+    for words in ("per million output tokens", "proven: at most", "What to deploy", "HBM used on the fullest chip", "Time of one pass", "limited by"):  # fmt: skip
         assert words in stdout
 
 

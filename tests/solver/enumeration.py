@@ -20,7 +20,9 @@ from costmodel.experts.moe_load import expert_shares
 from costmodel.layout.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
 from costmodel.passes.communication import GroupRates, rates_of_chips
-from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.passes.group import ChipGroup
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import moved_in
 from costmodel.replica.fleet import NOTHING, transfer_bytes_per_chip
@@ -201,9 +203,11 @@ def layer_times(
     )  # fmt: skip
     chip = instance.cluster.chip(draft.stages[0].chips[0]).chip
     timed = pass_time(
-        operations, [(kind, 1.0)], np.full(len(ways), shape.tp), np.full(len(ways), shape.attention_dp),
-        tokens, chip, instance.profile.for_chip(chip.name), rates,
-        [ExpertShares(shares.load[:, None, :], shares.touched[:, None, :])], with_head=False,
+        ChipGroup.of(
+            operations, np.full(len(ways), shape.tp), np.full(len(ways), shape.attention_dp), chip,
+            instance.profile.for_chip(chip.name), rates,
+        ),
+        [(kind, 1.0)], tokens, [ExpertShares(shares.load[:, None, :], shares.touched[:, None, :])], with_head=False,
     )  # fmt: skip
     return np.broadcast_to(timed.total_s(instance.profile.combination), (len(ways),))
 

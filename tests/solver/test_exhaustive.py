@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.question.engine import EngineName
+from costmodel.question.engine_files import EngineName
 from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock

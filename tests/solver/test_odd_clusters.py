@@ -70,7 +70,7 @@ def test_odd_cluster_solves_and_verifies(name: str, tmp_path: Path) -> None:
     assert 0 < bound <= judged.usd_per_m_output_tokens * (1 + 1e-9)
     assert judged.usd_per_m_output_tokens / bound - 1 == pytest.approx(found.certificate.gap)
     assert found.certificate.gap <= 0.01
-    assert says in found.certificate.covers
+    assert any(says in line for line in found.certificate.covers)
     size = {domain.index: len(domain.usable) for domain in instance.cluster.domains}
     spanned = [
         {size[instance.cluster.chip(chip).domain] for chip in replica.chips}

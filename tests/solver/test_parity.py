@@ -8,7 +8,7 @@ are drawn so that both verdicts occur often.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -20,7 +20,7 @@ from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
 from costmodel.passes.communication import rates_of_chips
 from costmodel.question.instance import Instance
-from solver.place.replica_model import ReplicaModel
+from solver.place.small_replica.model import ReplicaModel
 from solver.rules import rules
 
 Tiny = Callable[[int, int, int, int], Instance]
@@ -73,6 +73,23 @@ def random_replica(
     return Replica(role=role, shape=shape, stages=stages, kv=kv), maps
 
 
+def fix(model: ReplicaModel, replica: Replica, maps: Mapping[int, Sequence[int]]) -> None:
+    """Fix the decision of a replica: its stages, its expert maps, its sequences per rank."""
+    for p, stage in enumerate(replica.stages):
+        for layer in model.layers:
+            inside = stage.layers[0] <= layer <= stage.layers[1]
+            model.model.add(model.stage[layer, p] == int(inside))
+    for layer, slots in maps.items():
+        start = 0
+        for g, count in enumerate(model.slots):
+            here = slots[start : start + count]
+            start += count
+            for e in range(len(model.instance.expert_loads[0])):
+                model.model.add(model.x[layer, e, g] == here.count(e))
+    for variable, count in zip(model.sequences, replica.rank_sequences(), strict=True):
+        model.model.add(variable == count)
+
+
 def random_slots(rng: np.random.Generator, experts: int, chips: int, each: int) -> tuple[int, ...]:
     """Random distinct experts on each chip, drawn again until none is missing."""
     while True:
@@ -93,7 +110,7 @@ def model_says(instance: Instance, replica: Replica, maps: dict[int, tuple[int, 
     model = ReplicaModel(
         instance, replica, chip, efficiency, rates, replica.stages[0].slots() if moe else ()
     )
-    model.fix(replica, maps)
+    fix(model, replica, maps)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     status = solver.solve(model.model)

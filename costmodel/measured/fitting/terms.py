@@ -17,16 +17,10 @@ from costmodel.experts.moe_load import expert_shares
 from costmodel.measured.rows import Group
 from costmodel.models.spec import MoE
 from costmodel.passes.communication import GroupRates, rates_of_chips
-from costmodel.passes.pass_time import (
-    ExpertShares,
-    Tokens,
-    filled,
-    full_tiles,
-    pass_time,
-    quantised_of,
-    ramp_share,
-    reductions_of,
-)
+from costmodel.passes.group import ChipGroup
+from costmodel.passes.pass_time import filled, pass_time, quantised_of, ramp_share, reductions_of
+from costmodel.passes.routed import full_tiles
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 
@@ -177,8 +171,8 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
     ]
     chip = instance.cluster.usable[0].chip
     timed = pass_time(
-        operations, kinds, group.tp, group.attention_dp, tokens, chip, _PHYSICS, rates, shares,
-        record=True,
+        ChipGroup.of(operations, group.tp, group.attention_dp, chip, _PHYSICS, rates), kinds, tokens,
+        shares, record=True,
     )  # fmt: skip
     rooflines: list[tuple[float, ...]] = []
     traffic: list[tuple[float, ...]] = []

@@ -5,6 +5,7 @@ With ``--from`` the layout is read from the files of a deployment that already r
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,10 @@ def register(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate_command)
 
 
+@question.asking("scenario", "draft_tokens", "acceptance", "layer_slots")
 def evaluate_command(
+    asked: question.Asked,
+    *,
     layout: Annotated[
         Path, typer.Argument(help="A document of rackfit solve; with --from, the engine's file.")
     ],
@@ -26,21 +30,6 @@ def evaluate_command(
         str | None, typer.Option("--from", help="sglang, vllm or trtllm: price what they deploy.")
     ] = None,
     scenario: Annotated[str | None, typer.Option(help="Scenario: a name or a file.")] = None,
-    model: question.Model = None,
-    cluster: question.Cluster = None,
-    workload: question.Workload = None,
-    input_tokens: question.InputTokens = None,
-    output_tokens: question.OutputTokens = None,
-    cached_tokens: question.CachedTokens = None,
-    expert_load: question.ExpertLoad = None,
-    ttft: question.Ttft = None,
-    tpot: question.Tpot = None,
-    rate: question.Rate = None,
-    pay: question.Pay = None,
-    weight_dtype: question.WeightDtype = None,
-    kv_dtype: question.KvDtype = None,
-    engine: question.Engine = None,
-    profile: question.ProfileName = None,
     balanced: Annotated[
         bool, typer.Option("--balanced", help="With --from: the engine's balancer is ideal.")
     ] = False,
@@ -64,22 +53,15 @@ def evaluate_command(
     from rackfit.documents.output import say, write_whole
     from rackfit.documents.result import SCHEMA_VERSION, read_result
 
-    options: dict[str, Any] = {
-        "scenario": scenario, "model": model, "cluster": cluster, "workload": workload,
-        "input_tokens": input_tokens, "output_tokens": output_tokens,
-        "cached_tokens": cached_tokens, "expert_load": expert_load, "ttft": ttft, "tpot": tpot,
-        "rate": rate, "pay": pay, "weight_dtype": weight_dtype, "kv_dtype": kv_dtype,
-        "engine": engine, "profile": profile,
-    }  # fmt: skip
+    asked = replace(asked, scenario=scenario)
     if from_ is not None:
         from rackfit.importers.running import price_running
 
-        asked = question.build_scenario(options.pop("scenario"), **options)
         broken = price_running(
-            asked, from_, layout, balanced=balanced, compare=compare, out=out, as_json=json
+            asked.build(), from_, layout, balanced=balanced, compare=compare, out=out, as_json=json
         )
         raise typer.Exit(1 if broken else 0)
-    _refuse(options | {"balanced": balanced or None, "compare": compare or None, "out": out})
+    _refuse(asdict(asked) | {"balanced": balanced or None, "compare": compare or None, "out": out})
     instance, decision, document = read_result(layout)
     evaluation = evaluate(instance, decision)
     written = document.get("instance", {}).get("digest")

@@ -15,26 +15,10 @@ def register(app: typer.Typer) -> None:
     app.command("explain")(explain_command)
 
 
+@question.asking()
 def explain_command(
-    scenario: question.Name = None,
-    model: question.Model = None,
-    cluster: question.Cluster = None,
-    workload: question.Workload = None,
-    input_tokens: question.InputTokens = None,
-    output_tokens: question.OutputTokens = None,
-    cached_tokens: question.CachedTokens = None,
-    expert_load: question.ExpertLoad = None,
-    ttft: question.Ttft = None,
-    tpot: question.Tpot = None,
-    rate: question.Rate = None,
-    pay: question.Pay = None,
-    weight_dtype: question.WeightDtype = None,
-    kv_dtype: question.KvDtype = None,
-    draft_tokens: question.DraftTokens = None,
-    acceptance: question.Acceptance = None,
-    engine: question.Engine = None,
-    layer_slots: question.LayerSlots = None,
-    profile: question.ProfileName = None,
+    asked: question.Asked,
+    *,
     time_limit: question.TimeLimit = None,
     seed: question.Seed = 0,
     json: question.AsJson = False,
@@ -61,19 +45,12 @@ def explain_command(
         if time_limit is not None and limit is None:
             message = f"must be positive seconds, got {time_limit:g}"
             raise InstanceError(Problem("time limit", message))
-        asked = question.build_scenario(
-            scenario, model=model, cluster=cluster, workload=workload,
-            input_tokens=input_tokens, output_tokens=output_tokens,
-            cached_tokens=cached_tokens, expert_load=expert_load, ttft=ttft, tpot=tpot,
-            rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine=engine, profile=profile,
-            layer_slots=layer_slots,
-            draft_tokens=draft_tokens, acceptance=acceptance,
-        )  # fmt: skip
-        if asked.engine == ANY:
+        scenario = asked.build()
+        if scenario.engine == ANY:
             raise InstanceError(
                 Problem("--engine", "any is a choice of solve; name one engine here")
             )
-        instance = make_instance(asked)
+        instance = make_instance(scenario)
         clock = stop.clock = Clock(time_limit, started=stop.started)
         why = explain_conflict(instance, clock=clock, seed=seed)
         answer: dict[str, Any] = {"fits": why is None}
@@ -107,15 +84,16 @@ def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], l
     uses = uses_of(instance, found)
     cost = found.evaluation.usd_per_m_output_tokens
     lines = [
-        f"a layout fits: {cost:.4g} $ per million output tokens, within "
-        f"{found.certificate.gap:.2%} of the least possible; {found.evaluation.bottleneck}"
+        f"a layout fits: it costs ${cost:.4g} per million output tokens, at most "
+        f"{found.certificate.gap:.2%} above the least possible cost",
+        f"limited by {found.evaluation.bottleneck}",
     ]
     intervals = found.evaluation.intervals
     if intervals is not None:
-        lines.append(f"{intervals.confidence:.0%} interval: {interval_words(intervals)}")
+        lines.append(f"{intervals.confidence:.0%} range: {interval_words(intervals)}")
     for use in uses:
-        word = "binds" if use.binds else "has room"
-        lines.append(f"{use.title}: {use.share:.1%} used, {word}")
+        word = "this limit binds" if use.binds else "room is left"
+        lines.append(f"{use.title}: {use.share:.1%} of the limit is used, {word}")
     return {
         "usd_per_m_output_tokens": cost,
         "gap": found.certificate.gap,

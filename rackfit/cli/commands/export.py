@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def export_command(
     layout: Annotated[Path, typer.Argument(help="A JSON document written by rackfit solve.")],
+    *,
     to: Annotated[
         str,
         typer.Option(

@@ -52,6 +52,7 @@ def register(app: typer.Typer) -> None:
 
 def place_command(
     loads: Annotated[str, typer.Argument(help="Recorded expert counts, or a shipped name.")],
+    *,
     gpus: Annotated[int, typer.Option(help="GPUs that share the experts of a layer.")],
     slots: Annotated[
         int, typer.Option(help="Expert slots of a layer on all GPUs, spare ones included.")

@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
 
 def replay_command(
     layout: Annotated[Path, typer.Argument(help="A document of rackfit solve.")],
+    *,
     traffic: Annotated[
         str | None, typer.Option(help="Traffic: a catalogue name, a trace (CSV, .gz) or YAML.")
     ] = None,

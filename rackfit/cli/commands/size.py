@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,20 +19,10 @@ def register(app: typer.Typer) -> None:
     app.command("size", no_args_is_help=True)(size_command)
 
 
+@question.asking("cluster", "rate", "pay", "draft_tokens", "acceptance", "layer_slots")
 def size_command(
-    scenario: question.Name = None,
-    model: question.Model = None,
-    workload: question.Workload = None,
-    input_tokens: question.InputTokens = None,
-    output_tokens: question.OutputTokens = None,
-    cached_tokens: question.CachedTokens = None,
-    expert_load: question.ExpertLoad = None,
-    ttft: question.Ttft = None,
-    tpot: question.Tpot = None,
-    weight_dtype: question.WeightDtype = None,
-    kv_dtype: question.KvDtype = None,
-    engine: question.Engine = None,
-    profile: question.ProfileName = None,
+    asked: question.Asked,
+    *,
     buy: Annotated[str, typer.Option(help="Kinds to buy: cluster names, joined by commas.")] = "",
     rate: Annotated[float, typer.Option(help="Mean requests/s.")] = 0.0,
     peak: Annotated[float, typer.Option(help="The peak as a multiple of the mean rate.")] = 1.0,
@@ -59,15 +49,10 @@ def size_command(
 
         kinds = _checked(buy, rate, peak, gap)
         check_seed(seed)
-        asked = question.build_scenario(
-            scenario, model=model, cluster=kinds[0], workload=workload,
-            input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens,
-            expert_load=expert_load, ttft=ttft, tpot=tpot, weight_dtype=weight_dtype,
-            kv_dtype=kv_dtype, engine=engine, profile=profile,
-        )  # fmt: skip
+        scenario = replace(asked, cluster=kinds[0]).build()
         wanted = Wanted(rate, peak, _spare_units(spare, kinds))
         clock = stop.clock = Clock(time_limit, started=stop.started)
-        return size(asked, kinds, wanted, clock=clock, gap=gap, seed=seed), wanted
+        return size(scenario, kinds, wanted, clock=clock, gap=gap, seed=seed), wanted
 
     stop.run(work, lambda found: _write(*found, as_json=json))
 

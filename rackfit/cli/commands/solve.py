@@ -21,26 +21,10 @@ def register(app: typer.Typer) -> None:
     app.command("solve")(solve_command)
 
 
+@question.asking()
 def solve_command(
-    scenario: question.Name = None,
-    model: question.Model = None,
-    cluster: question.Cluster = None,
-    workload: question.Workload = None,
-    input_tokens: question.InputTokens = None,
-    output_tokens: question.OutputTokens = None,
-    cached_tokens: question.CachedTokens = None,
-    expert_load: question.ExpertLoad = None,
-    ttft: question.Ttft = None,
-    tpot: question.Tpot = None,
-    rate: question.Rate = None,
-    pay: question.Pay = None,
-    weight_dtype: question.WeightDtype = None,
-    kv_dtype: question.KvDtype = None,
-    draft_tokens: question.DraftTokens = None,
-    acceptance: question.Acceptance = None,
-    engine: question.Engine = None,
-    layer_slots: question.LayerSlots = None,
-    profile: question.ProfileName = None,
+    asked: question.Asked,
+    *,
     time_limit: question.TimeLimit = None,
     gap: Annotated[float, typer.Option(help="Stop when this gap is proven.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
@@ -63,15 +47,8 @@ def solve_command(
         from solver.clock import Clock
 
         check_writable(out, report)
-        asked = question.build_scenario(
-            scenario, model=model, cluster=cluster, workload=workload,
-            input_tokens=input_tokens, output_tokens=output_tokens,
-            cached_tokens=cached_tokens, expert_load=expert_load, ttft=ttft, tpot=tpot,
-            rate=rate, pay=pay, weight_dtype=weight_dtype, kv_dtype=kv_dtype, engine=engine, profile=profile,
-            layer_slots=layer_slots,
-            draft_tokens=draft_tokens, acceptance=acceptance,
-        )  # fmt: skip
-        instance = make_instance(asked)
+        scenario = asked.build()
+        instance = make_instance(scenario)
         clock = stop.clock = Clock(time_limit, started=stop.started)
 
         def kept() -> Result | None:

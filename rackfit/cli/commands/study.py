@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def study_command(
     name: Annotated[str, typer.Argument(help="Study: compare, frontier, grid, ...")],
+    *,
     scenario: Annotated[
         str | None, typer.Argument(help="Scenario: a shipped name or a file; else the study's own.")
     ] = None,

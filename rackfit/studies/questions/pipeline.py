@@ -12,7 +12,7 @@ from costmodel.blackboard.capacity import kv_bytes_per_chip, weight_bytes_per_ch
 from costmodel.blackboard.trains import stage_utilisation
 from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
-from costmodel.passes.pass_time import dispatch_element_bytes
+from costmodel.passes.routed import dispatch_element_bytes
 from costmodel.question.instance import Instance
 from costmodel.replica.serving import PipelineTime
 from rackfit.figures.chart import Chart, Series

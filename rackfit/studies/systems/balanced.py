@@ -13,7 +13,10 @@ import numpy as np
 
 from costmodel.experts.moe_load import touch_probability
 from costmodel.passes.communication import GroupRates, achieved
-from costmodel.passes.pass_time import ExpertShares, PassTime, Tokens, pass_time
+from costmodel.passes.group import ChipGroup
+from costmodel.passes.pass_sums import PassTime
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from topology import Rate
@@ -83,7 +86,7 @@ def balanced_decode(
         shares.append(ExpertShares(load=even, touched=touched))
     tokens = Tokens(decode=float(sequences), context=instance.workload.decode_context)
     timed: PassTime = pass_time(
-        operations, kinds, 1, chips, tokens, chip, efficiency, rates, shares
+        ChipGroup.of(operations, 1, chips, chip, efficiency, rates), kinds, tokens, shares
     )
     total = float(timed.total_s(instance.profile.combination)) + efficiency.step_overhead_s
     parts = {part: float(seconds) for part, seconds in timed.parts.items()}

@@ -14,7 +14,7 @@ from costmodel.evaluate import evaluate
 from costmodel.experts.moe_load import expert_shares
 from costmodel.layout.layout import Layout
 from costmodel.layout.plain_layout import plain_layout
-from costmodel.question.engine import EngineName
+from costmodel.question.engine_files import EngineName
 from costmodel.question.instance import Instance
 
 Tiny = Callable[[int, int, int, int], Instance]

@@ -10,6 +10,7 @@ from costmodel.experts.moe_load import touch_probability
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.models.summary import summarise
 from costmodel.passes.communication import GroupRates
+from costmodel.passes.group import ChipGroup
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.tokens import Tokens, even_shares
 from costmodel.question.instance import instance_from_description, resolve_instance
@@ -55,7 +56,7 @@ def test_drafts_multiply_tokens_not_reads_of_the_cache():
     def terms(verified):
         tokens = Tokens(decode=8.0, context=2250.0, verified=verified)
         timed = pass_time(
-            operations, layers, 1, 1, tokens, chip, Efficiency(), NO_TRAFFIC,
+            ChipGroup.of(operations, 1, 1, chip, Efficiency(), NO_TRAFFIC), layers, tokens,
             [None] * len(layers), with_head=False, record=True,
         )  # fmt: skip
         return timed.terms

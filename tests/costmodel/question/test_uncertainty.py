@@ -82,7 +82,7 @@ def test_a_profile_without_cross_validation_has_no_interval(instance):
     evaluation = judged(instance, "physics")
     assert evaluation.intervals is None
     assert evaluation.as_dict()["intervals"] is None
-    assert "not cross-validated" in evaluation.provenance["intervals"]
+    assert "not compared with measurements" in evaluation.provenance["intervals"]
     compared = compare_costs(load_profile("physics"), 1.0, 1.1)
     assert compared.excess == pytest.approx(0.1)
     assert compared.within_noise is None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.question.engine import EngineName
+from costmodel.question.engine_files import EngineName
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.api import solve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costmodel.question.engine import engine_names, engine_versions
+from costmodel.question.engine_files import engine_names, engine_versions
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload

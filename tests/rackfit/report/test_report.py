@@ -84,8 +84,8 @@ def test_one_file_that_asks_for_nothing(result: Result) -> None:
 def test_headline_is_the_evaluators_and_the_proof_the_searchs(result: Result) -> None:
     text = render(result)
     assert f"${result.evaluation.usd_per_m_output_tokens:,.4f} per million" in text
-    assert f"${result.certificate.bound_usd_per_m_output_tokens:,.4f}; this one" in text
-    assert f"at most {result.certificate.gap:.2%} above" in text
+    assert f"${result.certificate.bound_usd_per_m_output_tokens:,.4f}. This one" in text
+    assert f"costs at most {result.certificate.gap:.2%} more" in text
 
 
 def test_every_chip_is_on_the_map_with_its_memory(result: Result) -> None:

@@ -73,10 +73,13 @@ def test_the_document_and_the_words_say_whether_it_is_within_the_noise(found):
     lines = runner_up_lines(found)
     if found.instance.profile.held_out is None:
         assert data["within_noise"] is None
-        assert "noise not known" in lines[1]
+        assert "is not known" in lines[1]
     else:
         assert data["within_noise"] is (data["excess"] <= data["noise"])
-        assert f"{'within' if data['within_noise'] else 'beyond'} the noise" in lines[1]
+        assert (
+            f"{'is smaller than' if data['within_noise'] else 'exceeds'} the model's error"
+            in lines[1]
+        )
         assert data["turned"] <= 0.5
 
 

@@ -14,7 +14,7 @@ A layer takes as long as its busiest chip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,24 +24,19 @@ from ortools.sat.python import cp_model
 from costmodel.experts.moe_load import touch_probability
 from costmodel.layout.layout import Replica
 from costmodel.passes.communication import GroupRates
-from costmodel.passes.operations import LayerKind
-from costmodel.passes.pass_time import ExpertShares, Tokens, pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 from costmodel.question.workload import Slo
 from costmodel.replica import memory
 from costmodel.replica.replica import replica_schedule
 from solver.clock import Clock
+from solver.place.small_replica.prices import ReplicaPrices
 from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
 from topology import Chip
 
-#: largest layers x experts x chips x replica counts for which every slot is a variable
-SMALL = 3000
-
-
 #: largest time (about a minute) and bytes in units; sums and fractions of them stay below 2**63
 _LONGEST = 2**46
-
 #: denominator of rationals in the model
 _FRACTION = 2**10
 
@@ -66,14 +61,10 @@ class ReplicaModel:
         layers: Sequence[int] | None = None,
     ):
         self.instance = instance
-        self.layers = (
-            list(range(instance.operations.num_layers)) if layers is None else list(layers)
-        )
+        self.layers = list(range(instance.operations.num_layers) if layers is None else layers)
         self.whole = layers is None
         self.draft = draft
-        self.chip = chip
-        self.efficiency = efficiency
-        self.rates = rates
+        self.prices = ReplicaPrices(instance, draft, chip, efficiency, rates)
         self.slots = tuple(slots)
         self.transfer_s = transfer_s
         self.model = cp_model.CpModel()
@@ -122,18 +113,18 @@ class ReplicaModel:
         """Time of a layer in units: its fixed operations, and its experts' busiest chip."""
         kind, shape = self.kind_of[layer], self.draft.shape
         if kind.moe is None:
-            return up(sum(self._parts(kind, tokens, None).values()), TIME_UNIT_S)
+            return up(sum(self.prices.parts(kind, tokens, None).values()), TIME_UNIT_S)
         moe, model, chips = kind.moe, self.model, shape.chips_per_stage
         loads = self.instance.expert_loads[kind.moe_rows[kind.layers.index(layer)]]
         rows = float(tokens.rows)
         # one chip's worth of load and of touched experts, and the exchange per unit of skew
-        nothing = self._parts(kind, tokens, ExpertShares(np.zeros((1, 1)), np.zeros((1, 1))))
+        nothing = self.prices.parts(kind, tokens, ExpertShares(np.zeros((1, 1)), np.zeros((1, 1))))
         full = ExpertShares(np.ones((1, 1)), np.zeros((1, 1)))
         touched = ExpertShares(np.zeros((1, 1)), np.ones((1, 1)))
-        load_s = self._parts(kind, tokens, full)["routed_experts"]
-        touch_s = self._parts(kind, tokens, touched)["routed_experts"]
-        skew_s = nothing["dispatch"] + nothing["combine"] - self._latency_s()
-        stretched_s = skew_s * float(self.rates.skewed)
+        load_s = self.prices.parts(kind, tokens, full)["routed_experts"]
+        touch_s = self.prices.parts(kind, tokens, touched)["routed_experts"]
+        skew_s = nothing["dispatch"] + nothing["combine"] - self.prices.exchange_latency_s()
+        stretched_s = skew_s * float(self.prices.rates.skewed)
         name = f"{layer},{rows:g},{float(tokens.fill):g}"
         busiest = model.new_int_var(0, _LONGEST, f"experts_time[{name}]")
         skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), _LONGEST, f"exchange_time[{name}]")
@@ -155,21 +146,6 @@ class ReplicaModel:
             model.add(skewed >= sum(exchanged))
         return up(sum(nothing.values()) - skew_s, TIME_UNIT_S) + busiest + skewed
 
-    def _latency_s(self) -> float:
-        if self.draft.shape.attention_dp == 1:
-            return 0.0
-        return 2.0 * float(self.rates.dispatch_latency_s)
-
-    def _parts(
-        self, kind: LayerKind, tokens: Tokens, shares: ExpertShares | None
-    ) -> dict[str, float]:
-        shape = self.draft.shape
-        timed = pass_time(
-            self.instance.operations, [(kind, 1.0)], shape.tp, shape.attention_dp, tokens,
-            self.chip, self.efficiency, self.rates, [shares], with_head=False,
-        )  # fmt: skip
-        return {part: float(seconds) for part, seconds in timed.parts.items()}
-
     def _stages(self) -> None:
         model, layers = self.model, self.layers
         for layer in layers:
@@ -184,11 +160,8 @@ class ReplicaModel:
 
     def _stage_times(self, tokens: Tokens) -> list[Any]:
         """Time of each stage in units for one pass."""
-        model, shape = self.model, self.draft.shape
-        head = pass_time(
-            self.instance.operations, [], shape.tp, shape.attention_dp, tokens, self.chip,
-            self.efficiency, self.rates, [],
-        )  # fmt: skip
+        model = self.model
+        head_s = self.prices.head_s(tokens)
         layer_time = {layer: self._layer(layer, tokens) for layer in self.layers}
         found: list[Any] = []
         for p in range(self.pp):
@@ -197,8 +170,8 @@ class ReplicaModel:
                 part = model.new_int_var(0, _LONGEST, f"time[{layer},{p}]")
                 model.add(part >= time).only_enforce_if(self.stage[layer, p])
                 taken.append(part)
-            edge = self.efficiency.step_overhead_s / self.pp
-            edge += float(head.total_s("per_op")) if p == self.pp - 1 else 0.0
+            edge = self.prices.efficiency.step_overhead_s / self.pp
+            edge += head_s if p == self.pp - 1 else 0.0
             found.append(sum(taken) + up(edge, TIME_UNIT_S))
         return found
 
@@ -233,7 +206,9 @@ class ReplicaModel:
                     float(memory.draft_kv_bytes(operations, shape.tp, context)), MEMORY_UNIT_BYTES
                 )
             room = down(
-                instance.usable_hbm_bytes(self.chip) - self.efficiency.runtime_bytes - edge,
+                instance.usable_hbm_bytes(self.prices.chip)
+                - self.prices.efficiency.runtime_bytes
+                - edge,
                 MEMORY_UNIT_BYTES,
             )
             for rank in range(shape.attention_dp):
@@ -262,7 +237,7 @@ class ReplicaModel:
             for time in times:
                 model.add(slowest >= time)
             longest.append(slowest)
-            totals.append(sum(times) + up(self._hop_s(tokens), TIME_UNIT_S))
+            totals.append(sum(times) + up(self.prices.hop_s(tokens), TIME_UNIT_S))
         ttft = None if slo.ttft is None else down(slo.ttft - self.transfer_s, TIME_UNIT_S)
         passes = self.plan.passes
         if self.draft.role == "prefill":
@@ -291,30 +266,6 @@ class ReplicaModel:
             model.add(tpot <= down(slo.tpot * self.plan.emitted, TIME_UNIT_S))
         self.objective = tpot
 
-    def _hop_s(self, tokens: Tokens) -> float:
-        if self.pp == 1:
-            return 0.0
-        operations, tp = self.instance.operations, self.draft.shape.tp
-        rows = float(tokens.rows)
-        sent = rows / tp * operations.hidden_size * operations.activation_bytes
-        return self.pp * float(self.rates.send_latency_s + self.rates.send_s_per_byte * sent)
-
-    def fix(self, replica: Replica, maps: Mapping[int, Sequence[int]]) -> None:
-        """Fix the decision of a replica: its stages, its expert maps, its sequences per rank."""
-        for p, stage in enumerate(replica.stages):
-            for layer in self.layers:
-                inside = stage.layers[0] <= layer <= stage.layers[1]
-                self.model.add(self.stage[layer, p] == int(inside))
-        for layer, slots in maps.items():
-            start = 0
-            for g, count in enumerate(self.slots):
-                here = slots[start : start + count]
-                start += count
-                for e in range(len(self.instance.expert_loads[0])):
-                    self.model.add(self.x[layer, e, g] == here.count(e))
-        for variable, count in zip(self.sequences, replica.rank_sequences(), strict=True):
-            self.model.add(variable == count)
-
     def best(
         self, clock: Clock, *, seed: int, limit_s: float
     ) -> tuple[list[tuple[int, int]], dict[int, tuple[int, ...]], bool] | None:
@@ -336,12 +287,3 @@ class ReplicaModel:
                 if solver.value(self.x[layer, e, g])
             )
         return stages, maps, status == cp_model.OPTIMAL
-
-
-def small_enough(instance: Instance, chips: int) -> bool:
-    """Whether a replica on stages of so many chips is modelled whole."""
-    moe = instance.operations.moe
-    if moe is None:
-        return instance.operations.num_layers <= 8
-    size = len(instance.operations.moe_layers) * moe.num_experts * chips * chips
-    return size <= SMALL and instance.operations.num_layers <= 8

@@ -1,0 +1,91 @@
+"""What a pass spends on routed experts: their products, their weights, and the exchange of tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
+from costmodel.models.spec import MoE
+from costmodel.passes.group import ChipGroup
+from costmodel.passes.operations import Operations
+from costmodel.passes.pass_sums import PassTime, Term
+from costmodel.passes.tokens import Array, ExpertShares, Tokens
+
+#: rows per expert at which grouped products are halfway to dense ones: large tiles are 128 rows, and kernel
+#: tables flatten between 256 and 4,096 rows
+TILE_ROWS = 512.0
+
+
+def full_tiles(rows: Array, grouped: float | Array) -> Array:
+    """Share of dense arithmetic that grouped products reach with so many rows per expert on average.
+
+    ``grouped`` with few, halfway to all of it at ``TILE_ROWS``.
+    """
+    return np.asarray((rows + grouped * TILE_ROWS) / (rows + TILE_ROWS))
+
+
+def add_experts(
+    result: PassTime,
+    group: ChipGroup,
+    moe: MoE,
+    fraction: Array,
+    tokens: Tokens,
+    shares: ExpertShares,
+) -> None:
+    """Routed experts: each layer lasts as long as its busiest chip; dispatch and combine beside it.
+
+    With one attention rank nothing is dispatched: every chip holds every token, and the outputs are
+    summed by an all-reduce.
+
+    ``fraction``: layers priced over layers in ``shares`` (1 unless a balanced stage is assumed).
+    """
+    operations, tp, ranks = group.operations, group.tp, group.ranks
+    achieved, rates, rows, fill = group.achieved, group.rates, tokens.rows, tokens.fill
+    met = fill * rows * ranks * moe.top_k
+    routed = shares.per_layer(met)
+    share = full_tiles(met / moe.num_experts, achieved.efficiency.grouped)
+    peak = achieved.flops_per_s(moe.expert_dtype) * shares.per_layer(share)
+    # seconds only grow with load and with experts touched: the busiest chip by each is the largest
+    flops_s = routed * shares.busiest_load * 2.0 * moe.expert_params / peak
+    bandwidth = achieved.weight_bandwidth(moe.expert_dtype, "experts")
+    bytes_s = shares.most_touched * moe.expert_bytes / bandwidth
+    result.add("routed_experts", fraction * shares.over_layers(np.maximum(flops_s, bytes_s)))
+    compute_s = fraction * shares.over_layers(flops_s)
+    memory_s = fraction * shares.over_layers(bytes_s)
+    result.compute_s = result.compute_s + compute_s
+    result.weights_s = result.weights_s + memory_s
+    if result.terms is not None:  # one of each layer: its busiest chip by either measure
+        result.terms += [
+            Term("routed_experts", moe.expert_dtype, "experts", flops, moved, share)
+            for flops, moved in zip(
+                fraction * shares.layer_by_layer(flops_s),
+                fraction * shares.layer_by_layer(bytes_s),
+                strict=True,
+            )
+        ]
+    chips = tp * ranks
+    layers = np.asarray(shares.num_layers)
+    # the busiest sender sets the uniform exchange, the busiest receiver may stretch all-to-all
+    busiest_share = shares.per_layer(np.asarray(fill)) * shares.busiest_load
+    skew = shares.over_layers(np.maximum(1.0, busiest_share * shares.per_layer(chips)))
+    skew = layers + rates.skewed * (skew - layers)
+    sourced = rows / tp * moe.expert_input_dim
+    many = np.where(ranks > 1, fraction, 0.0)
+    for part, element in (
+        ("dispatch", rates.widening * dispatch_element_bytes(moe, operations)),
+        ("combine", operations.activation_bytes),
+    ):
+        result.traffic(
+            part,
+            many * layers * rates.dispatch_latency_s,
+            many * skew * rates.dispatch_s_per_byte * sourced * element,
+        )
+
+
+def dispatch_element_bytes(moe: MoE, operations: Operations) -> float:
+    """Bytes of one dispatched element: FP8 where the experts multiply in FP8 or below, else as is."""
+    if operations.spec.dispatch_dtype is not None:
+        return ELEMENT_BYTES[operations.spec.dispatch_dtype]
+    if moe.expert_dtype in ("fp8", "fp4", "int8"):
+        return min(ELEMENT_BYTES["fp8"], operations.activation_bytes)
+    return operations.activation_bytes

@@ -1,0 +1,54 @@
+"""The expert loads that a workload asks for: generated, uniform, or recorded for this model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.experts.expert_load import read_loads, skewed_load
+from costmodel.models.spec import ModelSpec
+from costmodel.passes.operations import operations_of
+from costmodel.question.workload import Workload
+from topology.errors import InstanceError, Problem
+
+
+def loads_of_model(
+    model: ModelSpec, workload: Workload
+) -> tuple[NDArray[np.float64], Literal["measured", "assumed"]]:
+    """Loads ``[moe layers, experts]``, each row summing to 1, and whether they were measured.
+
+    Raises ``InstanceError`` for a recording of another model.
+    """
+    operations = operations_of(model)
+    num_layers = len(operations.moe_layers)
+    num_experts = operations.moe.num_experts if operations.moe else 0
+    if not num_layers or num_experts == 0:
+        return np.zeros((0, 0)), "assumed"
+    if workload.expert_load == "uniform":
+        return np.full((num_layers, num_experts), 1.0 / num_experts), "assumed"
+    if workload.expert_load == "skewed":
+        seed = workload.expert_load_seed
+        return skewed_load(num_layers, num_experts, seed=seed), "assumed"
+    counts = _counts(workload.expert_load, operations.moe_layers[0])
+    if counts.shape != (num_layers, num_experts):
+        raise InstanceError(
+            Problem(
+                workload.expert_load,
+                f"counts of {counts.shape[0]} layers x {counts.shape[1]} experts; {model.name} has "
+                f"{num_layers} MoE layers x {num_experts} experts",
+            )
+        )
+    totals = counts.sum(axis=1, keepdims=True)
+    return counts / totals, "measured"
+
+
+def _counts(path: str, dense_layers: int) -> NDArray[np.float64]:
+    """Recorded counts ``[moe layers, experts]``; the model's leading dense layers may be in the file."""
+    try:
+        return read_loads(path).total
+    except InstanceError:
+        if not dense_layers:
+            raise
+    return read_loads(path, dense_layers=dense_layers).total

@@ -1,0 +1,1 @@
+"""Replicas so small that CP-SAT models every slot, stage and sequence."""

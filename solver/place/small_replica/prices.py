@@ -1,0 +1,61 @@
+"""Seconds of one small replica, by the cost model's own passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from costmodel.layout.layout import Replica
+from costmodel.passes.communication import GroupRates, hand_off_s
+from costmodel.passes.group import ChipGroup
+from costmodel.passes.operations import LayerKind
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.question.instance import Instance
+from costmodel.question.profile import Efficiency
+from topology import Chip
+
+
+@dataclass(frozen=True)
+class ReplicaPrices:
+    """What passes of one replica cost whose stages all have ``rates`` and the same type of chip."""
+
+    instance: Instance
+    draft: Replica
+    chip: Chip
+    efficiency: Efficiency
+    rates: GroupRates
+
+    @cached_property
+    def group(self) -> ChipGroup:
+        """The chips of a stage."""
+        shape = self.draft.shape
+        return ChipGroup.of(
+            self.instance.operations, shape.tp, shape.attention_dp, self.chip, self.efficiency,
+            self.rates,
+        )  # fmt: skip
+
+    def parts(
+        self, kind: LayerKind, tokens: Tokens, shares: ExpertShares | None
+    ) -> dict[str, float]:
+        """Seconds of one layer of a kind, by operation."""
+        timed = pass_time(self.group, [(kind, 1.0)], tokens, [shares], with_head=False)
+        return {part: float(seconds) for part, seconds in timed.parts.items()}
+
+    def head_s(self, tokens: Tokens) -> float:
+        """Seconds of what only the last stage runs."""
+        return float(pass_time(self.group, [], tokens, []).total_s("per_op"))
+
+    def exchange_latency_s(self) -> float:
+        """Latency of a layer's dispatch and combine."""
+        if self.draft.shape.attention_dp == 1:
+            return 0.0
+        return 2.0 * float(self.rates.dispatch_latency_s)
+
+    def hop_s(self, tokens: Tokens) -> float:
+        """Seconds that a pass spends between stages."""
+        shape = self.draft.shape
+        if shape.pp == 1:
+            return 0.0
+        hop = hand_off_s(self.instance.operations, self.rates, float(tokens.rows), shape.tp)
+        return shape.pp * float(hop)
