@@ -45,7 +45,7 @@ from topology.errors import (
 #: a question that takes longer is a fault, seconds
 LONGEST_S = 60.0
 #: refusals that a drawn question may meet
-REFUSALS = ("has no usable chip", "does not run on", "does not serve")
+REFUSALS = ("has no usable chip", "does not run on", "does not serve", "has no class for")
 _TARGETS = ("sglang", "vllm", "trtllm", "vllm-ascend", "dynamo", "slurm", "json", "dot", "graphml")
 _FIGURES = ("usd_per_m_output_tokens", "output_tokens_per_s", "ttft_s", "tpot_s", "chips_used")
 #: relative rounding of one figure worked out twice

@@ -41,8 +41,11 @@ def limits(deployment: Deployment) -> list[Limit]:
     """Expert placements, and what every vLLM server lacks."""
     found = refusals(deployment) + engine_limits(deployment, "vLLM")
     for server in deployment.servers:
+        plain = plain_limits(deployment, server, "vLLM")
+        if not plain:
+            continue  # each expert once and in order, on chips that may differ by one
         if not facts_of(deployment).models.have("spare", deployment.instance.model):
-            found += plain_limits(deployment, server, "vLLM")
+            found += plain
             continue
         found += slot_limits(server, "vLLM")
         if not same_as_start(deployment.instance, deployment.layout, server.replica):

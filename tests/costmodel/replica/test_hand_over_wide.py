@@ -12,14 +12,15 @@ from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 
 
+@pytest.mark.parametrize("stages", [1, 2])
 @pytest.mark.parametrize("first", ["r0", "r1"])
-def test_prompts_beside_one_end_of_a_wide_decode_replica(first: str) -> None:
+def test_prompts_beside_one_end_of_a_wide_decode_replica(first: str, stages: int) -> None:
     workload = Workload(input_tokens=1000, output_tokens=100)
     asked = Scenario(model="qwen3-30b-a3b", cluster="hgx-h200@2", workload=workload)
     instance = resolve_instance(asked)
     other = "r1" if first == "r0" else "r0"
     wide = [f"{first}g{n}" for n in range(4)] + [f"{other}g{n}" for n in range(4)]
-    decode = FoundServer("d", "decode", tp=1, attention_dp=8, pp=1, batch=64, chips=tuple(wide))
+    decode = FoundServer("d", "decode", tp=1, attention_dp=8 // stages, pp=stages, batch=64, chips=tuple(wide))  # fmt: skip
     prefill = FoundServer("p", "prefill", tp=1, attention_dp=1, pp=1, batch=1, chips=("r0g7",))
     found = evaluate(instance, build_layout(instance, [decode, prefill]).layout)
     assert found.violations == ()

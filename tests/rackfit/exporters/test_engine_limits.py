@@ -141,7 +141,7 @@ def test_bf16_experts_behind_deepep_name_their_runner(model: str, runner: bool) 
 
 @pytest.mark.parametrize(
     ("engine", "kv", "said"),
-    [("sglang", None, "bfloat16"), ("sglang", "fp8", "fp8_e4m3"), ("vllm", None, "bfloat16"), ("vllm", "fp8", "fp8")],
+    [("sglang", None, "bf16"), ("sglang", "fp8", "fp8_e4m3"), ("vllm", None, "bfloat16"), ("vllm", "fp8", "fp8")],
 )  # fmt: skip
 def test_every_precision_that_is_priced_is_written(engine: str, kv: str | None, said: str) -> None:
     """``auto`` stores the sparse attention's KV in FP8 on Blackwell, whatever is priced."""
@@ -306,5 +306,8 @@ def test_uneven_experts_are_not_sent_by_deepep() -> None:
     assert {v.rule for v in evaluate(instance, layout).violations} == {"both_pools"}
     (line,) = lines_of(instance, server, "vllm")
     assert line.value("--all2all-backend") == "allgather_reducescatter"
+    wide = asked("deepseek-v3.2", "hgx-b200@2", "vllm")
+    uneven = lines_of(wide, ranks("decode", 12, batch=24), "vllm")
+    assert all("--enable-eplb" not in line.words for line in uneven)
     (even,) = lines_of(instance, ranks("decode", 4, batch=8), "vllm")
     assert even.value("--all2all-backend") == "deepep_low_latency"

@@ -21,6 +21,8 @@ def test_commands_pass_the_option_table(export: Export) -> None:
     for line in lines:
         assert tuple(line.words[: len(table.program)]) == table.program
         assert table.problems(line.words[len(table.program) :], line.environment) == []
+        known = (table.canonical(word) for word in line.words)
+        assert not any("deprecated" in table.options[name] for name in known if name)
     assert lines
 
 

@@ -43,6 +43,8 @@ def test_commands_pass_the_option_table(result: Result, export: Export, target: 
     for line in read_lines(export(target).files["commands.sh"]):
         assert line.words[:2] == ["vllm", "serve"]
         assert table.problems(line.words[3:], line.environment) == []
+        known = (table.canonical(word) for word in line.words)
+        assert not any("deprecated" in table.options[name] for name in known if name)
         values, _ = table.read(line.words[3:])
         for name in fields.keys() & values.keys():
             assert set(values[name]) <= set(fields[name])
