@@ -84,7 +84,7 @@ class Attempt:
         """Requests per second at a batch with layers in even stages, whatever the targets and HBM."""
         ends = np.cumsum(spread(self.instance.operations.num_layers, self.shape["pp"])).tolist()
         cut = [(first, last - 1) for first, last in zip([0, *ends], ends, strict=False)]
-        replica = self._replica((per_rank * self.shape["pp"],) * self.ranks, cut)
+        replica = self._replica((per_rank,) * self.ranks, cut)
         layout = Layout(replicas=(replica,), expert_maps={"map": self.maps} if self.maps else {})
         price = price_placed(all_new(self.instance), layout, replica)
         return float(price.service.requests_per_s)

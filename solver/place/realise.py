@@ -97,7 +97,9 @@ class Realiser:
         home = options[0].pool_class.domain
         place = self._known if neighbours_matter(self.instance.cluster, home) else self._on
         quickest = self._quickest(most_per_rank, options) if len(options) > 1 else options
-        found = [place(row, most_per_rank, stands) for stands in quickest]
+        found = [
+            replace(place(row, most_per_rank, stands), chips=stands.chips) for stands in quickest
+        ]
         best = max(found, key=lambda one: one.requests_per_s)
         upper = max(best.requests_per_s, min(one.upper_requests_per_s for one in found))
         return replace(best, upper_requests_per_s=upper, most_per_rank=most_per_rank)
@@ -123,7 +125,7 @@ class Realiser:
         key = (row, most_per_rank, speed(stands.rates), stands.alike)
         if key not in self._on_chips:
             self._on_chips[key] = self._on(row, most_per_rank, stands)
-        return replace(self._on_chips[key], chips=stands.chips)
+        return self._on_chips[key]
 
     def _on(self, row: int, most_per_rank: int, stands: Standing) -> Realised:
         shape = stands.shape
