@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.question.engine import engine_problems
+from costmodel.question.engine_files import engine_problems
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.documents.schema import FOLDER
