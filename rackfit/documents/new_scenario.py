@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.question.engine_files import engine_problems
+from costmodel.question.engine_files import engine_names, engine_problems
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.documents.schema import FOLDER
@@ -69,7 +69,7 @@ slo:
 # kv_dtype: fp8        # default: bf16
 # pay: {plain.pay}           # whole: every healthy chip is paid; used: chips in replicas only
 # rate: 100            # requests/s to serve at least cost, instead of filling the cluster
-{_engine_key(instance)}
+{_engine_line(instance)}
 # layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # failed: []           # what is out of service, such as [r0g3, r1]
@@ -85,13 +85,16 @@ slo:
 """
 
 
-def _engine_key(instance: Instance) -> str:
-    """The line on the engine, with one that runs the model on the cluster's chips; in words where none does."""
+def _engine_line(instance: Instance) -> str:
+    """The engine's key with those that serve the model on these chips."""
     chips = {placed.chip.name: placed.chip for placed in instance.cluster.usable}.values()
-    for name in ("sglang", "vllm", "trtllm"):
-        if not engine_problems(name, "same", instance.model, chips):
-            return f"# engine: {name:<12} # only layouts that it runs as they are; also sglang, vllm, trtllm"
-    return "# In words, as none of them runs this question: engine keeps the answer to what one engine runs."
+    serving = [
+        name for name in engine_names() if not engine_problems(name, "same", instance.model, chips)
+    ]
+    if not serving:
+        return "# (no engine whose data Rackfit has serves this model on these chips)"
+    others = "".join(f", {name}" for name in serving[1:])
+    return f"# engine: {serving[0]}       # only layouts that it runs as they are{'; also' + others[1:] if others else ''}"
 
 
 def _kv_keys(instance: Instance) -> tuple[str, str]:
