@@ -47,6 +47,7 @@ def write_whole(text: str | bytes, out: Path | None) -> None:
                 stopping.drafts.discard(Path(name))
         except BaseException:
             os.unlink(name)
+            stopping.drafts.discard(Path(name))
             raise
     except OSError as error:
         raise _refused(out, error) from None
@@ -80,6 +81,7 @@ def write_folder(files: Mapping[str, str], out: Path) -> None:
                 stopping.drafts.discard(draft)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
+            stopping.drafts.discard(draft)
             raise
     except OSError as error:
         raise _refused(out, error) from None

@@ -56,7 +56,7 @@ def asked(*words: object) -> tuple[int, str]:
     """Exit code and message of one command in this process. Any exception but a message fails."""
     result = CliRunner().invoke(build_app(), [str(word) for word in words])
     if isinstance(result.exception, RackfitError):
-        return exit_code(result.exception), str(result.exception)
+        return exit_code(result.exception), f"{result.exception}\n{result.stderr}"
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stderr + result.stdout

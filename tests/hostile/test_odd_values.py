@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from run_cli import asked, refused
 
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
+from rackfit import PlaceOptions, place, solve
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
 from rackfit.exporters.options import convert, option_table
 from rackfit.importers.deployment import build_layout
@@ -120,6 +122,7 @@ def test_limits_of_an_option_are_said_as_they_are() -> None:
         ("solve", *MOE, "--seed", "-1"),
         ("place", "olmoe-1b-7b", "--gpus", "8", "--slots", "72", "--seed", "-1"),
         ("place", "olmoe-1b-7b", "--gpus", "1000000000", "--slots", "1000000000"),
+        ("place", "olmoe-1b-7b", "--gpus", "9000", "--slots", "9000"),
         ("place", "olmoe-1b-7b", "--gpus", "8", "--slots", "72", "--workers", "9999999"),
         ("study", "grid", "--over", "slo.tpot=0.05", "--jobs", "999999", "--fresh"),
         ("study", "grid", "--over", "slo.tpot=0.05", "--jobs", "-2", "--fresh"),
@@ -131,7 +134,19 @@ def test_limits_of_an_option_are_said_as_they_are() -> None:
 def test_options_have_limits(words: tuple[str, ...]) -> None:
     code, said = asked(*words)
     assert code == 2
-    assert said
+    assert said.strip()
+    if "--seed" in words:
+        plain = re.sub(r"[\s│]", "", said)
+        assert "Invalidvaluefor'--seed'" in plain  # by its option, before any work
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_seeds_have_limits_in_python_too(seed: int) -> None:
+    scenario = Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat")
+    with pytest.raises(InstanceError, match=f"must be 0 to 2147483647, got {seed}"):
+        solve(scenario, seed=seed)
+    with pytest.raises(InstanceError, match=f"must be 0 to 2147483647, got {seed}"):
+        place("olmoe-1b-7b", PlaceOptions(gpus=8, slots=72, seed=seed))
 
 
 def test_a_bare_number_that_is_none_gets_no_advice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,7 @@ def test_a_time_limit_ends_set_up(tmp_path: Path) -> None:
 
 
 def test_a_signal_keeps_the_layout_found_before(tmp_path: Path) -> None:
-    patch = "import solver.runner_up\nsolver.runner_up.with_runner_up = stuck"
+    patch = "import solver.search\nsolver.search.with_runner_up = stuck"
     words = ("solve", *QUESTION, "--out", "layout.json")
     code, _, said = drive(tmp_path, patch, *words, number=signal.SIGTERM)
     assert code == 0
