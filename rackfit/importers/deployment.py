@@ -236,21 +236,34 @@ class _Builder:
                     f"{server.place}: {priced} of {server.batch} sequences are priced, {per_rank} on each of "
                     f"{server.attention_dp} ranks in each of {server.pp} microbatches"
                 )
-            return per_rank
+            return min(per_rank, self._prompts(server)) if server.role == "prefill" else per_rank
         if server.role == "prefill" and server.prefill_tokens is not None:
-            prompts = max(1, server.prefill_tokens // self.instance.workload.new_tokens)
-            self.notes.append(f"{server.place}: {prompts} prompts per pass, from its token limit")
-            return prompts
+            return self._prompts(server)
         key = (server, self._experts(server))
         if key not in self._batches:
-            self._batches[key] = self._largest(make)
+            limits = self.instance.limits
+            most = limits.max_sequences_per_rank
+            if server.role == "prefill":
+                most = min(most, limits.prompts_in_pass(self.instance.workload))
+            self._batches[key] = self._largest(make, most)
             self.notes.append(
                 f"{server.place}: batch not given; {self._batches[key]} sequences per rank fit"
             )
         return self._batches[key]
 
-    def _largest(self, make: Callable[[int], Replica]) -> int:
-        low, high = 1, self.instance.limits.max_sequences_per_rank
+    def _prompts(self, server: FoundServer) -> int:
+        """Prompts of one rank in a prefill pass: those that the tokens of a pass hold."""
+        limits, workload = self.instance.limits, self.instance.workload
+        most, own = limits.prefill_chunk_tokens, server.prefill_tokens
+        tokens = most if own is None else max(1, min(own, most))
+        found = limits.model_copy(update={"prefill_chunk_tokens": tokens})
+        prompts = found.prompts_in_pass(workload)
+        whose = "its token limit" if own == tokens else "prefill_chunk_tokens of the question"
+        self.notes.append(f"{server.place}: {prompts} prompts per pass, from {whose}")
+        return prompts
+
+    def _largest(self, make: Callable[[int], Replica], most: int) -> int:
+        low, high = 1, most
         while low < high:
             middle = (low + high + 1) // 2
             if self._fits(make(middle)):
