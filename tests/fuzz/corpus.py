@@ -8,6 +8,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import listings
 import numpy as np
 import yaml
 
@@ -24,6 +25,12 @@ MODEL, CLUSTER = "qwen3-30b-a3b", "hgx-h100"
 ASKED = ("--model", MODEL, "--cluster", CLUSTER)
 SHORT = ("--time-limit", "1.5")
 PLACE = ("--gpus", "8", "--slots", "72", "--fast", "--time-limit", "1", "--workers", "1")
+#: listings of operators, and what else has to be said of them
+LISTINGS: dict[str, tuple[str, ...]] = {
+    "nodes.json": (), "racks.json": (), "tpus.json": (), "slices.json": (), "scontrol.txt": (), "node-pools.json": (),
+    "blocks.conf": ("--chip", "gb200"), "topology.conf": ("scontrol.txt",), "topology.yaml": ("--chip", "gb200"),
+    "gpu-1.xml": (), "gpu-1.txt": ("--chip", "h100"), "ibnet.out": ("nodes.json",),
+}  # fmt: skip
 
 
 def _layout(role_sizes: tuple[tuple[str, int], ...]) -> dict[str, object]:
@@ -91,6 +98,7 @@ def write_corpus(folder: Path) -> None:
     (folder / "trace.csv").write_text("t_s,input_tokens,output_tokens,session,hash_ids\n" + "".join(
         f"{t / 3:.2f},{600 + t},{20 + t},{t % 3},1 2 {t}\n" for t in range(40)
     ))  # fmt: skip
+    listings.write(folder)
     _engine_files(folder)
 
 
@@ -167,6 +175,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "measured.csv.gz": (("validate", "measured.csv.gz"),),
     "trace.csv": (("replay", "layout.json", "--traffic", "trace.csv", "--out", "out/r.csv"),),
     "traffic.yaml": (("replay", "layout.json", "--traffic", "traffic.yaml", "--duration", "5", "--json"),),
+    **{name: (("discover", name, *words, "--out", "out/c.yaml"), ("discover", name, *words, "--json"))
+       for name, words in LISTINGS.items()},
     "sglang.sh": (("evaluate", "sglang.sh", "--from", "sglang", *ASKED, "--out", "out/a.json"),),
     "vllm.sh": (("evaluate", "vllm.sh", "--from", "vllm", *ASKED, "--json"),),
     "trtllm.sh": (("evaluate", "trtllm.sh", "--from", "trtllm", *ASKED),),

@@ -33,7 +33,7 @@ def test_every_file_has_a_command_and_every_command_its_files(corpus: Path) -> N
     assert all((corpus / name).is_file() for name in COMMANDS)
     asked = {command[0] for commands in COMMANDS.values() for command in commands}
     assert asked == {
-        "catalogue", "collective", "diff", "evaluate", "explain", "export", "model", "place", "replay", "report",
+        "catalogue", "collective", "diff", "discover", "evaluate", "explain", "export", "model", "place", "replay", "report",
         "solve", "study", "validate",
     }  # fmt: skip
 
