@@ -36,8 +36,6 @@ def read_image_tower(outer: Config, text_hidden: int) -> tuple[Weights, ...]:
         outer.log.note("warning: the image tower (vision_config) is not understood: not counted")
         return ()
     outer.log.note("the image tower is not part of the text model: its parameters are given apart")
-    if reader is _estimate:
-        outer.log.note(_ESTIMATED.format(what="image tower", section="vision_config"))
     return (Weights("image tower", params, 2.0 * params, "bf16", "replicated", params),)
 
 
@@ -51,13 +49,7 @@ def read_audio_tower(outer: Config, text_hidden: int) -> tuple[Weights, ...]:
         outer.log.note("warning: the audio tower (audio_config) is not understood: not counted")
         return ()
     outer.log.note("the audio tower is not part of the text model: its parameters are given apart")
-    outer.log.note(_ESTIMATED.format(what="audio tower", section="audio_config"))
     return (Weights("audio tower", params, 2.0 * params, "bf16", "replicated", params),)
-
-
-_ESTIMATED = (
-    "the {what} ({section}) is estimated from its width, depth and FFN: plain encoder blocks"
-)
 
 
 def _section(outer: Config, *keys: str) -> Config | None:
@@ -65,7 +57,7 @@ def _section(outer: Config, *keys: str) -> Config | None:
     thinker = outer.section("thinker_config")
     for where in (outer, *((thinker,) if thinker else ())):
         for key in keys:
-            found = where.section(key)
+            found: Config | None = where.section(key)
             if found is not None:
                 found.ignore(*found.data)
                 return found
@@ -91,6 +83,11 @@ def _estimate(c: Config, text_hidden: int) -> int:
         )  # of blocks; intermediate_size is the merger's
     gated = c.data.get("hidden_act") in ("silu", "swiglu") or c.data.get("use_swiglu_ffn") is True
     patch = _first(c, "patch_size")
+    c.log.note(
+        f"{c.path}: the tower is estimated as {depth} plain encoder blocks of width {width}, with "
+        f"{3 if gated else 2} FFN matrices of {inner}"
+        + (f", on patches of {patch} pixels" if patch else "")
+    )
     blocks = depth * (4 * width * width + (3 if gated else 2) * width * inner)
     return blocks + 3 * patch * patch * width + width * text_hidden
 
