@@ -7,9 +7,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from child import Asker
 from corpus import COMMANDS, write_corpus
 from mutators import damaged_bytes, damaged_data, damaged_file, damaged_text, damaged_words, places
-from running import MOST_KB, Outcome, _fault, read, run_input, summary, work_through
+from running import MOST_KB, Outcome, _fault, load_all, read, run_input, summary, work_through
+from watching import Scratch
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +23,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_input_of_a_slice_is_a_fault(corpus: Path, tmp_path: Path) -> None:
-    import running
-
-    running._loaded()
-    outcomes = [run_input(seed, corpus, tmp_path / "scratch") for seed in range(20)]
+    load_all()
+    scratch = Scratch(corpus, tmp_path / "scratch")
+    asker = Asker(scratch.work)
+    outcomes = [run_input(seed, scratch, asker) for seed in range(20)]
+    asker.end()
     assert [outcome for outcome in outcomes if outcome.fault] == []
     assert {outcome.code for outcome in outcomes} >= {0, 2}
 
