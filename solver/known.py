@@ -12,7 +12,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from solver.answer import Progress, better
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
-from solver.bounds.held_pricing import HeldPricer
+from solver.bounds.pricing import Pricer
 from solver.clock import Clock
 from solver.explain.explain import why_nothing_fits
 from solver.fleet.asked import Fleet, FleetAnswer, Question, links_between
@@ -58,9 +58,7 @@ class Known:
         self.shapes: ShapeTable = (
             enumerate_shapes(instance, self.classes) if like is None else like.shapes
         )
-        self.pricer: HeldPricer = HeldPricer(
-            instance, self.classes, None if like is None else like.pricer
-        )
+        self.pricer: Pricer = Pricer(instance, self.classes, None if like is None else like.pricer)
         self.bounds = self.pricer.bounds(self.shapes, workers)
         links = links_between(instance)
         may_leave = (

@@ -23,7 +23,6 @@ from costmodel.replica.held import (
     conversation_bytes,
     hit_share,
     idle_bytes,
-    keeps_idle,
     returning,
     stage_kinds,
 )
@@ -31,22 +30,10 @@ from costmodel.replica.serving import Service
 from solver.bounds.batches import Batch
 from solver.bounds.block import Block
 from solver.bounds.priced import Array, Priced
-from solver.bounds.pricing import Pricer
-from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ROLES, ShapeTable
+from solver.shapes.shapes import ROLES
 
 #: steps of the batch for idle KV in HBM: for many shapes at once, and for one
 _STEPS, _FINE_STEPS = 12, 96
-
-
-class HeldPricer(Pricer):
-    """Prices shapes under the KV plan of its instance; without idle KV as :class:`Pricer` does."""
-
-    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass, turn: int = 0) -> Block:
-        """Shapes of one role on one class, with idle KV where the role keeps it."""
-        if keeps_idle(self.instance, ROLES[role]):
-            return HeldBlock(self.priced(shapes, role, pool_class, turn))
-        return super().block(shapes, role, pool_class, turn)
 
 
 class HeldBlock(Block):

@@ -10,13 +10,13 @@ from costmodel.replica.held import all_new, for_role, keeps_idle, price_placed
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules.kv_tiers import broken
 from costmodel.tolerance import exceeds
+from solver.bounds.expert_bounds import small_enough
 from solver.clock import Clock
 from solver.place.build import Stages, build_replica
 from solver.place.held_kv import kept
 from solver.place.placements import engine_places
 from solver.place.shared_slots import LayerSlots
 from solver.place.small_replica.model import ReplicaModel
-from solver.place.small_replica.size import small_enough
 from solver.place.stages import cut_replica, layer_times
 from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES
