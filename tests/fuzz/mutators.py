@@ -35,21 +35,22 @@ def junk(random: Random, depth: int = 0) -> Any:
     if kind == 5:
         return [junk(random, depth + 1) for _ in range(random.randrange(5))]
     if kind == 6:
-        return [random.choice(NUMBERS)] * random.choice((3, 3, 100, 100, 100, 20_000))
+        return [random.choice(NUMBERS)] * random.choice((3, 3, 3, 3, 3, 3, 100, 100, 100, 20_000))
     return {random.choice(WORDS): junk(random, depth + 1) for _ in range(random.randrange(5))}
 
 
-def places(data: Any) -> list[tuple[Any, Any]]:
-    """Every container of plain data with each of its keys."""
-    found: list[tuple[Any, Any]] = []
-    pending = [data]
-    while pending:
-        here = pending.pop()
-        keys = list(here) if isinstance(here, dict) else range(len(here))
-        for key in keys:
-            found.append((here, key))
-            if isinstance(here[key], dict | list):
-                pending.append(here[key])
+def place_in(data: Any, random: Random) -> tuple[Any, Any] | None:
+    """A container within plain data and one of its keys; ``None`` where there is none."""
+    found = None
+    here = data
+    while isinstance(here, dict | list) and here:
+        owner = here
+        key = (
+            random.choice(list(owner)) if isinstance(owner, dict) else random.randrange(len(owner))
+        )
+        found, here = (owner, key), owner[key]
+        if random.random() < 0.2:
+            break
     return found
 
 
@@ -70,13 +71,12 @@ def nearby(value: Any, random: Random) -> Any:
 
 
 def damaged_data(data: Any, random: Random) -> Any:
-    """Plain data with one to five values replaced, removed, renamed, doubled or swapped."""
-    data = copy.deepcopy(data)
+    """Plain data with one to five values replaced, removed, renamed, doubled or swapped, in place."""
     for _ in range(random.randrange(1, 6)):
-        found = places(data) if isinstance(data, dict | list) else []
-        if not found:
+        found = place_in(data, random)
+        if found is None:
             return junk(random)
-        owner, key = random.choice(found)
+        owner, key = found
         what = random.randrange(8)
         if what <= 2:
             owner[key] = junk(random)
@@ -87,11 +87,8 @@ def damaged_data(data: Any, random: Random) -> Any:
         elif what == 4 and isinstance(owner, dict):
             owner[str(random.choice(WORDS))] = owner.pop(key)
         else:
-            other, spot = random.choice(found)
-            try:
-                owner[key] = copy.deepcopy(other[spot])
-            except (KeyError, IndexError):
-                owner[key] = junk(random)
+            other, spot = place_in(data, random) or ([None], 0)
+            owner[key] = copy.deepcopy(other[spot])
     return data
 
 
@@ -126,7 +123,7 @@ def damaged_text(content: bytes, random: Random) -> bytes:
         at = random.randrange(len(lines))
         what = random.randrange(4)
         if what == 0:
-            lines[at:at] = lines[at : at + 3] * random.choice((1, 2, 300))
+            lines[at:at] = lines[at : at + 3] * random.choice((1, 1, 1, 2, 2, 2, 300))
         elif what == 1 and len(lines) > 1:
             del lines[at]
         else:
