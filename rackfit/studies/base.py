@@ -26,6 +26,14 @@ class Options:
     seed: int = 0
 
 
+#: asked about where no scenario is given: a large mixture of experts on one rack
+ONE_RACK: Mapping[str, Any] = {
+    "model": "deepseek-v3",
+    "cluster": "gb200-nvl72",
+    "workload": "chat",
+    "slo": {"ttft": 2.0, "tpot": 0.03},
+}
+
 #: columns of the table that a terminal shows, with their titles
 SOLVED = {
     "status": "status",
