@@ -84,8 +84,6 @@ def covers(
         "mixed replicas in pipeline stages",
         "chips of different types in one replica",
         *dict.fromkeys(_LEFT_OUT[family.kind] for family in families if family.kind != "every"),
-        "prefill passes that hold more tokens than a rank's whole prompts within "
-        f"{limits.prefill_chunk_tokens:,} (or than an even chunk of one longer prompt)",
         "speculative decoding"
         if drafts is None
         else f"another number of drafted tokens than {drafts.draft_tokens}",

@@ -146,6 +146,18 @@ class Chip(BaseModel):
         """The chip's tier of a kind, if it has one."""
         return next((tier for tier in self.tiers if tier.kind == kind), None)
 
+    def priced(self, usd_per_hour: float, basis: str) -> Chip:
+        """The chip at another price, and what that rests on."""
+        told: dict[str, Basis] = {**self.provenance, "usd_per_hour": "published"}
+        return self.model_copy(
+            update={"usd_per_hour": usd_per_hour, "price_basis": basis, "provenance": told}
+        )
+
+    def assumes(self, field: str) -> bool:
+        """Whether a number, or that of one of its formats, is said to be assumed."""
+        own = (basis for key, basis in self.provenance.items() if key.split(".")[0] == field)
+        return "assumed" in own
+
     def basis_of(self, field: str) -> Basis:
         """Whether a number is measured, published, derived or assumed (the default)."""
         return self.provenance.get(field, self.provenance.get(field.split(".")[0], "assumed"))

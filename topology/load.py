@@ -100,7 +100,7 @@ def _chips_of(
     for row in rows:
         chip = load_chip(row.chip)
         if row.usd_per_hour is not None:
-            chip = chip.model_copy(update={"usd_per_hour": row.usd_per_hour})
+            chip = chip.priced(row.usd_per_hour, "as the cluster file says")
         nic = row.nic_bytes_per_s or chip.nic_bytes_per_s
         if adjust is not None:
             chip = adjust(chip.model_copy(update={"nic_bytes_per_s": nic}))
@@ -115,7 +115,7 @@ def _namesakes(domains: Sequence[tuple[Chip, ...]], place: str) -> list[Problem]
     first: dict[str, Chip] = {}
     wrong: set[str] = set()
     for chip in {id(chip): chip for chips in domains for chip in chips}.values():
-        bare = chip.model_copy(update={"usd_per_hour": 0.0, "nic_bytes_per_s": 0.0})
+        bare = chip.priced(0.0, "").model_copy(update={"nic_bytes_per_s": 0.0})
         if first.setdefault(chip.name, bare) != bare:
             wrong.add(chip.name)
     return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -23,7 +23,6 @@ from costmodel.models.spec import ModelSpec
 from costmodel.passes.operations import LayerKind, Operations, operations_of
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import engine_problems, load_engine
-from costmodel.question.kv_plan import KvPlan
 from costmodel.question.profile import Profile, load_profile
 from costmodel.question.recorded_loads import loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
@@ -50,8 +49,6 @@ class Instance:
     profile: Profile
     expert_loads: NDArray[np.float64]
     expert_loads_provenance: Literal["measured", "assumed"]
-    #: where a search puts KV (the evaluator reads the layout instead)
-    kv_plan: KvPlan = field(default_factory=KvPlan)
     #: tier from which every pass reads the caches of sequences in flight, where that is not HBM
     kv_read_from: TierKind | None = None
 

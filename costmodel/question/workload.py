@@ -129,3 +129,7 @@ class Limits(BaseModel):
     max_domains_per_replica: Annotated[int, Field(ge=1, le=64)] | None = None
     #: sequences one attention rank may hold
     max_sequences_per_rank: Annotated[int, Field(ge=1, le=65_536)] = 4096
+
+    def prompts_in_pass(self, workload: Workload) -> int:
+        """Prompts of one rank that a prefill pass takes: whole ones within its tokens, or one in even chunks."""
+        return max(1, self.prefill_chunk_tokens // workload.new_tokens)

@@ -117,6 +117,12 @@ class Server:
         """Sequences (or prompts) of the busiest attention rank in one pass."""
         return -(-self.per_rank() // self.replica.shape.pp)
 
+    @property
+    def unlike_ranks(self) -> bool:
+        """Whether ranks or microbatches hold unlike numbers of sequences: no engine has a limit for each."""
+        shape = self.replica.shape
+        return shape.batch != self.per_pass() * shape.attention_dp * shape.pp
+
     def per_rank(self) -> int:
         """Sequences (or prompts) of the busiest attention rank over all microbatches."""
         return max(self.replica.rank_sequences(), default=0)

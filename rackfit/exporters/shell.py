@@ -57,7 +57,10 @@ def _remark(server: Server, launcher: Launcher) -> str:
     if launcher.rank:
         return found
     chips = ",".join(server.replica.chips)
-    return f"{found} replica_chips={chips} batch={server.replica.shape.batch}"
+    found += f" replica_chips={chips} batch={server.replica.shape.batch}"
+    if server.unlike_ranks:
+        found += f" sequences={_numbers(server.replica.rank_sequences())}"
+    return found
 
 
 def _comment(text: str) -> str:

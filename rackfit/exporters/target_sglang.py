@@ -12,7 +12,13 @@ from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters import placement_sglang
 from rackfit.exporters.deployment import Deployment, Launcher, Server
-from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
+from rackfit.exporters.engine_limits import (
+    exchange_notes,
+    facts_of,
+    refusals,
+    unlike_notes,
+    with_room,
+)
 from rackfit.exporters.expert_maps import (
     chip_limits,
     map_name,
@@ -63,9 +69,7 @@ def engine_notes(deployment: Deployment) -> list[str]:
             f"SGLang is not known to load expert placements for {model.family} models; without them spare "
             "slots and placement are lost"
         )
-    if any(len(set(server.replica.rank_sequences())) > 1 for server in deployment.servers):
-        found.append("SGLang balances sequences over attention ranks itself")
-    return found
+    return found + unlike_notes(deployment)
 
 
 def render(deployment: Deployment) -> dict[str, str]:
@@ -102,7 +106,7 @@ def engine_words(
         "--dtype", dtype_name(instance.model.activation_dtype),
         "--kv-cache-dtype", facts.kv_dtypes[instance.model.kv_dtype],
         "--mem-fraction-static", f"{deployment.static_fraction(server):g}",
-        "--max-running-requests", str(shape.batch),
+        "--max-running-requests", str(server.per_rank() * shape.attention_dp),
     ]  # fmt: skip
     if server.role != "decode":  # SGLang divides the number by the attention ranks
         tokens = deployment.prompts_per_pass_tokens(server) * shape.attention_dp

@@ -12,7 +12,13 @@ from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from rackfit.exporters import placement_trtllm
 from rackfit.exporters.deployment import Deployment, Launcher, Server
-from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
+from rackfit.exporters.engine_limits import (
+    exchange_notes,
+    facts_of,
+    refusals,
+    unlike_notes,
+    with_room,
+)
 from rackfit.exporters.expert_maps import (
     chip_limits,
     map_name,
@@ -81,7 +87,7 @@ def notes(deployment: Deployment) -> list[str]:
         found.append("servers of several hosts are started by mpirun from their first host")
     if any(_wants_placement(deployment, server) for server in deployment.servers):
         found.append("expert placements use the WIDEEP backend")
-    found += exchange_notes(deployment)
+    found += exchange_notes(deployment) + unlike_notes(deployment)
     front = ", then trtllm-serve disaggregated -c disaggregated.yaml"
     return [
         *found,

@@ -15,7 +15,13 @@ from costmodel.question.engine_files import load_engine
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
+from rackfit.exporters.engine_limits import (
+    exchange_notes,
+    facts_of,
+    refusals,
+    unlike_notes,
+    with_room,
+)
 from rackfit.exporters.expert_maps import (
     chip_limits,
     plain_limits,
@@ -93,7 +99,7 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
 def notes(deployment: Deployment) -> list[str]:
     """What the commands rely on beside the layout."""
     found = [deployment.checkpoint_note]
-    found += exchange_notes(deployment)
+    found += exchange_notes(deployment) + unlike_notes(deployment)
     if connector(deployment) == "NixlPushConnector":
         found.append(
             "a prefill server with pipeline stages needs NixlPushConnector (vLLM 0.27 or later) "

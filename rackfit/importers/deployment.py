@@ -12,9 +12,10 @@ from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
-from rackfit.importers.replicas import make_replica
 from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
+from solver.place.build import build_replica
+from solver.shapes.shapes import ROLES
 from topology.catalogue import is_file
 from topology.errors import InstanceError, Problem
 from topology.names import shown
@@ -102,18 +103,35 @@ class _Builder:
         width = server.width
         stages = self._stages(server)
         slots, name = self._experts(server)
-        starts = range(0, len(chips), width)
-        placed = [
-            (layers, chips[start : start + width])
-            for layers, start in zip(stages, starts, strict=True)
-        ]
+        sizes = {
+            "role": ROLES.index(server.role), "tp": server.tp, "attention_dp": server.attention_dp,
+            "pp": server.pp,
+        }  # fmt: skip
+        parts = [chips[start : start + width] for start in range(0, len(chips), width)]
+        maps = None if name is None else [name] * server.pp
 
-        def make(per_rank: int) -> Replica:
-            return make_replica(
-                self.instance, server.role, server.tp, per_rank, placed, slots, name
-            )
+        def make(sequences: Sequence[int]) -> Replica:
+            return build_replica(self.instance, sizes, sequences, stages, slots, parts, maps)
 
-        self.replicas.append(make(self._per_rank(server, make)))
+        def alike(per_rank: int) -> Replica:
+            return make([per_rank * server.pp] * server.attention_dp)
+
+        unlike = self._unlike(server)
+        self.replicas.append(make(unlike) if unlike else alike(self._per_rank(server, alike)))
+
+    def _unlike(self, server: FoundServer) -> tuple[int, ...] | None:
+        """Sequences of unlike ranks as a remark says, where they agree with the files' limit."""
+        if server.sequences is None or server.batch is None:
+            return None
+        most = server.batch // server.attention_dp
+        ranks, busiest = len(server.sequences), max(server.sequences)
+        if ranks == server.attention_dp and most - server.pp < busiest <= most:
+            return server.sequences
+        self.notes.append(
+            f"{server.place}: the remark on {ranks} ranks with up to {busiest} sequences is left out; the "
+            f"command says {server.attention_dp} with up to {most}"
+        )
+        return None
 
     def _chips(self, server: FoundServer) -> list[str]:
         need = server.width * server.pp
@@ -218,21 +236,34 @@ class _Builder:
                     f"{server.place}: {priced} of {server.batch} sequences are priced, {per_rank} on each of "
                     f"{server.attention_dp} ranks in each of {server.pp} microbatches"
                 )
-            return per_rank
+            return min(per_rank, self._prompts(server)) if server.role == "prefill" else per_rank
         if server.role == "prefill" and server.prefill_tokens is not None:
-            prompts = max(1, server.prefill_tokens // self.instance.workload.new_tokens)
-            self.notes.append(f"{server.place}: {prompts} prompts per pass, from its token limit")
-            return prompts
+            return self._prompts(server)
         key = (server, self._experts(server))
         if key not in self._batches:
-            self._batches[key] = self._largest(make)
+            limits = self.instance.limits
+            most = limits.max_sequences_per_rank
+            if server.role == "prefill":
+                most = min(most, limits.prompts_in_pass(self.instance.workload))
+            self._batches[key] = self._largest(make, most)
             self.notes.append(
                 f"{server.place}: batch not given; {self._batches[key]} sequences per rank fit"
             )
         return self._batches[key]
 
-    def _largest(self, make: Callable[[int], Replica]) -> int:
-        low, high = 1, self.instance.limits.max_sequences_per_rank
+    def _prompts(self, server: FoundServer) -> int:
+        """Prompts of one rank in a prefill pass: those that the tokens of a pass hold."""
+        limits, workload = self.instance.limits, self.instance.workload
+        most, own = limits.prefill_chunk_tokens, server.prefill_tokens
+        tokens = most if own is None else max(1, min(own, most))
+        found = limits.model_copy(update={"prefill_chunk_tokens": tokens})
+        prompts = found.prompts_in_pass(workload)
+        whose = "its token limit" if own == tokens else "prefill_chunk_tokens of the question"
+        self.notes.append(f"{server.place}: {prompts} prompts per pass, from {whose}")
+        return prompts
+
+    def _largest(self, make: Callable[[int], Replica], most: int) -> int:
+        low, high = 1, most
         while low < high:
             middle = (low + high + 1) // 2
             if self._fits(make(middle)):

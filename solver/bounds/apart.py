@@ -77,7 +77,7 @@ def rate_bound(
     Fewer ``rounds`` give a bound that is valid too, and a little weaker.
     """
     met: list[dict[int, list[int]]] = []
-    narrow = bottled(items, classes, links)
+    narrow = {} if links is None else bottled(items, classes, links)
 
     def at(y: float) -> float:
         value, fillings = relaxed_rate(items, classes, y, narrow)
@@ -111,7 +111,7 @@ def cost_per_rate_bound(
     ``min price / worth`` per unit of worth, and the fleet's worth is at least ``R``: the largest such ratio
     over ``y`` is a bound.
     """
-    narrow = bottled(items, classes, links)
+    narrow = {} if links is None else bottled(items, classes, links)
     prices = {index: np.cumsum(classes[index].prices) for index in narrow}
     # of a replica that has slices in such pools too, the other slices and their share of its worth
     outside = [[part for part in item.parts if part[0] not in narrow] for item in items]

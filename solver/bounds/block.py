@@ -117,8 +117,7 @@ class Block(Passes):
         limits, workload = self.instance.limits, self.instance.workload
         most = np.full(len(self.tp), float(limits.max_sequences_per_rank))
         if self.role == PREFILL:
-            in_pass = max(1, limits.prefill_chunk_tokens // workload.new_tokens)
-            most = np.minimum(most, self.pp * in_pass)
+            most = np.minimum(most, self.pp * limits.prompts_in_pass(workload))
         else:
             most = np.asarray(np.minimum(most, self.pp * self.rates.most_sequences))
         return most if self.most is None else np.asarray(np.minimum(most, float(self.most)))

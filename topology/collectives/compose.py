@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from topology.collectives.demand import CROSSINGS, PATTERN, Share, shares
+from topology.collectives.demand import (
+    CROSSINGS,
+    NOT_DISPATCHED,
+    PATTERN,
+    Dispatched,
+    Share,
+    shares,
+)
 from topology.errors import NoRoute, Problem
 from topology.fabric import Fabric
 from topology.links.fits import Fit
@@ -66,10 +73,7 @@ def cost_of(
     kind: str,
     parts: Sequence[Part],
     network: Network | None,
-    *,
-    top_k: int | None = None,
-    one_copy_per_domain: bool = True,
-    max_domains: int | None = None,
+    dispatched: Dispatched = NOT_DISPATCHED,
 ) -> Cost:
     """Cost of any collective; for ``send`` the parts hold source, then target.
 
@@ -78,15 +82,7 @@ def cost_of(
     if kind == "send":
         return _send(parts, network)
     parts, repeats = _alike(parts, network)
-    moved, flows = plan(
-        kind,
-        parts,
-        network,
-        top_k=top_k,
-        one_copy_per_domain=one_copy_per_domain,
-        max_domains=max_domains,
-        repeats=repeats,
-    )
+    moved, flows = plan(kind, parts, network, dispatched, repeats)
     worst, bound, bound_latency, latency, link = 0.0, 0.0, 0.0, 0.0, "none"
     known: dict[tuple[int, tuple[int, ...]], Leg] = {}
     for (domain, fabric, members), share in zip(parts, moved, strict=True):
@@ -152,10 +148,7 @@ def plan(
     kind: str,
     parts: Sequence[Part],
     network: Network | None,
-    *,
-    top_k: int | None,
-    one_copy_per_domain: bool,
-    max_domains: int | None = None,
+    dispatched: Dispatched,
     repeats: Sequence[int] | None = None,
 ) -> tuple[list[Share], list[Flow]]:
     """What each domain moves inside and through its NICs. Raises ``InstanceError``.
@@ -169,9 +162,7 @@ def plan(
         kind,
         [len(members) for _, _, members in parts],
         [network.unit(domain) if network else 0 for domain, _, _ in parts],
-        top_k=top_k,
-        one_copy_per_domain=one_copy_per_domain,
-        max_domains=max_domains,
+        dispatched,
         relayed=network is not None and network.spec.relayed,
         repeats=repeats,
         units_apart=network is not None and network.spec.domains_per_unit == 1,

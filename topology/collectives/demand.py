@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from topology.errors import InstanceError, Problem
 
@@ -40,6 +40,22 @@ PATTERN: Mapping[str, Pattern] = {
 
 #: How often a collective crosses the scale-out one after the other (latency).
 CROSSINGS: Mapping[str, int] = {"all-reduce": 2}
+
+
+class Dispatched(NamedTuple):
+    """How tokens of ``dispatch`` are copied; other collectives do not read it.
+
+    Each goes to ``top_k`` destinations, with ``one_copy_per_domain`` once to each remote domain that holds some of
+    them, and reaches ``max_domains`` domains at most (group-limited routing; ``None``: any number).
+    """
+
+    top_k: int | None = None
+    one_copy_per_domain: bool = True
+    max_domains: int | None = None
+
+
+#: of collectives that copy no tokens
+NOT_DISPATCHED = Dispatched()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +95,9 @@ def shares(
     kind: str,
     counts: Sequence[int],
     units: Sequence[int],
+    dispatched: Dispatched = NOT_DISPATCHED,
     *,
-    top_k: int | None,
-    one_copy_per_domain: bool,
     relayed: bool,
-    max_domains: int | None = None,
     repeats: Sequence[int] | None = None,
     units_apart: bool = False,
 ) -> list[Share]:
@@ -92,9 +106,9 @@ def shares(
     ``counts`` are members per domain, ``units`` the unit of each domain, ``repeats`` how many
     such domains there are (one each by default), all in that unit or, with ``units_apart``, each
     in a unit like it; ``relayed`` as in ``NetworkSpec``. *Source:* all-gather and all-to-all on trees, scaling-book (GPU chapter);
-    expected remote copies *1-(1-s)^k* per domain, after MoE dispatch with one copy per domain;
-    ``max_domains`` bounds how many domains a token reaches (group-limited routing).
+    expected remote copies *1-(1-s)^k* per domain, after MoE dispatch with one copy per domain.
     """
+    top_k, one_copy_per_domain, max_domains = dispatched
     repeats = [1] * len(counts) if repeats is None else repeats
     total = sum(count * times for count, times in zip(counts, repeats, strict=True))
     unit_total: dict[int, int] = {}

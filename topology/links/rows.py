@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from topology.catalogue import data_dir
 from topology.collectives.compose import Cost, cost_of
+from topology.collectives.demand import Dispatched
 from topology.load import load_cluster
 
 _MIB = 2.0**20
@@ -93,4 +94,4 @@ def physics(cluster: str, kind: str, num_chips: int, top_k: int | None) -> Cost:
         (domain.index, domain.fabric, tuple(range(min(num_chips, size))))
         for domain in place.domains
     ]
-    return cost_of(kind, parts, place.network, top_k=top_k, one_copy_per_domain=False)
+    return cost_of(kind, parts, place.network, Dispatched(top_k, one_copy_per_domain=False))

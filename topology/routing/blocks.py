@@ -36,14 +36,12 @@ KEYS: tuple[Callable[[Block], tuple[float, ...]], ...] = (
 
 def front(blocks: Sequence[Block]) -> list[Block]:
     """Blocks that no other one is at least as quick as in every respect, one of each kind."""
-    order = sorted(blocks, key=_speed)
-    kept: list[Block] = []
-    for block in order:
-        if not any(
-            all(a <= b for a, b in zip(_speed(k), _speed(block), strict=True)) for k in kept
-        ):
-            kept.append(block)
-    return kept
+    order = sorted(((_speed(block), block) for block in blocks), key=lambda one: one[0])
+    kept: list[tuple[tuple[float, ...], Block]] = []
+    for speed, block in order:
+        if not any(all(a <= b for a, b in zip(k, speed, strict=True)) for k, _ in kept):
+            kept.append((speed, block))
+    return [block for _, block in kept]
 
 
 def _speed(block: Block) -> tuple[float, ...]:

@@ -126,7 +126,7 @@ def place_command(
     from solver.experts.request import PlaceOptions
 
     check_layer_slots(layer_slots, format)
-    check_curve_path(curve, out)
+    check_curve_path(curve)
     check_writable(out, curve, besides=(Path(loads), coactivation, current))
     options = PlaceOptions(
         gpus=gpus,

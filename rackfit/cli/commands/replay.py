@@ -63,8 +63,7 @@ def replay_command(
     from rackfit.documents.result import SCHEMA_VERSION, read_result
 
     _check(traffic, rate, cv, concurrency, duration)
-    for path in (out, report):
-        check_writable(path)
+    check_writable(out, report, besides=(layout, Path(traffic) if traffic is not None else None))
     instance, decision, _ = read_result(layout)
     requests = _requests(instance, traffic, rate, cv, concurrency, duration, block_tokens, seed)
     course = Course.of(instance, routing=routing, in_flight=concurrency)

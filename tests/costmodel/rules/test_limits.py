@@ -48,6 +48,37 @@ def test_prompts_count_as_sequences() -> None:
     assert broken(found, "limits") == ["4 prompts on a rank, max_sequences_per_rank is 2"]
 
 
+@pytest.mark.parametrize(("chunk", "most"), [(2500, 2), (300, 1)])
+def test_more_prompts_than_a_pass_takes(chunk: int, most: int) -> None:
+    instance = question(limits=Limits(prefill_chunk_tokens=chunk))
+    for stages in (1, 2):
+        held = plain_layout(instance, "prefill", tp=1, pp=stages, batch=stages * most)
+        assert not broken(evaluate(instance, held), "limits")
+        above = plain_layout(instance, "prefill", tp=1, pp=stages, batch=stages * most + 1)
+        assert broken(evaluate(instance, above), "limits") == [
+            f"{most + 1} prompts of 1,000 tokens in a pass of one rank, which takes {most}, "
+            f"prefill_chunk_tokens is {chunk}"
+        ]
+
+
+def test_no_prompt_more_beats_a_bound_on_long_prompts() -> None:
+    # 1,000 tokens in passes of 303: one prompt needs four passes, two together would need seven
+    instance = question(limits=Limits(prefill_chunk_tokens=303))
+    best = search(instance, clock=Clock(60))
+    bound = best.certificate.bound_usd_per_m_output_tokens
+    for prompts in (1, 2, 3):
+        one = plain_layout(instance, "prefill", tp=1, batch=prompts).replicas[0]
+        other = plain_layout(instance, "decode", tp=1, batch=64).replicas[0]
+        stage = other.stages[0].model_copy(update={"chips": ("r0g1",)})
+        kv = tuple(share.model_copy(update={"chip": "r0g1"}) for share in other.kv)
+        both = (one, other.model_copy(update={"stages": (stage,), "kv": kv}))
+        found = evaluate(instance, Layout(replicas=both))
+        assert found.feasible is (prompts == 1)
+        if found.feasible:
+            assert found.usd_per_m_output_tokens is not None
+            assert found.usd_per_m_output_tokens >= bound * (1 - 1e-9)
+
+
 def test_more_stages_than_the_limit() -> None:
     instance = question("hgx-h100", limits=Limits(max_pipeline_stages=1))
     found = evaluate(instance, plain_layout(instance, "decode", tp=1, pp=8, batch=8))
