@@ -145,19 +145,7 @@ def test_nothing_is_said_of_drafts_where_there_are_none():
     assert replace(drafting, scenario=instance.scenario).digest == instance.digest
 
 
-def needed_in_host(drafts):
-    """GB of host memory that the rule finds a chip short of, for caches read from there in every pass."""
-    speculative = Speculative(draft_tokens=drafts, acceptance=0.5) if drafts else None
-    asked = {"speculative": speculative, "cluster": "gb200-nvl72", "kv_tiers": ("host",)}
-    instance = resolve_instance(BASE.model_copy(update=asked))
-    layout = plain_layout(instance, "decode", tp=1, attention_dp=8, batch=800_000)
-    (replica,) = layout.replicas
-    kv = tuple(share.model_copy(update={"tier": "host", "bytes": None}) for share in replica.kv)
-    moved = layout.model_copy(update={"replicas": (replica.model_copy(update={"kv": kv}),)})
-    (said,) = [v.message for v in evaluate(instance, moved).violations if v.rule == "kv_tiers"]
-    return float(said.split(" needs ")[1].split(" GB of host")[0])
-
-
-def test_a_tier_holds_the_drafts_of_running_sequences_too():
-    plain, drafted = needed_in_host(0), needed_in_host(16)
-    assert drafted / plain == pytest.approx((2500 + 16) / 2500, rel=1e-4)
+def test_decoding_keeps_drafted_tokens_and_prefill_the_prompt():
+    instance, _ = priced(drafts=3)
+    assert instance.kept_context("prefill") == 2000
+    assert instance.kept_context("decode") == instance.kept_context("mixed") == 2500 + 3
