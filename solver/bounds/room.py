@@ -53,8 +53,7 @@ class Room:
         self.chip, self.tp, self.ranks, self.pp = chip, tp, ranks, pp
         instance, chips = kinds[0], tp * ranks
         self.usable_bytes = instance.usable_hbm_bytes(chip)
-        operations, prefills = instance.operations, role == "prefill"
-        context = instance.workload.input_tokens if prefills else instance.final_context
+        operations, context = instance.operations, instance.kept_context(role)
         weights = memory.dense_weight_bytes(layers, tp) + memory.edge_weight_bytes(
             operations, tp, first=True, last=True
         )
