@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from costmodel.experts.raw_loads import MAX_FILE_BYTES, RawLoads, as_windows, summed_windows
 from costmodel.experts.trtllm_statistics import read_statistics
 from costmodel.experts.unpacked import check_arrays
+from topology.catalogue import is_folder
 from topology.errors import InstanceError, Problem
 from topology.reading import MAX_JSON_ELEMENTS, parse_json, read_text
 
@@ -28,8 +29,8 @@ SGLANG_KEY = "logical_count"
 
 def read_arrays(path: Path) -> RawLoads:
     """Read one file, or a folder of TensorRT-LLM statistics. Raises ``InstanceError``."""
-    if path.is_dir() or path.suffix == ".safetensors" or path.name == "meta_info.json":
-        return read_statistics(path if path.is_dir() else path.parent)
+    if is_folder(path) or path.suffix == ".safetensors" or path.name == "meta_info.json":
+        return read_statistics(path if is_folder(path) else path.parent)
     readers = {
         ".npz": read_npz,
         ".npy": read_npy,

@@ -181,6 +181,7 @@ class ModelSpec:
     notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read
     readings: tuple[Reading, ...] = field(default=())  #: every value used and where it came from
     vision: tuple[Weights, ...] = field(default=())  #: image tower; not part of ``total_params``
+    audio: tuple[Weights, ...] = field(default=())  #: audio tower; not part of ``total_params``
 
     @property
     def warnings(self) -> tuple[str, ...]:

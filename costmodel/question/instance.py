@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.experts.moe_load import log_missed, reached
+from costmodel.layout.layout import Role
 from costmodel.models import load_model
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import ModelSpec
@@ -83,6 +84,10 @@ class Instance:
         """Tokens of KV kept for a decoding sequence, its drafts included."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
         return self.workload.final_context + drafts
+
+    def kept_context(self, role: Role) -> int:
+        """Tokens of KV kept for a sequence in replicas of a role: prefill hands the prompt over when it is computed."""
+        return self.workload.input_tokens if role == "prefill" else self.final_context
 
     @cached_property
     def operations(self) -> Operations:

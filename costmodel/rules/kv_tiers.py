@@ -60,8 +60,7 @@ def _room(
 ) -> list[str]:
     """The first chip whose tier is missing or overfull."""
     sequences, tp = replica.rank_sequences(), replica.shape.tp
-    workload = instance.workload
-    context = workload.input_tokens if replica.role == "prefill" else workload.final_context
+    context = instance.kept_context(replica.role)
     for stage in replica.stages:
         layers = held.stage_kinds(instance, *stage.layers)
         one = held.cache_bytes(instance, layers, tp, context) if in_flight else 0.0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from costmodel.models import load_model
+from costmodel.models.spec import Attention
 from costmodel.models.summary import Summary, summarise
 from tests.costmodel.models.test_mutated_lists import PACKAGED, _read
 
@@ -47,6 +48,19 @@ def test_all_are_read_and_are_as_large_as_their_names_say() -> None:
     assert len(PACKAGED) == 95
     off = {name for name, entry in PACKAGED.items() if _off(name, summarise(_read(name, entry)))}
     assert off == set(EXPLAINED)
+
+
+def test_muse_glimmer_has_an_output_gate_four_norms_and_windows() -> None:
+    name = "meta-models--Muse-Glimmer-30B"
+    spec = _read(name, PACKAGED[name])
+    h, heads, kv, width, layers = 6656, 32 * 128, 2 * 128, 19968, 52
+    layer = h * (3 * heads + 2 * kv + 3 * width + 4)  # query, gate and output; key and value; FFN
+    assert summarise(spec).total_params == layers * layer + 2 * 202048 * h + h
+    attentions = [
+        part for la in spec.layers for part in la.sublayers if isinstance(part, Attention)
+    ]
+    assert [part.window for part in attentions] == [2048, 2048, 2048, None] * 13
+    assert not [note for note in spec.notes if "not understood" in note and "layer_rope" in note]
 
 
 def test_no_quantised_config_leaves_a_doubt() -> None:
