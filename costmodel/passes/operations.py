@@ -26,6 +26,7 @@ from costmodel.models.spec import (
     Shard,
     Weights,
 )
+from costmodel.passes.encoders import Encoder
 from costmodel.passes.kernels import num_kernels_of, quantised_activations
 
 Array = NDArray[np.float64]
@@ -106,6 +107,8 @@ class Operations:
     hidden_size: int
     moe_layers: tuple[int, ...]
     draft: Draft | None = None
+    #: image and audio towers that prompts pass; priced and held with the last stage, whole in one stage
+    encoders: tuple[Encoder, ...] = ()
     #: whether the caches of sequences in flight lie in HBM, or in a tier from which every pass reads them
     kv_in_hbm: bool = True
 
@@ -134,8 +137,13 @@ class Operations:
         return index
 
 
-def operations_of(spec: ModelSpec, draft_tokens: int = 0) -> Operations:
-    """Compile a model spec into operations; its MTP modules draft so many tokens per pass."""
+def operations_of(
+    spec: ModelSpec, draft_tokens: int = 0, encoders: tuple[Encoder, ...] = ()
+) -> Operations:
+    """Compile a model spec into operations; its MTP modules draft so many tokens per pass.
+
+    ``encoders``: what the images and sound of a prompt pass first.
+    """
     moe_layers = tuple(
         index
         for index, layer in enumerate(spec.layers)
@@ -160,6 +168,7 @@ def operations_of(spec: ModelSpec, draft_tokens: int = 0) -> Operations:
         activation_bytes=ELEMENT_BYTES[spec.activation_dtype],
         hidden_size=spec.hidden_size,
         moe_layers=moe_layers,
+        encoders=encoders,
         draft=_draft(spec, draft_tokens) if draft_tokens and spec.mtp is not None else None,
     )
 

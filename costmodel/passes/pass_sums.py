@@ -18,6 +18,7 @@ PARTS = (
     "shared_experts",
     "routed_experts",
     "head",
+    "encoders",
     "norms",
     "all_reduce",
     "dispatch",
