@@ -28,9 +28,10 @@ from costmodel.models.spec import (
 )
 from costmodel.passes.encoders import Encoder
 from costmodel.passes.kernels import num_kernels_of, quantised_activations
+from costmodel.question.adapters import Adapters
 
 Array = NDArray[np.float64]
-Part = Literal["attention_projections", "dense_ffn", "shared_experts", "router", "head"]
+Part = Literal["attention_projections", "dense_ffn", "shared_experts", "router", "adapters", "head"]
 
 _ONE: Array = np.ones(())
 
@@ -138,11 +139,14 @@ class Operations:
 
 
 def operations_of(
-    spec: ModelSpec, draft_tokens: int = 0, encoders: tuple[Encoder, ...] = ()
+    spec: ModelSpec,
+    draft_tokens: int = 0,
+    encoders: tuple[Encoder, ...] = (),
+    adapters: Adapters | None = None,
 ) -> Operations:
     """Compile a model spec into operations; its MTP modules draft so many tokens per pass.
 
-    ``encoders``: what the images and sound of a prompt pass first.
+    ``encoders``: what the images and sound of a prompt pass first. ``adapters``: LoRA beside every layer.
     """
     moe_layers = tuple(
         index
@@ -157,6 +161,9 @@ def operations_of(
         _layer_kind(spec.layers[indices[0]], tuple(indices), row_of, native=spec.native)
         for indices in alike.values()
     )
+    if adapters is not None:
+        own = _adapter(adapters, len(spec.layers))
+        kinds = tuple(replace(kind, matmuls=(*kind.matmuls, own)) for kind in kinds)
     head = tuple(_matmul(weights, "head", 0, 0) for weights in spec.head if weights.num_bytes)
     return Operations(
         spec=spec,
@@ -171,6 +178,15 @@ def operations_of(
         encoders=encoders,
         draft=_draft(spec, draft_tokens) if draft_tokens and spec.mtp is not None else None,
     )
+
+
+def _adapter(adapters: Adapters, layers: int) -> Matmul:
+    """One layer's part of the adapters; tensor parallelism divides it as the matrices it adds to."""
+    held = adapters.held_bytes / layers
+    return Matmul(
+        part="adapters", flops_per_token=adapters.flops_per_token / layers, weight_bytes=held,
+        dtype="bf16", shard="width", query_heads=0, kv_heads=0, stored_bytes=held,
+    )  # fmt: skip
 
 
 def _draft(spec: ModelSpec, tokens: int) -> Draft:

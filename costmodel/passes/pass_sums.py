@@ -17,6 +17,7 @@ PARTS = (
     "router",
     "shared_experts",
     "routed_experts",
+    "adapters",
     "head",
     "encoders",
     "norms",
