@@ -9,7 +9,7 @@ from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.clock import Clock
 from solver.fleet.asked import Fleet, FleetAnswer, Links, Question, Stock, fleet_of
 from solver.fleet.items import Item
-from solver.fleet.model import FleetModel, Run
+from solver.fleet.model import Effort, FleetModel
 from solver.fleet.patterns import pool_patterns
 from solver.fleet.reading import NotPacked, serving
 from solver.fleet.variables import NAMED, TABLED
@@ -45,7 +45,7 @@ def solve_fleet(
         floor = question.whole_usd_per_hour / relaxed
     else:
         floor = cost_per_rate_bound(items, classes, links)
-    run = Run(clock, time_limit_s, seed, accept_gap)
+    run = Effort(clock, time_limit_s, seed, accept_gap)
     stock = Stock(items, classes, question, relaxed, met, linked)
     candidates: list[Fleet] = []
     if linked:
@@ -83,7 +83,7 @@ def _answer(
     question: Question,
     candidates: list[Fleet],
     floor: float,
-    run: Run,
+    run: Effort,
 ) -> FleetAnswer:
     """The best of the fleets found, or one found without search."""
     if not any(question.cost_of(fleet) < float("inf") for fleet in candidates):
@@ -136,7 +136,7 @@ def links_may_bind(
     )
 
 
-def _model(stock: Stock, run: Run, floor: float) -> tuple[Fleet | None, float]:
+def _model(stock: Stock, run: Effort, floor: float) -> tuple[Fleet | None, float]:
     """Best fleet by CP-SAT, aggregated first where that may do, and the bound raised to what it proves."""
     question = stock.question
     wanted = question.rate

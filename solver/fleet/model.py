@@ -28,7 +28,7 @@ class _Infeasible(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class Effort:
     """How long and with which seed a model is solved."""
 
     clock: Clock
@@ -40,7 +40,7 @@ class Run:
 class FleetModel:
     """One CP-SAT model over items and pools; objectives are set per call."""
 
-    def __init__(self, stock: Stock, run: Run):
+    def __init__(self, stock: Stock, run: Effort):
         self.fleet = FleetVariables(stock)
         self.model, self.run = self.fleet.model, run
         self.complete = self.fleet.complete
