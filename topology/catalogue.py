@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -45,10 +46,7 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
         path = Path(text)
         if is_file(path):
             return path
-        try:
-            there = path.exists()
-        except OSError:
-            there = False
+        there = os.path.exists(path)
         raise InstanceError(
             Problem(shown(text, 200), "is not an ordinary file" if there else "no such file")
         )
@@ -63,10 +61,7 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
 
 def is_file(path: Path) -> bool:
     """Whether there is an ordinary file; also for names that no file can have."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path)
 
 
 def beside(file: Path, name: str) -> str:
@@ -80,14 +75,12 @@ def beside(file: Path, name: str) -> str:
     meant = "/" in path or path.endswith(_DATA_SUFFIXES)
     if not meant or Path(path).is_absolute() or len(path) > 4096 or "\0" in path:
         return name
-    return str(found) + name[len(path) :] if is_file(found) or _is_folder(found) else name
+    return str(found) + name[len(path) :] if is_file(found) or is_folder(found) else name
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder; also for names that nothing can have."""
+    return os.path.isdir(path)
 
 
 def _known(text: str, kind: str, suffixes: tuple[str, ...]) -> str:

@@ -33,8 +33,12 @@ UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT)
 DEBUG = "RACKFIT_DEBUG"
 
 
-def build_app() -> typer.Typer:
-    """The application with every command found in ``rackfit.cli.commands``."""
+def build_app(*words: str) -> typer.Typer:
+    """The application with every command found in ``rackfit.cli.commands``.
+
+    Of ``words``, a command line, the first that is no option chooses: where it is a command's name, that
+    one alone is loaded.
+    """
     import typer
 
     from rackfit.cli import commands
@@ -47,8 +51,10 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(every_command)
-    for module in sorted(pkgutil.iter_modules(commands.__path__), key=lambda found: found.name):
-        importlib.import_module(f"{commands.__name__}.{module.name}").register(app)
+    names = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name in [chosen] if chosen in names else names:
+        importlib.import_module(f"{commands.__name__}.{name}").register(app)
     return app
 
 
@@ -93,7 +99,7 @@ def run() -> int:
         build_app()(prog_name="rackfit")  # a shell asks how a word goes on; ends the process
     refused = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     try:
-        command = typer.main.get_command(build_app())
+        command = typer.main.get_command(build_app(*sys.argv[1:]))
         with command.make_context("rackfit", sys.argv[1:]) as context:
             command.invoke(context)
     except typer.Exit as end:

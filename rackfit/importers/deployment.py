@@ -16,7 +16,7 @@ from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
 from solver.place.build import build_replica
 from solver.shapes.shapes import ROLES
-from topology.catalogue import is_file
+from topology.catalogue import is_file, is_folder
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
@@ -37,7 +37,7 @@ def read_servers(engine: str, path: Path) -> list[FoundServer]:
         raise InstanceError(
             Problem("--from", f"unknown engine {engine[:40]!r}; known: {', '.join(ENGINES)}")
         )
-    if path.is_dir():
+    if is_folder(path):
         path = path / "commands.sh"
     if not is_file(path):
         raise InstanceError(Problem(shown(path, 300), "no such file"))

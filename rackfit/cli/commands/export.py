@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,7 +64,7 @@ def export_command(
     """Write the files that deploy a layout. Refuses (exit code 2) what the target cannot express."""
     from dataclasses import replace
 
-    from rackfit.documents.output import say, write_whole
+    from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.documents.result import read_result
     from rackfit.exporters.deployment import ExportOptions
     from rackfit.exporters.export import export_layout, write_files
@@ -72,6 +73,8 @@ def export_command(
     from topology.errors import InstanceError, Problem
 
     exporter(to)
+    if out is not None and os.path.isfile(out):
+        check_writable(out, besides=(layout, hosts))
     instance, decision, _ = read_result(layout)
     plain = ExportOptions(model_path=model_path or f"/models/{instance.model.name}")
     options = replace(
