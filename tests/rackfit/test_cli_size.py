@@ -56,7 +56,7 @@ def test_kinds_are_cheapest_first() -> None:
     ("words", "message"),
     [
         (("--rate", 1), "--buy: is missing"),
-        (("--buy", "hgx-h100"), "--rate: expected requests per second above 0"),
+        (("--buy", "hgx-h100"), "--rate: is missing"),
         (("--rate", 1, "--buy", "hgx-h100@2"), "name one unit, without a count"),
         (("--rate", 1, "--buy", "hgx-h100", "--peak", 0.5), "--peak: expected 1 to 1000"),
         (("--rate", 1, "--buy", "hgx-h100", "--spare", "row"), "--spare: expected node, rack"),

@@ -76,7 +76,9 @@ def _checked(buy: str, rate: float, peak: float, gap: float) -> list[str]:
     kinds = list(dict.fromkeys(name.strip() for name in buy.split(",") if name.strip()))
     if not kinds:
         problems.append(Problem("--buy", "is missing: name one or more clusters of one unit"))
-    if not 0 < rate < 1e9:
+    if rate == 0:
+        problems.append(Problem("--rate", "is missing: give the requests per second to serve"))
+    elif not 0 < rate < 1e9:
         problems.append(Problem("--rate", f"expected requests per second above 0, got {rate:g}"))
     if not 1 <= peak <= 1000:
         problems.append(Problem("--peak", f"expected 1 to 1000 times the mean, got {peak:g}"))
