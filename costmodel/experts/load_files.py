@@ -21,7 +21,7 @@ from topology.catalogue import is_folder
 from topology.errors import InstanceError, Problem
 from topology.reading import MAX_JSON_ELEMENTS, parse_json, read_text
 
-Found = TypeVar("Found")
+Read = TypeVar("Read")
 
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
@@ -42,8 +42,8 @@ def read_arrays(path: Path) -> RawLoads:
 
 
 def read_with(
-    path: Path, readers: Mapping[str, Callable[[Path], Found]], unknown: str, beside: str = ""
-) -> Found:
+    path: Path, readers: Mapping[str, Callable[[Path], Read]], unknown: str, beside: str = ""
+) -> Read:
     """What the reader of a file's suffix finds. Raises ``InstanceError``, whatever is wrong with the file.
 
     ``unknown``: what to say of other suffixes; ``beside``: what is read beside those of ``readers``.

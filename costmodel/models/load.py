@@ -125,6 +125,7 @@ def read_model(
         spec,
         kv_dtype=kv_dtype or spec.kv_dtype,
         vision=vision,
+        own_code="auto_map" in outer.data and not (config.class_defaults or outer.class_defaults),
         audio=audio,
         notes=(*outer.log.notes, *spec.notes),
         readings=tuple(outer.log.readings.values()),

@@ -24,7 +24,7 @@ from solver.shapes.shapes import ROLES
 
 Array = NDArray[np.float64]
 #: a replica, its price, and its expert map by layer
-Found = tuple[Replica, ReplicaPrice, ExpertMap]
+FoundReplica = tuple[Replica, ReplicaPrice, ExpertMap]
 
 
 class Attempt:
@@ -100,7 +100,7 @@ class Attempt:
         """Idle conversations of each rank."""
         return sum(share.sequences for share in replica.kv if share.idle) // self.ranks
 
-    def try_batch(self, sequences: tuple[int, ...]) -> Found | None:
+    def try_batch(self, sequences: tuple[int, ...]) -> FoundReplica | None:
         """The replica with so many sequences on each rank, its price and expert maps, if every rule holds."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(sequences, tuple(stages) * self.shape["pp"])

@@ -111,18 +111,36 @@ def test_dynamo_mounts_loadable_maps(result: Result, export: Export) -> None:
     assert mounted == set(maps)
 
 
-def test_slurm_tasks_are_the_chips(result: Result, export: Export) -> None:
+def test_slurm_tasks_are_the_launchers(result: Result, export: Export) -> None:
+    """A step per server with its own hosts, a task per launcher, and whole hosts with their devices."""
     files = export("slurm").files
     rows = list(csv.DictReader(io.StringIO(files["tasks.csv"])))
-    assert Counter((row["role"], row["rack"]) for row in rows) == _racks(result)
-    assert [row["host"] for row in rows] == files["hostlist.txt"].split()
+    racks: Counter[tuple[str, str]] = Counter()
     hosts = Hosts(result.instance.cluster)
+    devices = []
     for row in rows:
-        place = hosts.of(row["chip"])
-        assert (place.host, str(place.gpu)) == (row["host"], row["gpu"])
-    assert f"--ntasks={len(rows)}" in files["job.sbatch"]
-    assert f"--nodes={len({row['host'] for row in rows})}" in files["job.sbatch"]
-    assert len({(row["host"], row["gpu"]) for row in rows}) == len(rows)
+        places = [hosts.of(chip) for chip in row["chips"].split()]
+        assert {place.host for place in places} == {row["host"]}
+        assert [str(place.gpu) for place in places] == row["gpus"].split()
+        racks[row["role"], row["rack"]] += len(places)
+        devices += [(row["host"], place.gpu) for place in places]
+    assert racks == _racks(result)
+    assert len(set(devices)) == len(devices)
+    job = files["job.sbatch"].splitlines()
+    used = {row["host"] for row in rows}
+    assert f"#SBATCH --ntasks={len(rows)}" in job
+    assert f"#SBATCH --nodes={len(used)}" in job
+    per_host = Counter(place.host for place in hosts.places.values())
+    assert {f"#SBATCH --gpus-per-node={per_host[host]}" for host in used} <= set(job)
+    assert {"#SBATCH --exclusive", "#SBATCH --mem=0"} <= set(job)
+    steps = [line.split()[1:5] for line in job if line.startswith("step ")]
+    assert [name for name, *_ in steps] == list(dict.fromkeys(row["server"] for row in rows))
+    for name, first, tasks, nodes in steps:
+        own = rows[int(first) : int(first) + int(tasks)]
+        assert {row["server"] for row in own} == {name}
+        assert {row["ranks"] for row in own} == {tasks}
+        assert files[f"steps/{name}.txt"].split() == [row["host"] for row in own]
+        assert int(nodes) == len({row["host"] for row in own})
 
 
 def test_graphml_reads_back_with_roles_by_rack(
