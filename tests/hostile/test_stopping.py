@@ -90,7 +90,7 @@ def test_a_signal_keeps_the_layout_found_before(tmp_path: Path) -> None:
 def test_a_time_limit_counts_from_the_start_of_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stopping, "began", [time.perf_counter() - 100])
+    stopping.began[:] = [time.perf_counter() - 100]
     assert Stop[int]("it", 50).late
     seen: list[bool] = []
     monkeypatch.setattr(app, "run", lambda: seen.append(bool(stopping.began)) or 0)
