@@ -15,11 +15,17 @@ import networkx as nx
 import pytest
 import yaml
 
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
+from costmodel.question.workload import Workload
 from rackfit.documents.result import Result, read_result
 from rackfit.documents.schema import FOLDER
-from rackfit.exporters.export import Exported
+from rackfit.exporters.export import Exported, export_layout
 from rackfit.exporters.hosts import Hosts
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.servers import FoundServer
 from tests.rackfit.exporters.loaders import check_sglang
+from topology.errors import ExportError
 
 Export = Callable[[str], Exported]
 
@@ -47,6 +53,43 @@ def test_dynamo_validates(export: Export) -> None:
     for document in documents[:-1]:
         jsonschema.validate(document, maps)
         assert len(json.dumps(document)) < 1_000_000
+
+
+def test_dynamo_pods_see_weights_and_nics(result: Result, export: Export) -> None:
+    """Every pod mounts the weights' claim, and pods that send each other bytes ask for a NIC per GPU."""
+    spec = _documents(export)[-1]["spec"]
+    assert spec["pvcs"] == [{"name": "model-weights"}]
+    text = export("dynamo").files["deployment.yaml"]
+    assert "dynamoNamespace" not in text
+    apart = len({replica.role for replica in result.layout.replicas}) > 1
+    for service in spec["services"].values():
+        (mount,) = service["volumeMounts"]
+        assert mount == {"name": "model-weights", "mountPoint": "/models"}
+        if service["componentType"] != "worker":
+            continue
+        limits = service["resources"]["limits"]
+        if apart or "multinode" in service:
+            assert limits["custom"] == {"rdma/ib": limits["gpu"]}
+            container = service["extraPodSpec"]["mainContainer"]
+            assert container["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
+
+
+def test_dynamo_takes_25_services() -> None:
+    """A frontend and 24 kinds of workers; 25 kinds are refused."""
+    workload = Workload(input_tokens=100, output_tokens=10)
+    instance = resolve_instance(
+        Scenario(model="llama-3.1-8b", cluster="hgx-h200@4", workload=workload)
+    )
+    servers = [
+        FoundServer("x", "mixed", tp=1, attention_dp=1, pp=1, batch=batch) for batch in range(1, 26)
+    ]
+    for count, refused in ((24, False), (25, True)):
+        layout = build_layout(instance, servers[:count]).layout
+        if refused:
+            with pytest.raises(ExportError, match="25 kinds of workers and a frontend"):
+                export_layout(instance, layout, "dynamo")
+        else:
+            export_layout(instance, layout, "dynamo")
 
 
 def test_dynamo_gpus_add_up_to_the_layout(result: Result, export: Export) -> None:
