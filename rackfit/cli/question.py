@@ -70,7 +70,9 @@ ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Same seed, same answer.")]
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search at most.")]
+TimeLimit = Annotated[
+    float | None, typer.Option(help="Seconds until the search ends, from the command's start.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 

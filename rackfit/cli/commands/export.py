@@ -54,6 +54,12 @@ def export_command(
     topology_profile: Annotated[
         str | None, typer.Option(help="Name of the ClusterTopology resource (dynamo).")
     ] = None,
+    weights_claim: Annotated[
+        str | None, typer.Option(help="Volume claim that holds the weights (dynamo).")
+    ] = None,
+    rdma_resource: Annotated[
+        str | None, typer.Option(help="What the cluster calls an RDMA NIC; '' for none (dynamo).")
+    ] = None,
     allow_approximate: Annotated[
         bool,
         typer.Option(
@@ -82,6 +88,8 @@ def export_command(
         image=image or plain.image,
         namespace=namespace or plain.namespace,
         topology_profile=topology_profile or plain.topology_profile,
+        weights_claim=weights_claim or plain.weights_claim,
+        rdma_resource=plain.rdma_resource if rdma_resource is None else rdma_resource,
     )
     names = read_host_names(hosts) if hosts is not None else None
     exported = export_layout(
