@@ -153,6 +153,13 @@ def _is_the_command() -> bool:
     return bool(sys.argv) and Path(sys.argv[0]).stem in ("rackfit", "-m")
 
 
-if not _is_the_command():  # a command watches for Ctrl-C first and loads only what it needs
-    importlib.import_module("rackfit.loading").load_shelves()
+def _load() -> None:
+    """Import the homes of all names, and what a question may draw from."""
+    from rackfit.loading import load_shelves
+
+    load_shelves()
     globals().update({name: __getattr__(name) for name in __all__})
+
+
+if not _is_the_command():  # a command watches for Ctrl-C first and loads only what it needs
+    _load()

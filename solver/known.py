@@ -22,6 +22,7 @@ from solver.place.assemble import assemble
 from solver.place.mend import mended
 from solver.place.placed_shapes import PlacedShapes
 from solver.place.realise import Realised
+from solver.rules import allowed
 from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
@@ -56,7 +57,9 @@ class Known:
             pool_classes(instance.cluster) if like is None else like.classes
         )
         self.shapes: ShapeTable = (
-            enumerate_shapes(instance, self.classes) if like is None else like.shapes
+            allowed(instance, enumerate_shapes(instance, self.classes))
+            if like is None
+            else like.shapes
         )
         self.pricer: Pricer = Pricer(instance, self.classes, None if like is None else like.pricer)
         self.bounds = self.pricer.bounds(self.shapes, workers)

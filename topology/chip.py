@@ -43,7 +43,7 @@ _ALIASES = {
 _WIDER = {"fp4": ("fp4", "fp8", "bf16"), "fp8": ("fp8", "bf16"), "bf16": ("bf16",)}
 
 
-class Efficiency(BaseModel):
+class ChipEfficiency(BaseModel):
     """Fractions of the peak that were measured; ``None`` where nobody measured.
 
     ``gemm`` and ``hbm`` are (low, high) over software builds; the three collectives are NCCL bus
@@ -91,7 +91,7 @@ class Chip(BaseModel):
     host_bytes_per_s: BytesPerSecond | None = None
     #: memory beside HBM that KV may move to, one of a kind; none: HBM only
     tiers: tuple[NamedTier, ...] = ()
-    efficiency: Efficiency = Efficiency()
+    efficiency: ChipEfficiency = ChipEfficiency()
     provenance: dict[str, Basis] = Field(default_factory=dict)
     sources: tuple[Prose, ...] = ()
     notes: tuple[Prose, ...] = ()

@@ -34,6 +34,7 @@ from rackfit.exporters.expert_maps import (
 )
 from rackfit.exporters.options import dtype_name, option_table
 from rackfit.exporters.registry import Limit
+from rackfit.exporters.routers import VLLM, needs, router_files, router_notes
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.vllm_ranks import Share, shares
 
@@ -107,14 +108,21 @@ def notes(deployment: Deployment) -> list[str]:
         )
     if any(spare_slots(deployment, server) for server in deployment.servers):
         found.append("the balancer replaces the starting placement after its first interval")
-    if deployment.disaggregated:
+    routed = _routed(deployment)
+    if deployment.disaggregated and not routed:
         found.append(
             f"prefill and decode servers need a router before them that knows {connector(deployment)}; "
-            "vLLM's server has none and none is written"
+            "vllm-router does not, and none is written"
         )
-    elif len(deployment.servers) > 1:
-        found.append("a load balancer before the servers is yours to choose; none is written")
-    return found + start_notes(deployment, "--max-model-len", "")
+    found += router_notes(deployment, VLLM) if routed else needs(deployment, None)
+    return found + start_notes(
+        deployment, "--max-model-len", ", then router.sh on any of them" if routed else ""
+    )
+
+
+def _routed(deployment: Deployment) -> bool:
+    """Whether vLLM's router can stand before the servers; one server needs none."""
+    return len(deployment.servers) > 1 and connector(deployment) == "NixlConnector"
 
 
 def render(deployment: Deployment) -> dict[str, str]:
@@ -130,6 +138,8 @@ def render(deployment: Deployment) -> dict[str, str]:
             deployment, commands, option_table(deployment.engine_name).version
         )
     }
+    if _routed(deployment):
+        files |= router_files(deployment, VLLM)
     return files | host_scripts(commands)
 
 
@@ -186,6 +196,8 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
         "--pipeline-parallel-size", str(shape.pp),
         "--data-parallel-size", str(shape.attention_dp),
     ]  # fmt: skip
+    if instance.model.own_code:
+        words.append("--trust-remote-code")
     if shape.ep > 1:
         words.append("--enable-expert-parallel")
     if instance.speculative is not None:

@@ -30,6 +30,7 @@ from costmodel.replica.serving import Service
 from solver.bounds.batches import Batch
 from solver.bounds.block import Block
 from solver.bounds.priced import Array, Priced
+from solver.kv_plan import plan_of
 from solver.shapes.shapes import ROLES
 
 #: steps of the batch for idle KV in HBM: for many shapes at once, and for one
@@ -43,7 +44,7 @@ class HeldBlock(Block):
 
     def __init__(self, priced: Priced):
         super().__init__(priced)
-        plan, workload = self.instance.kv_plan, self.instance.workload
+        plan, workload = plan_of(self.instance), self.instance.workload
         assert plan.idle is not None
         assert workload.hold_s is not None
         self.place = plan.idle
@@ -90,7 +91,7 @@ class HeldBlock(Block):
         )
         kept = self._kept_per_s(batch.total if self.room_at is None else self.room_at)
         hits = hit_share(new, back, self.return_rate, kept)
-        hits = np.minimum(hits, self.return_rate * self.instance.kv_plan.kept)
+        hits = np.minimum(hits, self.return_rate * plan_of(self.instance).kept)
         reload_s = np.zeros_like(self.tp)
         if self.read < np.inf:
             moved = self.most_bytes

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
-from costmodel.replica.held import keeps_idle
 from solver.bounds.block import Block
 from solver.bounds.expert_bounds import ExpertBounds, small_enough
 from solver.bounds.held_pricing import HeldBlock
 from solver.bounds.priced import Array, Bounds, Priced
 from solver.bounds.shared_bounds import bounds_of_shared_slots
+from solver.kv_plan import keeps_idle
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass

@@ -18,7 +18,7 @@ from costmodel.layout.layout import ExpertMap, spread
 from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
-from solver.place.attempt import Attempt, Found
+from solver.place.attempt import Attempt, FoundReplica
 from solver.place.batch_search import BatchSearch
 from solver.place.build import hand_over_s
 from solver.place.placements import Placements, engine_places
@@ -175,7 +175,7 @@ class Realiser:
             return Realised(shape, (), 0.0, 0.0 if attempt.proven else upper, (), slots, {})
         return self._realised(attempt, found, upper)
 
-    def _realised(self, attempt: Attempt, found: Found, upper: float) -> Realised:
+    def _realised(self, attempt: Attempt, found: FoundReplica, upper: float) -> Realised:
         """A shape at what an attempt found, given a bound on every placement of it."""
         replica, price, maps = found
         rate = float(price.service.requests_per_s)

@@ -24,7 +24,7 @@ MOST_CHIPS = 4608
 
 
 @dataclass(frozen=True)
-class Carried:
+class Capability:
     """What ``units`` carry: a verified layout's requests per second, and what none can exceed."""
 
     units: int
@@ -53,7 +53,7 @@ class Sized:
     usd_per_m_output_tokens: float
     gap: float
     reason: str
-    tried: tuple[Carried, ...]
+    tried: tuple[Capability, ...]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class _Units:
     def __init__(self, scenario: Scenario, kind: str, clock: Clock, gap: float, seed: int) -> None:
         self.scenario, self.kind, self.clock = scenario, kind, clock
         self.gap, self.seed = gap, seed
-        self.known: dict[int, Carried] = {}
+        self.known: dict[int, Capability] = {}
         one = self.instance(1)
         self.chips = len(one.cluster.chips)
         self.output_tokens = one.workload.output_tokens
@@ -137,7 +137,7 @@ class _Units:
             self.scenario.model_copy(update={"cluster": cluster, "rate": None, "pay": "whole"})
         )
 
-    def carried(self, units: int) -> Carried:
+    def carried(self, units: int) -> Capability:
         """What so many units carry. Raises ``NoFeasibleLayout`` where nothing fits on them."""
         if units not in self.known:
             found = search(self.instance(units), clock=self.clock, gap=self.gap, seed=self.seed)
@@ -147,10 +147,10 @@ class _Units:
             assert hourly is not None
             bound = found.certificate.bound_usd_per_m_output_tokens
             most = hourly / SECONDS_PER_HOUR / bound * 1e6 / self.output_tokens
-            self.known[units] = Carried(units, served, most, found.layout)
+            self.known[units] = Capability(units, served, most, found.layout)
         return self.known[units]
 
-    def smallest(self) -> Carried:
+    def smallest(self) -> Capability:
         """The first of 1, 2, 4, ... units on which the model meets its targets."""
         units = 1
         while True:
@@ -188,7 +188,7 @@ def _sized(units: _Units, kind: str, wanted: Wanted) -> Sized:
     return _priced(units, kind, wanted, total, least + wanted.spare, carried, "")
 
 
-def _found(units: _Units, number: int) -> Carried | None:
+def _found(units: _Units, number: int) -> Capability | None:
     try:
         return units.carried(number)
     except (NoFeasibleLayout, NoLayoutInTime):
@@ -203,7 +203,7 @@ def _too_few(units: _Units, number: int, peak: float) -> bool:
         return True
 
 
-def _too_many(units: _Units, kind: str, wanted: Wanted, first: Carried, about: int) -> Sized:
+def _too_many(units: _Units, kind: str, wanted: Wanted, first: Capability, about: int) -> Sized:
     reason = (
         f"needs about {(about + wanted.spare) * units.chips:,} chips; clusters of more than "
         f"{MOST_CHIPS:,} are not solved"
@@ -217,7 +217,7 @@ def _priced(
     wanted: Wanted,
     count: int | None,
     least: int,
-    carried: Carried,
+    carried: Capability,
     reason: str,
 ) -> Sized:
     total = count or least

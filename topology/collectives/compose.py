@@ -13,7 +13,7 @@ from topology.collectives.demand import (
     NOT_DISPATCHED,
     PATTERN,
     Dispatched,
-    Share,
+    DomainTraffic,
     shares,
 )
 from topology.errors import NoRoute, Problem
@@ -128,7 +128,7 @@ def _named(domain: int, link: str) -> str:
     return "--".join(f"r{domain}{end}" for end in link.split("--")) if link != "none" else link
 
 
-def _cut_bound(parts: Sequence[Part], moved: Sequence[Share], network: Network) -> float:
+def _cut_bound(parts: Sequence[Part], moved: Sequence[DomainTraffic], network: Network) -> float:
     """The larger of the cuts around each chip and around each domain, by the group's own links."""
     bound = 0.0
     known: dict[tuple[int, tuple[int, ...], int], float] = {}
@@ -150,7 +150,7 @@ def plan(
     network: Network | None,
     dispatched: Dispatched,
     repeats: Sequence[int] | None = None,
-) -> tuple[list[Share], list[Flow]]:
+) -> tuple[list[DomainTraffic], list[Flow]]:
     """What each domain moves inside and through its NICs. Raises ``InstanceError``.
 
     ``repeats`` counts the domains that each part stands for, one each by default.

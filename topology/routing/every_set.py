@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topology.rate import Leg
-from topology.routing.blocks import Block
+from topology.routing.blocks import ChipBlock
 from topology.routing.hops import UNREACHED
 from topology.routing.spread import Edge
 
@@ -61,7 +61,7 @@ class EverySet:
         count: int,
         most: int,
         gather: Callable[[tuple[int, ...]], Leg] | None,
-    ) -> list[Block]:
+    ) -> list[ChipBlock]:
         """The quickest sets of ``count`` free chips: quick in all respects first, then of each latency the one
         that exchanges and the one that gathers soonest, where none closer together is as quick.
 
@@ -96,7 +96,7 @@ class EverySet:
                 narrowest = min(narrowest, found[0][0])
                 chosen += [at for _, at in found]
         return [
-            Block(
+            ChipBlock(
                 self.chips(int(own[index])),
                 float(exchange[index]),
                 float(through[index]),

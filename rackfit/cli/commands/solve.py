@@ -46,7 +46,7 @@ def solve_command(
         from rackfit.progress import ProgressPrinter
         from solver.clock import Clock
 
-        check_writable(out, report)
+        check_writable(out, report, besides=asked.files())
         scenario = asked.build()
         instance = make_instance(scenario)
         clock = stop.clock = Clock(time_limit, started=stop.started)
