@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from costmodel.question.uncertainty import Ends, Intervals
+from rackfit.documents.distance import measured_distance
 from rackfit.documents.result import Result, replica_counts
 
 
@@ -51,6 +52,19 @@ def runner_up_lines(result: Result) -> list[str]:
         f"{compared.turned:.0%} of the pairs the error would reverse this order."
     )
     return [first, second]
+
+
+def measured_lines(result: Result) -> list[str]:
+    """What nobody measured of the answer, and what staying within what was measured costs."""
+    absent = measured_distance(result.instance, result.layout)["not_measured"]
+    here = result.evaluation.usd_per_m_output_tokens
+    within = result.within_measured_usd_per_m_output_tokens
+    if not absent and within is not None and within == here:
+        return ["every kind of replica of this answer was measured"]
+    said = f"not measured of this answer: {', '.join(absent)}. " if absent else ""
+    if within is None or here is None:
+        return [f"{said}No layout within what was measured was found."]
+    return [f"{said}${within:.4f} within what was measured, ${here:.4f} beyond."]
 
 
 def engine_lines(result: Result) -> list[str]:
