@@ -176,6 +176,8 @@ class Instance:
         data = self.scenario.model_dump(mode="json") | {
             "workload": self.workload.model_dump(mode="json")
         }
+        if self.workload.spread is None:
+            del data["workload"]["spread"]
         if self.speculative is None:
             del data["speculative"]
         if not self.scenario.two_batch_overlap:
@@ -212,7 +214,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
         raise InstanceError(problems)
     model: ModelSpec = found["model"]
     workload: Workload = found["workload"]
-    if model.max_context is not None and workload.final_context > model.max_context:
+    if model.max_context is not None and workload.longest > model.max_context:
         problems.append(
             Problem(
                 "workload",

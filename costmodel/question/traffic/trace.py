@@ -16,8 +16,8 @@ from typing import IO
 
 import numpy as np
 
+from costmodel.question.spread import MAX_TOKENS
 from costmodel.question.traffic.requests import Requests
-from costmodel.question.workload import MAX_TOKENS
 from topology.errors import InstanceError, Problem
 
 #: tokens of a block where nothing says otherwise
