@@ -48,7 +48,7 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
     """The means of some requests; ``None`` where all have the same lengths and nothing is exempt.
 
     ``exempt``: share of the requests whose decoding is left out, those that leave least to do: their steps, and
-    the contexts and KV of their steps, are each taken off at most.
+    the contexts and KV of their steps, are each taken off at most, and an answer of one token has no step.
     """
     given, asked = (
         np.asarray(v, dtype=float) for v in (requests.input_tokens, requests.output_tokens)
@@ -57,7 +57,7 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
     alike = all(len(np.unique(lengths)) == 1 for lengths in (given, asked, cached))
     if alike and not exempt:
         return None
-    new, steps = given - cached, np.maximum(asked - 1.0, 1.0)
+    new, steps = given - cached, np.maximum(asked - 1.0, 0.0 if exempt else 1.0)
     work = [_most_left(values, exempt) for values in (
         steps, steps * (given + asked / 2), steps * (given + asked)
     )]  # fmt: skip

@@ -63,11 +63,13 @@ class Requests:
             block_sizes=self.block_sizes[:last],
         )
 
-    def again(self, count: int, seed: int, together: int = 64) -> Requests:
-        """So many requests like these: stretches of ``together`` neighbours drawn again and again, gaps included.
+    def again(self, count: int, seed: int, stretches: int = 8) -> Requests:
+        """So many requests like these: stretches of neighbours, an eighth each, drawn again and again.
 
-        What comes in bursts shorter than a stretch still does. The same seed gives the same requests.
+        Gaps between neighbours stay, so that bursts and drifts shorter than a stretch do too. The same seed gives
+        the same requests.
         """
+        together = max(1, len(self) // stretches)
         starts = np.random.default_rng(seed).integers(0, len(self), -(-count // together))
         rows = ((starts[:, None] + np.arange(together)) % len(self)).ravel()[:count]
         gaps = np.diff(self.arrival_s, prepend=0.0)
