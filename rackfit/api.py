@@ -16,7 +16,7 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario, load_scenario
 from rackfit.documents.result import Result
 from solver.answer import Progress, SearchResult
-from solver.clock import Clock
+from solver.clock import Clock, check_time_limit
 from solver.search import search
 from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
@@ -82,10 +82,7 @@ def solve(
     """
     if not 0 <= gap < 1:
         raise InstanceError(Problem("gap", f"must be at least 0 and below 1, got {gap:g}"))
-    if time_limit_s is not None and not 0 < time_limit_s < 1e9:
-        raise InstanceError(
-            Problem("time limit", f"must be positive seconds, got {time_limit_s:g}")
-        )
+    check_time_limit(time_limit_s)
     if workers is not None and not 1 <= workers <= 1024:
         raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
     threads = workers or os.cpu_count() or 1

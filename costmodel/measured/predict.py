@@ -36,11 +36,15 @@ _ROUNDS = 6
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds per run ``[runs]``, and the sequences that decode per worker."""
+    """Seconds per run ``[runs]``, and the sequences that decode per worker.
+
+    ``ttft_s`` is the mean under the row's load, ``steady_ttft_s`` that of evenly spaced arrivals.
+    """
 
     tpot_s: Array
     ttft_s: Array
     batch: Array
+    steady_ttft_s: Array
 
 
 def profile_pricing(runs: Sequence[Run], profile: Profile) -> Pricing:
@@ -109,7 +113,16 @@ def predict(
     seconds = table.terms.seconds(pricing(owners(table)))
     load = prefill_load(runs, table, seconds)
     ttft = np.array([load.ttft_s(i, constants_of_run(r, first_token)) for i, r in enumerate(runs)])
-    return Prediction(tpot_s(runs, table, seconds), ttft, batches)
+    return Prediction(tpot_s(runs, table, seconds), ttft, batches, steady_ttft_s(runs, load))
+
+
+def steady_ttft_s(runs: Sequence[Run], load: PrefillLoad) -> Array:
+    """Mean TTFT of evenly spaced arrivals, as :func:`costmodel.replica.serving.serve` has it.
+
+    A prompt waits for half a prefill and (where one worker does both) half a decode pass, then for its own.
+    """
+    mixed = np.array([run.row.prefill is None for run in runs])
+    return np.asarray(load.own_s + (load.own_s + mixed * load.pass_s) / 2.0)
 
 
 def constants_of_run(run: Run, first_token: Mapping[str, FirstToken]) -> FirstToken:

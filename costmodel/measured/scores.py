@@ -151,6 +151,15 @@ def validate_rows(
     rows: Sequence[MeasuredRow], skipped: Sequence[Skipped], profile: Profile
 ) -> Validation:
     """Predict rows under a profile. Raises ``InstanceError`` where no row is left."""
+    kept, unsupported = scorable(rows, skipped)
+    found = predict_under(kept, profile)
+    return Validation(kept, unsupported, found.tpot_s, found.ttft_s)
+
+
+def scorable(
+    rows: Sequence[MeasuredRow], skipped: Sequence[Skipped]
+) -> tuple[tuple[Run, ...], tuple[Skipped, ...]]:
+    """Runs that can be scored, and the rows that cannot. Raises ``InstanceError`` where no row is left."""
     runs, unpriced = runs_of(rows)
     sound = possible(runs)
     kept = tuple(run for run, good in zip(runs, sound, strict=True) if good)
@@ -163,5 +172,4 @@ def validate_rows(
             [Problem("no row can be scored", f"{len(unsupported)} rows left out")]
             + [Problem(s.id, s.reason) for s in unsupported[:20]]
         )
-    found = predict_under(kept, profile)
-    return Validation(kept, unsupported, found.tpot_s, found.ttft_s)
+    return kept, unsupported

@@ -19,7 +19,7 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Dtype, Scenario
 from costmodel.question.workload import Workload
 from topology import load_cluster
-from topology.catalogue import catalogue_names
+from topology.catalogue import catalogue_names, checked
 from topology.errors import InstanceError, Problem
 
 #: endings of checkpoint names that are no part of the architecture
@@ -151,12 +151,13 @@ def _base(what: Served, count: int, profile: str, expert_load: str) -> Instance:
 
 def workload_of(row: MeasuredRow) -> Workload:
     """Mean lengths of a row's requests, in whole tokens."""
-    return Workload(
-        input_tokens=max(1, round(row.input_tokens)),
-        output_tokens=max(1, round(row.output_tokens)),
-        prompts_together=prompts_together(row),
-        expert_load=expert_load_of(row),
-    )
+    with checked("row"):
+        return Workload(
+            input_tokens=max(1, round(row.input_tokens)),
+            output_tokens=max(1, round(row.output_tokens)),
+            prompts_together=prompts_together(row),
+            expert_load=expert_load_of(row),
+        )
 
 
 def prompts_together(row: MeasuredRow) -> int:

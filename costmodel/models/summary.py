@@ -91,6 +91,7 @@ class Summary:
     mtp_bytes: float
     file_bytes: float  #: all safetensors files of the text model: MTP, copied tables, headers
     vision_params: int
+    audio_params: int
     totals: dict[str, int]  #: the total by what a model card may count
 
 
@@ -143,6 +144,7 @@ def summarise(spec: ModelSpec) -> Summary:
         mtp_bytes=mtp_bytes,
         file_bytes=main_bytes + mtp_bytes + copied_bytes(spec) + _header_bytes(spec),
         vision_params=vision,
+        audio_params=params_of(spec.audio),
         totals=totals,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.experts.moe_load import log_missed, reached
+from costmodel.layout.layout import Role
 from costmodel.models import load_model
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import ModelSpec
 from costmodel.passes.operations import LayerKind, Operations, operations_of
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import engine_problems, load_engine
-from costmodel.question.kv_plan import KvPlan
 from costmodel.question.profile import Profile, load_profile
 from costmodel.question.recorded_loads import loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
@@ -50,8 +50,6 @@ class Instance:
     profile: Profile
     expert_loads: NDArray[np.float64]
     expert_loads_provenance: Literal["measured", "assumed"]
-    #: where a search puts KV (the evaluator reads the layout instead)
-    kv_plan: KvPlan = field(default_factory=KvPlan)
     #: tier from which every pass reads the caches of sequences in flight, where that is not HBM
     kv_read_from: TierKind | None = None
 
@@ -86,6 +84,10 @@ class Instance:
         """Tokens of KV kept for a decoding sequence, its drafts included."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
         return self.workload.final_context + drafts
+
+    def kept_context(self, role: Role) -> int:
+        """Tokens of KV kept for a sequence in replicas of a role: prefill hands the prompt over when it is computed."""
+        return self.workload.input_tokens if role == "prefill" else self.final_context
 
     @cached_property
     def operations(self) -> Operations:

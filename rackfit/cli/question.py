@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
@@ -66,7 +67,9 @@ ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Same seed, same answer.")]
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search at most.")]
+TimeLimit = Annotated[
+    float | None, typer.Option(help="Seconds until the search ends, from the command's start.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -93,6 +96,12 @@ class Asked:
     engine: Engine = None
     layer_slots: LayerSlots = None
     profile: ProfileName = None
+
+    def files(self) -> tuple[Path | None, ...]:
+        """What may be a file that is read."""
+        texts = (self.scenario, self.model, self.workload, self.expert_load, self.profile)
+        cluster = None if self.cluster is None else self.cluster.partition("@")[0]
+        return tuple(None if text is None else Path(text) for text in (*texts, cluster))
 
     def build(self) -> Scenario:
         """The scenario that is asked. Raises ``InstanceError`` with all problems at once."""

@@ -62,6 +62,7 @@ def result_schema() -> dict[str, Any]:
                 "type": ["object", "null"],
                 "additionalProperties": {"type": "string"},
             },
+            "assumed": {"type": "array", "items": {"type": "string"}},
             "feasible": {"type": "boolean"},
             "intervals": _or_null(_intervals()),
             "violations": {"type": "array", "items": violation},

@@ -123,6 +123,8 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
         f"${e.usd_per_m_output_tokens:.4f} per million output tokens; ${e.usd_per_m_tokens:.4f} per "
         f"million tokens of input and output; ${e.usd_per_hour:,.2f}/h for {e.chips_paid} chips, {paid}",
     )
+    if e.assumed:
+        table.add_row("assumed", plain("; ".join(e.assumed)))
     table.add_row(
         "throughput",
         f"{e.output_tokens_per_s:,.0f} output tokens/s ({e.output_tokens_per_s_per_gpu:,.0f} per chip), "

@@ -30,7 +30,7 @@ _FAR = 1.05
 
 
 @dataclass(frozen=True)
-class Carried:
+class Capability:
     """What ``units`` carry: a verified layout's requests per second, and what none can exceed."""
 
     units: int
@@ -59,7 +59,7 @@ class Sized:
     usd_per_m_output_tokens: float
     gap: float
     reason: str
-    tried: tuple[Carried, ...]
+    tried: tuple[Capability, ...]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Units:
     def __init__(self, scenario: Scenario, kind: str, clock: Clock, gap: float, seed: int) -> None:
         self.scenario, self.kind, self.clock = scenario, kind, clock
         self.gap, self.seed = gap, seed
-        self.known: dict[int, Carried] = {}
+        self.known: dict[int, Capability] = {}
         one = self.instance(1)
         self.chips = len(one.cluster.chips)
         self.output_tokens = one.workload.output_tokens
@@ -143,7 +143,7 @@ class _Units:
             self.scenario.model_copy(update={"cluster": cluster, "rate": None, "pay": "whole"})
         )
 
-    def carried(self, units: int) -> Carried:
+    def carried(self, units: int) -> Capability:
         """What so many units carry. Raises ``NoFeasibleLayout`` where nothing fits on them."""
         if units not in self.known:
             found = search(self.instance(units), clock=self.clock, gap=self.gap, seed=self.seed)
@@ -153,17 +153,17 @@ class _Units:
             assert hourly is not None
             bound = found.certificate.bound_usd_per_m_output_tokens
             most = hourly / SECONDS_PER_HOUR / bound * 1e6 / self.output_tokens
-            self.known[units] = Carried(units, served, most, found.layout)
+            self.known[units] = Capability(units, served, most, found.layout)
         return self.known[units]
 
-    def fitting(self, units: int) -> Carried | None:
+    def fitting(self, units: int) -> Capability | None:
         """What so many units carry; ``None`` where nothing fits on them."""
         try:
             return self.carried(units)
         except NoFeasibleLayout:
             return None
 
-    def first(self) -> Carried:
+    def first(self) -> Capability:
         """What about :data:`_FIRST_CHIPS` chips carry, or the first of 2, 4, ... times as many that fit."""
         units = max(1, _FIRST_CHIPS // self.chips)
         while True:
@@ -186,7 +186,7 @@ class _Known:
     enough: int | None = None
     open: tuple[int, ...] = ()
 
-    def add(self, number: int, carried: Carried | None, peak: float) -> None:
+    def add(self, number: int, carried: Capability | None, peak: float) -> None:
         """Note what a search said; ``None``: nothing fits."""
         if carried is None or carried.most_requests_per_s < peak:
             self.few = max(self.few, number)
@@ -215,7 +215,7 @@ def _sized(units: _Units, kind: str, wanted: Wanted) -> Sized:
     largest = MOST_CHIPS // units.chips - wanted.spare
     first = units.first()
     number = first.units
-    carried: Carried | None = first
+    carried: Capability | None = first
     while True:
         known.add(number, carried, peak)
         served = carried.requests_per_s if carried is not None else 0.0
@@ -253,7 +253,7 @@ def _priced(
     wanted: Wanted,
     count: int | None,
     least: int,
-    carried: Carried,
+    carried: Capability,
     reason: str,
 ) -> Sized:
     total = count or least

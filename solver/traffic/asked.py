@@ -21,6 +21,15 @@ _MOST = 20_000
 _LEAST_AGAIN, _MOST_AGAIN, _TOGETHER = 2, 6, 50_000
 
 
+#: what the bound of an answer for traffic holds for
+COVERS = (
+    "every order in which requests are served, pieces of prompts and passes: in the long run each pool computes all "
+    "prompts, and decodes at least what is left without the heaviest requests that may miss the TPOT target, with "
+    "passes that last no longer than the TPOT target on average",
+    "not covered: prompts of which a prefix is reused; passes in which prompts and decoding share a mixed replica",
+)
+
+
 @dataclass(frozen=True)
 class Asked:
     """Requests at their mean rate; targets; the peak as a multiple of that rate; chips that may be lost.

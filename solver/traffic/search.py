@@ -24,7 +24,7 @@ from solver.place.mend import mended
 from solver.rounds import Search
 from solver.search import search
 from solver.shapes.shapes import ROLES
-from solver.traffic.asked import Asked, Questions, questions
+from solver.traffic.asked import COVERS, Asked, Questions, questions
 from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Judge, Verdict
 from solver.traffic.loads import carried
@@ -38,13 +38,6 @@ _TRIES, _STEP = 40, 0.005
 _MOST_STEP = 0.16
 #: capacities so close are equal: less is no longer tried
 _AS_MUCH = 1.004
-
-COVERS = (
-    "every order in which requests are served, pieces of prompts and passes: in the long run each pool computes all "
-    "prompts, and decodes at least what is left without the heaviest requests that may miss the TPOT target, with "
-    "passes that last no longer than the TPOT target on average",
-    "not covered: prompts of which a prefix is reused; passes in which prompts and decoding share a mixed replica",
-)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.measured.fitting.crossvalidation import FOLDS, LeftOut, fold_of, leave_out
+from costmodel.measured.fitting.crossvalidation import (
+    FOLDS,
+    LeftOut,
+    fold_of,
+    leave_out,
+    predict_left_out,
+)
 from costmodel.measured.fitting.fit import Fitted, Problem, fit, problem_of, start_of
 from costmodel.measured.fitting.held_out import with_held_out
 from costmodel.measured.fitting.intervals import parameter_intervals
 from costmodel.measured.fitting.shipping import profile_of
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
-from costmodel.measured.runs import runs_of
-from costmodel.measured.scores import BELOW_BOUND, Validation, possible, validate_rows
+from costmodel.measured.scores import Validation, scorable, validate_rows
 from costmodel.question.profile import Profile
 from topology.catalogue import data_dir
 from topology.errors import InstanceError
@@ -45,13 +50,7 @@ def shipped_rows() -> tuple[list[MeasuredRow], list[Skipped]]:
 
 def calibrate(rows: Sequence[MeasuredRow], skipped: Sequence[Skipped], name: str) -> Calibration:
     """Fit rows. Raises ``InstanceError`` where too few can be used."""
-    runs, unpriced = runs_of(rows)
-    sound = possible(runs)
-    kept = [run for run, good in zip(runs, sound, strict=True) if good]
-    aside = [*skipped, *unpriced]
-    aside += [
-        Skipped(r.row.id, BELOW_BOUND) for r, good in zip(runs, sound, strict=True) if not good
-    ]
+    kept, aside = scorable(rows, skipped)
     if len(kept) < LEAST_ROWS:
         raise InstanceError(
             [
@@ -75,6 +74,19 @@ def calibrate(rows: Sequence[MeasuredRow], skipped: Sequence[Skipped], name: str
         left_out=left_out,
         intervals=parameter_intervals(problem, fitted),
     )
+
+
+def validate_unseen(
+    rows: Sequence[MeasuredRow], skipped: Sequence[Skipped], key: str
+) -> Validation:
+    """Predict rows, each by a fit of the shipped measurements that never saw its model (system, engine).
+
+    Raises ``InstanceError`` where no row is left.
+    """
+    kept, unsupported = scorable(rows, skipped)
+    shipped, _ = scorable(*shipped_rows())
+    found = predict_left_out(problem_of(shipped, start_of(shipped).pricing(shipped)), key, kept)
+    return Validation(kept, unsupported, found.tpot_s, found.ttft_s)
 
 
 def profile_json(profile: Profile) -> str:

@@ -17,10 +17,8 @@ from costmodel.measured.fitting.fit import (
     fit,
     fit_first_token,
     measured_ttft_s,
-    predicted_tpot_s,
-    predicted_ttft_s,
-    steady_ttft_s,
 )
+from costmodel.measured.predict import predict
 from costmodel.measured.runs import Run
 from costmodel.measured.scores import Score, score
 
@@ -75,17 +73,25 @@ class LeftOut:
 
 def leave_out(problem: Problem, key: str) -> LeftOut:
     """Fit without each fold of ``key`` (``model``, ``system`` or ``engine``) and predict it."""
-    labels = np.array([fold_of(run, key) for run in problem.runs])
+    return predict_left_out(problem, key, problem.runs)
+
+
+def predict_left_out(problem: Problem, key: str, runs: Sequence[Run]) -> LeftOut:
+    """Predict any runs, each by a fit of those of the problem's runs that are not in its fold."""
+    labels = np.array([fold_of(run, key) for run in runs])
+    fitted_on = np.array([fold_of(run, key) for run in problem.runs])
     names = tuple(sorted(set(labels.tolist())))
     tpot, ttft, steady = (np.zeros(len(labels)) for _ in range(3))
     for name in names:
         out = labels == name
-        kept = np.ones_like(out) if out.all() else ~out
+        kept = fitted_on != name
+        # one fold alone: nothing else to fit, so that it is in sample
+        kept = kept if kept.any() else ~kept
         fitted: Fitted = fit(problem, kept)
-        tpot[out] = predicted_tpot_s(problem, fitted)[out]
         first_token = fit_first_token(problem, fitted, kept)
-        ttft[out] = predicted_ttft_s(problem, fitted, first_token)[out]
-        steady[out] = steady_ttft_s(problem, fitted)[out]
+        chosen = [run for run, here in zip(runs, out, strict=True) if here]
+        found = predict(chosen, fitted.pricing(chosen), first_token)
+        tpot[out], ttft[out], steady[out] = found.tpot_s, found.ttft_s, found.steady_ttft_s
     return LeftOut(key, names, tpot, ttft, steady, tuple(labels.tolist()))
 
 

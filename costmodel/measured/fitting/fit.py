@@ -7,7 +7,7 @@ ridge were chosen by the errors of left-out models and systems. Needs scipy (``p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,6 @@ from costmodel.measured.fitting.terms import Constants
 from costmodel.measured.predict import (
     PrefillLoad,
     Pricing,
-    constants_of_run,
     decode_batches,
     owners,
     prefill_load,
@@ -230,26 +229,6 @@ def fit_first_token(
     return found
 
 
-def steady_ttft_s(problem: Problem, fitted: Fitted) -> Array:
-    """Mean TTFT of evenly spaced arrivals, as :func:`costmodel.replica.serving.serve` has it.
-
-    A prompt waits for half a prefill and (where one worker does both) half a decode pass, then for its own.
-    """
-    load = prefill_loads(problem, fitted)
-    mixed = np.array([run.row.prefill is None for run in problem.runs])
-    return np.asarray(load.own_s + (load.own_s + mixed * load.pass_s) / 2.0)
-
-
 def measured_ttft_s(problem: Problem) -> Array:
     """Measured TTFT of all rows, NaN where there is none."""
     return np.array([np.nan if r.row.ttft_s is None else r.row.ttft_s for r in problem.runs])
-
-
-def predicted_ttft_s(
-    problem: Problem, fitted: Fitted, first_token: Mapping[str, FirstToken]
-) -> Array:
-    """TTFT of all the problem's rows under a fit and its TTFT constants."""
-    load = prefill_loads(problem, fitted)
-    return np.array(
-        [load.ttft_s(i, constants_of_run(r, first_token)) for i, r in enumerate(problem.runs)]
-    )

@@ -28,9 +28,13 @@ def read(b: Builder) -> ModelSpec:
         b.heads, c.size("num_attention_groups", "num_key_value_heads", high=2**12), b.head_dim()
     )
     other = _other_heads(b, own)
-    window = c.size("sliding_window", high=MAX_POSITIONS)
     slides = windowed_layers(b, count, pattern=None, because="")
-    gate = c.flag("use_head_wise_attn_gate", default=False)
+    window = c.size("sliding_window", high=MAX_POSITIONS) if any(slides) else 0
+    c.ignore("sliding_window", "query_pre_attn_scalar", "per_layer_config", "mlp_bias")
+    always = c.has(
+        "num_sliding_attention_heads"
+    )  # a key of the class that has no switch for the gate
+    gate = c.flag("use_head_wise_attn_gate", default=always)
     experts = Experts.read(b)
     shared_width = c.size("share_expert_dim", "share_expert_dims", low=0)
     router_bias = c.flag("use_moe_router_bias", "moe_router_bias", default=True)
@@ -65,6 +69,9 @@ def read(b: Builder) -> ModelSpec:
 
 def _other_heads(b: Builder, own: _Heads) -> _Heads:
     other: Config | None = b.config.section("attention_other_setting")
+    if other is None and b.config.has("num_sliding_attention_heads"):
+        heads = b.config.size("num_sliding_attention_heads", high=2**12)
+        return _Heads(heads, own.kv, own.dim)
     if other is None:
         b.config.log.note(
             "warning: attention_other_setting not given: sliding layers are read with the heads of "

@@ -14,7 +14,7 @@ from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Workload
 
 Array = NDArray[np.float64]
-Positive = Annotated[float, Field(gt=0, le=MAX_TOKENS)]
+Positive = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
 
 
 class Arrivals(BaseModel):
@@ -24,8 +24,8 @@ class Arrivals(BaseModel):
 
     process: Literal["poisson", "gamma", "constant"] = "poisson"
     #: requests per second
-    rate: Annotated[float, Field(gt=0, lt=1e9)]
-    cv: Annotated[float, Field(gt=0, le=100)] = 1.0
+    rate: Annotated[float, Field(ge=1e-6, lt=1e9)]
+    cv: Annotated[float, Field(ge=0.01, le=100)] = 1.0
 
     def gaps_s(self, count: int, rng: np.random.Generator) -> Array:
         """Seconds between requests ``[count]``."""

@@ -8,8 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from topology.errors import InstanceError, Problem
+
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+#: requests that are drawn at most; their percentiles need no more
+MOST_DRAWN = 1_000_000
+
+
+def drawn_count(count: float, place: str) -> int:
+    """How many requests to draw for a number that is asked for, at least one. Raises ``InstanceError``."""
+    if not count <= MOST_DRAWN:
+        message = f"{count:,.0f} requests; at most {MOST_DRAWN:,} are drawn: ask for fewer"
+        raise InstanceError(Problem(place, message))
+    return max(1, round(count))
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def solve_command(
         from rackfit.progress import ProgressPrinter
         from solver.clock import Clock
 
-        check_writable(out, report)
+        check_writable(out, report, besides=asked.files())
         scenario = asked.build()
         wished = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak, spare).read(scenario, seed)
         instance = make_instance(scenario)

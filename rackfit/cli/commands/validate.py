@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from costmodel.measured.fitting.calibration import validate_unseen
 from costmodel.measured.load.runs import read_load_runs
 from costmodel.measured.load.scores import validate_load
 from costmodel.measured.rows import read_measured
@@ -21,6 +23,15 @@ from topology.errors import InstanceError, Problem
 from topology.names import shown_lines
 
 
+class LeftOutKey(StrEnum):
+    """What a row shares with no row of the fit that predicts it; a system is a chip in its usual domain."""
+
+    model = "model"
+    system = "system"
+    chip = "chip"
+    engine = "engine"
+
+
 def register(app: typer.Typer) -> None:
     """Add ``validate`` to the application."""
     app.command("validate", no_args_is_help=True)(validate)
@@ -31,8 +42,15 @@ def validate(
         Path | None, typer.Argument(help="CSV of measured runs (or .csv.gz).")
     ] = None,
     profile: Annotated[
-        str, typer.Option(help="physics, calibrated, calibrated:ENGINE, or a profile file.")
-    ] = "calibrated",
+        str | None,
+        typer.Option(help="physics, calibrated (default), calibrated:ENGINE, or a profile file."),
+    ] = None,
+    left_out: Annotated[
+        LeftOutKey | None,
+        typer.Option(
+            help="Predict each row by a fit of the shipped runs that never saw its model, system, chip or engine."
+        ),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a scatter plot of TPOT (SVG).")] = None,
     load: Annotated[
         Path | None, typer.Option(help="JSON of load tests instead: replayed beside measured.")
@@ -42,19 +60,24 @@ def validate(
     """Predict each measured run and print the error, by model, system and engine.
 
     Rows that cannot be used are named with the reason. The columns are those of the shipped
-    measurements; see docs/accuracy.md. With --load each test is replayed request by request; see
+    measurements; see docs/accuracy.md. With --left-out (needs scipy) no row is predicted by a fit that
+    has seen its model, system, chip or engine. With --load each test is replayed request by request; see
     docs/replay.md.
     """
     if (measured is None) == (load is None):
         raise InstanceError(
             Problem("validate", "give either a CSV of measured runs, or --load FILE")
         )
+    if left_out is not None and (load is not None or profile is not None):
+        other = "--load" if load is not None else "--profile"
+        raise InstanceError(Problem("--left-out", f"fits anew for a CSV of runs; not with {other}"))
+    named = profile or "calibrated"
     if load is not None:
         if plot is not None:
             raise InstanceError(Problem("--plot", "draws TPOT of a CSV of runs, not load tests"))
-        tests = validate_load(read_load_runs(load), profile)
+        tests = validate_load(read_load_runs(load), named)
         typer.echo(
-            json.dumps(tests.as_dict() | {"profile": profile})
+            json.dumps(tests.as_dict() | {"profile": named})
             if as_json
             else shown_lines(load_text(tests))
         )
@@ -62,7 +85,11 @@ def validate(
     assert measured is not None
     check_writable(plot, besides=(measured,))
     rows, skipped = read_measured(measured)
-    found = validate_rows(rows, skipped, load_profile(profile))
+    if left_out is None:
+        found, fitted = validate_rows(rows, skipped, load_profile(named)), {"profile": named}
+    else:
+        key = "system" if left_out is LeftOutKey.chip else left_out.value
+        found, fitted = validate_unseen(rows, skipped, key), {"left_out": left_out.value}
     if plot is not None:
         text = scatter_svg(
             (1e3 * found.measured_tpot_s).tolist(),
@@ -71,9 +98,7 @@ def validate(
             "ms per output token",
         )
         write_whole(text, plot)
-    typer.echo(
-        json.dumps(found.as_dict() | {"profile": profile}) if as_json else shown_lines(_text(found))
-    )
+    typer.echo(json.dumps(found.as_dict() | fitted) if as_json else shown_lines(_text(found)))
 
 
 def _text(found: Validation) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from costmodel.models.load import read_model
+from costmodel.models.spec import Attention
 from costmodel.models.summary import Summary, summarise
 
 KNOWN = json.loads((Path(__file__).parent / "known_totals.json").read_text())
@@ -79,3 +80,21 @@ def test_kimi_k3_reproduces_its_published_active_parameters_and_state() -> None:
     assert summary.attention == {"mla": 24, "linear": 69}
     assert summary.active_params_no_input_embedding == pytest.approx(104.2e9, rel=1e-3)
     assert summary.state_bytes_per_sequence == pytest.approx(428.6 * 2**20, rel=1e-3)
+
+
+def test_step_3_is_as_large_as_its_report_says() -> None:
+    """321 B with the image tower, 38 B active; one key and one value head of 256 in each layer."""
+    summary = _read(OTHER["step3"]["config"])
+    assert summary.totals["text+image"] == pytest.approx(321e9, rel=5e-3)
+    assert summary.active_params_no_input_embedding == pytest.approx(38e9, rel=5e-3)
+    assert summary.kv_bytes_per_token == 61 * 2 * 256 * 2
+    assert summary.attention == {"mfa": 61}
+
+
+def test_step_3_reads_queries_through_one_shared_projection() -> None:
+    spec = read_model({"torch_dtype": "bfloat16", **OTHER["step3"]["config"]}, "step3", "step3")
+    attention = spec.layers[0].sublayers[0]
+    assert isinstance(attention, Attention)
+    down, up = 7168 * 2048, 2048 * 64 * 256
+    keys, out = 2 * 7168 * 256, 64 * 256 * 7168
+    assert sum(part.params for part in attention.weights) == down + up + keys + out + 2048

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -184,6 +185,9 @@ PLANTS: dict[str, list[Plant]] = {
     "tpot_target": [lambda instance, data: (slo(instance, tpot=1e-6), data)],
     "ttft_target": [lambda instance, data: (slo(instance, ttft=1e-6), data)],
     "uplink_capacity": [no_links, slow_links],
+} | {
+    file.stem.removeprefix("plant_"): [importlib.import_module(f"{__package__}.{file.stem}").plant]
+    for file in Path(__file__).parent.glob("plant_*.py")
 }
 
 
