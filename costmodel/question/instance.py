@@ -21,6 +21,7 @@ from costmodel.layout.layout import Role
 from costmodel.models import load_model
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import ModelSpec
+from costmodel.passes.encoders import encoders_of
 from costmodel.passes.operations import LayerKind, Operations, operations_of
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import engine_problems, load_engine
@@ -93,7 +94,10 @@ class Instance:
     def operations(self) -> Operations:
         """The model compiled into operations."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
-        return replace(operations_of(self.model, drafts), kv_in_hbm=self.kv_read_from is None)
+        compiled = operations_of(
+            self.model, drafts, encoders_of(self.model, self.workload), self.scenario.adapters
+        )
+        return replace(compiled, kv_in_hbm=self.kv_read_from is None)
 
     def log_missed(self, kind: LayerKind) -> NDArray[np.float64]:
         """:func:`costmodel.experts.moe_load.log_missed` of a kind's experts, one replica each, computed once."""

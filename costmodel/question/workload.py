@@ -25,7 +25,8 @@ class Workload(BaseModel):
     ``cached_tokens`` were computed ``hold_s`` earlier, the others bring a prompt that is all new; whether
     and where that KV waits is then part of the layout. ``prompts_together`` requests start at the same
     time, as those of a load generator do whose requests are all equally long; a worker that also decodes
-    then prefills their prompts in one pass. ``expert_load`` is ``"skewed"`` (a
+    then prefills their prompts in one pass. ``images`` and ``audio_frames`` pass the model's encoders before
+    prefill; the tokens they become are counted in ``input_tokens``. ``expert_load`` is ``"skewed"`` (a
     generator matched to published skew, an assumption), ``"uniform"``, or a file of recorded counts.
     """
 
@@ -40,6 +41,11 @@ class Workload(BaseModel):
     hold_s: PositiveSeconds | None = None
     #: share of requests that go on after that
     return_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    #: images of a request, on average, and the patches that the model's encoder computes of each
+    images: Annotated[float, Field(ge=0, le=10_000)] = 0.0
+    image_patches: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    #: frames of sound that the model's audio encoder computes for a request
+    audio_frames: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
     prompts_together: Annotated[int, Field(ge=1, le=65_536)] = 1
     expert_load: Line = "skewed"
     expert_load_seed: Annotated[int, Field(ge=0)] = 0
