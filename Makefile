@@ -56,6 +56,7 @@ $(COUNTS)/%.json:
 	OMP_NUM_THREADS=1 $(COUNTS)/venv-$*/bin/python benchmarks/architectures/count.py $@
 
 architectures: $(INSTALLED) $(COUNTS)/$(TRANSFORMERS).json $(COUNTS)/$(OLDER).json
+	$(BIN)/python -m benchmarks.architectures.released
 	$(BIN)/python -m benchmarks.architectures.page $(COUNTS)/$(TRANSFORMERS).json $(COUNTS)/$(OLDER).json
 
 # Generated files: the calibrated profile and its report, the table of published claims, JSON Schemas

@@ -23,7 +23,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit import solve
-from solver.bounds.held_pricing import HeldPricer
+from solver.bounds.pricing import Pricer
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import enumerate_shapes
 
@@ -76,7 +76,7 @@ def shapes_per_s(model: str, cluster: str) -> None:
     instance = asked(model, cluster)
     classes = pool_classes(instance.cluster)
     shapes = enumerate_shapes(instance, classes)
-    pricer = HeldPricer(instance, classes)
+    pricer = Pricer(instance, classes)
     first = cpu_s(lambda: pricer.bounds(shapes), 1)[0]
     again = cpu_s(lambda: pricer.bounds(shapes), 5)[0]
     print(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from costmodel.findings import bottleneck, provenance
+from costmodel.findings import assumptions, bottleneck, provenance
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from costmodel.question.uncertainty import Figures, Intervals, intervals_of
@@ -52,6 +52,7 @@ class Evaluation:
     joules_per_output_token: float | None = None
     bottleneck: str | None = None
     provenance: dict[str, str] | None = None
+    assumed: tuple[str, ...] = ()
     kv_tiers: tuple[TierUse, ...] = ()
     intervals: Intervals | None = None
     priced: PricedLayout = NOTHING
@@ -162,6 +163,7 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
         chips_total=total,
         bottleneck=bottleneck(instance, layout, priced),
         provenance=provenance(instance, layout),
+        assumed=assumptions(instance, layout),
         priced=priced,
         **figures,
     )

@@ -9,6 +9,7 @@ from costmodel.question.instance import Instance
 from costmodel.question.uncertainty import words_on_intervals
 from costmodel.replica.fleet import PricedLayout
 from costmodel.replica.replica import ReplicaPrice
+from topology import Chip
 
 #: parts of a pass whose names do not say it
 _OPERATIONS = {
@@ -66,6 +67,41 @@ def hbm_fill(instance: Instance, replica: Replica, price: ReplicaPrice) -> float
     return fullest
 
 
+#: figures of a chip that decide times or money, and what they are called
+_OF_CHIPS = {
+    "flops_per_s": "FLOP/s", "hbm_bytes_per_s": "HBM bandwidth", "hbm_bytes": "HBM",
+    "scale_up_bytes_per_s": "scale-up bandwidth", "nic_bytes_per_s": "NIC bandwidth",
+    "usd_per_hour": "price",
+}  # fmt: skip
+
+
+def assumptions(instance: Instance, layout: Layout) -> tuple[str, ...]:
+    """What the times and the money of a layout assume: neither measured, published nor derived, one phrase each."""
+    chips = _chips(instance, layout)
+    unfitted = [
+        chip.name for chip in chips if instance.profile.for_chip(chip.name).provenance == "assumed"
+    ]
+    found = {"efficiency (no run on it was measured)": unfitted}
+    for field, words in _OF_CHIPS.items():
+        found[words] = [chip.name for chip in chips if chip.assumes(field)]
+    said = [f"{words} of {', '.join(dict.fromkeys(own))}" for words, own in found.items() if own]
+    if instance.operations.moe is not None and instance.expert_loads_provenance == "assumed":
+        said.append(f"expert load ({instance.workload.expert_load})")
+    if instance.speculative is not None:
+        said.append(f"acceptance of drafts ({instance.speculative.acceptance:g})")
+    return tuple(said)
+
+
+def _chips(instance: Instance, layout: Layout) -> list[Chip]:
+    """The unlike chips that a layout uses, by name and price."""
+    used = {
+        (chip.name, chip.usd_per_hour): chip
+        for replica in layout.replicas
+        for chip in (instance.cluster.chip(own).chip for own in replica.chips)
+    }
+    return [used[key] for key in sorted(used)]
+
+
 def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
     """What each kind of figure rests on: measured, derived or assumed inputs."""
     cluster = instance.cluster
@@ -74,11 +110,7 @@ def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
         chips = sorted({cluster.chip(chip).chip.name for r in layout.replicas for chip in r.chips})
     profiles = {instance.profile.for_chip(chip).provenance for chip in chips}
     times = "assumed" if "assumed" in profiles else sorted(profiles)[-1] if profiles else "derived"
-    bases = {
-        instance.cluster.chip(chip).chip.price_basis
-        for replica in layout.replicas
-        for chip in replica.chips[:1]
-    }
+    bases = {chip.price_basis for chip in _chips(instance, layout)}
     drafts = instance.speculative
     accepted = {} if drafts is None else {"acceptance": f"assumed: {drafts.acceptance:g} per draft"}
     return accepted | {

@@ -1,6 +1,6 @@
 """Rackfit: which layout serves this model on this cluster for the least money per token?
 
-The public API, loaded on first use so that ``import rackfit`` is cheap:
+The public API. ``import rackfit`` loads all that a question needs, so that asking one loads nothing more:
 
 >>> import rackfit
 >>> scenario = rackfit.Scenario(
@@ -14,6 +14,8 @@ The public API, loaded on first use so that ``import rackfit`` is cheap:
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -144,3 +146,20 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+def _is_the_command() -> bool:
+    """Whether Python starts ``rackfit`` or, as ``-m`` says while it looks for the module, ``python -m``."""
+    return bool(sys.argv) and Path(sys.argv[0]).stem in ("rackfit", "-m")
+
+
+def _load() -> None:
+    """Import the homes of all names, and what a question may draw from."""
+    from rackfit.loading import load_shelves
+
+    load_shelves()
+    globals().update({name: __getattr__(name) for name in __all__})
+
+
+if not _is_the_command():  # a command watches for Ctrl-C first and loads only what it needs
+    _load()

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from solver.answer import Progress, better
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
-from solver.bounds.held_pricing import HeldPricer
+from solver.bounds.pricing import Pricer
 from solver.clock import Clock
 from solver.explain.explain import why_nothing_fits
 from solver.fleet.asked import Fleet, FleetAnswer, Question, links_between
@@ -22,6 +23,7 @@ from solver.place.assemble import assemble
 from solver.place.mend import mended
 from solver.place.placed_shapes import PlacedShapes
 from solver.place.realise import Realised
+from solver.rules import allowed
 from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
@@ -56,11 +58,11 @@ class Known:
             pool_classes(instance.cluster) if like is None else like.classes
         )
         self.shapes: ShapeTable = (
-            enumerate_shapes(instance, self.classes) if like is None else like.shapes
+            allowed(instance, enumerate_shapes(instance, self.classes))
+            if like is None
+            else like.shapes
         )
-        self.pricer: HeldPricer = HeldPricer(
-            instance, self.classes, None if like is None else like.pricer
-        )
+        self.pricer: Pricer = Pricer(instance, self.classes, None if like is None else like.pricer)
         self.bounds = self.pricer.bounds(self.shapes, workers)
         links = links_between(instance)
         may_leave = (
@@ -161,10 +163,14 @@ class Known:
 
     def hoped(self) -> list[Item]:
         """Items of shapes that were placed by what they serve, of others by their bounds."""
+        return self.items.best(*self.hoped_rates())
+
+    def hoped_rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """By shape: requests/s hoped for, and of those whose KV leaves its domain."""
         rates, leaves = self.items.upper.copy(), self.items.leaving.copy()
         for row, found in self.placed.realised.items():
             rates[row], leaves[row] = found.requests_per_s, self.placed.leaves(row)
-        return self.items.best(rates, np.minimum(rates, leaves))
+        return rates, np.minimum(rates, leaves)
 
     def take(self, fleet: Fleet) -> bool:
         """Make a fleet the incumbent, if the evaluator agrees that it is better; whether it did."""

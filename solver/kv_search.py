@@ -1,6 +1,6 @@
 r"""Where KV lies, decided: the best layout under every plan, and a bound over all of them.
 
-A plan (:class:`costmodel.question.kv_plan.KvPlan`) fixes the places of KV for a whole layout; the search for the best
+A plan (:class:`solver.kv_plan.KvPlan`) fixes the places of KV for a whole layout; the search for the best
 layout under it is the ordinary one. The rent of a conversation is the same whatever the fleet
 (``hold_s * bytes * usd_per_byte_hour``, bytes counted once), so that layouts which keep a share of at least
 ``f`` of them cost their chips' money plus ``f`` rents per request at least. Where rent matters, shares from 0 to 1
@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.layout.layout import KvTier
 from costmodel.question.instance import Instance
-from costmodel.question.kv_plan import KvPlan, Place
 from costmodel.replica.held import conversation_bytes
 from solver.answer import Progress, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock
+from solver.kv_plan import KvPlan, under_plan
 from solver.rounds import Search
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
@@ -36,8 +37,8 @@ def kv_plans(instance: Instance) -> tuple[KvPlan, ...]:
     A tier that prompts are read from in every pass has no bandwidth left for reloads.
     """
     tiers = instance.scenario.kv_tiers
-    in_flight: tuple[Place, ...] = ("hbm", "host") if "host" in tiers else ("hbm",)
-    idle: tuple[Place | None, ...] = (None,)
+    in_flight: tuple[KvTier, ...] = ("hbm", "host") if "host" in tiers else ("hbm",)
+    idle: tuple[KvTier | None, ...] = (None,)
     if instance.workload.hold_s is not None:
         idle = (None, "hbm", *tiers)
     return tuple(
@@ -99,8 +100,8 @@ class PlanSearch:
             if clock.over:
                 raise NoLayoutInTime("the time limit came before every place of KV was bounded")
             like = self.all[0].search if self.all else None
-            planned = replace(instance, kv_plan=plan)
-            whole = Search(planned, clock, gap, seed, self._relay, like, workers)
+            here = under_plan(instance, plan)
+            whole = Search(here, clock, gap, seed, self._relay, like, workers)
             bound, rent = whole.first_bound_usd(), rent_usd_per_m(instance, plan)
             ranges = 1
             if 0 < bound < float("inf"):
@@ -109,7 +110,7 @@ class PlanSearch:
                 search = whole
                 ranged = replace(plan, kept=(part + 1) / ranges, least_kept=part / ranges)
                 if part + 1 < ranges:
-                    narrowed = replace(instance, kv_plan=ranged)
+                    narrowed = under_plan(instance, ranged)
                     search = Search(narrowed, clock, gap, seed, self._relay, like or whole, workers)
                     bound = search.first_bound_usd()
                 else:

@@ -15,10 +15,9 @@ from typing import NoReturn
 from solver.answer import SearchResult
 from solver.bounds.apart import cost_per_rate_bound
 from solver.certificate import Certificate, covers
-from solver.fleet.asked import Fleet
+from solver.fleet.asked import Fleet, fleet_of
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
-from solver.imbalance import balanced_fleet
 from solver.known import Known
 from solver.place.pack import packed
 from solver.verify import ROUNDING
@@ -204,12 +203,22 @@ class Search(Known):
         )
 
     def imbalance(self) -> float:
-        """What the imbalance of expert load costs on the answer's fleet (see :mod:`solver.imbalance`)."""
+        """What the imbalance of expert load costs on the answer's fleet: its price over that of even load.
+
+        With even load every chip of a stage has the same share of the routed tokens, and batches are the largest
+        that each shape then allows. As many experts are touched as before: a question with uniform load is
+        another one, and may be dearer or cheaper.
+        """
         if self.best_fleet is None or self.instance.operations.moe is None:
             return 0.0
-        per_rank = {row: int(self.bounds.per_rank[row]) for row in self.best_fleet.shapes}
-        even = balanced_fleet(
-            self.best_fleet, self.pricer, self.shapes, per_rank, self.question.links
-        )
+        rates = {
+            row: self.pricer.balanced(self.shapes, row, int(self.bounds.per_rank[row]))
+            for row in self.best_fleet.shapes
+        }
+        stands = [
+            (replace(item, requests_per_s=max(rates[item.shape], item.requests_per_s)), pools)
+            for item, pools in self.best_fleet.stands
+        ]
+        even = fleet_of(stands, self.classes, self.question.links)
         cost = self.question.cost_per_request(even.requests_per_s, even.usd_per_hour)
         return max(0.0, self.best_cost / cost - 1.0) if cost > 0 else 0.0

@@ -18,10 +18,13 @@ BLOCK = re.compile(
     r'^```(?P<kind>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL
 )
 TREES = ("topology", "costmodel", "solver", "rackfit", "instances")
+#: where a person may add a file
+PLACES = (*TREES, "tests")
 #: what a person may add
 HEADINGS = (
     "A chip and a cluster of it",
     "A model family",
+    "An engine",
     "An export target",
     "A rule",
     "A study",
@@ -66,7 +69,7 @@ def test_an_example_works_with_the_files_it_names(
     for block in BLOCK.finditer(part):
         title, text = block["title"], block["text"]
         if title:
-            inside = title.split("/")[0] in TREES
+            inside = title.split("/")[0] in PLACES
             path = (repository if inside else desk) / title
             assert not path.exists(), title
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -45,10 +47,7 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
         path = Path(text)
         if is_file(path):
             return path
-        try:
-            there = path.exists()
-        except OSError:
-            there = False
+        there = os.path.exists(path)
         raise InstanceError(
             Problem(shown(text, 200), "is not an ordinary file" if there else "no such file")
         )
@@ -63,10 +62,7 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
 
 def is_file(path: Path) -> bool:
     """Whether there is an ordinary file; also for names that no file can have."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+    return os.path.isfile(path)
 
 
 def beside(file: Path, name: str) -> str:
@@ -80,14 +76,12 @@ def beside(file: Path, name: str) -> str:
     meant = "/" in path or path.endswith(_DATA_SUFFIXES)
     if not meant or Path(path).is_absolute() or len(path) > 4096 or "\0" in path:
         return name
-    return str(found) + name[len(path) :] if is_file(found) or _is_folder(found) else name
+    return str(found) + name[len(path) :] if is_file(found) or is_folder(found) else name
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder; also for names that nothing can have."""
+    return os.path.isdir(path)
 
 
 def _known(text: str, kind: str, suffixes: tuple[str, ...]) -> str:
@@ -126,9 +120,10 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
         path = "".join(
             f"[{part}]" if isinstance(part, int) else f".{shown(part, 60)}" for part in parts
         )
-        message = shown(item["msg"].removeprefix("Value error, "), 1000)
+        message = shown(plain_words(item["msg"]), 1000)
         if item["type"] not in ("missing", "value_error", "extra_forbidden"):
-            message = f"{message}, got {brief(item['input'])}"
+            given = "nothing" if item["input"] is None else brief(item["input"])
+            message = f"{message}, got {given}"
         if item["type"] == "extra_forbidden":
             message = "unknown key (a typing mistake?)"
         if item["type"] == "missing":
@@ -136,3 +131,35 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
         problems.append(Problem(f"{place}: {path.lstrip('.')}".rstrip(": "), message))
     more = error.error_count() - len(problems)
     return [*problems, Problem(place, f"and {more} more problems")] if more else problems
+
+
+#: what pydantic says, by its beginning, and the words for it here
+_WORDS = (
+    (r"Value error, ", ""),
+    (r"Input should be greater than or equal to ", "must be at least "),
+    (r"Input should be greater than ", "must be above "),
+    (r"Input should be less than or equal to ", "must be at most "),
+    (r"Input should be less than ", "must be below "),
+    (
+        r"Input should be (an object|a valid dictionary( or instance of \w+)?)",
+        "expected keys with values",
+    ),
+    (
+        r"Input should be a valid integer(, unable to parse .*|, got a number .*)?$",
+        "expected a whole number",
+    ),
+    (r"Input should be a valid number(, unable to parse .*)?$", "expected a number"),
+    (r"Input should be a valid boolean(, unable to .*)?$", "expected true or false"),
+    (r"Input should be a valid string$", "expected text"),
+    (r"Input should be a valid (list|tuple|set)$", "expected a list"),
+    (r"Input should be ", "expected "),
+)
+
+
+def plain_words(said: str) -> str:
+    """A sentence of pydantic's in the words of all other messages."""
+    for pattern, words in _WORDS:
+        found = re.match(pattern, said)
+        if found:
+            return words + said[found.end() :]
+    return said

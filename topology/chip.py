@@ -43,7 +43,7 @@ _ALIASES = {
 _WIDER = {"fp4": ("fp4", "fp8", "bf16"), "fp8": ("fp8", "bf16"), "bf16": ("bf16",)}
 
 
-class Efficiency(BaseModel):
+class ChipEfficiency(BaseModel):
     """Fractions of the peak that were measured; ``None`` where nobody measured.
 
     ``gemm`` and ``hbm`` are (low, high) over software builds; the three collectives are NCCL bus
@@ -91,7 +91,7 @@ class Chip(BaseModel):
     host_bytes_per_s: BytesPerSecond | None = None
     #: memory beside HBM that KV may move to, one of a kind; none: HBM only
     tiers: tuple[NamedTier, ...] = ()
-    efficiency: Efficiency = Efficiency()
+    efficiency: ChipEfficiency = ChipEfficiency()
     provenance: dict[str, Basis] = Field(default_factory=dict)
     sources: tuple[Prose, ...] = ()
     notes: tuple[Prose, ...] = ()
@@ -146,9 +146,17 @@ class Chip(BaseModel):
         """The chip's tier of a kind, if it has one."""
         return next((tier for tier in self.tiers if tier.kind == kind), None)
 
-    def basis_of(self, field: str) -> Basis:
-        """Whether a number is measured, published, derived or assumed (the default)."""
-        return self.provenance.get(field, self.provenance.get(field.split(".")[0], "assumed"))
+    def priced(self, usd_per_hour: float, basis: str) -> Chip:
+        """The chip at another price, and what that rests on."""
+        told: dict[str, Basis] = {**self.provenance, "usd_per_hour": "published"}
+        return self.model_copy(
+            update={"usd_per_hour": usd_per_hour, "price_basis": basis, "provenance": told}
+        )
+
+    def assumes(self, field: str) -> bool:
+        """Whether a number, or that of one of its formats, is said to be assumed."""
+        own = (basis for key, basis in self.provenance.items() if key.split(".")[0] == field)
+        return "assumed" in own
 
 
 def load_chip(name_or_path: str | Path) -> Chip:

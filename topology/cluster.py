@@ -11,7 +11,7 @@ import networkx as nx
 
 from topology.chip import Basis
 from topology.collectives.compose import Part, cost_of
-from topology.collectives.demand import check_kind
+from topology.collectives.demand import Dispatched, check_kind
 from topology.collectives.loads import collective_loads
 from topology.collectives.measured import measured_rate
 from topology.collectives.transfers import Transfers, sent
@@ -135,7 +135,7 @@ class Cluster:
         ``InstanceError`` for unknown or unusable chips and where no route exists.
         """
         ids = tuple(chip_ids)
-        dispatched = (top_k, one_copy_per_domain, max_domains)
+        dispatched = Dispatched(top_k, one_copy_per_domain, max_domains)
         return self._rate(kind, ids, lambda: self._parts(ids), dispatched)
 
     def rate_for(
@@ -151,7 +151,7 @@ class Cluster:
     ) -> Rate:
         """As :meth:`rate` for ``chips_per_domain`` chips in each of ``num_domains`` like this one."""
         chosen = (domain_index, chips_per_domain, num_domains)
-        dispatched = (top_k, one_copy_per_domain, max_domains)
+        dispatched = Dispatched(top_k, one_copy_per_domain, max_domains)
         return self._rate(kind, chosen, lambda: self._representative(*chosen), dispatched)
 
     def _chosen(self, index: int, count: int) -> tuple[int, ...]:
@@ -196,14 +196,8 @@ class Cluster:
         Walks the routes, so that it costs more than :meth:`rate`, which it agrees with.
         """
         check_kind(kind, len(chip_ids))
-        return collective_loads(
-            kind,
-            self._parts(tuple(chip_ids)),
-            self.network,
-            top_k=top_k,
-            one_copy_per_domain=one_copy_per_domain,
-            max_domains=max_domains,
-        )
+        dispatched = Dispatched(top_k, one_copy_per_domain, max_domains)
+        return collective_loads(kind, self._parts(tuple(chip_ids)), self.network, dispatched)
 
     def transfers(self, messages: Iterable[tuple[str, str, float]]) -> Transfers:
         """Many messages (source, target, bytes) at once: load of each link and the time it sets.
@@ -235,7 +229,7 @@ class Cluster:
         kind: str,
         chosen: Hashable,
         parts_of: Callable[[], list[Part]],
-        dispatched: tuple[int | None, bool, int | None],
+        dispatched: Dispatched,
     ) -> Rate:
         """The rate of a collective on the chips ``chosen``, worked out once."""
         key = (kind, chosen, *dispatched)
@@ -245,15 +239,7 @@ class Cluster:
             self._rates.clear()
         parts = parts_of()
         check_kind(kind, sum(len(group) for _, _, group in parts))
-        top_k, one_copy_per_domain, max_domains = dispatched
-        cost = cost_of(
-            kind,
-            parts,
-            self.network,
-            top_k=top_k,
-            one_copy_per_domain=one_copy_per_domain,
-            max_domains=max_domains,
-        )
+        cost = cost_of(kind, parts, self.network, dispatched)
         measured = self.profile != "physics"
         found = measured_rate(cost, kind, parts) if measured else cost.rate()
         return self._rates.setdefault(key, found)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from topology.chip import Chip
 from topology.rate import Leg
-from topology.routing.blocks import Block
+from topology.routing.blocks import ChipBlock, front
 from topology.routing.spread import Demand, Edge, spread
 
 
@@ -78,6 +78,7 @@ class Fabric(ABC):
     def __init__(self, chips: Sequence[Chip], failed: frozenset[str] = frozenset()):
         self.chips = tuple(chips)
         self.failed = failed
+        self._quickest: dict[tuple[tuple[int, ...], int, int, bool], list[ChipBlock]] = {}
 
     def chip_names(self) -> list[str]:
         """Local names of the chips by position."""
@@ -113,12 +114,21 @@ class Fabric(ABC):
 
     def blocks(
         self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False
-    ) -> list[Block]:
+    ) -> list[ChipBlock]:
         """Sets of ``count`` of the candidates that may serve together, at most so many, good ones first.
 
         ``gathers``: the set that gathers soonest is looked for, also where that takes time.
         """
-        return [Block(self.pick(candidates, count))]
+        return [ChipBlock(self.pick(candidates, count))]
+
+    def quickest(
+        self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False
+    ) -> list[ChipBlock]:
+        """Of :meth:`blocks` those that no other one is quicker than in all respects."""
+        key = (tuple(candidates), count, most, gathers)
+        if key not in self._quickest:
+            self._quickest[key] = front(self.blocks(candidates, count, most, gathers=gathers))
+        return self._quickest[key]
 
     def every_set_of(self, candidates: Sequence[int]) -> bool:
         """Whether :meth:`blocks` looks at every set of the candidates."""

@@ -76,7 +76,7 @@ def own_parameters(found: dict[str, Any]) -> int:
 #: Parts of names of what reads images or sound: not part of the text model.
 _TOWERS = ("vision", "visual", "vit.", "image", "audio", "projector", "embed_tokens_extend", "aligner",
            "merger", "downsample", "img_", "speech", "resampler", "connector", "perception", "qformer",
-           "query_tokens", "language_projection", "generation_", "video_tower", "acoustic", "semantic_")  # fmt: skip
+           "query_tokens", "language_projection", "generation_", "video_tower", "talker", "token2wav", "code2wav", "vqmodel", "acoustic", "semantic_")  # fmt: skip
 
 
 def _is_tower(name: str) -> bool:

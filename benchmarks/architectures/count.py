@@ -36,6 +36,9 @@ OPTIONAL = (
     "mamba_conv_bias", "mamba_proj_bias", "use_conv_bias", "layers_block_type", "max_position_embeddings",
     "query_pre_attn_scalar", "attn_output_gate", "time_step_rank", "n_shared_experts",
 )  # fmt: skip
+TIED = "tie_word_embeddings"
+#: Configs inside a multimodal one that hold the text model.
+TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 #: What some classes cannot be built without, though their own defaults leave it out.
 NEEDED: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 6},
@@ -44,8 +47,16 @@ NEEDED: dict[str, dict[str, Any]] = {
     "hunyuan_v1_moe": {"head_dim": 128, "num_experts": 16, "moe_topk": 2},
     "lfm2_moe": {"layer_types": (["conv"] * 3 + ["full_attention"]) * 8},
     "ministral": {"head_dim": 128},
+    "cohere_compass_text": {
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": 10000.0}
+            for kind in ("full_attention", "sliding_attention")
+        }
+    },
+    "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 8, "clip_qkv": 8.0}},
+    "nemotron": {"num_key_value_heads": 8},
     "qwen4_exp_text": {
-        "indexer_n_heads": 16, "indexer_kv_heads": 2, "indexer_head_dim": 64,
+        "indexer_n_heads": 16, "indexer_kv_heads": 1, "indexer_head_dim": 64,
         "indexer_budget": 2048, "indexer_compress_ratio": 4, "ple_embed_dim": 256,
     },
 }  # fmt: skip
@@ -91,11 +102,16 @@ def plain(value: Any) -> Any:
 
 def default_config(kind: str) -> dict[str, Any]:
     """What a configuration class saves when nothing is asked for."""
-    config = CONFIG_MAPPING[kind](**NEEDED.get(kind, {}))
-    return plain(config.to_dict())
+    data = plain(CONFIG_MAPPING[kind](**NEEDED.get(kind, {})).to_dict())
+    own = transformers.PretrainedConfig().to_dict().get(TIED)
+    if own is not None and data.get(TIED) == own and any(key in data for key in TEXT_PARTS):
+        del data[TIED]  # a file leaves out what the base class has, and the text part decides
+    return data
 
 
-def mutations(data: dict[str, Any], rng: random.Random) -> dict[str, list[dict[str, Any]]]:
+def mutations(
+    kind: str, data: dict[str, Any], rng: random.Random
+) -> dict[str, list[dict[str, Any]]]:
     """Mutated configs by name; of each the boldest first, as a class may refuse some combinations."""
     sizes = scaled(data, _SCALED | dict.fromkeys(_DOUBLED, 2.0))
     flipped = {
@@ -116,7 +132,11 @@ def mutations(data: dict[str, Any], rng: random.Random) -> dict[str, list[dict[s
     ]
     narrower = scaled(data, dict.fromkeys(_NARROWED, 0.5))
     bare = [
-        {key: value for key, value in given.items() if key not in dropped}
+        {
+            key: value
+            for key, value in given.items()
+            if key not in dropped or key in NEEDED.get(kind, {})
+        }
         for given in (narrower, data)
         for dropped in (OPTIONAL, ("head_dim", "tie_word_embeddings", "attention_bias"))
     ]
@@ -153,13 +173,15 @@ def shallower(data: dict[str, Any]) -> dict[str, Any]:
 
 def build(kind: str, name: str, data: dict[str, Any]) -> tuple[Any, Any]:
     """Config and model of a class on the meta device."""
-    cls = CONFIG_MAPPING[kind]
+    cls, built = CONFIG_MAPPING[kind], getattr(transformers, name)
     config = cls.from_dict({key: value for key, value in data.items() if key != "architectures"})
+    if not isinstance(config, built.config_class):
+        config = config.get_text_config()  # the class is that of the text part
     for part in {id(c): c for c in (config, config.get_text_config())}.values():
         part._attn_implementation = "eager"
         part._experts_implementation = "batched_mm"
     with torch.device("meta"):
-        model = getattr(transformers, name)(config)
+        model = built(config)
     model.tie_weights()
     return config, model.eval()
 
@@ -213,6 +235,26 @@ def cached(model: Any, config: Any, length: int) -> dict[str, int]:
     return dict(found)
 
 
+#: Words of errors that matrices of unlike shapes give: the class cannot run such a config.
+_UNLIKE = (
+    "shapes cannot be multiplied",
+    "must have same reduction dim",
+    "must match the size",
+    "size of tensor",
+    "is invalid for input",
+)
+
+
+def measured(model: Any, config: Any) -> dict[str, Any]:
+    """Cache at two lengths, or why it cannot be asked; raises where the class cannot run the config."""
+    try:
+        return {"cache": {str(length): cached(model, config, length) for length in LENGTHS}}
+    except Exception as error:
+        if any(words in str(error) for words in _UNLIKE):
+            raise
+        return {"cache_error": f"{type(error).__name__}: {str(error)[:120]}"}
+
+
 def one(kind: str, name: str, tries: list[dict[str, Any]], *, text_part: bool) -> dict[str, Any]:
     """Counts of one class and the first config that it builds from, or why there is none."""
     entry: dict[str, Any] = {}
@@ -220,18 +262,12 @@ def one(kind: str, name: str, tries: list[dict[str, Any]], *, text_part: bool) -
         entry = {"config": {**data, "architectures": [name]}}
         try:
             config, model = build(kind, name, data)
+            counted = parameters(model) | ({} if text_part else measured(model, config))
         except Exception as error:
             entry["error"] = f"{type(error).__name__}: {str(error)[:200]}"
             continue
+        entry |= counted
         break
-    else:
-        return entry
-    entry |= parameters(model)
-    if not text_part:
-        try:
-            entry["cache"] = {str(length): cached(model, config, length) for length in LENGTHS}
-        except Exception as error:
-            entry["cache_error"] = f"{type(error).__name__}: {str(error)[:120]}"
     gc.collect()
     return entry
 
@@ -285,7 +321,7 @@ def main() -> None:
                 continue
             mutated = {"default": [base]}
             if group == "text":
-                mutated |= mutations(base, random.Random(kind))
+                mutated |= mutations(kind, base, random.Random(kind))
             variants = {
                 label: one(kind, name, tries, text_part=group != "text")
                 for label, tries in mutated.items()

@@ -30,7 +30,13 @@ def shapes(config: dict[str, Any]) -> dict[str, dict[str, list[int]]]:
     for inner in ("text_config",):
         if isinstance(plain.get(inner), dict):
             plain[inner] = {k: v for k, v in plain[inner].items() if k != "quantization_config"}
-    made = CONFIG_MAPPING[config["model_type"]].from_dict(plain)
+    kind, named = (
+        config["model_type"],
+        getattr(transformers, (config.get("architectures") or [""])[0], None),
+    )
+    # a type of a file's own, whose architecture the library has under another type
+    known = kind in CONFIG_MAPPING or named is None
+    made = (CONFIG_MAPPING[kind] if known else named.config_class).from_dict(plain)
     model = None
     for auto in (AutoModelForCausalLM, AutoModelForImageTextToText):
         try:

@@ -26,6 +26,7 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import load_scenario
 from rackfit.api import solve
 from rackfit.documents.result import Result, read_result
+from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout, write_files
 from rackfit.importers.deployment import ENGINES, import_deployment
 from rackfit.report.render import print_evaluation, print_result
@@ -244,6 +245,7 @@ class Asker:
         write_files(exported.files, out)
         if target not in ENGINES:
             return
+        instance = under_engine(instance, target)
         layout = import_deployment(instance, target, out).layout
         judged = evaluate(instance, layout)
         for name in _FIGURES:

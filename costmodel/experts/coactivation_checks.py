@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,48 +34,44 @@ def check_pairs(array: Array, loads: ExpertLoads, place: str, top_k: int | None)
     if array.dtype.kind not in "iuf":
         return [Problem(place, f"expected numbers, got dtype {array.dtype}")]
     counts = array.astype(np.float64)
-    problems = []
+    problems = [Problem(place, said) for said in _uncounted(counts, loads)]
+    if problems:
+        return problems
+    own = np.einsum("lee->le", counts)
+    beside = counts.sum(axis=2) - own
+    return [
+        *check_diagonal(counts, own, beside, loads, place, top_k),
+        *unused(beside, loads, place),
+    ]
+
+
+def _uncounted(counts: Floats, loads: ExpertLoads) -> Iterator[str]:
+    """What in a table is no count of pairs."""
     usable = np.isfinite(counts) & (np.abs(counts) <= MOST_COUNT)
     for what, wrong in (("not usable numbers", ~usable), ("negative", usable & (counts < 0))):
         if wrong.any():
-            layer, one, other = (int(axis[0]) for axis in np.nonzero(wrong))
-            problems.append(
-                Problem(
-                    place,
-                    f"{int(wrong.sum())} counts are {what}, first {counts[layer, one, other]:g} in "
-                    f"{where(loads, layer)}, experts {one} and {other}; expected 0 to {MOST_COUNT:g}",
-                )
+            layer, one, other = first(wrong)
+            yield (
+                f"{int(wrong.sum())} counts are {what}, first {counts[layer, one, other]:g} in "
+                f"{where(loads, layer)}, experts {one} and {other}; expected 0 to {MOST_COUNT:g}"
             )
     counts = np.where(usable, counts, 0.0)
     size = np.maximum(np.abs(counts), np.abs(counts.transpose(0, 2, 1)))
     uneven = np.abs(counts - counts.transpose(0, 2, 1)) > ROUNDING * size
     if uneven.any():
-        layer, one, other = (int(axis[0]) for axis in np.nonzero(uneven))
-        problems.append(
-            Problem(
-                place,
-                f"not symmetric: {where(loads, layer)} has {counts[layer, one, other]:g} for experts "
-                f"{one} and {other}, {counts[layer, other, one]:g} for {other} and {one}; expected "
-                "the same",
-            )
+        layer, one, other = first(uneven)
+        yield (
+            f"not symmetric: {where(loads, layer)} has {counts[layer, one, other]:g} for experts "
+            f"{one} and {other}, {counts[layer, other, one]:g} for {other} and {one}; expected "
+            "the same"
         )
-    own = np.einsum("lee->le", counts)
-    beside = counts.sum(axis=2) - own
+    beside = counts.sum(axis=2) - np.einsum("lee->le", counts)
     empty = np.flatnonzero(~(beside > 0).any(axis=1))
     if empty.size:
-        problems.append(
-            Problem(
-                place,
-                f"{empty.size} layers are all zero beside the diagonal, first "
-                f"{where(loads, int(empty[0]))}; expected pairs of experts in every layer",
-            )
+        yield (
+            f"{empty.size} layers are all zero beside the diagonal, first "
+            f"{where(loads, int(empty[0]))}; expected pairs of experts in every layer"
         )
-    if problems:
-        return problems
-    return [
-        *check_diagonal(counts, own, beside, loads, place, top_k),
-        *unused(beside, loads, place),
-    ]
 
 
 def check_diagonal(
@@ -84,46 +82,38 @@ def check_diagonal(
         each = 8 if top_k is None else top_k
         if each < 2:
             return [Problem("--top-k", f"{each}: experts used together need 2 or more per token")]
-        own = beside / (each - 1)
-        most = np.minimum(own[:, :, None], own[:, None, :])
-        above = np.triu(counts > most * (1 + ROUNDING), 1)
-        if not above.any():
-            return []
-        layer, one, other = (int(axis[0]) for axis in np.nonzero(above))
-        return [
-            Problem(
-                place,
-                f"{where(loads, layer)}: {counts[layer, one, other]:g} tokens use experts {one} and "
-                f"{other}, but only {most[layer, one, other]:g} use both if each has {each} experts; "
-                "give the tokens of each expert on the diagonal, or another --top-k",
-            )
-        ]
+        said = _too_many_pairs(counts, beside / (each - 1), loads)
+        why = (
+            f"use both if each has {each} experts; give the tokens of each expert on the diagonal, "
+        )
+        return [Problem(place, f"{said} {why}or another --top-k")] if said else []
     each = round(1 + float(beside.sum() / own.sum()))
     if each < 2:
         return [Problem(place, "1 expert per token, none used together; need 2 or more")]
     wrong = np.abs(beside - (each - 1) * own) > 1e-3 * np.maximum(beside, (each - 1) * own)
     if wrong.any():
-        layer, expert = (int(axis[0]) for axis in np.nonzero(wrong))
-        return [
-            Problem(
-                place,
-                f"{where(loads, layer)}: expert {expert} has {own[layer, expert]:g} tokens on the "
-                f"diagonal and {beside[layer, expert]:g} pairs; expected {each - 1} pairs per token "
-                f"({each} experts each, as the sums say), or zeros on the whole diagonal",
-            )
-        ]
+        layer, expert = first(wrong)
+        text = (
+            f"{where(loads, layer)}: expert {expert} has {own[layer, expert]:g} tokens on the "
+            f"diagonal and {beside[layer, expert]:g} pairs; expected {each - 1} pairs per token "
+            f"({each} experts each, as the sums say), or zeros on the whole diagonal"
+        )
+        return [Problem(place, text)]
+    said = _too_many_pairs(counts, own, loads)
+    return [Problem(place, f"{said} use one of them")] if said else other_top_k(each, top_k, place)
+
+
+def _too_many_pairs(counts: Floats, own: Floats, loads: ExpertLoads) -> str:
+    """The first pair that more tokens use than there are for either expert; empty if there is none."""
     most = np.minimum(own[:, :, None], own[:, None, :])
     above = np.triu(counts > most * (1 + ROUNDING), 1)
-    if above.any():
-        layer, one, other = (int(axis[0]) for axis in np.nonzero(above))
-        return [
-            Problem(
-                place,
-                f"{where(loads, layer)}: {counts[layer, one, other]:g} tokens use experts {one} and "
-                f"{other}, but only {most[layer, one, other]:g} use one of them",
-            )
-        ]
-    return other_top_k(each, top_k, place)
+    if not above.any():
+        return ""
+    layer, one, other = first(above)
+    return (
+        f"{where(loads, layer)}: {counts[layer, one, other]:g} tokens use experts {one} and "
+        f"{other}, but only {most[layer, one, other]:g}"
+    )
 
 
 def check_picks(
@@ -143,7 +133,7 @@ def check_picks(
         picks = picks[:, :, (picks >= 0).any(axis=(0, 1))]
         for what, wrong in (("below -1", picks < -1), ("too large", picks >= loads.num_experts)):
             if wrong.any():
-                token, layer, pick = (int(axis[0]) for axis in np.nonzero(wrong))
+                token, layer, pick = first(wrong)
                 problems.append(
                     Problem(
                         place,
@@ -161,7 +151,7 @@ def check_picks(
         rising = np.sort(picks, axis=2)
         twice = (rising[..., 1:] == rising[..., :-1]).any(axis=2)
         if twice.any():
-            token, layer = (int(axis[0]) for axis in np.nonzero(twice))
+            token, layer = first(twice)
             number = int(np.flatnonzero(whole)[token])
             problems.append(
                 Problem(
@@ -204,7 +194,7 @@ def unused(used: Floats, loads: ExpertLoads, place: str) -> list[Problem]:
     wrong = (used == 0) & (shares > 1 / loads.num_experts)
     if not wrong.any():
         return []
-    layer, expert = (int(axis[0]) for axis in np.nonzero(wrong))
+    layer, expert = first(wrong)
     return [
         Problem(
             place,
@@ -213,6 +203,11 @@ def unused(used: Floats, loads: ExpertLoads, place: str) -> list[Problem]:
             f"{loads.source}; give counts and co-activation of the same model",
         )
     ]
+
+
+def first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Indices of the first element that holds."""
+    return tuple(int(axis[0]) for axis in np.nonzero(wrong))
 
 
 def where(loads: ExpertLoads, layer: int) -> str:

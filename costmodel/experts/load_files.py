@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from costmodel.experts.raw_loads import MAX_FILE_BYTES, RawLoads, as_windows, summed_windows
 from costmodel.experts.trtllm_statistics import read_statistics
 from costmodel.experts.unpacked import check_arrays
+from topology.catalogue import is_folder
 from topology.errors import InstanceError, Problem
 from topology.reading import MAX_JSON_ELEMENTS, parse_json, read_text
 
-Found = TypeVar("Found")
+Read = TypeVar("Read")
 
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
@@ -28,8 +29,8 @@ SGLANG_KEY = "logical_count"
 
 def read_arrays(path: Path) -> RawLoads:
     """Read one file, or a folder of TensorRT-LLM statistics. Raises ``InstanceError``."""
-    if path.is_dir() or path.suffix == ".safetensors" or path.name == "meta_info.json":
-        return read_statistics(path if path.is_dir() else path.parent)
+    if is_folder(path) or path.suffix == ".safetensors" or path.name == "meta_info.json":
+        return read_statistics(path if is_folder(path) else path.parent)
     readers = {
         ".npz": read_npz,
         ".npy": read_npy,
@@ -41,8 +42,8 @@ def read_arrays(path: Path) -> RawLoads:
 
 
 def read_with(
-    path: Path, readers: Mapping[str, Callable[[Path], Found]], unknown: str, beside: str = ""
-) -> Found:
+    path: Path, readers: Mapping[str, Callable[[Path], Read]], unknown: str, beside: str = ""
+) -> Read:
     """What the reader of a file's suffix finds. Raises ``InstanceError``, whatever is wrong with the file.
 
     ``unknown``: what to say of other suffixes; ``beside``: what is read beside those of ``readers``.

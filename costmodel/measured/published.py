@@ -20,7 +20,7 @@ from topology.catalogue import checked, data_dir, read_data
 Count = Annotated[int, Field(ge=1)]
 
 
-class Deployment(BaseModel):
+class PublishedRun(BaseModel):
     """One published run: a worker of a shape under a load, and what was reported of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,10 +55,10 @@ class Deployment(BaseModel):
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRun:
     """A deployment and its predicted figure, in the unit of the published one."""
 
-    deployment: Deployment
+    deployment: PublishedRun
     predicted: float
 
     @property
@@ -68,11 +68,11 @@ class Compared:
         return (ratio if self.deployment.figure == "tpot_ms" else 1.0 / ratio) - 1.0
 
 
-def published_deployments() -> list[Deployment]:
+def published_deployments() -> list[PublishedRun]:
     """The shipped deployments."""
     path = data_dir("measured") / "published.json"
     with checked(path.name):
-        return [Deployment.model_validate(one) for one in read_data(path)]
+        return [PublishedRun.model_validate(one) for one in read_data(path)]
 
 
 def published_rows() -> tuple[list[MeasuredRow], list[Skipped]]:
@@ -80,7 +80,7 @@ def published_rows() -> tuple[list[MeasuredRow], list[Skipped]]:
     return read_measured(data_dir("measured") / "points.csv")
 
 
-def compare(deployment: Deployment, profile: Profile) -> Compared:
+def compare(deployment: PublishedRun, profile: Profile) -> ComparedRun:
     """Predict one deployment under a profile, read as its source describes it."""
     resolved = resolve_instance(
         Scenario(
@@ -120,9 +120,9 @@ def compare(deployment: Deployment, profile: Profile) -> Compared:
     )
     service = evaluate(instance, layout).priced.replicas[0].service
     if deployment.figure == "tpot_ms":
-        return Compared(deployment, 1e3 * float(service.tpot_s))
+        return ComparedRun(deployment, 1e3 * float(service.tpot_s))
     chips = deployment.tp * deployment.attention_dp
-    return Compared(deployment, float(service.requests_per_s) * deployment.input_tokens / chips)
+    return ComparedRun(deployment, float(service.requests_per_s) * deployment.input_tokens / chips)
 
 
 def _computing_on(profile: Profile, share: float) -> Profile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from costmodel.measured.published import (
-    Compared,
+    ComparedRun,
     compare,
     deepseek_day,
     published_deployments,
@@ -65,7 +65,7 @@ def published_lines(profile: Profile) -> list[str]:
     return lines + _runs(scored) + _not_read() + _day(profile)
 
 
-def _deployment(one: Compared) -> str:
+def _deployment(one: ComparedRun) -> str:
     unit = "ms per token" if one.deployment.figure == "tpot_ms" else "tokens/s per chip"
     return (
         f"| {one.deployment.id} | {one.deployment.value:,.4g} {unit} | {one.predicted:,.4g} "

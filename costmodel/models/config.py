@@ -43,10 +43,9 @@ class Config:
         self.path = path
         #: What the configuration class has for keys that a file may leave out; see class_defaults.py.
         self.class_defaults: Mapping[str, object] = {}
+        self.within: Config | None = None  #: the object that this one is a section of
         self._touched: set[str] = set()
         self._sections: dict[str, Config] = {}
-
-    # -- reporting -------------------------------------------------------------------------------
 
     def problem(self, key: str, message: str) -> None:
         """Record that ``key`` is wrong."""
@@ -60,8 +59,6 @@ class Config:
     def _assume(self, key: str, value: object, because: str) -> None:
         self.log.read(self.path + key, str(value), because)
         self.log.note(f"assumed: {self.path}{key} = {value} ({because})")
-
-    # -- looking ---------------------------------------------------------------------------------
 
     def has(self, key: str) -> bool:
         """Whether ``key`` is there and not null. Does not count as reading it."""
@@ -285,8 +282,9 @@ class Config:
             return None
         if not isinstance(value, dict):
             raise self.fail(key, f"expected an object, got {shown(value)}")
-        self._sections[key] = Config(value, self.file, self.log, f"{self.path}{key}.")
-        return self._sections[key]
+        found = self._sections[key] = Config(value, self.file, self.log, f"{self.path}{key}.")
+        found.within = self
+        return found
 
     def not_understood(self) -> list[tuple[str, Any]]:
         """Keys that were neither asked for nor known to have no effect, with their values."""

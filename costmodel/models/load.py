@@ -11,7 +11,7 @@ from costmodel.models.class_defaults import class_defaults
 from costmodel.models.config import Config
 from costmodel.models.files import find_config, read_object
 from costmodel.models.generic import GENERIC, shapes_something
-from costmodel.models.image import read_image_tower
+from costmodel.models.image import read_audio_tower, read_image_tower
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.quantisation.formats import BY_REQUEST, ELEMENT_BYTES
 from costmodel.models.parts.quantisation.matching import PatternError
@@ -101,7 +101,9 @@ def read_model(
     total = summarise(spec).total_params
     if total > MAX_PARAMS:
         outer.problem("", f"{total:.3g} parameters are more than the {MAX_PARAMS:.0e} believed")
-    vision = read_image_tower(outer, spec.hidden_size)
+    multimodal = config is not outer or {"vision_config", "audio_config"} & outer.data.keys()
+    vision = read_image_tower(outer, spec.hidden_size) if multimodal else None
+    audio = read_audio_tower(outer, spec.hidden_size) if multimodal else None
     for key, value in outer.not_understood():
         if family is GENERIC and shapes_something(value):
             outer.problem(
@@ -123,6 +125,8 @@ def read_model(
         spec,
         kv_dtype=kv_dtype or spec.kv_dtype,
         vision=vision,
+        own_code="auto_map" in outer.data and not (config.class_defaults or outer.class_defaults),
+        audio=audio,
         notes=(*outer.log.notes, *spec.notes),
         readings=tuple(outer.log.readings.values()),
     )

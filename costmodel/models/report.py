@@ -63,6 +63,8 @@ def summary_rows(spec: ModelSpec) -> list[tuple[str, str]]:
         rows.append(("  MTP modules, not in the total", _billions(s.mtp_params)))
     if s.vision_params:
         rows.append(("  image tower, not in the total", _billions(s.vision_params)))
+    if s.audio_params:
+        rows.append(("  audio tower, not in the total", _billions(s.audio_params)))
     rows += [
         ("active parameters, everything", _billions(s.active_params)),
         ("  without input embedding", _billions(s.active_params_no_input_embedding)),

@@ -100,7 +100,7 @@ class Graphs(_Facts):
     source: str
 
 
-class Habits(_Facts):
+class EngineHabits(_Facts):
     """How an engine schedules: options for the prompt tokens of a pass and for sequences, and what it does.
 
     ``prompts``: how prompts share a server with decoding sequences (see :class:`costmodel.replay.job.Habits`).
@@ -144,7 +144,7 @@ class EngineFacts(_Facts):
     #: what the engine calls a format of the KV cache; formats not named are not stored
     kv_dtypes: dict[str, str]
     graphs: Graphs
-    habits: Habits
+    habits: EngineHabits
     deprecations: tuple[Deprecation, ...] = ()
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.experts.moe_load import log_missed, reached
+from costmodel.layout.layout import Role
 from costmodel.models import load_model
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import ModelSpec
+from costmodel.passes.encoders import encoders_of
 from costmodel.passes.operations import LayerKind, Operations, operations_of
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import engine_problems, load_engine
-from costmodel.question.kv_plan import KvPlan
 from costmodel.question.measured_shapes import most_sequences
 from costmodel.question.profile import Profile, load_profile
 from costmodel.question.recorded_loads import loads_of_model
@@ -51,8 +52,6 @@ class Instance:
     profile: Profile
     expert_loads: NDArray[np.float64]
     expert_loads_provenance: Literal["measured", "assumed"]
-    #: where a search puts KV (the evaluator reads the layout instead)
-    kv_plan: KvPlan = field(default_factory=KvPlan)
     #: tier from which every pass reads the caches of sequences in flight, where that is not HBM
     kv_read_from: TierKind | None = None
 
@@ -94,11 +93,18 @@ class Instance:
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
         return self.workload.final_context + drafts
 
+    def kept_context(self, role: Role) -> int:
+        """Tokens of KV kept for a sequence in replicas of a role: prefill hands the prompt over when it is computed."""
+        return self.workload.input_tokens if role == "prefill" else self.final_context
+
     @cached_property
     def operations(self) -> Operations:
         """The model compiled into operations."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
-        return replace(operations_of(self.model, drafts), kv_in_hbm=self.kv_read_from is None)
+        compiled = operations_of(
+            self.model, drafts, encoders_of(self.model, self.workload), self.scenario.adapters
+        )
+        return replace(compiled, kv_in_hbm=self.kv_read_from is None)
 
     def log_missed(self, kind: LayerKind) -> NDArray[np.float64]:
         """:func:`costmodel.experts.moe_load.log_missed` of a kind's experts, one replica each, computed once."""
@@ -183,6 +189,8 @@ class Instance:
         data = self.scenario.model_dump(mode="json") | {
             "workload": self.workload.model_dump(mode="json")
         }
+        if self.workload.spread is None:
+            del data["workload"]["spread"]
         if self.speculative is None:
             del data["speculative"]
         if not self.scenario.two_batch_overlap:
@@ -219,7 +227,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
         raise InstanceError(problems)
     model: ModelSpec = found["model"]
     workload: Workload = found["workload"]
-    if model.max_context is not None and workload.final_context > model.max_context:
+    if model.max_context is not None and workload.longest > model.max_context:
         problems.append(
             Problem(
                 "workload",

@@ -202,13 +202,13 @@ def _stable(arrival: Array, first: Array, ends: Array, output: Ints) -> bool:
     last = float(arrival.max(initial=0.0))
     if last <= 0:
         return True
-    moments = np.linspace(last / 2, last, 65)
+    share = np.linspace(0.0, 1.0, 65)
+    moments = last / 2 * (1.0 + share)
     spans = np.maximum(ends - first, 1e-12)
     asked = np.concatenate([[0.0], np.cumsum(output[np.argsort(arrival)])])
     known = asked[np.searchsorted(np.sort(arrival), moments, side="right")]
     out = np.array(
         [float((np.clip((t - first) / spans, 0.0, 1.0) * output).sum()) for t in moments]
     )
-    slope = float(np.polyfit(moments - moments[0], known - out, 1)[0])
-    rate = float(known[-1] - known[0]) / (last / 2)
-    return slope <= _BEHIND * rate
+    risen = float(np.polyfit(share, known - out, 1)[0])
+    return risen <= _BEHIND * float(known[-1] - known[0])

@@ -30,10 +30,9 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodel.layout.layout import Layout, Replica
+from costmodel.layout.layout import KvTier, Layout, Replica
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
-from costmodel.question.kv_plan import Place, Role
 from costmodel.replica import memory
 from costmodel.replica.replica import ReplicaPrice, StagePrice, price_replica, price_replicas
 from costmodel.replica.serving import Service
@@ -62,7 +61,7 @@ def all_new(instance: Instance) -> Instance:
     return known["new"]
 
 
-def reading_from(instance: Instance, place: Place) -> Instance:
+def reading_from(instance: Instance, place: KvTier) -> Instance:
     """The same question where caches in flight are read from ``place``."""
     if place == "hbm":
         return instance
@@ -80,26 +79,12 @@ def reading_from(instance: Instance, place: Place) -> Instance:
     return known[place]
 
 
-def for_role(instance: Instance, role: Role) -> Instance:
-    """The question as a replica of a role sees it under the plan of the search."""
-    plan = instance.kv_plan
-    instance = reading_from(instance, plan.in_flight(role))
-    return instance if keeps_idle(instance, role) else all_new(instance)
-
-
-def keeps_idle(instance: Instance, role: Role) -> bool:
-    """Whether replicas of a role keep idle KV under the plan of the search."""
-    workload = instance.workload
-    waits = workload.hold_s is not None and workload.cached_tokens > 0
-    return waits and instance.kv_plan.idle is not None and role != "decode"
-
-
-def place_in_flight(replica: Replica) -> Place:
+def place_in_flight(replica: Replica) -> KvTier:
     """Where the caches of a replica's sequences in flight lie."""
     return replica.place_in_flight
 
 
-def idle_by_rank(replica: Replica) -> dict[Place, list[int]]:
+def idle_by_rank(replica: Replica) -> dict[KvTier, list[int]]:
     """Idle conversations of each attention rank, by tier; tiers without any are left out."""
     if not replica.idle_kv:
         return {}
@@ -108,7 +93,7 @@ def idle_by_rank(replica: Replica) -> dict[Place, list[int]]:
         for stage in replica.stages
         for place, chip in enumerate(stage.chips)
     }
-    found: dict[Place, list[int]] = {}
+    found: dict[KvTier, list[int]] = {}
     for share in replica.idle_kv:
         if share.chip in rank_of:
             counts = found.setdefault(share.tier, [0] * replica.shape.attention_dp)
@@ -144,7 +129,7 @@ def conversation_bytes(instance: Instance) -> float:
     return idle_bytes(instance, layers, 1.0)
 
 
-def bandwidth(chip: Chip, place: Place) -> tuple[float, float]:
+def bandwidth(chip: Chip, place: KvTier) -> tuple[float, float]:
     """Bytes per second that a chip reads from and writes to a place (HBM: never what limits)."""
     if place == "hbm":
         return inf, inf
@@ -152,7 +137,7 @@ def bandwidth(chip: Chip, place: Place) -> tuple[float, float]:
     return (tier.read_bytes_per_s, tier.write_bytes_per_s) if tier is not None else (0.0, 0.0)
 
 
-def reload_s(instance: Instance, replica: Replica, places: Sequence[Place]) -> float:
+def reload_s(instance: Instance, replica: Replica, places: Sequence[KvTier]) -> float:
     """Seconds until a returning prompt's KV is back in HBM, from the slowest of its places."""
     slowest = 0.0
     for stage in replica.stages:
@@ -212,7 +197,7 @@ def price_all_placed(
 ) -> list[ReplicaPrice]:
     """As :func:`price_placed`; replicas that hold nothing idle are priced at once."""
     found: dict[int, ReplicaPrice] = {}
-    plain: dict[Place, list[int]] = {}
+    plain: dict[KvTier, list[int]] = {}
     hold = instance.workload.hold_s
     for index, replica in enumerate(replicas):
         place, held = place_in_flight(replica), idle_by_rank(replica)
@@ -228,7 +213,7 @@ def price_all_placed(
 
 
 def _price_holding(
-    instance: Instance, layout: Layout, replica: Replica, held: dict[Place, list[int]]
+    instance: Instance, layout: Layout, replica: Replica, held: dict[KvTier, list[int]]
 ) -> ReplicaPrice:
     """Price of a replica with idle conversations ``held`` on its ranks, by tier."""
     room = sum(sum(counts) for counts in held.values())
@@ -245,7 +230,7 @@ def price_kept(
     instance: Instance,
     layout: Layout,
     replica: Replica,
-    places: Sequence[Place],
+    places: Sequence[KvTier],
     kept_per_s: float = inf,
     most_kept: float = 1.0,
 ) -> ReplicaPrice:

@@ -17,8 +17,7 @@ def in_flight_bytes(
 
     ``last``: whether they are a last stage's, which has the caches of drafting modules too.
     """
-    prefills = role == "prefill"
-    context = instance.workload.input_tokens if prefills else instance.final_context
+    context = instance.kept_context(role)
     one = cache_bytes(instance, stage_kinds(instance, *layers), tp, context)
     if last:
         one += float(memory.draft_kv_bytes(instance.operations, tp, context))

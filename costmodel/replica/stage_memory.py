@@ -14,8 +14,7 @@ Array = NDArray[np.float64]
 
 def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[dict[str, Array]]:
     """Bytes on each chip by kind ``[chips]``, stage by stage."""
-    shape, prefills = replica.shape, replica.role == "prefill"
-    context = instance.workload.input_tokens if prefills else instance.final_context
+    shape, context = replica.shape, instance.kept_context(replica.role)
     width = instance.width_bytes(shape.tp)
     rows, sampled = float(plan.rows()), float(plan.sampled())
     sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), shape.tp)

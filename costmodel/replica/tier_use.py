@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from costmodel.layout.layout import Layout, Replica
+from costmodel.layout.layout import KvTier, Layout, Replica
 from costmodel.question.instance import Instance
-from costmodel.question.kv_plan import Place
 from costmodel.replica import held
 from costmodel.replica.fleet import PricedLayout
 from costmodel.replica.kv_bytes import bytes_by_chip
@@ -30,7 +29,7 @@ class TierUse:
     """
 
     role: str
-    tier: Place
+    tier: KvTier
     idle: bool
     sequences: float
     bytes: float
@@ -41,7 +40,7 @@ class TierUse:
     saved_chip_s: float
 
 
-def rent(chip: Chip, place: Place, chip_usd_per_hour: float) -> tuple[float, float]:
+def rent(chip: Chip, place: KvTier, chip_usd_per_hour: float) -> tuple[float, float]:
     """Dollars per byte and hour in a place, and what of it is charged on top of the chip."""
     if place == "hbm":
         return chip_usd_per_hour / chip.hbm_bytes, 0.0
@@ -55,7 +54,7 @@ def tier_uses(
     instance: Instance, layout: Layout, priced: PricedLayout, served: float
 ) -> tuple[TierUse, ...]:
     """Uses of tiers beside plain caches in HBM, summed by role and tier. ``served``: requests/s."""
-    found: dict[tuple[str, Place, bool], TierUse] = {}
+    found: dict[tuple[str, KvTier, bool], TierUse] = {}
     saved: dict[object, float] = {}
     for replica, price in zip(layout.replicas, priced.replicas, strict=True):
         for use in _uses(instance, layout, replica, price, _load(replica, priced, served), saved):
@@ -117,7 +116,7 @@ def _uses(
 
 
 def traffic_shares(
-    instance: Instance, replica: Replica, price: ReplicaPrice, place: Place
+    instance: Instance, replica: Replica, price: ReplicaPrice, place: KvTier
 ) -> tuple[float, float]:
     """Share of a tier's read and write bandwidth that idle KV takes on the busiest chip at full load."""
     counts = held.idle_by_rank(replica)

@@ -23,9 +23,24 @@ class WidthBytes:
         self._draft_weights: dict[int, float] = {}
         self._cached: dict[int, tuple[list[float], float]] = {}
 
+    @property
+    def single_layers(self) -> list[list[int]]:
+        """Counts of each kind of layer for one layer of each kind."""
+        kinds = range(len(self._layers))
+        return [[int(kind == own) for kind in kinds] for own in kinds]
+
     def weights(self, counts: Sequence[int], chips: int, *, first: bool, last: bool) -> float:
         """All but routed experts of a stage of ``chips`` with ``counts`` layers of each kind."""
-        total = _sum(counts, self._dense) + self._edge(first, last)
+        total = self.layers(counts) + self._edge(first, last)
+        return total + self._draft(chips) if last else total
+
+    def layers(self, counts: Sequence[int]) -> float:
+        """All of the layers but routed experts."""
+        return _sum(counts, self._dense)
+
+    def edge(self, chips: int, *, first: bool, last: bool) -> float:
+        """Embedding, head and drafting modules of a stage of ``chips``."""
+        total = self._edge(first, last)
         return total + self._draft(chips) if last else total
 
     def slot(self, counts: Sequence[int]) -> float:
@@ -34,13 +49,19 @@ class WidthBytes:
 
     def cached(self, counts: Sequence[int], context: int, *, last: bool) -> float:
         """One sequence of ``context`` tokens."""
+        return _sum(counts, self._of_context(context)[0]) + (self.drafted(context) if last else 0.0)
+
+    def drafted(self, context: int) -> float:
+        """One sequence of ``context`` tokens in the drafting modules of a last stage."""
+        return self._of_context(context)[1]
+
+    def _of_context(self, context: int) -> tuple[list[float], float]:
         if context not in self._cached:
             self._cached[context] = (
                 [self._sequence(layer, context) for layer in self._layers],
                 float(memory.draft_kv_bytes(self._operations, self._tp, context)),
             )
-        layers, draft = self._cached[context]
-        return _sum(counts, layers) + (draft if last else 0.0)
+        return self._cached[context]
 
     def active(self, rows: float, sampled: float) -> float:
         """At the peak of a pass of ``rows`` tokens per rank, ``sampled`` of which reach the LM head."""

@@ -1,8 +1,7 @@
 """One rule per file: what makes a layout invalid. Every module has ``check``; none sees the solver.
 
-``check(instance, layout, priced)`` returns violations in words. Rules named in :data:`STRUCTURE`
-come first and need no prices (``priced`` is empty then): a layout that breaks one of them cannot be
-priced at all.
+``check(instance, layout, priced)`` returns violations in words. Rules with ``STRUCTURE = True`` come first and
+need no prices (``priced`` is empty then): a layout that breaks one of them cannot be priced at all.
 """
 
 from __future__ import annotations
@@ -39,22 +38,12 @@ class Check(Protocol):
         """Violations of this rule, none if it holds."""
 
 
-#: rules that must hold before a layout can be priced
-STRUCTURE = (
-    "chips_once",
-    "chips_usable",
-    "experts_placed",
-    "kv_placed",
-    "layers_covered",
-    "shape_matches",
-)
-
-
 @cache
 def rules(*, structure: bool) -> Mapping[str, Check]:
     """Every rule of one kind by name, in alphabetical order."""
     found: dict[str, Check] = {}
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda entry: entry.name):
-        if (module.name in STRUCTURE) == structure:
-            found[module.name] = importlib.import_module(f"{__name__}.{module.name}").check
+    for entry in sorted(pkgutil.iter_modules(__path__), key=lambda entry: entry.name):
+        module = importlib.import_module(f"{__name__}.{entry.name}")
+        if getattr(module, "STRUCTURE", False) == structure:
+            found[entry.name] = module.check
     return MappingProxyType(found)

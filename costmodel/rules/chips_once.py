@@ -9,6 +9,8 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
 
+STRUCTURE = True
+
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Chips that occur more than once."""

@@ -12,6 +12,8 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
 
+STRUCTURE = True
+
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Missing layers, missing experts, wrong slot counts, repeated experts on a chip."""

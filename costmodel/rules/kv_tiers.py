@@ -6,9 +6,8 @@ For every chip and tier: ``caches in flight + idle conversations <= bytes``, and
 
 from __future__ import annotations
 
-from costmodel.layout.layout import Layout, Replica
+from costmodel.layout.layout import KvTier, Layout, Replica
 from costmodel.question.instance import Instance
-from costmodel.question.kv_plan import Place
 from costmodel.replica import held
 from costmodel.replica.fleet import PricedLayout
 from costmodel.replica.replica import ReplicaPrice
@@ -57,12 +56,11 @@ def broken(instance: Instance, replica: Replica, price: ReplicaPrice) -> list[st
 
 
 def _room(
-    instance: Instance, replica: Replica, tier: Place, in_flight: bool, idle: list[int] | None
+    instance: Instance, replica: Replica, tier: KvTier, in_flight: bool, idle: list[int] | None
 ) -> list[str]:
     """The first chip whose tier is missing or overfull."""
     sequences, tp = replica.rank_sequences(), replica.shape.tp
-    workload = instance.workload
-    context = workload.input_tokens if replica.role == "prefill" else workload.final_context
+    context = instance.kept_context(replica.role)
     for stage in replica.stages:
         layers = held.stage_kinds(instance, *stage.layers)
         one = held.cache_bytes(instance, layers, tp, context) if in_flight else 0.0

@@ -7,6 +7,8 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
 
+STRUCTURE = True
+
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """Stage counts, chips per stage, expert width and head divisibility that do not fit."""

@@ -16,7 +16,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING
 
-from rackfit.stopping import came_of_ctrl_c, exit_code_of_stop, leave, watch
+from rackfit.stopping import began, came_of_ctrl_c, exit_code_of_stop, leave, watch
 
 # heavy imports stay inside functions: Ctrl-C while they load must not print a traceback
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT)
 DEBUG = "RACKFIT_DEBUG"
 
 
-def build_app() -> typer.Typer:
-    """The application with every command found in ``rackfit.cli.commands``."""
+def build_app(*words: str) -> typer.Typer:
+    """The application with every command found in ``rackfit.cli.commands``.
+
+    Of ``words``, a command line, the first that is no option chooses: where it is a command's name, that
+    one alone is loaded.
+    """
     import typer
 
     from rackfit.cli import commands
@@ -47,14 +51,24 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(every_command)
-    for module in sorted(pkgutil.iter_modules(commands.__path__), key=lambda found: found.name):
-        importlib.import_module(f"{commands.__name__}.{module.name}").register(app)
+    names = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name in [chosen] if chosen in names else names:
+        importlib.import_module(f"{commands.__name__}.{name}").register(app)
     return app
 
 
 def main() -> None:
     """Entry point of the ``rackfit`` command."""
     watch()
+    try:
+        sys.exit(_ended())
+    finally:
+        began.clear()
+
+
+def _ended() -> int:
+    """Run the command line; its exit code, whatever happens."""
     try:
         from rackfit.cli.streams import usable_streams
 
@@ -80,20 +94,21 @@ def main() -> None:
             code = _unexpected(error)
     if any(thread.name.startswith("rackfit-work") for thread in threading.enumerate()):
         leave(code)  # work that had to be left is not waited for
-    sys.exit(code)
+    return code
 
 
 def run() -> int:
     """Run the command line; errors raised on purpose become messages on stderr and an exit code."""
     import typer
 
+    from topology.catalogue import plain_words
     from topology.errors import RackfitError, VerificationError
 
     if "_RACKFIT_COMPLETE" in os.environ:
         build_app()(prog_name="rackfit")  # a shell asks how a word goes on; ends the process
     refused = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     try:
-        command = typer.main.get_command(build_app())
+        command = typer.main.get_command(build_app(*sys.argv[1:]))
         with command.make_context("rackfit", sys.argv[1:]) as context:
             command.invoke(context)
     except typer.Exit as end:
@@ -108,7 +123,8 @@ def run() -> int:
     except Exception as error:
         if not isinstance(error, refused):
             raise
-        said = error.format_message()  # type: ignore[attr-defined]
+        what, colon, why = error.format_message().partition(": ")  # type: ignore[attr-defined]
+        said = f"{what}{colon}{plain_words(why)}"
         place = getattr(error, "ctx", None)
         if said:
             hint = f" (see {place.command_path} --help)" if place is not None else ""

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
@@ -30,6 +31,9 @@ Workload = Annotated[str | None, typer.Option(help="Workload: name or file.")]
 InputTokens = Annotated[int | None, typer.Option(help="Prompt tokens of a request.")]
 OutputTokens = Annotated[int | None, typer.Option(help="Answer tokens of a request.")]
 CachedTokens = Annotated[int | None, typer.Option(help="Prompt tokens whose KV is already there.")]
+Images = Annotated[float | None, typer.Option(help="Images of a request, on average.")]
+ImagePatches = Annotated[int | None, typer.Option(help="Patches encoded of an image.")]
+AudioFrames = Annotated[int | None, typer.Option(help="Frames of sound encoded for a request.")]
 ExpertLoad = Annotated[
     str | None, typer.Option(help="skewed, uniform, or a file of recorded counts.")
 ]
@@ -73,7 +77,9 @@ ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Same seed, same answer.")]
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search at most.")]
+TimeLimit = Annotated[
+    float | None, typer.Option(help="Seconds until the search ends, from the command's start.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -88,6 +94,9 @@ class Asked:
     input_tokens: InputTokens = None
     output_tokens: OutputTokens = None
     cached_tokens: CachedTokens = None
+    images: Images = None
+    image_patches: ImagePatches = None
+    audio_frames: AudioFrames = None
     expert_load: ExpertLoad = None
     ttft: Ttft = None
     tpot: Tpot = None
@@ -101,6 +110,12 @@ class Asked:
     layer_slots: LayerSlots = None
     within_measured: WithinMeasured = None
     profile: ProfileName = None
+
+    def files(self) -> tuple[Path | None, ...]:
+        """What may be a file that is read."""
+        texts = (self.scenario, self.model, self.workload, self.expert_load, self.profile)
+        cluster = None if self.cluster is None else self.cluster.partition("@")[0]
+        return tuple(None if text is None else Path(text) for text in (*texts, cluster))
 
     def build(self) -> Scenario:
         """The scenario that is asked. Raises ``InstanceError`` with all problems at once."""

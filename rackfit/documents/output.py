@@ -93,7 +93,7 @@ def check_writable(*outs: Path | None, besides: tuple[Path | None, ...] = ()) ->
     Also where two outputs are one file, or an output is one of the inputs ``besides``.
     """
     problems: list[Problem] = []
-    seen: list[tuple[Path, str]] = [(path, "is read, too") for path in besides if path is not None]
+    seen = [(path, "is read, too") for path in besides if path is not None and os.path.isfile(path)]
     for out in outs:
         if out is None:
             continue

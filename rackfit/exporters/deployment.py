@@ -20,17 +20,25 @@ PORTS_PER_SERVER = 400
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Names that a layout does not hold. ``model_path``: where the weights lie on every host."""
+    """Names that a layout does not hold. ``model_path``: where the weights lie on every host.
+
+    ``weights_claim``: the volume claim that holds them in Kubernetes; ``rdma_resource``: what its device plugin
+    calls a NIC, empty for none.
+    """
 
     model_path: str
     image: str = "REGISTRY/ENGINE-RUNTIME:TAG"
     namespace: str = "default"
     topology_profile: str = "cluster-topology"
+    weights_claim: str = "model-weights"
+    rdma_resource: str = "rdma/ib"
     first_port: int = 30000
 
     def __post_init__(self) -> None:
         """Raise ``InstanceError`` for a name that cannot stand on one line."""
-        for option in ("model_path", "image", "namespace", "topology_profile"):
+        for option in (
+            "model_path", "image", "namespace", "topology_profile", "weights_claim", "rdma_resource",
+        ):  # fmt: skip
             check_name(getattr(self, option), f"--{option.replace('_', '-')}", MOST_LINE)
 
 
@@ -116,6 +124,12 @@ class Server:
     def per_pass(self) -> int:
         """Sequences (or prompts) of the busiest attention rank in one pass."""
         return -(-self.per_rank() // self.replica.shape.pp)
+
+    @property
+    def unlike_ranks(self) -> bool:
+        """Whether ranks or microbatches hold unlike numbers of sequences: no engine has a limit for each."""
+        shape = self.replica.shape
+        return shape.batch != self.per_pass() * shape.attention_dp * shape.pp
 
     def per_rank(self) -> int:
         """Sequences (or prompts) of the busiest attention rank over all microbatches."""

@@ -143,3 +143,16 @@ def exchange_notes(deployment: Deployment) -> list[str]:
         "all-to-all backend of the engine serves this model, width or placement there, and the figures count that"
         for backend, own in widths.items()
     ]
+
+
+def unlike_notes(deployment: Deployment) -> list[str]:
+    """Servers whose ranks hold unlike numbers of sequences: the limit written is that of the busiest."""
+    found = []
+    for server in deployment.servers:
+        counts = server.replica.rank_sequences()
+        if server.unlike_ranks:
+            found.append(
+                f"{server.name}: figures are for {sum(counts)} sequences, {min(counts)} to {max(counts)} on a "
+                f"rank; the engine has one limit for all ranks and takes up to {max(counts)} on each"
+            )
+    return found

@@ -14,6 +14,7 @@ from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.registry import Limit, exporter
 from rackfit.exporters.tiers import tier_limits, tier_notes
+from topology.catalogue import is_folder
 from topology.errors import ExportError, InstanceError, Problem
 
 
@@ -119,7 +120,7 @@ def write_files(files: dict[str, str], out: Path) -> None:
 
     ``out`` may also be the name of a file where there is one to write.
     """
-    if len(files) == 1 and out.suffix and not out.is_dir():
+    if len(files) == 1 and out.suffix and not is_folder(out):
         write_whole(next(iter(files.values())), out)
         return
     write_folder(files, out)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from costmodel.replica.held import idle_by_rank
 from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.quoting import shell_comment, shell_word
 
@@ -57,7 +58,12 @@ def _remark(server: Server, launcher: Launcher) -> str:
     if launcher.rank:
         return found
     chips = ",".join(server.replica.chips)
-    return f"{found} replica_chips={chips} batch={server.replica.shape.batch}"
+    found += f" replica_chips={chips} batch={server.replica.shape.batch}"
+    if server.unlike_ranks:
+        found += f" sequences={_numbers(server.replica.rank_sequences())}"
+    for tier, counts in idle_by_rank(server.replica).items():
+        found += f" idle={tier}:{max(counts)}"
+    return found
 
 
 def _comment(text: str) -> str:
@@ -69,29 +75,51 @@ def _numbers(values: Sequence[int]) -> str:
 
 
 def host_scripts(commands: Sequence[Command]) -> dict[str, str]:
-    """One script per host that starts all of its processes and waits for them."""
+    """One script per host that starts all of its processes and ends, with its status, when one of them does."""
     by_host: dict[str, list[Command]] = {}
     for command in commands:
         by_host.setdefault(command.launcher.host, []).append(command)
     files = {}
     for host, found in by_host.items():
-        lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")/.."']
+        lines = [_HEAD]
         for command in found:
-            log = f"{command.server.name}-{command.launcher.rank}.log"
-            lines.append(f"{command.text()} >{shell_word(log)} 2>&1 &")
-        lines.append("wait")
-        files[f"hosts/{_file_name(host)}.sh"] = "\n".join(lines) + "\n"
+            log = shell_word(f"{command.server.name}-{command.launcher.rank}.log")
+            lines += [f"{command.text()} >{log} 2>&1 &", f"logs[$!]={log}"]
+        files[f"hosts/{_file_name(host)}.sh"] = "\n".join([*lines, _TAIL])
     return files
 
 
-def start_notes(deployment: Deployment, option: str, then: str) -> list[str]:
-    """What the files serve and how they are started; ``then``: what follows the host scripts."""
-    count = len(deployment.used_hosts)
+#: a server that ends takes the host's others along, and its status is the script's
+_HEAD = """#!/usr/bin/env bash
+set -euo pipefail
+cd "$(dirname "$0")/.."
+declare -A logs
+trap 'kill "${!logs[@]}" 2>/dev/null || true' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM"""
+_TAIL = """status=0
+wait -n || status=$?
+for pid in "${!logs[@]}"; do
+  kill -0 "$pid" 2>/dev/null || echo "ended with status $status: see ${logs[$pid]}; the others are stopped" >&2
+done
+[ "$status" -ne 0 ] || status=1
+exit "$status"
+"""
+
+
+def start_notes(
+    deployment: Deployment, option: str, then: str, hosts: Collection[str] | None = None
+) -> list[str]:
+    """What the files serve and how they are started; ``then``: what follows the host scripts.
+
+    ``hosts``: those that have a script, all used ones where left out.
+    """
+    count = len(deployment.used_hosts if hosts is None else hosts)
     where = "on its host" if count == 1 else f"on each of {count} hosts"
     return [
         deployment.context_note(option),
         *deployment.host_notes,
-        f"start: hosts/HOST.sh {where}{then}",
+        f"start: bash hosts/HOST.sh {where}{then}",
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from costmodel.layout.layout import Layout
@@ -21,6 +22,8 @@ from rackfit.quoting import yaml_text
 NAME = "dynamo"
 ENGINE = "sglang"
 LAUNCHES = True
+#: services of one resource, its frontend among them
+_MOST_SERVICES = 25
 SUMMARY = "Kubernetes manifest for NVIDIA Dynamo (SGLang workers)"
 
 
@@ -46,8 +49,15 @@ class Worker:
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """Those of SGLang."""
-    return target_sglang.limits(deployment)
+    """Those of SGLang, and the services that the resource takes."""
+    found = target_sglang.limits(deployment)
+    kinds = 0 if found else len(workers(deployment, {}))
+    if kinds >= _MOST_SERVICES:
+        message = (
+            f"{kinds} kinds of workers and a frontend; the resource takes {_MOST_SERVICES} services"
+        )
+        found.append(Limit("services", message, False))
+    return found
 
 
 def approximate(instance: Instance, layout: Layout) -> Layout:
@@ -63,6 +73,22 @@ def notes(deployment: Deployment) -> list[str]:
         found.append(
             f"workers of several pods need the ClusterTopology {deployment.options.topology_profile!r}"
             " with the level rack (and block), and multi-node NVLink a ComputeDomain"
+        )
+    options = deployment.options
+    if _volume(deployment):
+        found.append(
+            f"the volume claim {options.weights_claim!r} holds the weights ({options.model_path} in its pods); "
+            "--weights-claim names yours"
+        )
+    if options.rdma_resource and _needs_rdma(deployment):
+        found.append(
+            f"workers ask for {options.rdma_resource}, one for each GPU; --rdma-resource names what your cluster "
+            "calls it"
+        )
+    if deployment.disaggregated:
+        found.append(
+            "KV goes over NICs from pod to pod, also inside a scale-up domain: Kubernetes keeps NVLink from "
+            "joining pods of one host"
         )
     if "REGISTRY" in deployment.options.image:
         found.append("give the container image with --image")
@@ -114,9 +140,9 @@ def _graph(deployment: Deployment, found: list[Worker]) -> dict[str, Any]:
     name = object_name(f"{deployment.instance.model.name}-rackfit")
     services: dict[str, Any] = {
         "Frontend": {
-            "dynamoNamespace": name,
             "componentType": "frontend",
             "replicas": 1,
+            **_volume(deployment),
             "extraPodSpec": {
                 "mainContainer": {
                     "image": deployment.options.image,
@@ -127,8 +153,10 @@ def _graph(deployment: Deployment, found: list[Worker]) -> dict[str, Any]:
         }
     }
     for worker in found:
-        services[worker.name] = _service(deployment, worker, name)
+        services[worker.name] = _service(deployment, worker)
     spec: dict[str, Any] = {"backendFramework": "sglang", "services": services}
+    if _volume(deployment):
+        spec["pvcs"] = [{"name": deployment.options.weights_claim}]
     if any(worker.pods > 1 for worker in found):
         spec["topologyConstraint"] = {"topologyProfile": deployment.options.topology_profile}
     return {
@@ -139,7 +167,23 @@ def _graph(deployment: Deployment, found: list[Worker]) -> dict[str, Any]:
     }
 
 
-def _service(deployment: Deployment, worker: Worker, name: str) -> dict[str, Any]:
+def _volume(deployment: Deployment) -> dict[str, Any]:
+    """Where a service sees the weights; nothing for a model that is named and not a path."""
+    folder = PurePosixPath(deployment.options.model_path).parent
+    if not folder.is_absolute() or folder == PurePosixPath("/"):
+        return {}
+    mount = {"name": deployment.options.weights_claim, "mountPoint": str(folder)}
+    return {"volumeMounts": [mount]}
+
+
+def _needs_rdma(deployment: Deployment) -> bool:
+    """Whether pods send each other KV or activations."""
+    return deployment.disaggregated or any(
+        len(server.launchers) > 1 for server in deployment.servers
+    )
+
+
+def _service(deployment: Deployment, worker: Worker) -> dict[str, Any]:
     role = worker.servers[0].role
     container: dict[str, Any] = {
         "image": deployment.options.image,
@@ -152,12 +196,16 @@ def _service(deployment: Deployment, worker: Worker, name: str) -> dict[str, Any
         config = {"name": object_name(worker.map_file)}
         pod["volumes"] = [{"name": "experts", "configMap": config}]
     service: dict[str, Any] = {
-        "dynamoNamespace": name,
         "componentType": "worker",
         "replicas": len(worker.servers),
         "resources": {"limits": {"gpu": str(worker.gpus)}},
         "sharedMemory": {"size": "80Gi"},
+        **_volume(deployment),
     }
+    rdma = deployment.options.rdma_resource
+    if rdma and _needs_rdma(deployment):
+        service["resources"]["limits"]["custom"] = {rdma: str(worker.gpus)}
+        container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
     if role != "mixed":
         service["subComponentType"] = role
     if worker.environment:

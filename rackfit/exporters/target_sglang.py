@@ -12,7 +12,13 @@ from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters import placement_sglang
 from rackfit.exporters.deployment import Deployment, Launcher, Server
-from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
+from rackfit.exporters.engine_limits import (
+    exchange_notes,
+    facts_of,
+    refusals,
+    unlike_notes,
+    with_room,
+)
 from rackfit.exporters.expert_maps import (
     chip_limits,
     map_name,
@@ -23,8 +29,8 @@ from rackfit.exporters.expert_maps import (
 )
 from rackfit.exporters.options import dtype_name, option_table
 from rackfit.exporters.registry import Limit
+from rackfit.exporters.routers import SGLANG, bootstrap_port, router_files, router_notes
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
-from rackfit.quoting import shell_word
 
 NAME = "sglang"
 ENGINE = "sglang"
@@ -49,7 +55,7 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
 def notes(deployment: Deployment) -> list[str]:
     """What the commands rely on beside the layout, and how they are started."""
     start = start_notes(deployment, "--context-length", ", then router.sh on any of them")
-    return [*engine_notes(deployment), *start]
+    return [*engine_notes(deployment), *router_notes(deployment, SGLANG), *start]
 
 
 def engine_notes(deployment: Deployment) -> list[str]:
@@ -63,9 +69,7 @@ def engine_notes(deployment: Deployment) -> list[str]:
             f"SGLang is not known to load expert placements for {model.family} models; without them spare "
             "slots and placement are lost"
         )
-    if any(len(set(server.replica.rank_sequences())) > 1 for server in deployment.servers):
-        found.append("SGLang balances sequences over attention ranks itself")
-    return found
+    return found + unlike_notes(deployment)
 
 
 def render(deployment: Deployment) -> dict[str, str]:
@@ -83,8 +87,7 @@ def render(deployment: Deployment) -> dict[str, str]:
         deployment, commands, option_table(deployment.engine_name).version
     )
     files |= host_scripts(commands)
-    files["router.sh"] = _router(deployment)
-    return files
+    return files | router_files(deployment, SGLANG)
 
 
 def engine_words(
@@ -102,8 +105,10 @@ def engine_words(
         "--dtype", dtype_name(instance.model.activation_dtype),
         "--kv-cache-dtype", facts.kv_dtypes[instance.model.kv_dtype],
         "--mem-fraction-static", f"{deployment.static_fraction(server):g}",
-        "--max-running-requests", str(shape.batch),
+        "--max-running-requests", str(server.per_rank() * shape.attention_dp),
     ]  # fmt: skip
+    if instance.model.own_code:
+        words.append("--trust-remote-code")
     if server.role != "decode":  # SGLang divides the number by the attention ranks
         tokens = deployment.prompts_per_pass_tokens(server) * shape.attention_dp
         words += ["--chunked-prefill-size", str(tokens)]
@@ -135,7 +140,7 @@ def engine_words(
         words += ["--disaggregation-mode", server.role]
         words += ["--disaggregation-transfer-backend", "nixl"]
         if server.role == "prefill":
-            words += ["--disaggregation-bootstrap-port", str(server.port + 199)]
+            words += ["--disaggregation-bootstrap-port", str(bootstrap_port(server))]
     return words, environment
 
 
@@ -182,20 +187,3 @@ def _program(words: list[str], server: Server, launcher: Launcher) -> tuple[str,
         result += ["--nnodes", str(launcher.count), "--node-rank", str(launcher.rank)]
     address = f"{server.head}:{server.rendezvous_port}"
     return (*result, "--dist-init-addr", address)
-
-
-def _router(deployment: Deployment) -> str:
-    words = ["python3", "-m", "sglang_router.launch_router"]
-    if deployment.disaggregated:
-        words.append("--pd-disaggregation")
-    mixed = [server for server in deployment.servers if server.role == "mixed"]
-    for server in deployment.servers:
-        url = f"http://{server.head}:{server.port}"
-        if server.role == "prefill":
-            words += ["--prefill", url, str(server.port + 199)]
-        elif server.role == "decode":
-            words += ["--decode", url]
-    if mixed:
-        words += ["--worker-urls", *(f"http://{s.head}:{s.port}" for s in mixed)]
-    words += ["--host", "0.0.0.0", "--port", "8000"]
-    return "#!/usr/bin/env bash\nexec " + " ".join(shell_word(word) for word in words) + "\n"

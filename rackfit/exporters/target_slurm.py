@@ -1,9 +1,10 @@
-"""``slurm``: a host list and task map, one task per chip, and a job script that uses them."""
+"""``slurm``: a task map and a job script: one step per server, one task per launcher, as engines start them."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 
 from rackfit.exporters.deployment import Deployment
 from rackfit.exporters.unlimited import approximate, limits
@@ -13,78 +14,117 @@ __all__ = ["COLUMNS", "NAME", "SUMMARY", "approximate", "limits", "notes", "rend
 
 NAME = "slurm"
 LAUNCHES = True
-SUMMARY = "Slurm host list, task map and job script, one task per chip"
-#: the rack comes last: it is the one that may hold a comma, which ``task.sh`` then leaves alone
-COLUMNS = ("task", "host", "gpu", "chip", "server", "role", "stage", "rank", "ranks", "rack")
+SUMMARY = "Slurm task map and job script: a step per server, a task per launcher"
+#: the rack comes last: it is the one that may hold a comma, which ``task.sh`` then leaves alone; devices and chips
+#: are separated by spaces
+COLUMNS = ("task", "host", "gpus", "chips", "server", "role", "stage", "rank", "ranks", "rack")
 
 
 def notes(deployment: Deployment) -> list[str]:
     """How the files are used."""
-    return [
+    found = [
         *deployment.host_notes,
-        "sbatch job.sbatch COMMAND runs COMMAND once per chip with RACKFIT_* variables set",
+        "sbatch job.sbatch COMMAND runs COMMAND once per launcher (equal shares of a server's chips, each on one "
+        "host) with RACKFIT_* variables set; each server is a step, and so an MPI world, of its own",
     ]
+    if _gpus_per_node(deployment) is None:
+        found.append(
+            "hosts have unlike numbers of devices: the job asks for whole hosts (--exclusive) and for no number"
+        )
+    return found
 
 
 def rows(deployment: Deployment) -> list[tuple[str, ...]]:
-    """One row per task, in the order of the host list."""
+    """One row per task, server by server."""
     found: list[tuple[str, ...]] = []
     for server in deployment.servers:
-        ranks = len(server.places)
         width = server.replica.shape.chips_per_stage
-        for rank, place in enumerate(server.places):
+        for launcher in server.launchers:
+            stage = launcher.rank * len(launcher.places) // width
             found.append(
                 (
-                    str(len(found)), place.host, str(place.gpu), place.chip, server.name,
-                    server.role, str(rank // width), str(rank), str(ranks), place.rack,
+                    str(len(found)), launcher.host, " ".join(map(str, launcher.gpus)), " ".join(launcher.chips),
+                    server.name, server.role, str(stage), str(launcher.rank), str(launcher.count),
+                    launcher.places[0].rack,
                 )
             )  # fmt: skip
     return found
 
 
 def render(deployment: Deployment) -> dict[str, str]:
-    """``hostlist.txt``, ``tasks.csv``, ``job.sbatch`` and ``task.sh``."""
+    """``tasks.csv``, ``steps/SERVER.txt`` (hosts of its tasks), ``job.sbatch`` and ``task.sh``."""
     table = rows(deployment)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(table)
-    hosts = [row[1] for row in table]
+    steps = {
+        f"steps/{server.name}.txt": "".join(f"{one.host}\n" for one in server.launchers)
+        for server in deployment.servers
+    }
     return {
-        "hostlist.txt": "\n".join(hosts) + "\n",
         "tasks.csv": text.getvalue(),
-        "job.sbatch": _job(deployment, list(dict.fromkeys(hosts)), len(table)),
+        "job.sbatch": _job(deployment, [row[1] for row in table]),
         "task.sh": _TASK,
+        **steps,
     }
 
 
-def _job(deployment: Deployment, hosts: list[str], tasks: int) -> str:
+def _gpus_per_node(deployment: Deployment) -> int | None:
+    """Devices of every used host, ``None`` where they differ."""
+    used = set(deployment.used_hosts)
+    count = Counter(place.host for place in deployment.hosts.places.values())
+    sizes = {count[host] for host in used}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _job(deployment: Deployment, hosts: list[str]) -> str:
     name = f"rackfit-{host_label(deployment.instance.model.name)}"
+    nodes, most = list(dict.fromkeys(hosts)), max(Counter(hosts).values())
+    gpus = _gpus_per_node(deployment)
     lines = [
         "#!/usr/bin/env bash",
         f"#SBATCH --job-name={name}",
-        f"#SBATCH --nodelist={shell_word(','.join(hosts))}",
-        f"#SBATCH --nodes={len(hosts)}",
-        f"#SBATCH --ntasks={tasks}",
+        f"#SBATCH --nodelist={shell_word(','.join(nodes))}",
+        f"#SBATCH --nodes={len(nodes)}",
+        f"#SBATCH --ntasks={len(hosts)}",
+        *([] if gpus is None else [f"#SBATCH --gpus-per-node={gpus}"]),
         "#SBATCH --exclusive",
+        "#SBATCH --mem=0",
         "set -euo pipefail",
         'cd "$SLURM_SUBMIT_DIR"',
-        "export SLURM_HOSTFILE=$PWD/hostlist.txt",
-        f'srun --distribution=arbitrary --ntasks={tasks} ./task.sh "$@"',
+        f"cpus=$((${{SLURM_CPUS_ON_NODE:-{most}}} / {most}))",
+        _STEP,
     ]
-    return "\n".join(lines) + "\n"
+    first = 0
+    for server in deployment.servers:
+        own = [launcher.host for launcher in server.launchers]
+        lines.append(f'step {server.name} {first} {len(own)} {len(set(own))} "$@"')
+        first += len(own)
+    return "\n".join([*lines, _END])
 
+
+#: srun takes neither its tasks' CPUs nor its nodes from a job's script
+_STEP = """step() { # server, first task, tasks, hosts, command
+  SLURM_HOSTFILE=$PWD/steps/$1.txt RACKFIT_FIRST=$2 srun --overlap --mem=0 --distribution=arbitrary \\
+    --ntasks="$3" --nodes="$4" --cpus-per-task="$cpus" ./task.sh "${@:5}" &
+}"""
+_END = """# the first server that ends takes the job along
+status=0
+wait -n || status=$?
+exit "$status"
+"""
 
 _TASK = """#!/usr/bin/env bash
 # Sets what tasks.csv says of this task, then runs the command given.
 set -euo pipefail
-line=$(sed -n "$((SLURM_PROCID + 2))p" tasks.csv)
-IFS=, read -r _ host gpu chip server role stage rank ranks rack <<<"$line"
+line=$(sed -n "$((RACKFIT_FIRST + SLURM_PROCID + 2))p" tasks.csv)
+IFS=, read -r _ host gpus chips server role stage rank ranks rack <<<"$line"
 if [[ $rack == '"'*'"' ]]; then
   rack=${rack#'"'} rack=${rack%'"'} rack=${rack//'""'/'"'}
 fi
-export RACKFIT_HOST=$host RACKFIT_CHIP=$chip RACKFIT_RACK=$rack RACKFIT_SERVER=$server
+export RACKFIT_HOST=$host RACKFIT_CHIPS=${chips// /,} RACKFIT_RACK=$rack RACKFIT_SERVER=$server
 export RACKFIT_ROLE=$role RACKFIT_STAGE=$stage RACKFIT_RANK=$rank RACKFIT_RANKS=$ranks
-export CUDA_VISIBLE_DEVICES=$gpu
+export CUDA_VISIBLE_DEVICES=${gpus// /,}
 exec "$@"
 """

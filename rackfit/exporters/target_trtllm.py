@@ -6,13 +6,23 @@ takes an expert placement, and it asks for attention data parallelism.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from math import gcd
 from typing import Any
 
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from rackfit.exporters import placement_trtllm
 from rackfit.exporters.deployment import Deployment, Launcher, Server
-from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
+from rackfit.exporters.engine_limits import (
+    exchange_notes,
+    facts_of,
+    refusals,
+    unlike_notes,
+    with_room,
+)
 from rackfit.exporters.expert_maps import (
     chip_limits,
     map_name,
@@ -23,9 +33,11 @@ from rackfit.exporters.expert_maps import (
     with_even_slots,
     with_start_maps,
 )
+from rackfit.exporters.hosts import Place
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
-from rackfit.exporters.shell import Command, command_file
+from rackfit.exporters.routers import needs
+from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.quoting import yaml_text
 
 NAME = "trtllm"
@@ -77,17 +89,35 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
 def notes(deployment: Deployment) -> list[str]:
     """What the commands rely on beside the layout."""
     found = [deployment.checkpoint_note]
-    if any(server.launchers[0].count > 1 for server in deployment.servers):
-        found.append("servers of several hosts are started by mpirun from their first host")
+    if any(len(_parts(server)) > 1 for server in deployment.servers):
+        found.append(
+            "servers of several hosts are started by mpirun from their first host, by ssh (Open MPI; it refuses the "
+            "user root, as in containers, unless OMPI_ALLOW_RUN_AS_ROOT=1 and "
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 are set)"
+        )
+    split = [
+        server.name
+        for server in deployment.servers
+        if len(_parts(server)) > len({place.host for place in server.places})
+    ]
+    if split:
+        found.append(
+            f"{', '.join(split)}: hosts hold unlike numbers of its ranks, or not in a row. TensorRT-LLM takes one "
+            "number for all hosts (gpus_per_node), so it is told of smaller ones and sums by NCCL between them"
+        )
     if any(_wants_placement(deployment, server) for server in deployment.servers):
         found.append("expert placements use the WIDEEP backend")
-    found += exchange_notes(deployment)
+    found += exchange_notes(deployment) + unlike_notes(deployment)
     front = ", then trtllm-serve disaggregated -c disaggregated.yaml"
     return [
         *found,
-        deployment.context_note("max_seq_len"),
-        *deployment.host_notes,
-        "start: each line of commands.sh on its host" + (front if deployment.disaggregated else ""),
+        *needs(deployment, None),
+        *start_notes(
+            deployment,
+            "max_seq_len",
+            front if deployment.disaggregated else "",
+            {server.head for server in deployment.servers},
+        ),
     ]
 
 
@@ -106,6 +136,7 @@ def render(deployment: Deployment) -> dict[str, str]:
     files["commands.sh"] = command_file(
         deployment, commands, option_table(deployment.engine_name).version
     )
+    files |= host_scripts(commands)
     if deployment.disaggregated:
         files["disaggregated.yaml"] = yaml_text([_front(deployment)])
     return files
@@ -119,7 +150,7 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
     fields: dict[str, Any] = {
         "tensor_parallel_size": shape.chips_per_stage,
         "pipeline_parallel_size": shape.pp,
-        "gpus_per_node": len(server.launchers[0].places),
+        "gpus_per_node": len(_parts(server)[0]),
         "enable_attention_dp": shape.attention_dp > 1,
         "max_batch_size": in_pass,
         "max_num_tokens": max(
@@ -131,6 +162,8 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
             "dtype": facts_of(deployment).kv_dtypes[instance.model.kv_dtype],
         },
     }
+    if instance.model.own_code:
+        fields["trust_remote_code"] = True
     if instance.speculative is not None:
         fields["speculative_config"] = {
             "decoding_type": "MTP",
@@ -168,17 +201,32 @@ def _words(
         *option_table(deployment.engine_name).program, deployment.options.model_path, "--config", config,
         "--host", "0.0.0.0", "--port", str(server.port),
     ]  # fmt: skip
-    if len(server.launchers) == 1:
-        visible = ",".join(str(gpu) for gpu in server.launchers[0].gpus)
-        return tuple(serve), {"CUDA_VISIBLE_DEVICES": visible}
+    parts = _parts(server)
+    if len(parts) == 1:
+        return tuple(serve), {"CUDA_VISIBLE_DEVICES": _devices(server.places)}
     words = ["mpirun"]
-    for launcher in server.launchers:
-        size = len(launcher.places)
-        visible = ",".join(str(gpu) for gpu in launcher.gpus)
-        words += [":"] if launcher.rank else []
-        words += ["-n", str(size), "--host", f"{launcher.host}:{size}"]
-        words += ["-x", f"CUDA_VISIBLE_DEVICES={visible}", "trtllm-llmapi-launch", *serve]
+    slots = Counter(place.host for place in server.places)
+    for number, part in enumerate(parts):
+        host = part[0].host
+        words += [":"] if number else []
+        # Open MPI counts the slots of a host over the whole line, and stops where a later part finds them taken
+        words += ["-n", str(len(part)), "--host", f"{host}:{slots[host]}"]
+        words += ["-x", f"CUDA_VISIBLE_DEVICES={_devices(part)}", "trtllm-llmapi-launch", *serve]
     return tuple(words), {}
+
+
+def _parts(server: Server) -> list[tuple[Place, ...]]:
+    """Ranks in a row that see the same devices: equally many each, as ``gpus_per_node`` asks, on one host.
+
+    All of a host where hosts hold equally many in a row, else the largest equal shares of them.
+    """
+    runs = [tuple(run) for _, run in groupby(server.places, key=lambda place: place.host)]
+    size = gcd(*map(len, runs))
+    return [run[start : start + size] for run in runs for start in range(0, len(run), size)]
+
+
+def _devices(part: Sequence[Place]) -> str:
+    return ",".join(str(place.gpu) for place in part)
 
 
 def _front(deployment: Deployment) -> dict[str, Any]:

@@ -15,7 +15,13 @@ from costmodel.question.engine_files import load_engine
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.engine_limits import exchange_notes, facts_of, refusals, with_room
+from rackfit.exporters.engine_limits import (
+    exchange_notes,
+    facts_of,
+    refusals,
+    unlike_notes,
+    with_room,
+)
 from rackfit.exporters.expert_maps import (
     chip_limits,
     plain_limits,
@@ -28,6 +34,7 @@ from rackfit.exporters.expert_maps import (
 )
 from rackfit.exporters.options import dtype_name, option_table
 from rackfit.exporters.registry import Limit
+from rackfit.exporters.routers import VLLM, needs, router_files, router_notes
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.vllm_ranks import Share, shares
 
@@ -93,7 +100,7 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
 def notes(deployment: Deployment) -> list[str]:
     """What the commands rely on beside the layout."""
     found = [deployment.checkpoint_note]
-    found += exchange_notes(deployment)
+    found += exchange_notes(deployment) + unlike_notes(deployment)
     if connector(deployment) == "NixlPushConnector":
         found.append(
             "a prefill server with pipeline stages needs NixlPushConnector (vLLM 0.27 or later) "
@@ -101,14 +108,21 @@ def notes(deployment: Deployment) -> list[str]:
         )
     if any(spare_slots(deployment, server) for server in deployment.servers):
         found.append("the balancer replaces the starting placement after its first interval")
-    if deployment.disaggregated:
+    routed = _routed(deployment)
+    if deployment.disaggregated and not routed:
         found.append(
             f"prefill and decode servers need a router before them that knows {connector(deployment)}; "
-            "vLLM's server has none and none is written"
+            "vllm-router does not, and none is written"
         )
-    elif len(deployment.servers) > 1:
-        found.append("a load balancer before the servers is yours to choose; none is written")
-    return found + start_notes(deployment, "--max-model-len", "")
+    found += router_notes(deployment, VLLM) if routed else needs(deployment, None)
+    return found + start_notes(
+        deployment, "--max-model-len", ", then router.sh on any of them" if routed else ""
+    )
+
+
+def _routed(deployment: Deployment) -> bool:
+    """Whether vLLM's router can stand before the servers; one server needs none."""
+    return len(deployment.servers) > 1 and connector(deployment) == "NixlConnector"
 
 
 def render(deployment: Deployment) -> dict[str, str]:
@@ -124,6 +138,8 @@ def render(deployment: Deployment) -> dict[str, str]:
             deployment, commands, option_table(deployment.engine_name).version
         )
     }
+    if _routed(deployment):
+        files |= router_files(deployment, VLLM)
     return files | host_scripts(commands)
 
 
@@ -180,6 +196,8 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
         "--pipeline-parallel-size", str(shape.pp),
         "--data-parallel-size", str(shape.attention_dp),
     ]  # fmt: skip
+    if instance.model.own_code:
+        words.append("--trust-remote-code")
     if shape.ep > 1:
         words.append("--enable-expert-parallel")
     if instance.speculative is not None:

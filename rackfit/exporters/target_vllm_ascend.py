@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from costmodel.layout.layout import Layout, Replica
+from costmodel.layout.layout import Layout, Replica, Shape
+from costmodel.models.spec import Attention
 from costmodel.question.instance import Instance
 from rackfit.exporters import placement_vllm
 from rackfit.exporters.deployment import Deployment, Server
@@ -13,11 +15,13 @@ from rackfit.exporters.expert_maps import (
     placement_table,
     same_as_start,
     slot_limits,
+    spare_slots,
     with_even_slots,
     with_start_maps,
 )
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
+from rackfit.exporters.routers import needs
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.target_vllm import engine_limits, engine_words, rank_words
 from rackfit.exporters.vllm_ranks import shares
@@ -44,6 +48,40 @@ def limits(deployment: Deployment) -> list[Limit]:
             spare = _has_spare(deployment.instance, server.replica)
             found.append(Limit(server.name, message, not spare))
     return found
+
+
+def _apart(deployment: Deployment) -> list[str]:
+    """What keeps MooncakeConnectorV1 from joining the prefill and decode servers."""
+    if not deployment.disaggregated:
+        return []
+    found = []
+    for role in ("prefill", "decode"):
+        own = {
+            (shape.tp, shape.attention_dp, shape.pp)
+            for server in deployment.servers
+            if server.role == role
+            for shape in [server.replica.shape]
+        }
+        if len(own) > 1:
+            found.append(f"{role} servers have {len(own)} sizes, and it is told one")
+    widths = {server.role: server.replica.shape.tp for server in deployment.servers}
+    latent = all(kind.startswith(("mla", "dsa")) for kind in _attention(deployment.instance))
+    if not latent and widths["prefill"] % widths["decode"]:
+        found.append(
+            f"tensor parallel width {widths['prefill']} of prefill servers is not a multiple of "
+            f"{widths['decode']} of decode servers"
+        )
+    return [f"the KV connector stops these servers: {why}" for why in found]
+
+
+def _attention(instance: Instance) -> set[str]:
+    """Kinds of attention of a model's layers."""
+    return {
+        part.kind
+        for layer in instance.model.layers
+        for part in layer.sublayers
+        if isinstance(part, Attention)
+    }
 
 
 def _has_spare(instance: Instance, replica: Replica) -> bool:
@@ -78,6 +116,7 @@ def notes(deployment: Deployment) -> list[str]:
     )
     if others:
         found.append(f"vLLM-Ascend runs on Ascend NPUs; this cluster has {', '.join(others)}")
+    found += _apart(deployment) + needs(deployment, None)
     return found + start_notes(deployment, "--max-model-len", "")
 
 
@@ -93,9 +132,7 @@ def render(deployment: Deployment) -> dict[str, str]:
             *_experts(deployment, server, files),
         ]
         if server.role != "mixed":
-            role = "kv_producer" if server.role == "prefill" else "kv_consumer"
-            transfer = {"kv_connector": "MooncakeConnectorV1", "kv_role": role}
-            words += ["--kv-transfer-config", json.dumps(transfer)]
+            words += ["--kv-transfer-config", json.dumps(_transfer(deployment, server))]
         for share in shares(server):
             environment = {
                 "ASCEND_RT_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in share.launcher.gpus)
@@ -109,10 +146,35 @@ def render(deployment: Deployment) -> dict[str, str]:
     return files | host_scripts(commands)
 
 
+def _transfer(deployment: Deployment, server: Server) -> dict[str, Any]:
+    """How KV is handed over: the connector asserts the sizes of both sides, and its ranks count ports from one."""
+    return {
+        "kv_connector": "MooncakeConnectorV1",
+        "kv_role": "kv_producer" if server.role == "prefill" else "kv_consumer",
+        "kv_port": server.rendezvous_port + 60,
+        "kv_connector_extra_config": {
+            role: {"tp_size": shape.tp, "dp_size": shape.attention_dp, "pp_size": shape.pp}
+            for role in ("prefill", "decode")
+            for shape in [_sizes(deployment, server, role)]
+        },
+    }
+
+
+def _sizes(deployment: Deployment, server: Server, role: str) -> Shape:
+    """Sizes of a side: a server's own, those of the first server of the other."""
+    if server.role == role:
+        return server.replica.shape
+    return next(one.replica.shape for one in deployment.servers if one.role == role)
+
+
 def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> list[str]:
     table = placement_table(deployment.instance, deployment.layout, server.replica)
     if table is None or table.num_chips == 1 or server.replica.shape.pp > 1:
         return []
     name = f"{map_name(table)}.json"
     files[name] = placement_vllm.render(table)
-    return ["--additional-config", json.dumps({"eplb_config": {"expert_map_path": name}})]
+    config: dict[str, Any] = {"expert_map_path": name}
+    spare = spare_slots(deployment, server)
+    if spare:
+        config["num_redundant_experts"] = spare
+    return ["--additional-config", json.dumps({"eplb_config": config})]

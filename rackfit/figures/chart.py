@@ -49,7 +49,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of some series. ``log_x`` and ``log_y`` need positive numbers."""
+    """A chart of some series. ``log_x`` and ``log_y`` need positive numbers; ``note`` stands under the title."""
 
     title: str
     x_label: str
@@ -59,6 +59,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     frame: Frame = BROAD
+    note: str = ""
 
     def svg(self, standalone: bool = False, look: str = "") -> str:
         """The chart as SVG; ``standalone`` carries its own style, else the page's applies."""
@@ -84,8 +85,12 @@ class Chart:
         return self.svg(look=" broad") + narrow.svg(look=" narrow")
 
     @property
-    def _head_lines(self) -> list[str]:
-        return lines_of(self.title, int((self.frame.width - self.frame.text) / _HEAD))
+    def _head_lines(self) -> list[tuple[str, str]]:
+        """Lines above the plot: the class and the words of each."""
+        room = self.frame.width - self.frame.text
+        title = lines_of(self.title, int(room / _HEAD))
+        note = lines_of(self.note, int(room / _LETTER)) if self.note else []
+        return [("head", line) for line in title] + [("note", line) for line in note]
 
     @property
     def _top(self) -> int:
@@ -94,8 +99,8 @@ class Chart:
     def _head(self) -> str:
         x = self.frame.text
         return "".join(
-            f'<text class="head" x="{x}" y="{24 + 18 * row}">{markup(line)}</text>'
-            for row, line in enumerate(self._head_lines)
+            f'<text class="{look}" x="{x}" y="{24 + 18 * row}">{markup(line)}</text>'
+            for row, (look, line) in enumerate(self._head_lines)
         )
 
     def _bars_fit(self) -> bool:
@@ -274,6 +279,7 @@ def chart_style() -> str:
     rules = (
         "svg.chart{font:12px system-ui,sans-serif;max-width:100%;height:auto}"
         ".chart .back{fill:#fff}.chart text{fill:#222}.chart .head{font-size:15px;font-weight:600}"
+        ".chart .note{font-size:12px}"
         ".chart .grid{stroke:#ddd}.chart .line{fill:none;stroke-width:2.2}"
         ".chart.narrow{display:none}@media screen and (max-width:640px){.chart.broad{display:none}"
         ".chart.narrow{display:block;width:100%;max-width:480px}}"

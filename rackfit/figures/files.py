@@ -12,7 +12,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from rackfit.documents.output import make_folder, write_whole
+from rackfit.documents.output import check_writable, make_folder, write_whole
 from topology.errors import InstanceError, Problem
 
 #: pixels across, twice what the figures are laid out for
@@ -52,17 +52,28 @@ def figures_of(page: str, style: str) -> dict[str, str]:
     return found
 
 
-def write_figures(figures: Mapping[str, str], svg: Path | None, png: Path | None) -> list[Path]:
-    """Write standalone SVG texts by name as ``NAME.svg`` and ``NAME.png``; the paths."""
-    written = []
+def write_figures(
+    figures: Mapping[str, str],
+    svg: Path | None,
+    png: Path | None,
+    *,
+    page: Path | None = None,
+    besides: tuple[Path | None, ...] = (),
+) -> list[Path]:
+    """Write standalone SVG texts by name as ``NAME.svg`` and ``NAME.png``; the paths.
+
+    Raises ``InstanceError`` before any is written where one cannot be, or is the file of the ``page``, or
+    one of the inputs ``besides``.
+    """
+    planned: dict[Path, str] = {}
     for folder, ending in ((svg, ".svg"), (png, ".png")):
-        if folder is None:
-            continue
-        make_folder(folder)
-        for name, text in figures.items():
-            written.append(folder / f"{name}{ending}")
-            write_whole(text if ending == ".svg" else png_bytes(text), written[-1])
-    return written
+        if folder is not None:
+            make_folder(folder)
+            planned |= {folder / f"{name}{ending}": text for name, text in figures.items()}
+    check_writable(*planned, page, besides=besides)
+    for path, text in planned.items():
+        write_whole(text if path.suffix == ".svg" else png_bytes(text), path)
+    return list(planned)
 
 
 def _name(label: str) -> str:

@@ -11,14 +11,10 @@ from solver.experts.request import PlaceOptions, chooses_nodes
 from topology.errors import InstanceError, Problem
 
 
-def check_curve_path(curve: Path | None, out: Path | None) -> None:
-    """Raise ``InstanceError`` unless ``curve`` is an SVG file of its own."""
-    if curve is None:
-        return
-    if curve.suffix.lower() != ".svg":
+def check_curve_path(curve: Path | None) -> None:
+    """Raise ``InstanceError`` unless ``curve`` is called an SVG file."""
+    if curve is not None and curve.suffix.lower() != ".svg":
         raise InstanceError(Problem("--curve", f"{curve}: the curve is SVG; name it FILE.svg"))
-    if out is not None and curve.absolute() == out.absolute():
-        raise InstanceError(Problem("--curve", f"{curve} is also where --out writes"))
 
 
 def check_curve(

@@ -12,10 +12,12 @@ from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
-from rackfit.importers.replicas import make_replica
 from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
-from topology.catalogue import is_file
+from solver.place.build import build_replica
+from solver.place.held_kv import with_idle
+from solver.shapes.shapes import ROLES
+from topology.catalogue import is_file, is_folder
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
@@ -36,7 +38,7 @@ def read_servers(engine: str, path: Path) -> list[FoundServer]:
         raise InstanceError(
             Problem("--from", f"unknown engine {engine[:40]!r}; known: {', '.join(ENGINES)}")
         )
-    if path.is_dir():
+    if is_folder(path):
         path = path / "commands.sh"
     if not is_file(path):
         raise InstanceError(Problem(shown(path, 300), "no such file"))
@@ -102,18 +104,45 @@ class _Builder:
         width = server.width
         stages = self._stages(server)
         slots, name = self._experts(server)
-        starts = range(0, len(chips), width)
-        placed = [
-            (layers, chips[start : start + width])
-            for layers, start in zip(stages, starts, strict=True)
-        ]
+        sizes = {
+            "role": ROLES.index(server.role), "tp": server.tp, "attention_dp": server.attention_dp,
+            "pp": server.pp,
+        }  # fmt: skip
+        parts = [chips[start : start + width] for start in range(0, len(chips), width)]
+        maps = None if name is None else [name] * server.pp
 
-        def make(per_rank: int) -> Replica:
-            return make_replica(
-                self.instance, server.role, server.tp, per_rank, placed, slots, name
-            )
+        def make(sequences: Sequence[int]) -> Replica:
+            return build_replica(self.instance, sizes, sequences, stages, slots, parts, maps)
 
-        self.replicas.append(make(self._per_rank(server, make)))
+        def alike(per_rank: int) -> Replica:
+            return make([per_rank * server.pp] * server.attention_dp)
+
+        unlike = self._unlike(server)
+        replica = make(unlike) if unlike else alike(self._per_rank(server, alike))
+        self.replicas.append(self._keeping(replica, server))
+
+    def _keeping(self, replica: Replica, server: FoundServer) -> Replica:
+        """The replica with the waiting conversations that a remark tells of, where the question has any."""
+        if server.idle is None:
+            return replica
+        if self.instance.workload.hold_s is None:
+            self.notes.append(f"{server.place}: idle KV is left out; the workload has no hold_s")
+            return replica
+        return with_idle(self.instance, replica, *server.idle)
+
+    def _unlike(self, server: FoundServer) -> tuple[int, ...] | None:
+        """Sequences of unlike ranks as a remark says, where they agree with the files' limit."""
+        if server.sequences is None or server.batch is None:
+            return None
+        most = server.batch // server.attention_dp
+        ranks, busiest = len(server.sequences), max(server.sequences)
+        if ranks == server.attention_dp and most - server.pp < busiest <= most:
+            return server.sequences
+        self.notes.append(
+            f"{server.place}: the remark on {ranks} ranks with up to {busiest} sequences is left out; the "
+            f"command says {server.attention_dp} with up to {most}"
+        )
+        return None
 
     def _chips(self, server: FoundServer) -> list[str]:
         need = server.width * server.pp

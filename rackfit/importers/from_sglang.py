@@ -42,7 +42,7 @@ def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServ
         message = f"--tp-size {size} is not a multiple of --dp-size {dp}"
         raise InstanceError(Problem(process.place, message))
     ranks = dp if spread else 1
-    chips, copies = from_remarks(process.remarks, process.place)
+    remarked = from_remarks(process.remarks, process.place)
     all_to_all = values.get("--moe-a2a-backend", "none") != "none"
     uncut = all_to_all or values.get("--ep-size", 1) == size
     chunk = values.get("--chunked-prefill-size")
@@ -60,8 +60,10 @@ def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServ
         layers=stage_layers(layers, "SGLANG_PP_LAYER_PARTITION", process.place),
         experts=experts,
         balanced=counted or bool(values.get("--enable-eplb")),
-        chips=chips,
-        copies=copies if spread else copies * dp,
+        chips=remarked.chips,
+        copies=remarked.copies if spread else remarked.copies * dp,
+        sequences=remarked.sequences,
+        idle=remarked.idle,
         sharded_experts=not uncut,
         kv_dtype=values.get("--kv-cache-dtype"),
     )

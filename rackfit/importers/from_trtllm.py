@@ -9,6 +9,7 @@ from rackfit.exporters.options import option_table
 from rackfit.importers.command_lines import read_processes
 from rackfit.importers.servers import (
     FoundServer,
+    Remarked,
     Rows,
     from_remarks,
     role_of,
@@ -37,9 +38,9 @@ def read(path: Path) -> list[FoundServer]:
         if "--config" not in values:
             raise InstanceError(Problem(process.place, "has no --config"))
         config = path.parent / values["--config"]
-        chips, copies = from_remarks(process.remarks, process.place)
+        remarked = from_remarks(process.remarks, process.place)
         role = process.remarks.get("role")
-        found.append(_server(_mapping(config), role, process.place, config.parent, chips, copies))
+        found.append(_server(_mapping(config), role, process.place, config.parent, remarked))
     if not found:
         raise InstanceError(Problem(str(path), "holds no trtllm-serve command"))
     return found
@@ -58,7 +59,7 @@ def _from_yaml(path: Path) -> list[FoundServer]:
     data = _mapping(path)
     pools = [("context_servers", "prefill"), ("generation_servers", "decode")]
     if not any(key in data for key, _ in pools):
-        return [_server(data, None, path.name, path.parent, None, 1)]
+        return [_server(data, None, path.name, path.parent, Remarked())]
     found = []
     for key, role in pools:
         pool = data.get(key)
@@ -67,7 +68,9 @@ def _from_yaml(path: Path) -> list[FoundServer]:
             raise InstanceError(Problem(f"{path.name}: {key}", message))
         copies = whole(pool.get("num_instances", 1), "num_instances", f"{path.name}: {key}")
         fields = {**data, **pool}
-        found.append(_server(fields, role, f"{path.name}: {key}", path.parent, None, copies))
+        found.append(
+            _server(fields, role, f"{path.name}: {key}", path.parent, Remarked(copies=copies))
+        )
     return found
 
 
@@ -76,8 +79,7 @@ def _server(
     role: str | None,
     place: str,
     folder: Path,
-    chips: tuple[str, ...] | None,
-    copies: int,
+    remarked: Remarked,
 ) -> FoundServer:
     size = _number(fields, "tensor_parallel_size", place)
     pp = _number(fields, "pipeline_parallel_size", place)
@@ -97,8 +99,10 @@ def _server(
         prefill_tokens=fields.get("max_num_tokens"),
         layers=stage_layers(fields.get("pp_partition"), "pp_partition", place),
         experts=rows,
-        chips=chips,
-        copies=copies,
+        chips=remarked.chips,
+        copies=remarked.copies,
+        sequences=remarked.sequences,
+        idle=remarked.idle,
         sharded_experts=_number(fields, "moe_expert_parallel_size", place) != size,
         kv_dtype=kv.get("dtype"),
     )

@@ -37,7 +37,7 @@ def read(path: Path) -> list[FoundServer]:
 
 
 def _server(process: Process, values: dict[str, Any]) -> FoundServer:
-    chips, copies = from_remarks(process.remarks, process.place)
+    remarked = from_remarks(process.remarks, process.place)
     tp, dp = values.get("--tensor-parallel-size", 1), values.get("--data-parallel-size", 1)
     transfer = section(values.get("--kv-transfer-config"), "--kv-transfer-config", process.place)
     role = process.remarks.get("role") or transfer.get("kv_role")
@@ -56,8 +56,10 @@ def _server(process: Process, values: dict[str, Any]) -> FoundServer:
         layers=stage_layers(layers, "VLLM_PP_LAYER_PARTITION", process.place),
         split="larger last but one",
         balanced=bool(values.get("--enable-eplb")),
-        chips=chips,
-        copies=copies,
+        chips=remarked.chips,
+        copies=remarked.copies,
+        sequences=remarked.sequences,
+        idle=remarked.idle,
         sharded_experts=tp * dp > 1 and not values.get("--enable-expert-parallel"),
         kv_dtype=values.get("--kv-cache-dtype"),
     )

@@ -11,7 +11,7 @@ from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from rackfit.documents.output import check_writable, say, write_whole
+from rackfit.documents.output import say, write_whole
 from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.importers.deployment import import_deployment
@@ -92,7 +92,6 @@ def price_running(
     as_json: bool,
 ) -> bool:
     """Print the price of a running deployment. Returns whether a rule is broken."""
-    check_writable(out, besides=(path,))
     running = evaluate_running(scenario, engine, path, balanced=balanced, compare=compare)
     text = json.dumps(running.as_dict(), indent=1, allow_nan=False) + "\n"
     if out is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from costmodel.layout.layout import Role
+from costmodel.layout.layout import KvTier, Role
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 from topology.spec import MAX_CHIPS
@@ -22,7 +22,8 @@ _SIZES = {
 _OPEN = ("slots", "batch", "prefill_tokens")
 #: Keys of a remark. An export writes all but ``count``; ``chips`` are there those of one process.
 REMARKS = (
-    "count", "role", "chips", "replica_chips", "server", "rank", "host", "gpus", "batch",
+    "count", "role", "chips", "replica_chips", "server", "rank", "host", "gpus", "batch", "sequences",
+    "idle",
 )  # fmt: skip
 
 
@@ -39,8 +40,10 @@ class FoundServer:
     ``spare`` counts expert slots of a layer beyond one per expert; ``slots`` all of them, where known.
     ``batch``: sequences (or prompts of a pass) over all ranks and microbatches; ``None`` where the
     files do not say, the largest that fits is then taken. ``experts``: placement by model layer;
-    ``balanced``: the engine moves experts by itself. ``chips``: where a remark names them. ``sharded_experts``:
-    the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
+    ``balanced``: the engine moves experts by itself. ``chips``: where a remark names them;
+    ``sequences`` of each attention rank, over all microbatches, where a remark says that they are unlike (an
+    engine takes one limit for all ranks). ``idle``: the tier in which waiting conversations are kept and how many
+    of each rank, where a remark says so. ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
     """
 
     place: str
@@ -58,6 +61,8 @@ class FoundServer:
     balanced: bool = False
     chips: tuple[str, ...] | None = None
     copies: int = 1
+    sequences: tuple[int, ...] | None = None
+    idle: tuple[KvTier, int] | None = None
     sharded_experts: bool = False
     kv_dtype: str | None = None
 
@@ -130,18 +135,48 @@ def stage_layers(value: object, what: str, place: str) -> tuple[int, ...] | None
     raise InstanceError(Problem(place, f"{what}: expected layers by stage, got {brief(value)}"))
 
 
-def from_remarks(remarks: dict[str, str], place: str) -> tuple[tuple[str, ...] | None, int]:
-    """Chips of the server and how many alike a remark names. Raises ``InstanceError``."""
+@dataclass(frozen=True)
+class Remarked:
+    """What a remark adds to a command: its server's chips, how many alike, unlike ranks' sequences, idle KV."""
+
+    chips: tuple[str, ...] | None = None
+    copies: int = 1
+    sequences: tuple[int, ...] | None = None
+    idle: tuple[KvTier, int] | None = None
+
+
+def from_remarks(remarks: dict[str, str], place: str) -> Remarked:
+    """What a remark says. Raises ``InstanceError``."""
     unknown = [key for key in remarks if key not in REMARKS]
     if unknown:
         message = f"unknown remark {unknown[0][:40]!r}; known: {', '.join(REMARKS)}"
         raise InstanceError(Problem(place, message))
     named = remarks.get("replica_chips", remarks.get("chips"))
-    chips = tuple(named.split(",")) if named is not None else None
-    count = remarks.get("count", "1")
-    if (
-        not (count.isascii() and count.isdecimal() and len(count) < 10)
-        or not 1 <= int(count) <= 100_000
+    (copies,) = _numbers(remarks.get("count", "1"), 1, "count", place)
+    unlike = remarks.get("sequences")
+    return Remarked(
+        chips=tuple(named.split(",")) if named is not None else None,
+        copies=copies,
+        sequences=None if unlike is None else _numbers(unlike, None, "sequences", place),
+        idle=None if "idle" not in remarks else _idle(remarks["idle"], place),
+    )
+
+
+def _idle(text: str, place: str) -> tuple[KvTier, int]:
+    """Tier and conversations of a rank, of ``hbm:12``."""
+    name, _, count = text.partition(":")
+    tier = next((known for known in get_args(KvTier) if known == name), None)
+    if tier is None:
+        message = f"idle {text[:40]!r}: expected TIER:CONVERSATIONS, TIER one of "
+        raise InstanceError(Problem(place, message + ", ".join(get_args(KvTier))))
+    (conversations,) = _numbers(count, 1, "idle", place)
+    return tier, conversations
+
+
+def _numbers(text: str, many: int | None, what: str, place: str) -> tuple[int, ...]:
+    words = text.split(",")
+    if (many is not None and len(words) != many) or not all(
+        word.isascii() and word.isdecimal() and len(word) < 10 for word in words
     ):
-        raise InstanceError(Problem(place, f"count {count[:20]!r} is not a number of servers"))
-    return chips, int(count)
+        raise InstanceError(Problem(place, f"{what} {text[:20]!r} is no whole number"))
+    return tuple(whole(int(word), what, place, most=_SIZES["copies"]) for word in words)

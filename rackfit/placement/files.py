@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,21 @@ from numpy.typing import NDArray
 from costmodel.experts.expert_load import ExpertLoads
 from topology.catalogue import data_dir, read_data
 from topology.errors import InstanceError, Problem
+from topology.names import shown
 
 
 def loads_path(name: str) -> Path:
     """Path of a load file: as given, or the shipped one of that name. Raises ``InstanceError``."""
     path = Path(name)
-    try:
-        if path.exists():
-            return path
-    except (OSError, ValueError):
-        raise InstanceError(Problem("LOADS", "not a usable name or path")) from None
+    if os.path.exists(path):
+        return path
     shipped = data_dir("loads")
     known = sorted(found.stem for found in shipped.glob("*.npz")) if shipped.is_dir() else []
     if name in known:
         return shipped / f"{name}.npz"
-    raise InstanceError(Problem(name, f"no such file; shipped: {', '.join(known) or 'none'}"))
+    raise InstanceError(
+        Problem(shown(name, 200), f"no such file; shipped: {', '.join(known) or 'none'}")
+    )
 
 
 def read_placement(path: Path, loads: ExpertLoads) -> NDArray[np.int64]:

@@ -15,12 +15,7 @@ from costmodel.replica.replica import MEMORY_KINDS, ReplicaPrice
 from costmodel.replica.tier_use import TierUse
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
-from rackfit.report.uncertainty_words import (
-    engine_lines,
-    interval_words,
-    measured_lines,
-    runner_up_lines,
-)
+from rackfit.report.uncertainty_words import interval_words, lines_beside
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -49,7 +44,7 @@ def print_result(result: Result, console: Console | None = None) -> None:
             highlight=False,
             soft_wrap=True,
         )
-    for line in (*runner_up_lines(result), *engine_lines(result), *measured_lines(result)):
+    for line in lines_beside(result):
         console.print(plain(line), highlight=False, soft_wrap=True)
     _print_tables(console, instance, result.layout, result.evaluation)
 
@@ -127,6 +122,8 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
         f"${e.usd_per_m_output_tokens:.4f} per million output tokens; ${e.usd_per_m_tokens:.4f} per "
         f"million tokens of input and output; ${e.usd_per_hour:,.2f}/h for {e.chips_paid} chips, {paid}",
     )
+    if e.assumed:
+        table.add_row("assumed", plain("; ".join(e.assumed)))
     table.add_row(
         "throughput",
         f"{e.output_tokens_per_s:,.0f} output tokens/s ({e.output_tokens_per_s_per_gpu:,.0f} per chip), "

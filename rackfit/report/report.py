@@ -111,6 +111,8 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
         if cost is not None
         else "<strong>This layout serves nothing.</strong>"
     ]
+    if e.assumed:
+        lines.append(f"Assumed: {'; '.join(e.assumed)}.")
     if e.output_tokens_per_s is not None:
         lines.append(
             f"{e.output_tokens_per_s:,.0f} output tokens/s "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from costmodel.question.uncertainty import Ends, Intervals
 from rackfit.documents.distance import measured_distance
 from rackfit.documents.result import Result, replica_counts
+from rackfit.report.traffic_words import traffic_lines
 
 
 def interval_words(intervals: Intervals) -> str:
@@ -18,6 +19,12 @@ def interval_words(intervals: Intervals) -> str:
         low, high = intervals.usd_per_m_output_tokens
         parts.append(f"${low:.4f} to ${high:.4f} per million output tokens")
     return "; ".join(parts)
+
+
+def lines_beside(result: Result) -> list[str]:
+    """What is said beside an answer: its traffic, its runner-up, the engines, what was measured."""
+    parts = (traffic_lines, runner_up_lines, engine_lines, measured_lines)
+    return [line for part in parts for line in part(result)]
 
 
 def runner_up_lines(result: Result) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from costmodel.question.instance import Instance
@@ -25,6 +25,14 @@ class Options:
     time_limit_s: float | None = 120.0
     seed: int = 0
 
+
+#: asked about where no scenario is given: a large mixture of experts on one rack
+ONE_RACK: Mapping[str, Any] = {
+    "model": "deepseek-v3",
+    "cluster": "gb200-nvl72",
+    "workload": "chat",
+    "slo": {"ttft": 2.0, "tpot": 0.03},
+}
 
 #: columns of the table that a terminal shows, with their titles
 SOLVED = {
@@ -68,7 +76,9 @@ class Study:
     def figures(self, rows: Sequence[Row]) -> list[Chart]:
         """Every chart of a finished table."""
         drawn = self.chart(rows)
-        return [drawn] if isinstance(drawn, Chart) else list(drawn)
+        charts = [drawn] if isinstance(drawn, Chart) else list(drawn)
+        note = " ".join(basis_words(rows))
+        return [replace(chart, note=note) for chart in charts]
 
     def blocks(self, base: Mapping[str, Any], over: Axes) -> list[Axes]:
         """Sets of axes of a scenario, with ``over`` in place.
@@ -89,6 +99,29 @@ class Study:
                 if not any(key.startswith(self.unheeded.get(own, ())) for own in block):
                     block[key] = values
         return [block for block in blocks if all(block.values())]
+
+
+def basis_words(rows: Sequence[Row]) -> list[str]:
+    """What the figures of a table assume, and whether its prices can be compared, one sentence each."""
+    found = solved(rows)
+    assumed = dict.fromkeys(
+        phrase for row in found for phrase in str(row.get("assumed") or "").split("; ") if phrase
+    )
+    said = [f"Assumed: {'; '.join(_together(list(assumed)))}."] if assumed else []
+    bases = dict.fromkeys(str(row["price_basis"]) for row in found if row.get("price_basis"))
+    if len(bases) > 1:
+        said.append(f"Prices do not rest on one basis: {'; '.join(bases)}.")
+    return said
+
+
+def _together(phrases: Sequence[str]) -> list[str]:
+    """Phrases such as ``price of h20`` with those of one figure joined: ``price of h20, trn2``."""
+    names: dict[str, list[str]] = {}
+    for phrase in phrases:
+        figure, _, name = phrase.partition(" of ")
+        own = names.setdefault(figure, [])
+        own += [one for one in name.split(", ") if one and one not in own]
+    return [f"{figure} of {', '.join(own)}" if own else figure for figure, own in names.items()]
 
 
 def solved(rows: Sequence[Row]) -> list[Row]:

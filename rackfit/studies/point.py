@@ -184,6 +184,8 @@ def evaluated_row(instance: Instance, layout: Layout, evaluation: Evaluation) ->
         "chips_total", "joules_per_output_token", "bottleneck",
     )  # fmt: skip
     row: Row = {key: figures[key] for key in keys}
+    row["assumed"] = "; ".join(evaluation.assumed)
+    row["price_basis"] = (evaluation.provenance or {}).get("money", "")
     pairs = list(zip(layout.replicas, evaluation.priced.replicas, strict=True))
     row["prefill_chips"] = sum(len(r.chips) for r, _ in pairs if r.role == "prefill")
     generating = [pair for pair in pairs if pair[0].role != "prefill"]

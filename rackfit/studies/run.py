@@ -16,7 +16,7 @@ from costmodel.question.scenario import load_scenario
 from rackfit.documents.output import make_folder, write_whole
 from rackfit.figures.files import write_figures
 from rackfit.studies.backends import Backend, answered, check_backend
-from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, solved
+from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, basis_words, solved
 from rackfit.studies.grid import make_points
 from rackfit.studies.page import study_page
 from rackfit.studies.point import solve_point
@@ -55,6 +55,7 @@ class StudyResult:
             for row in solved(self.rows)
             if row.get("gap", 0.0) > OPEN_GAP
         ]
+        said += basis_words(self.rows)
         lost = len(self.failed)
         return [*said, f"{lost} of {len(self.rows)} points have no answer."] if lost else said
 

@@ -24,46 +24,52 @@ from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 _PREFILL, _DECODE, _MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
 
 
-def worth(items: Sequence[Item], y: float) -> Array:
-    """Value of each item at price ``y`` of prefill against decode."""
-    weight = np.array([y, 1.0 - y, 1.0])
-    roles = np.array([item.role for item in items], dtype=int)
-    rates = np.array([item.requests_per_s for item in items])
-    return np.asarray(weight[roles] * rates) if len(items) else np.zeros(0)
+class _Items:
+    """Items as arrays, for many prices ``y`` of prefill against decode."""
 
+    def __init__(self, items: Sequence[Item], classes: Sequence[PoolClass]):
+        self.roles = np.array([item.role for item in items], dtype=int)
+        self.rates = np.array([item.requests_per_s for item in items])
+        #: of each class: the items with slices in its pools, their share of the item, and their chips
+        self.slices: dict[int, tuple[Ints, Array, Ints]] = {}
+        for pool_class in classes:
+            own = [
+                (place, chips / item.chips, chips)
+                for place, item in enumerate(items)
+                for chips in item.slices_in(pool_class.index)
+            ]
+            places, shares, sizes = zip(*own, strict=True) if own else ((), (), ())
+            self.slices[pool_class.index] = (
+                np.array(places, dtype=np.int64), np.array(shares), np.array(sizes, dtype=np.int64),
+            )  # fmt: skip
 
-def relaxed_rate(
-    items: Sequence[Item],
-    classes: Sequence[PoolClass],
-    y: float,
-    narrow: Mapping[int, Bottled] | None = None,
-) -> tuple[float, dict[int, list[int]]]:
-    """Bound on ``R`` at price ``y``, and one best filling (item indices) of a pool of each class."""
-    values = worth(items, y)
-    total, fillings = 0.0, {}
-    for pool_class in classes:
-        if narrow is not None and pool_class.index in narrow:
-            own_links = narrow[pool_class.index]
-            best, parts = own_links.worth(y)
-            total += len(pool_class.pools) * float(best[-1])
-            fillings[pool_class.index] = own_links.filling(*parts)
-            continue
-        slices = [
-            (place, chips)
-            for place, item in enumerate(items)
-            for chips in item.slices_in(pool_class.index)
-        ]
-        own = [place for place, _ in slices]
-        share = np.array([values[place] * chips / items[place].chips for place, chips in slices])
-        sizes = np.array([chips for _, chips in slices], dtype=np.int64)
-        packing = best_packing(share, sizes, pool_class.size)
-        total += len(pool_class.pools) * float(packing.best[-1])
-        filling = packing.filling(pool_class.size)
-        fillings[pool_class.index] = [own[place] for place in filling]
-    return total, fillings
+    def worth(self, y: float) -> Array:
+        """Value of each item."""
+        return np.asarray(np.array([y, 1.0 - y, 1.0])[self.roles] * self.rates)
+
+    def relaxed_rate(
+        self, classes: Sequence[PoolClass], y: float, narrow: Mapping[int, Bottled]
+    ) -> tuple[float, dict[int, list[int]]]:
+        """Bound on ``R``, and one best filling (item indices) of a pool of each class."""
+        values = self.worth(y)
+        total, fillings = 0.0, {}
+        for pool_class in classes:
+            if pool_class.index in narrow:
+                own_links = narrow[pool_class.index]
+                best, parts = own_links.worth(y)
+                total += len(pool_class.pools) * float(best[-1])
+                fillings[pool_class.index] = own_links.filling(*parts)
+                continue
+            places, shares, sizes = self.slices[pool_class.index]
+            packing = best_packing(values[places] * shares, sizes, pool_class.size)
+            total += len(pool_class.pools) * float(packing.best[-1])
+            filling = packing.filling(pool_class.size)
+            fillings[pool_class.index] = places[filling].tolist()
+        return total, fillings
 
 
 def rate_bound(
@@ -77,10 +83,11 @@ def rate_bound(
     Fewer ``rounds`` give a bound that is valid too, and a little weaker.
     """
     met: list[dict[int, list[int]]] = []
-    narrow = bottled(items, classes, links)
+    narrow = {} if links is None else bottled(items, classes, links)
+    arrays = _Items(items, classes)
 
     def at(y: float) -> float:
-        value, fillings = relaxed_rate(items, classes, y, narrow)
+        value, fillings = arrays.relaxed_rate(classes, y, narrow)
         met.append(fillings)
         return value
 
@@ -111,7 +118,7 @@ def cost_per_rate_bound(
     ``min price / worth`` per unit of worth, and the fleet's worth is at least ``R``: the largest such ratio
     over ``y`` is a bound.
     """
-    narrow = bottled(items, classes, links)
+    narrow = {} if links is None else bottled(items, classes, links)
     prices = {index: np.cumsum(classes[index].prices) for index in narrow}
     # of a replica that has slices in such pools too, the other slices and their share of its worth
     outside = [[part for part in item.parts if part[0] not in narrow] for item in items]
@@ -119,9 +126,9 @@ def cost_per_rate_bound(
     share = np.array(
         [sum(n for _, n in parts) / item.chips for item, parts in zip(items, outside, strict=True)]
     )
-    best = 0.0
+    arrays, best = _Items(items, classes), 0.0
     for y in np.linspace(0.0, 1.0, 257 if not narrow else 65):
-        values = worth(items, float(y)) * share
+        values = arrays.worth(float(y)) * share
         useful = values > 0
         ratios = [float(np.min(paid[useful] / values[useful]))] if np.any(useful) else []
         for index, one in narrow.items():

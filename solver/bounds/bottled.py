@@ -75,11 +75,9 @@ class Bottled:
 
 
 def bottled(
-    items: Sequence[Item], classes: Sequence[PoolClass], links: Links | None
+    items: Sequence[Item], classes: Sequence[PoolClass], links: Links
 ) -> dict[int, Bottled]:
     """The classes whose domains' links can bind, where a domain holds one pool."""
-    if links is None:
-        return {}
     homes = Counter(pool.domain for c in classes for pool in c.pools)
     found = {}
     for pool_class in classes:

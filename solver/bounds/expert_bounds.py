@@ -25,18 +25,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.experts.moe_load import touch_probability
+from costmodel.question.instance import Instance
 from solver.experts import LoadBounds
 
 Array = NDArray[np.float64]
 
 #: batches (tokens over all ranks) between which touched experts are bounded from below
 GRID = np.unique(np.round(np.geomspace(1, 2**22, 67))).astype(float)
+#: largest layers x experts x chips x replica counts for which every slot is a variable
+SMALL = 3000
 
 
 def _fullest(experts: int, chips: int) -> tuple[int, int]:
     """Slots of the fullest chips without spare slots, and how many chips are as full."""
     full = -(-experts // chips)
     return full, experts - (full - 1) * chips
+
+
+def small_enough(instance: Instance, chips: int) -> bool:
+    """Whether a replica on stages of so many chips is modelled whole, every expert slot a variable."""
+    moe = instance.operations.moe
+    if moe is None:
+        return instance.operations.num_layers <= 8
+    size = len(instance.operations.moe_layers) * moe.num_experts * chips * chips
+    return size <= SMALL and instance.operations.num_layers <= 8
 
 
 def copies_are_hot(loads: Array, experts: NDArray[np.int64]) -> NDArray[np.bool_]:

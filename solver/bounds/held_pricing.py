@@ -23,7 +23,6 @@ from costmodel.replica.held import (
     conversation_bytes,
     hit_share,
     idle_bytes,
-    keeps_idle,
     returning,
     stage_kinds,
 )
@@ -31,22 +30,11 @@ from costmodel.replica.serving import Service
 from solver.bounds.batches import Batch
 from solver.bounds.block import Block
 from solver.bounds.priced import Array, Priced
-from solver.bounds.pricing import Pricer
-from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ROLES, ShapeTable
+from solver.kv_plan import plan_of
+from solver.shapes.shapes import ROLES
 
 #: steps of the batch for idle KV in HBM: for many shapes at once, and for one
 _STEPS, _FINE_STEPS = 12, 96
-
-
-class HeldPricer(Pricer):
-    """Prices shapes under the KV plan of its instance; without idle KV as :class:`Pricer` does."""
-
-    def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass, turn: int = 0) -> Block:
-        """Shapes of one role on one class, with idle KV where the role keeps it."""
-        if keeps_idle(self.instance, ROLES[role]):
-            return HeldBlock(self.priced(shapes, role, pool_class, turn))
-        return super().block(shapes, role, pool_class, turn)
 
 
 class HeldBlock(Block):
@@ -56,7 +44,7 @@ class HeldBlock(Block):
 
     def __init__(self, priced: Priced):
         super().__init__(priced)
-        plan, workload = self.instance.kv_plan, self.instance.workload
+        plan, workload = plan_of(self.instance), self.instance.workload
         assert plan.idle is not None
         assert workload.hold_s is not None
         self.place = plan.idle
@@ -103,7 +91,7 @@ class HeldBlock(Block):
         )
         kept = self._kept_per_s(batch.total if self.room_at is None else self.room_at)
         hits = hit_share(new, back, self.return_rate, kept)
-        hits = np.minimum(hits, self.return_rate * self.instance.kv_plan.kept)
+        hits = np.minimum(hits, self.return_rate * plan_of(self.instance).kept)
         reload_s = np.zeros_like(self.tp)
         if self.read < np.inf:
             moved = self.most_bytes

@@ -14,9 +14,9 @@ from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.tokens import ExpertShares, Tokens
-from costmodel.replica.held import for_role
 from costmodel.replica.serving import PipelineTime
 from solver.bounds.priced import Array, Ints, Priced
+from solver.kv_plan import for_role
 from solver.place.stages import shortest_longest_stage
 from solver.shapes.shapes import ROLES
 

@@ -16,10 +16,11 @@ from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
 from solver.bounds.block import Block
-from solver.bounds.expert_bounds import ExpertBounds
+from solver.bounds.expert_bounds import ExpertBounds, small_enough
+from solver.bounds.held_pricing import HeldBlock
 from solver.bounds.priced import Array, Bounds, Priced
-from solver.bounds.shared_bounds import expert_bounds
-from solver.place.small_replica.size import small_enough
+from solver.bounds.shared_bounds import bounds_of_shared_slots
+from solver.kv_plan import keeps_idle
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass
@@ -56,8 +57,11 @@ class Pricer:
         self._rates: dict[tuple[int, ...], list[GroupRates]] = {}
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
+        elif moe is not None and instance.scenario.layer_slots == "same":
+            loads = instance.expert_loads
+            self.experts = ExpertBounds(loads, moe.top_k, hot_copies=self.hot_copies)
         elif moe is not None:
-            self.experts = expert_bounds(instance, moe.top_k, hot_copies=self.hot_copies)
+            self.experts = bounds_of_shared_slots(instance, moe.top_k, hot_copies=self.hot_copies)
 
     def bounds(self, shapes: ShapeTable, workers: int = 1) -> Bounds:
         """Upper bounds of all shapes (any mix of roles and classes), by so many threads."""
@@ -104,7 +108,8 @@ class Pricer:
 
     def block(self, shapes: ShapeTable, role: int, pool_class: PoolClass, turn: int = 0) -> Block:
         """Shapes of one role on one class, to be priced together, on the set of chips whose turn it is."""
-        return Block(self.priced(shapes, role, pool_class, turn))
+        kind: type[Block] = HeldBlock if keeps_idle(self.instance, ROLES[role]) else Block
+        return kind(self.priced(shapes, role, pool_class, turn))
 
     def priced(self, shapes: ShapeTable, role: int, pool_class: PoolClass, turn: int = 0) -> Priced:
         """Shapes of one role on one class with all that their prices need."""

@@ -6,6 +6,9 @@ ranks that have one, each with room for ``N`` sequences, ``S`` sequences on ``R`
 
     ``n = ceil(S / R)`` on the fullest rank if that is no more than ``N``, else ``ceil((S - r N) / (R - r))``.
 
+Of a pipeline the first stage holds the embedding and the last one the head, whole: each of them beside one layer at least,
+however layers are shared out.
+
 Where slots take turns over layers, or stages differ in layers, a chip may have any number between; then the average
 chip holds the average slots and ``S / R`` sequences, and the fullest rank's chips have ``low`` slots at least.
 """
@@ -53,14 +56,15 @@ class Room:
         self.chip, self.tp, self.ranks, self.pp = chip, tp, ranks, pp
         instance, chips = kinds[0], tp * ranks
         self.usable_bytes = instance.usable_hbm_bytes(chip)
-        operations, prefills = instance.operations, role == "prefill"
-        context = instance.workload.input_tokens if prefills else instance.final_context
+        operations, context = instance.operations, instance.kept_context(role)
         weights = memory.dense_weight_bytes(layers, tp) + memory.edge_weight_bytes(
             operations, tp, first=True, last=True
         )
         runtime = instance.profile.for_chip(chip.name).runtime_bytes
         draft = memory.draft_weight_bytes(operations, tp, chips)
         self.fixed = (weights + draft) / pp + runtime
+        self.end = self._ends(layers, draft) + runtime
+        self.end_slot = min(float(memory.expert_slot_bytes([(kind, 1.0)])) for kind, _ in layers)
         self.slot = memory.expert_slot_bytes(layers) / pp
         cached = memory.kv_bytes_per_sequence(operations, layers, tp, context)
         self.kv = (cached + memory.draft_kv_bytes(operations, tp, context)) / pp
@@ -73,6 +77,14 @@ class Room:
             self.tier_bytes = tier.bytes if tier is not None else 0.0
             stored = replace(operations, kv_in_hbm=True)
             self.tier_kv = memory.kv_bytes_per_sequence(stored, layers, tp, context) / pp
+
+    def _ends(self, layers: Layers, draft: Array) -> Array:
+        """Weights that the heavier of first and last stage holds at least: its table and one layer."""
+        operations, tp = self.kinds[0].operations, self.tp
+        first = memory.edge_weight_bytes(operations, tp, first=True, last=False)
+        last = memory.edge_weight_bytes(operations, tp, first=False, last=True) + draft
+        one = np.min([memory.dense_weight_bytes([(kind, 1.0)], tp) for kind, _ in layers], axis=0)
+        return np.asarray(np.where(self.pp > 1, np.maximum(first, last) + one, 0.0))
 
     def with_slots(self, fewest: Array, *, turns: NDArray[np.bool_]) -> Self:
         """The room beside expert slots: ``fewest`` of a layer over a stage's chips.
@@ -87,7 +99,7 @@ class Room:
 
     #: attributes with one element for each shape
     BY_SHAPE = (
-        "tp", "ranks", "pp", "fixed", "slot", "kv", "low", "mean", "full", "full_ranks", "tier_kv",
+        "tp", "ranks", "pp", "fixed", "end", "slot", "kv", "low", "mean", "full", "full_ranks", "tier_kv",
     )  # fmt: skip
 
     def take(self, rows: NDArray[np.intp]) -> Self:
@@ -146,6 +158,7 @@ class Room:
                 self.needed(self.mean, total / self.ranks, per_rank)
                 if (self.full < self.mean).any()
                 else np.zeros_like(self.tp),
+                self.end + self.end_slot * self.low + self._active(per_rank),
             ]
         )
         short = needed - self.usable_bytes * (1 + RELATIVE)

@@ -35,15 +35,13 @@ Array = NDArray[np.float64]
 _EACH = 64
 
 
-def expert_bounds(instance: Instance, top_k: float, *, hot_copies: bool) -> ExpertBounds:
-    """Bounds for the slots that the layers of a question may have."""
-    how = instance.scenario.layer_slots
-    if how == "same":
-        return ExpertBounds(instance.expert_loads, top_k, hot_copies=hot_copies)
+def bounds_of_shared_slots(
+    instance: Instance, top_k: float, *, hot_copies: bool
+) -> SharedSlotBounds:
+    """Bounds for the slots that the layers of a question share."""
     counts = lru_cache(partial(slot_counts, instance))
-    return SharedSlotBounds(
-        instance.expert_loads, top_k, counts, hot_copies=hot_copies, rows=how == "rows"
-    )
+    rows = instance.scenario.layer_slots == "rows"
+    return SharedSlotBounds(instance.expert_loads, top_k, counts, hot_copies=hot_copies, rows=rows)
 
 
 class SharedSlotBounds(ExpertBounds):

@@ -23,7 +23,7 @@ SHARPNESS, MOST_STEPS = 60.0, 48
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Snapshot:
     """A layer after some steps: moves since the start, busiest chip's share, slot table."""
 
     moves: int
@@ -65,7 +65,7 @@ def rebalance(
     return finish(shares, best, slots, bound), moves
 
 
-def share_out(curves: list[list[Stage]], max_moves: int) -> list[int]:
+def share_out(curves: list[list[Snapshot]], max_moves: int) -> list[int]:
     """Stage of each layer: repeatedly the jump with the largest fall of the peak per move."""
     at = [0] * len(curves)
     left = max_moves
@@ -85,7 +85,7 @@ def share_out(curves: list[list[Stage]], max_moves: int) -> list[int]:
         at[layer] = index
 
 
-def stage_of(share: Floats, start: Ints, table: Ints) -> Stage:
+def stage_of(share: Floats, start: Ints, table: Ints) -> Snapshot:
     """``table [chips, width]`` judged against where the layer started."""
     chips, _ = table.shape
     experts = len(share)
@@ -95,10 +95,10 @@ def stage_of(share: Floats, start: Ints, table: Ints) -> Stage:
         len(set(table[chip].tolist()) - set(start[chip].tolist()) - {experts})
         for chip in range(chips)
     )
-    return Stage(moves, float(pieces[table].sum(axis=1).max()), table.copy())
+    return Snapshot(moves, float(pieces[table].sum(axis=1).max()), table.copy())
 
 
-def improve(share: Floats, start: Ints, most: int) -> list[Stage]:
+def improve(share: Floats, start: Ints, most: int) -> list[Snapshot]:
     """Stages of one layer with falling peak, by steps that change its hottest chip's load."""
     table = start.copy()
     stages = [stage_of(share, start, table)]

@@ -16,7 +16,7 @@ from itertools import combinations
 from costmodel.question.instance import Instance
 from solver.answer import SearchResult
 from solver.clock import Clock
-from solver.explain.relax import Limit, limits_of
+from solver.explain.relax import Relaxable, limits_of
 from solver.search import search
 from topology.errors import NoFeasibleLayout
 
@@ -34,7 +34,7 @@ _MOST_REPAIRS = 4
 class Change:
     """One limit's nearest feasible value: with ``value`` a layout was found, with ``fails_at`` none."""
 
-    limit: Limit
+    limit: Relaxable
     value: float
     fails_at: float
 
@@ -69,7 +69,7 @@ class Explanation:
 
     reason: str
     proven: bool
-    conflicts: tuple[tuple[Limit, ...], ...]
+    conflicts: tuple[tuple[Relaxable, ...], ...]
     repairs: tuple[tuple[Change, ...], ...]
     solves: int
 
@@ -98,7 +98,7 @@ class Explanation:
         return lines
 
 
-def _with_value(limit: Limit) -> str:
+def _with_value(limit: Relaxable) -> str:
     return f"{limit.title} = {limit.show(limit.asked)}"
 
 
@@ -115,7 +115,7 @@ class _Conflict:
         self.clock = clock
         self.seed = seed
         self.solves = 0
-        self.limits: tuple[Limit, ...] = ()
+        self.limits: tuple[Relaxable, ...] = ()
         self.known: dict[frozenset[str], bool] = {}
 
     def explain(self) -> Explanation | None:
@@ -209,7 +209,7 @@ class _Conflict:
                 changes.append(found)
         return tuple(changes)
 
-    def nearest(self, limit: Limit, kept: frozenset[str], fixed: Mapping[str, float]) -> Change:
+    def nearest(self, limit: Relaxable, kept: frozenset[str], fixed: Mapping[str, float]) -> Change:
         """Bisection between the value asked for (fails) and the loosest (fits)."""
 
         def fits(value: float) -> bool:
@@ -234,7 +234,7 @@ class _Conflict:
                 bad = middle
 
     @staticmethod
-    def _bracket(limit: Limit, fits: Callable[[float], bool]) -> tuple[float, float]:
+    def _bracket(limit: Relaxable, fits: Callable[[float], bool]) -> tuple[float, float]:
         """A value that fails and one that fits, by growing steps away from what was asked."""
         up = limit.loosest > limit.asked
         bad, factor = limit.asked, 1.1

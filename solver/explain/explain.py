@@ -127,8 +127,7 @@ def _other_places(instance: Instance, row: dict[str, int], short: float, chip: C
     tier = chip.tier("host")
     if tier is None or "host" in instance.scenario.kv_tiers:
         return ""
-    workload = instance.workload
-    context = workload.input_tokens if ROLES[row["role"]] == "prefill" else workload.final_context
+    context = instance.kept_context(ROLES[row["role"]])
     layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
     caches = cache_bytes(instance, layers, row["tp"], context) / row["pp"]
     if short > caches or caches > tier.bytes:

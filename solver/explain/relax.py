@@ -20,7 +20,7 @@ _MOST_SEQUENCES = 65_536
 
 
 @dataclass(frozen=True)
-class Limit:
+class Relaxable:
     """One limit: how to read it, how to set it, and which way it loosens.
 
     ``asked``: its value in the instance; ``loosest``: the value at which it no longer limits;
@@ -49,7 +49,7 @@ class Limit:
         return max(self.asked, value * 0.99) if up else min(self.asked, value * 1.01)
 
 
-def limits_of(instance: Instance, most_requests_per_s: float | None) -> tuple[Limit, ...]:
+def limits_of(instance: Instance, most_requests_per_s: float | None) -> tuple[Relaxable, ...]:
     """Every limit of an instance, targets of the user first.
 
     ``most_requests_per_s``: what the cluster serves without the rate asked for (``None``: nothing,
@@ -72,7 +72,7 @@ def limits_of(instance: Instance, most_requests_per_s: float | None) -> tuple[Li
     most = instance.limits.max_sequences_per_rank
     if most < _MOST_SEQUENCES:
         found.append(
-            Limit(
+            Relaxable(
                 "batch", "sequences per attention rank", "sequences", most, _MOST_SEQUENCES, True,
                 _with_batch, lambda value: f"{value:,.0f}",
             )
@@ -80,26 +80,26 @@ def limits_of(instance: Instance, most_requests_per_s: float | None) -> tuple[Li
     return tuple(found)
 
 
-def _latency(key: str, title: str, asked: float) -> Limit:
+def _latency(key: str, title: str, asked: float) -> Relaxable:
     never = max(1e3, 2 * asked)
 
     def with_value(instance: Instance, value: float) -> Instance:
         slo = Slo(**{**instance.slo.model_dump(), key: value if value < never else None})
         return replace(instance, scenario=instance.scenario.model_copy(update={"slo": slo}))
 
-    return Limit(
+    return Relaxable(
         key, title, "s", asked, never, False, with_value, lambda value: f"{value * 1e3:.4g} ms"
     )
 
 
-def _rate(asked: float) -> Limit:
+def _rate(asked: float) -> Relaxable:
     nothing = asked * 1e-9
 
     def with_value(instance: Instance, value: float) -> Instance:
         rate = value if value > nothing else None
         return replace(instance, scenario=instance.scenario.model_copy(update={"rate": rate}))
 
-    return Limit(
+    return Relaxable(
         "rate", "request rate", "requests/s", asked, nothing, False, with_value,
         lambda value: f"{value:.4g} requests/s",
     )  # fmt: skip
@@ -111,9 +111,9 @@ def _with_batch(instance: Instance, value: float) -> Instance:
     return replace(instance, scenario=instance.scenario.model_copy(update=update))
 
 
-def _hbm(instance: Instance) -> Limit:
+def _hbm(instance: Instance) -> Relaxable:
     least = min(placed.chip.hbm_bytes for placed in instance.cluster.usable)
-    return Limit(
+    return Relaxable(
         "hbm", "HBM per chip", "bytes", least, least * _AMPLE_HBM, False,
         lambda changed, value: replace(changed, cluster=with_hbm(changed.cluster, value)),
         lambda value: f"{value / 1e9:.4g} GB",
@@ -139,7 +139,7 @@ def with_hbm(cluster: Cluster, least_bytes: float) -> Cluster:
     return changed.with_profile(cluster.profile)
 
 
-def _chips(instance: Instance, most_requests_per_s: float | None) -> Limit:
+def _chips(instance: Instance, most_requests_per_s: float | None) -> Relaxable:
     """Chips, in whole copies of what the cluster file describes (a node, a rack)."""
     name = instance.scenario.cluster
     text, _, number = name.rpartition("@") if "@" in name else (name, "", "1")
@@ -157,13 +157,13 @@ def _chips(instance: Instance, most_requests_per_s: float | None) -> Limit:
         least = min(placed.chip.hbm_bytes for placed in changed.cluster.usable)
         return replace(changed, cluster=with_hbm(more, least))
 
-    return Limit(
+    return Relaxable(
         "chips", "chips", f"copies of {text}", copies, min(most, 10_000), True, with_value,
         lambda value: f"{chips + (value - copies) * healthy:,.0f} chips ({text}@{value:.0f})",
     )  # fmt: skip
 
 
-def _context(instance: Instance) -> Limit:
+def _context(instance: Instance) -> Relaxable:
     workload = instance.workload
 
     def with_value(changed: Instance, value: float) -> Instance:
@@ -179,7 +179,7 @@ def _context(instance: Instance) -> Limit:
         scenario = changed.scenario.model_copy(update={"workload": shorter})
         return replace(changed, scenario=scenario, workload=shorter)
 
-    return Limit(
+    return Relaxable(
         "context", "context (prompt and answer in proportion)", "tokens", workload.final_context, 2, True, with_value,
         lambda value: f"{value:,.0f} tokens",
     )  # fmt: skip

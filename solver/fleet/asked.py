@@ -149,3 +149,22 @@ def links_between(instance: Instance) -> Links | None:
     if sum(bool(domain.usable) for domain in instance.cluster.domains) < 2:
         return None
     return Links(instance.cluster.uplinks, instance.request_kv_bytes)
+
+
+@dataclass(frozen=True)
+class Stock:
+    """What a fleet is chosen from, and how the choice is modelled.
+
+    ``relaxed`` and ``met`` as :func:`solver.bounds.apart.rate_bound` finds them. ``linked``: flows over links are
+    modelled; ``patterned``: all pools are filled by patterns; ``aggregated``: pools of a class are not told apart
+    where they are many.
+    """
+
+    items: Sequence[Item]
+    classes: Sequence[PoolClass]
+    question: Question
+    relaxed: float
+    met: list[dict[int, list[int]]]
+    linked: bool
+    patterned: bool = False
+    aggregated: bool = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.clock import Clock
-from solver.fleet.asked import Fleet, FleetAnswer, Links, Question, fleet_of
+from solver.fleet.asked import Fleet, FleetAnswer, Links, Question, Stock, fleet_of
 from solver.fleet.items import Item
-from solver.fleet.model import FleetModel, Run
+from solver.fleet.model import Effort, FleetModel
 from solver.fleet.patterns import pool_patterns
 from solver.fleet.reading import NotPacked, serving
 from solver.fleet.variables import NAMED, TABLED
@@ -45,8 +45,8 @@ def solve_fleet(
         floor = question.whole_usd_per_hour / relaxed
     else:
         floor = cost_per_rate_bound(items, classes, links)
-    run = Run(clock, time_limit_s, seed, accept_gap)
-    ask = _Ask(items, classes, question, relaxed, met, linked)
+    run = Effort(clock, time_limit_s, seed, accept_gap)
+    stock = Stock(items, classes, question, relaxed, met, linked)
     candidates: list[Fleet] = []
     if linked:
         # fillings that the relaxation met, in like numbers, often are as good as the bound
@@ -59,7 +59,7 @@ def solve_fleet(
                 {index: [own[at] for at in filling] for index, filling in fillings.items()}
                 for fillings in rate_bound(narrow, classes, links, rounds=16)[1]
             ]
-        found, _ = _model(replace(ask, items=flat, met=met, patterned=True), run, floor)
+        found, _ = _model(replace(stock, items=flat, met=met, patterned=True), run, floor)
         candidates += [found] if found is not None else []
         few = all(len(c.pools) <= NAMED for c in classes)
         if not few or any(question.cost_of(f) <= floor * (1 + accept_gap) for f in candidates):
@@ -72,7 +72,7 @@ def solve_fleet(
             time_limit_s=time_limit_s / 2, seed=seed, accept_gap=accept_gap,
         ).fleet  # fmt: skip
         candidates += [first] if first is not None else []
-    found, floor = _model(ask, run, floor)
+    found, floor = _model(stock, run, floor)
     candidates += [found] if found is not None else []
     return _answer(items, classes, question, candidates, floor, run)
 
@@ -83,7 +83,7 @@ def _answer(
     question: Question,
     candidates: list[Fleet],
     floor: float,
-    run: Run,
+    run: Effort,
 ) -> FleetAnswer:
     """The best of the fleets found, or one found without search."""
     if not any(question.cost_of(fleet) < float("inf") for fleet in candidates):
@@ -136,33 +136,17 @@ def links_may_bind(
     )
 
 
-@dataclass(frozen=True)
-class _Ask:
-    """What a fleet model is built from; ``relaxed`` and ``met`` as :func:`rate_bound` finds them."""
-
-    items: Sequence[Item]
-    classes: Sequence[PoolClass]
-    question: Question
-    relaxed: float
-    met: list[dict[int, list[int]]]
-    linked: bool
-    patterned: bool = False
-
-
-def _model(ask: _Ask, run: Run, floor: float) -> tuple[Fleet | None, float]:
+def _model(stock: Stock, run: Effort, floor: float) -> tuple[Fleet | None, float]:
     """Best fleet by CP-SAT, aggregated first where that may do, and the bound raised to what it proves."""
-    question = ask.question
+    question = stock.question
     wanted = question.rate
-    if not ask.items:
+    if not stock.items:
         return None, floor
-    aggregate = not ask.linked and any(len(c.pools) > TABLED and c.few for c in ask.classes)
+    aggregate = not stock.linked and any(len(c.pools) > TABLED and c.few for c in stock.classes)
     found: Fleet | None = None
     for aggregated in (True, False) if aggregate else (False,):
         share = replace(run, limit_s=run.limit_s / (2 if aggregate else 1))
-        model = FleetModel(
-            ask.items, ask.classes, ask.met, ask.relaxed, aggregated, question, share,
-            linked=ask.linked, patterned=ask.patterned,
-        )  # fmt: skip
+        model = FleetModel(replace(stock, aggregated=aggregated), share)
         if question.whole and wanted is None:
             model.cap_rate(question.whole_usd_per_hour / floor)
         for _ in range(_REPACKS if aggregated else 1):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.spans import Parts
 
 _PREFILL = ROLES.index("prefill")
+_NO_SLICES: Counter[int] = Counter()
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,21 @@ class Item:
         """``(pool class, chips)`` of each pool it takes chips from."""
         return self.span or ((self.pool_class, self.slice_chips),) * self.slices
 
-    @property
+    @cached_property
     def chips(self) -> int:
         """Chips of one replica."""
         return sum(chips for _, chips in self.parts)
 
     def slices_in(self, pool_class: int) -> Counter[int]:
         """How many slices of each number of chips one replica has in pools of a class."""
-        if self.span:
-            return Counter(chips for index, chips in self.span if index == pool_class)
-        return Counter({self.slice_chips: self.slices} if self.pool_class == pool_class else {})
+        return self._slices.get(pool_class, _NO_SLICES)
+
+    @cached_property
+    def _slices(self) -> dict[int, Counter[int]]:
+        found: dict[int, Counter[int]] = {}
+        for index, chips in self.parts:
+            found.setdefault(index, Counter())[chips] += 1
+        return found
 
 
 class Items:

@@ -9,20 +9,17 @@ by Dinkelbach's method on ``price * R - cost``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
 from solver.clock import Clock
-from solver.fleet.asked import Fleet, Question
-from solver.fleet.items import Item
+from solver.fleet.asked import Fleet, Stock
 from solver.fleet.reading import Reader
 from solver.fleet.variables import FleetVariables
 from solver.rules import rules
 from solver.scaling import up
-from solver.shapes.pools import PoolClass
 from topology.errors import VerificationError
 
 
@@ -31,7 +28,7 @@ class _Infeasible(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class Effort:
     """How long and with which seed a model is solved."""
 
     clock: Clock
@@ -43,23 +40,8 @@ class Run:
 class FleetModel:
     """One CP-SAT model over items and pools; objectives are set per call."""
 
-    def __init__(
-        self,
-        items: Sequence[Item],
-        classes: Sequence[PoolClass],
-        met: list[dict[int, list[int]]],
-        relaxed: float,
-        aggregated: bool,
-        question: Question,
-        run: Run,
-        *,
-        linked: bool = False,
-        patterned: bool = False,
-    ):
-        """``linked``: flows over links are modelled; ``patterned``: all pools are filled by patterns."""
-        self.fleet = FleetVariables(
-            items, classes, met, relaxed, aggregated, question, linked, patterned=patterned
-        )
+    def __init__(self, stock: Stock, run: Effort):
+        self.fleet = FleetVariables(stock)
         self.model, self.run = self.fleet.model, run
         self.complete = self.fleet.complete
         self.reader = Reader(self.fleet, run.clock, run.limit_s / 4, run.seed)

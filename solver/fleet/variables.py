@@ -11,7 +11,6 @@ of replicas is decided. Classes of many pools are filled by patterns (:mod:`solv
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from solver.bounds.packing import Packing, best_packing
-from solver.fleet.asked import Links, Question
+from solver.fleet.asked import Links, Stock
 from solver.fleet.items import Item
 from solver.fleet.patterns import pool_patterns
 from solver.scaling import rate_unit, up
@@ -65,22 +64,12 @@ class FleetVariables:
     ``rates`` by role and ``costs``; ``loads[class]``: chips used in each pool; ``cuts``: what links see.
     """
 
-    def __init__(
-        self,
-        items: Sequence[Item],
-        classes: Sequence[PoolClass],
-        met: list[dict[int, list[int]]],
-        relaxed: float,
-        aggregated: bool,
-        question: Question,
-        linked: bool,
-        *,
-        patterned: bool = False,
-    ):
+    def __init__(self, stock: Stock):
+        items, classes, linked, relaxed = stock.items, stock.classes, stock.linked, stock.relaxed
         self.items, self.classes = items, classes
         self.model = cp_model.CpModel()
-        self.question, self.asked = question, question.rate
-        self.links: Links | None = question.links
+        self.question, self.asked = stock.question, stock.question.rate
+        self.links: Links | None = stock.question.links
         #: whether links may bind, so that flows are modelled
         self.linked = linked
         self.aggregated: set[int] = set()
@@ -101,14 +90,14 @@ class FleetVariables:
         self._patterned: list[Cut] = []
         for pool_class in classes:
             few = pool_class.few and (not linked or len(pool_class.pools) <= NAMED)
-            few = few and not patterned
-            if aggregated and len(pool_class.pools) > TABLED and few:
+            few = few and not stock.patterned
+            if stock.aggregated and len(pool_class.pools) > TABLED and few:
                 self._aggregate(pool_class)
             elif few:
                 self._pool_by_pool(pool_class)
             else:
                 self.complete = False
-                self._by_pattern(pool_class, met)
+                self._by_pattern(pool_class, stock.met)
         self.ceiling = (
             up(relaxed * (1 + 1e-9), self.unit)
             + len(items)

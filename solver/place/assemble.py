@@ -18,7 +18,7 @@ from solver.shapes.pools import Pool, pick_chips
 from solver.shapes.stands import apart, named, neighbours_matter
 
 
-class Placed(Protocol):
+class ReplicaSource(Protocol):
     """Where replicas of a fleet come from."""
 
     clock: Clock
@@ -38,7 +38,10 @@ Stood = tuple[int, Realised, list[list[str]]]
 
 
 def assemble(
-    instance: Instance, fleet: Fleet, placed: Placed, given: Sequence[Sequence[str] | None] = ()
+    instance: Instance,
+    fleet: Fleet,
+    placed: ReplicaSource,
+    given: Sequence[Sequence[str] | None] = (),
 ) -> Layout:
     """Take chips from each pool in order and stand every replica on its own.
 
@@ -103,7 +106,7 @@ def _rank(fleet: Fleet, place: int) -> tuple[int, int]:
 
 
 def _chips(
-    instance: Instance, fleet: Fleet, order: Sequence[int], placed: Placed
+    instance: Instance, fleet: Fleet, order: Sequence[int], placed: ReplicaSource
 ) -> dict[int, list[list[str]]]:
     """Chips of each replica's slice in each of its pools, of those in ``order``."""
     wanted: dict[Pool, list[tuple[int, int]]] = {}
@@ -134,7 +137,7 @@ def _chips(
     return chosen
 
 
-def _need(instance: Instance, item: Item, slot: int, placed: Placed) -> Need:
+def _need(instance: Instance, item: Item, slot: int, placed: ReplicaSource) -> Need:
     shape, count = placed.of(item).shape, item.parts[slot][1]
     wide = shape["tp"] * shape["attention_dp"] >= count  # the slice is one stage, or part of one
     return Need(

@@ -6,24 +6,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
-from costmodel.replica.held import all_new, for_role, keeps_idle, price_placed
+from costmodel.replica.held import all_new, price_placed
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules.kv_tiers import broken
 from costmodel.tolerance import exceeds
+from solver.bounds.expert_bounds import small_enough
 from solver.clock import Clock
+from solver.kv_plan import for_role, keeps_idle, plan_of
 from solver.place.build import Stages, build_replica
 from solver.place.held_kv import kept
 from solver.place.placements import engine_places
 from solver.place.shared_slots import LayerSlots
 from solver.place.small_replica.model import ReplicaModel
-from solver.place.small_replica.size import small_enough
 from solver.place.stages import cut_replica, layer_times
 from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES
 
 Array = NDArray[np.float64]
 #: a replica, its price, and its expert map by layer
-Found = tuple[Replica, ReplicaPrice, ExpertMap]
+FoundReplica = tuple[Replica, ReplicaPrice, ExpertMap]
 
 
 class Attempt:
@@ -44,7 +45,7 @@ class Attempt:
         role = ROLES[shape["role"]]
         #: what stages and experts are placed for: new requests, where there are two kinds
         self.instance = all_new(for_role(self.whole, role))
-        self.idle = self.whole.kv_plan.idle if keeps_idle(self.whole, role) else None
+        self.idle = plan_of(self.whole).idle if keeps_idle(self.whole, role) else None
         self.pool_class = stands.pool_class
         self.slots = slots
         self.ranks = shape["attention_dp"]
@@ -99,7 +100,7 @@ class Attempt:
         """Idle conversations of each rank."""
         return sum(share.sequences for share in replica.kv if share.idle) // self.ranks
 
-    def try_batch(self, sequences: tuple[int, ...]) -> Found | None:
+    def try_batch(self, sequences: tuple[int, ...]) -> FoundReplica | None:
         """The replica with so many sequences on each rank, its price and expert maps, if every rule holds."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(sequences, tuple(stages) * self.shape["pp"])

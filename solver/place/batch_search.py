@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from solver.place.attempt import Attempt, Found
+from solver.place.attempt import Attempt, FoundReplica
 
 #: smaller batches tried for a better cut into stages
 _BATCHES = 24
@@ -15,7 +15,7 @@ _ROUNDING = 1e-6
 _EACH = 8
 
 
-def _rate(found: Found) -> float:
+def _rate(found: FoundReplica) -> float:
     return float(found[1].service.requests_per_s)
 
 
@@ -26,7 +26,7 @@ class BatchSearch:
         self.attempt = attempt
         self.ranks, self.pp = attempt.ranks, attempt.shape["pp"]
 
-    def best(self, most: int) -> Found | None:
+    def best(self, most: int) -> FoundReplica | None:
         """Best replica with at most so many sequences on a rank, at its largest batch or close below."""
         found, per_rank = self._largest_even(self.ranks, most)
         used = self.ranks
@@ -41,9 +41,9 @@ class BatchSearch:
             return self._with_more_room(found, used, per_rank)
         return self._fill_up(found, used, per_rank, most)
 
-    def _largest_even(self, used: int, most: int) -> tuple[Found | None, int]:
+    def _largest_even(self, used: int, most: int) -> tuple[FoundReplica | None, int]:
         """Largest batch that is even on the last ``used`` ranks, by bisection (times and bytes grow with it)."""
-        best: Found | None = None
+        best: FoundReplica | None = None
         low, high, probe, step = 0, most, most, 1
         while low < high:
             found = self.attempt.try_batch(self._lying(used, probe))
@@ -60,7 +60,7 @@ class BatchSearch:
                 break
         return best, low
 
-    def _most_ranks(self, used: int, low: int, high: int) -> tuple[int, Found | None]:
+    def _most_ranks(self, used: int, low: int, high: int) -> tuple[int, FoundReplica | None]:
         """Most of ``used`` ranks that can have ``high`` sequences where the others have ``low``."""
         least, most, best = 0, used - 1, None
         while least < most and not self.attempt.clock.over:
@@ -72,7 +72,7 @@ class BatchSearch:
                 most = probe - 1
         return least, best
 
-    def _fill_up(self, found: Found, used: int, per_rank: int, most: int) -> Found:
+    def _fill_up(self, found: FoundReplica, used: int, per_rank: int, most: int) -> FoundReplica:
         """More sequences on some ranks than the largest even batch has, if that serves more.
 
         A step on all ranks at once is coarse where each holds few sequences.
@@ -110,7 +110,7 @@ class BatchSearch:
         """
         return (0,) * (self.ranks - used) + (low,) * (used - more) + (high,) * more
 
-    def _with_more_room(self, found: Found, used: int, per_rank: int) -> Found:
+    def _with_more_room(self, found: FoundReplica, used: int, per_rank: int) -> FoundReplica:
         """A smaller batch where idle KV lies in HBM and a larger batch leaves it less room."""
         low, high, best = 1, per_rank, found
         while low < high and not self.attempt.clock.over:
@@ -124,8 +124,8 @@ class BatchSearch:
         return best
 
     def best_cut(
-        self, found: Found | None, upper_at: Callable[[int], float]
-    ) -> tuple[Found | None, float]:
+        self, found: FoundReplica | None, upper_at: Callable[[int], float]
+    ) -> tuple[FoundReplica | None, float]:
         """A smaller batch where its caches leave room for a better cut into stages.
 
         Also the rate that no batch exceeds: ``inf`` unless every cut was the best of its batch, which
@@ -166,7 +166,7 @@ class BatchSearch:
         )
         return best, reach if whole else inf
 
-    def _best_between(self, best: Found, low: int, high: int) -> Found:
+    def _best_between(self, best: FoundReplica, low: int, high: int) -> FoundReplica:
         """The better of a replica and any on one rank with ``low`` to ``high`` sequences.
 
         A cut that holds more sequences holds ``low``, whose best cut is no slower: none serves more than that

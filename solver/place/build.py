@@ -9,6 +9,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.hand_over import gate, send_s
 from costmodel.replica.kv_bytes import in_flight_bytes
+from solver.kv_plan import plan_of
 from solver.place.held_kv import with_idle
 from solver.shapes.shapes import ROLES
 from solver.shapes.stands import neighbours_matter
@@ -94,7 +95,7 @@ def build_replica(
             shares.append(
                 KvShare(
                     chip=chip,
-                    tier=instance.kv_plan.in_flight(role),
+                    tier=plan_of(instance).in_flight(role),
                     sequences=homes[place // tp][number * tp + place % tp],
                     bytes=one * sequences[place // tp],
                 )
@@ -111,7 +112,7 @@ def build_replica(
         stages=built,
         kv=tuple(shares),
     )
-    waits_in = instance.kv_plan.idle
+    waits_in = plan_of(instance).idle
     if not idle or waits_in is None:
         return replica
     return with_idle(instance, replica, waits_in, idle)

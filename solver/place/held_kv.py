@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import ceil, floor, inf
 
-from costmodel.layout.layout import KvShare, Layout, Replica, spread
+from costmodel.layout.layout import KvShare, KvTier, Layout, Replica, spread
 from costmodel.question.instance import Instance
-from costmodel.question.kv_plan import Place
 from costmodel.replica.held import (
     bandwidth,
     idle_bytes,
@@ -17,12 +16,13 @@ from costmodel.replica.held import (
     stage_kinds,
 )
 from costmodel.replica.replica import ReplicaPrice
+from solver.kv_plan import plan_of
 
 #: room is rounded down a little further, so that sums in another order still fit
 _SHY = 1.0 - 1e-12
 
 
-def with_idle(instance: Instance, replica: Replica, place: Place, per_rank: int) -> Replica:
+def with_idle(instance: Instance, replica: Replica, place: KvTier, per_rank: int) -> Replica:
     """The replica with ``per_rank`` idle conversations on each attention rank, in one place."""
     shape = replica.shape
     homes = spread(per_rank, shape.tp * shape.pp)
@@ -39,10 +39,10 @@ def with_idle(instance: Instance, replica: Replica, place: Place, per_rank: int)
     return replica.model_copy(update={"kv": (*replica.kv, *shares)})
 
 
-def make_room(instance: Instance, layout: Layout, replica: Replica, place: Place) -> int:
+def make_room(instance: Instance, layout: Layout, replica: Replica, place: KvTier) -> int:
     """Idle conversations of each rank: what the rate needs, or what fits and can be reloaded."""
     hold, returns = instance.workload.hold_s or 0.0, instance.workload.return_rate or 0.0
-    share = instance.kv_plan.kept
+    share = plan_of(instance).kept
     reading = reading_from(instance, place_in_flight(replica))
     price = price_kept(reading, layout, replica, (place,), most_kept=share)
     wanted = share * float(price.service.requests_per_s) * hold / replica.shape.attention_dp
@@ -63,7 +63,7 @@ def make_room(instance: Instance, layout: Layout, replica: Replica, place: Place
 
 
 def kept(
-    instance: Instance, replica: Replica, layout: Layout, place: Place
+    instance: Instance, replica: Replica, layout: Layout, place: KvTier
 ) -> tuple[Replica, ReplicaPrice] | None:
     """The replica with what room it needs and has for idle KV, and its price; ``None`` without room."""
     per_rank = make_room(instance, layout, replica, place)

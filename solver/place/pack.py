@@ -35,7 +35,7 @@ Stand = tuple[Item, tuple[Pool, ...]]
 
 
 @dataclass(frozen=True)
-class Choice:
+class PoolChoice:
     """A replica that may stand on named chips of one pool, and what these cost."""
 
     item: Item
@@ -73,7 +73,7 @@ def packed(
     beside = [stand for stand in known if not apart(instance.cluster, stand[1])]
     offered = _choices(placed, classes)
     fleet: Fleet | None = None
-    chosen: list[Choice] = []
+    chosen: list[PoolChoice] = []
     cost = best_cost
     for _ in range(1 if question.whole or question.rate is not None else _ROUNDS):
         found_now = _solved(offered, [item for item, _ in beside], question, cost, placed)
@@ -88,7 +88,7 @@ def packed(
     return assemble(instance, fleet, placed, chips), fleet
 
 
-def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[Choice]:
+def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[PoolChoice]:
     """Realised shapes in one pool each, on every set worth trying of the pools where neighbours matter.
 
     Of the sets of one number of chips those that are equally quick are priced once.
@@ -113,17 +113,17 @@ def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[Choice]
             if rates.get(kind, 0.0) > 0:
                 there = replace(item, requests_per_s=rates[kind])
                 usd = classes[index].usd_per_hour(count)
-                found += [Choice(there, p, tuple(named(p.domain, block)), usd) for p in pools]
+                found += [PoolChoice(there, p, tuple(named(p.domain, block)), usd) for p in pools]
     return found
 
 
 def _solved(
-    offered: Sequence[Choice],
+    offered: Sequence[PoolChoice],
     beside: Sequence[Item],
     question: Question,
     cost: float,
     placed: PlacedShapes,
-) -> list[Choice]:
+) -> list[PoolChoice]:
     """Choices with the most requests served, or the least money, or most of one for the other."""
     model = cp_model.CpModel()
     taken = [model.new_bool_var(f"x[{index}]") for index in range(len(offered))]

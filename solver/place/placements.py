@@ -15,7 +15,7 @@ from solver.experts import place_layers
 
 Array = NDArray[np.float64]
 #: expert of each slot ``[moe layers, slots]``, and a lower bound on the busiest chip's share ``[moe layers]``
-Placed = tuple[NDArray[np.int64], Array]
+PlacedExperts = tuple[NDArray[np.int64], Array]
 
 
 def engine_places(instance: Instance, attention_dp: int) -> bool:
@@ -35,9 +35,9 @@ class Placements:
         self.clock = clock
         self.seed = seed
         self.hot_copies = hot_copies
-        self._free: dict[tuple[int, int], Placed] = {}
+        self._free: dict[tuple[int, int], PlacedExperts] = {}
 
-    def of(self, slots_per_chip: Sequence[int], *, free: bool) -> Placed:
+    def of(self, slots_per_chip: Sequence[int], *, free: bool) -> PlacedExperts:
         """Experts on these chips; ``free``: anywhere, else in order."""
         chips, slots = len(slots_per_chip), sum(slots_per_chip)
         if not slots:
@@ -48,7 +48,7 @@ class Placements:
             self._free[chips, slots] = self._place(slots_per_chip)
         return self._free[chips, slots]
 
-    def _place(self, slots_per_chip: Sequence[int]) -> Placed:
+    def _place(self, slots_per_chip: Sequence[int]) -> PlacedExperts:
         limit = self.clock.remaining_s
         placed = place_layers(
             self.instance.expert_loads,
@@ -75,7 +75,7 @@ class Placements:
         return experts
 
 
-def placed_in_order(loads: Array, slots_per_chip: Sequence[int]) -> Placed:
+def placed_in_order(loads: Array, slots_per_chip: Sequence[int]) -> PlacedExperts:
     """Experts in order, chip by chip. No choice is left, so the bound is the load itself.
 
     ``loads [layers, experts]`` have rows that sum to 1; copies of an expert share its tokens evenly.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from costmodel.layout.layout import ExpertMap, spread
 from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
-from solver.place.attempt import Attempt, Found
+from solver.place.attempt import Attempt, FoundReplica
 from solver.place.batch_search import BatchSearch
 from solver.place.build import hand_over_s
 from solver.place.placements import Placements, engine_places
@@ -79,12 +79,18 @@ class Realiser:
         self.seed = seed
         self.nearby = nearby
         self.placements = Placements(instance, clock, seed, hot_copies=pricer.hot_copies)
-        self.shared = SharedPlacements(instance, self.placements)
         self._on_chips: dict[tuple[int, int, tuple[float, ...], bool], Realised] = {}
+
+    @cached_property
+    def shared(self) -> SharedPlacements:
+        """Placements of shapes whose layers share their slots."""
+        return SharedPlacements(self.instance, self.placements)
 
     def take_placements(self, other: Realiser) -> None:
         """Use what another realiser of the same question, with KV elsewhere, has placed."""
-        self.placements, self.shared = other.placements, other.shared
+        self.placements = other.placements
+        if self.instance.scenario.layer_slots != "same":
+            self.shared = other.shared
 
     def realise(
         self, row: int, most_per_rank: int, slices: Sequence[Slice] | None = None
@@ -169,7 +175,7 @@ class Realiser:
             return Realised(shape, (), 0.0, 0.0 if attempt.proven else upper, (), slots, {})
         return self._realised(attempt, found, upper)
 
-    def _realised(self, attempt: Attempt, found: Found, upper: float) -> Realised:
+    def _realised(self, attempt: Attempt, found: FoundReplica, upper: float) -> Realised:
         """A shape at what an attempt found, given a bound on every placement of it."""
         replica, price, maps = found
         rate = float(price.service.requests_per_s)

@@ -27,7 +27,6 @@ from costmodel.passes.pass_time import pass_time
 from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
-from costmodel.replica import memory
 from costmodel.replica.replica import replica_schedule
 from solver.clock import Clock
 from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
@@ -215,28 +214,21 @@ def cut_replica(
     plan = replica_schedule(instance, draft)
     layer_s, head_s = layer_times(instance, draft, chip, efficiency, rates, slots, maps)
     layer_bytes = np.zeros(operations.num_layers)
-    workload = instance.workload
-    context = workload.input_tokens if draft.role == "prefill" else instance.final_context
-    sequences = max(draft.rank_sequences())
-    for kind in operations.kinds:
-        one = [(kind, 1.0)]
-        held = float(memory.dense_weight_bytes(one, shape.tp))
-        held += float(memory.expert_slot_bytes(one)) * max(slots, default=0)
-        kv = float(memory.kv_bytes_per_sequence(operations, one, shape.tp, context))
+    width, sequences = instance.width_bytes(shape.tp), max(draft.rank_sequences())
+    context = instance.kept_context(draft.role)
+    for kind, counts in zip(operations.kinds, width.single_layers, strict=True):
+        held = width.layers(counts) + width.slot(counts) * max(slots, default=0)
+        kv = width.cached(counts, context, last=False)
         layer_bytes[list(kind.layers)] = held + kv * sequences
     edge_s = [0.0] * shape.pp
     edge_s[-1] = head_s
     edge_bytes = [0.0] * shape.pp
-    edge_bytes[0] = float(memory.edge_weight_bytes(operations, shape.tp, first=True, last=False))
-    edge_bytes[-1] += float(memory.edge_weight_bytes(operations, shape.tp, first=False, last=True))
-    edge_bytes[-1] += float(
-        memory.draft_weight_bytes(operations, shape.tp, shape.chips_per_stage)
-        + memory.draft_kv_bytes(operations, shape.tp, context) * sequences
-    )
-    rows, sampled = float(plan.rows()), float(plan.sampled())
-    plain = float(memory.activation_bytes(operations, shape.tp, rows, 0.0))
+    edge_bytes[0] = width.edge(shape.chips_per_stage, first=True, last=False)
+    edge_bytes[-1] += width.edge(shape.chips_per_stage, first=False, last=True)
+    edge_bytes[-1] += width.drafted(context) * sequences
+    edge_bytes[-1] += width.active(0.0, float(plan.sampled()))
+    plain = width.active(float(plan.rows()), 0.0)
     room = instance.usable_hbm_bytes(chip)
-    edge_bytes[-1] += float(memory.activation_bytes(operations, shape.tp, rows, sampled)) - plain
     return cut_stages(
         layer_s, layer_bytes, edge_s, edge_bytes, room - efficiency.runtime_bytes - plain,
         shape.pp, clock=clock, limit_s=2.0, seed=seed,

@@ -10,7 +10,7 @@ from ortools.sat.python import cp_model
 
 from solver.clock import Clock
 from topology.fabric import Fabric
-from topology.routing.blocks import Block
+from topology.routing.blocks import ChipBlock
 
 #: sets of one number of chips that are chosen from, and seconds for choosing
 _MOST, _LIMIT_S = 400, 5.0
@@ -29,7 +29,7 @@ class Need:
 
 def tiles(
     fabric: Fabric, free: Sequence[int], needs: Sequence[Need], *, clock: Clock, seed: int
-) -> list[Block]:
+) -> list[ChipBlock]:
     """A set for each need, no chip twice, so that the sets together are as quick as was found.
 
     ``free`` holds at least as many positions as are needed. Where the quick sets do not fit beside each
@@ -40,7 +40,7 @@ def tiles(
         if found is not None:
             return [found[need].pop() for need in needs]
     left = list(free)
-    taken: dict[int, Block] = {}
+    taken: dict[int, ChipBlock] = {}
     for place in sorted(range(len(needs)), key=lambda at: (-needs[at].chips, at)):
         need = needs[place]
         sets = fabric.blocks(left, need.chips, _MOST)
@@ -49,7 +49,7 @@ def tiles(
     return [taken[place] for place in range(len(needs))]
 
 
-def _excess(sets: Sequence[Block], need: Need) -> list[int]:
+def _excess(sets: Sequence[ChipBlock], need: Need) -> list[int]:
     """What each set takes above the quickest, in steps: latency, and the patterns that are needed."""
     columns = [[one.latency_s for one in sets]]
     if need.exchanges:
@@ -67,11 +67,11 @@ def _excess(sets: Sequence[Block], need: Need) -> list[int]:
 
 def _packed(
     fabric: Fabric, free: Sequence[int], needs: Counter[Need], clock: Clock, seed: int
-) -> dict[Need, list[Block]] | None:
+) -> dict[Need, list[ChipBlock]] | None:
     """Sets for all needs by CP-SAT; ``None`` where the sets that are known do not fit in time."""
     model = cp_model.CpModel()
     uses: dict[int, list[cp_model.IntVar]] = {position: [] for position in free}
-    chosen: list[tuple[Need, Block, cp_model.IntVar]] = []
+    chosen: list[tuple[Need, ChipBlock, cp_model.IntVar]] = []
     costs: list[int] = []
     for need, number in sorted(needs.items()):
         sets = fabric.blocks(free, need.chips, _MOST)
@@ -88,7 +88,7 @@ def _packed(
     solver, status = clock.run(model, seed=seed, limit_s=_LIMIT_S)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    found: dict[Need, list[Block]] = {need: [] for need in needs}
+    found: dict[Need, list[ChipBlock]] = {need: [] for need in needs}
     for need, one, variable in chosen:
         if solver.value(variable):
             found[need].append(one)

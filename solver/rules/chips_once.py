@@ -7,7 +7,7 @@ sum_k y[k] <= pools                                                       filled
 
 from __future__ import annotations
 
-from typing import Any
+from ortools.sat.python import cp_model
 
 from solver.fleet.packing import packing_cuts
 from solver.fleet.variables import FleetVariables
@@ -35,24 +35,27 @@ def constrain(fleet: FleetVariables) -> None:
                     weight = sum(weights[n] * times for n, times in parts[place].items())
                     load += weight * fleet.count[place]
                 fleet.model.add(load <= len(pool_class.pools) * weights[0])
-            for place in own:
-                _room_for_slices(fleet, place, own, index)
+            _room_for_slices(fleet, own, index)
 
 
-def _room_for_slices(fleet: FleetVariables, place: int, own: list[int], index: int) -> None:
+def _room_for_slices(fleet: FleetVariables, own: list[int], index: int) -> None:
     """A replica over several pools needs as many with room: slices that leave none take others."""
-    pool_class, items = fleet.classes[index], fleet.items
-    sizes = items[place].slices_in(index)
-    if sizes.total() == 1:
-        return
-    used = fleet.model.new_bool_var(f"used[{place},{index}]")
-    fleet.model.add(fleet.count[place] == 0).only_enforce_if(~used)
+    pool_class = fleet.classes[index]
+    parts = {place: fleet.items[place].slices_in(index) for place in own}
     # slices of more than half a pool lie in pools of their own
-    room = max(pool_class.size - min(sizes), pool_class.size // 2)
-    taken: Any = 0
-    for other in own:
-        if other != place:
-            blocking = items[other].slices_in(index)
-            wide = sum(number for chips, number in blocking.items() if chips > room)
-            taken += wide * fleet.count[other] if wide else 0
-    fleet.model.add(sizes.total() + taken <= len(pool_class.pools)).only_enforce_if(used)
+    wide: dict[int, dict[int, int]] = {}
+    for place, sizes in parts.items():
+        if sizes.total() == 1:
+            continue
+        used = fleet.model.new_bool_var(f"used[{place},{index}]")
+        fleet.model.add(fleet.count[place] == 0).only_enforce_if(~used)
+        room = max(pool_class.size - min(sizes), pool_class.size // 2)
+        if room not in wide:
+            over = {
+                other: sum(number for chips, number in blocking.items() if chips > room)
+                for other, blocking in parts.items()
+            }
+            wide[room] = {other: number for other, number in over.items() if number}
+        others = [(fleet.count[p], number) for p, number in wide[room].items() if p != place]
+        taken = cp_model.LinearExpr.weighted_sum(*zip(*others, strict=True)) if others else 0
+        fleet.model.add(sizes.total() + taken <= len(pool_class.pools)).only_enforce_if(used)

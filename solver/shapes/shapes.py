@@ -92,7 +92,7 @@ COLUMNS = tuple(name for name in ShapeTable.__dataclass_fields__ if name != "spa
 
 
 @dataclass(frozen=True)
-class Standing:
+class Footing:
     """A way to stand, before its tensor parallel width and slots are chosen.
 
     ``in_pool``: what every pool's share of a stage must be divisible by tp for; ``stage_chips``.
@@ -155,7 +155,7 @@ def _roles(instance: Instance, chip: Chip, tp: int, ranks: int, pp: int) -> list
 
 
 def _engine_slots(
-    instance: Instance, counts: list[int], stand: Standing, ranks: int
+    instance: Instance, counts: list[int], stand: Footing, ranks: int
 ) -> Sequence[int]:
     """Of the slot counts, those that the engine of the question can be told."""
     engine, moe, chips = instance.engine, instance.operations.moe, stand.stage_chips
@@ -220,24 +220,24 @@ def slot_counts(instance: Instance, chips: int) -> list[int]:
     return sorted(count for count in counts if count <= min(experts * chips, 2 * experts + chips))
 
 
-def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Standing]:
+def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Footing]:
     """Every way to stand on equally many chips in each of some pools of a class."""
     limits, index = instance.limits, pool_class.index
     pools = 1 if pool_class.cut_off else len(pool_class.pools)
     stages = min(limits.max_pipeline_stages, instance.operations.num_layers)
     for chips in range(1, pool_class.size + 1):
-        yield Standing(index, 1, 1, chips, 1, chips, (chips,))
+        yield Footing(index, 1, 1, chips, 1, chips, (chips,))
         for span in range(2, min(pools, most) + 1):
             if instance.operations.moe is not None:
-                yield Standing(index, 1, span, chips, span, chips * span, (chips,))
+                yield Footing(index, 1, span, chips, span, chips * span, (chips,))
             if span <= stages:
-                yield Standing(index, span, span, chips, 1, chips, (chips,))
+                yield Footing(index, span, span, chips, 1, chips, (chips,))
         for pp in range(2, stages + 1):
             if chips * pp <= pool_class.size:
-                yield Standing(index, pp, 1, chips * pp, 1, chips, (chips,))
+                yield Footing(index, pp, 1, chips * pp, 1, chips, (chips,))
 
 
-def _span_standings(instance: Instance, spans: tuple[Parts, ...]) -> list[Standing]:
+def _span_standings(instance: Instance, spans: tuple[Parts, ...]) -> list[Footing]:
     """Spans as one stage, or as stages of one width of which each lies in one pool."""
     stages = min(instance.limits.max_pipeline_stages, instance.operations.num_layers)
     found = []
@@ -245,10 +245,10 @@ def _span_standings(instance: Instance, spans: tuple[Parts, ...]) -> list[Standi
         home, most, total = parts[0][0], max(n for _, n in parts), sum(n for _, n in parts)
         slices = tuple(sorted({n for _, n in parts}))
         if instance.operations.moe is not None:
-            found.append(Standing(home, 1, len(parts), most, len(parts), total, slices, number))
+            found.append(Footing(home, 1, len(parts), most, len(parts), total, slices, number))
         for width in range(1, slices[0] + 1):
             if total // width <= stages and not any(n % width for n in slices):
                 found.append(
-                    Standing(home, total // width, len(parts), most, 1, width, (width,), number)
+                    Footing(home, total // width, len(parts), most, 1, width, (width,), number)
                 )
     return found

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from solver.shapes.pools import Pool
 from topology import Cluster
-from topology.routing.blocks import Block, by_speed, front
+from topology.routing.blocks import ChipBlock, by_speed
 
 #: chips named stage by stage, rank by rank
 Stand = tuple[tuple[str, ...], ...]
@@ -31,14 +31,14 @@ def apart(cluster: Cluster, pools: Sequence[Pool]) -> bool:
 
 def sets_of(
     cluster: Cluster, domain: int, free: Sequence[str], count: int, *, gathers: bool
-) -> list[Block]:
+) -> list[ChipBlock]:
     """Sets of ``count`` of the ``free`` chips of a domain that no other is quicker than in all respects."""
     fabric = cluster.domains[domain].fabric
     places = sorted(cluster.chip(chip).position for chip in free)
-    return front(fabric.blocks(places, count, _BLOCKS, gathers=gathers))
+    return fabric.quickest(places, count, _BLOCKS, gathers=gathers)
 
 
-def named(domain: int, block: Block) -> list[str]:
+def named(domain: int, block: ChipBlock) -> list[str]:
     """Ids of the chips of a set."""
     return [f"r{domain}g{position}" for position in block.chips]
 

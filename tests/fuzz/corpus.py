@@ -6,8 +6,10 @@ import gzip
 import json
 import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import listings
 import numpy as np
 import yaml
 
@@ -24,6 +26,12 @@ MODEL, CLUSTER = "qwen3-30b-a3b", "hgx-h100"
 ASKED = ("--model", MODEL, "--cluster", CLUSTER)
 SHORT = ("--time-limit", "1.5")
 PLACE = ("--gpus", "8", "--slots", "72", "--fast", "--time-limit", "1", "--workers", "1")
+#: listings of operators, and what else has to be said of them
+LISTINGS: dict[str, tuple[str, ...]] = {
+    "nodes.json": (), "racks.json": (), "tpus.json": (), "slices.json": (), "scontrol.txt": (), "node-pools.json": (),
+    "blocks.conf": ("--chip", "gb200"), "topology.conf": ("scontrol.txt",), "topology.yaml": ("--chip", "gb200"),
+    "gpu-1.xml": (), "gpu-1.txt": ("--chip", "h100"), "ibnet.out": ("nodes.json",),
+}  # fmt: skip
 
 
 def _layout(role_sizes: tuple[tuple[str, int], ...]) -> dict[str, object]:
@@ -60,15 +68,22 @@ def write_corpus(folder: Path) -> None:
         "config.json": read_data(data_dir("models") / f"{MODEL}.json"),
         "layout.json": _layout((("mixed", 8),)),
         "pools.json": _layout((("prefill", 4), ("decode", 4))),
-        "traffic.yaml": {"name": "t", "arrivals": {"process": "gamma", "cv": 2.0, "rate": 2.0},
+        "traffic.yaml": {"title": "t", "arrivals": {"process": "gamma", "cv": 2.0, "rate": 2.0},
                          "lengths": {"input": {"p50": 500, "p90": 900, "p99": 1200},
                                      "output": {"mean": 50, "std": 20}}},
     }  # fmt: skip
+    files["timed.yaml"] = {
+        "title": "t",
+        "trace": "trace.csv",
+        "components": "components.csv",
+        "spread_s": "1 s",
+    }
+    files["load.json"] = {"runs": list(_load_runs())}
     files["scenario.json"] = files["scenario.yaml"]
     chip = read_data(data_dir("chips") / "h100.yaml")
     files["chip.yaml"] = {**chip, "tiers": ["tier.yaml"]}
     cluster = read_data(data_dir("clusters") / f"{CLUSTER}.yaml")
-    domain = {**cluster["domains"][0], "chips": [{"chip": "chip.yaml", "count": 8}], "count": 2}
+    domain = {**cluster["domains"][0], "chips": [{"chip": "chip.yaml", "count": 4}], "count": 2}
     files["cluster.yaml"] = {**cluster, "name": "mine", "domains": [domain], "failed": ["r1g2.nic"]}
     torus = read_data(data_dir("clusters") / "tpu-v5e.yaml")
     files["torus.yaml"] = {**torus, "name": "torus"}
@@ -81,17 +96,45 @@ def write_corpus(folder: Path) -> None:
         (folder / name).write_text(text)
     np.save(folder / "loads.npy", counts)
     np.savez_compressed(folder / "loads.npz", a=counts, b=counts + 1)
-    np.savez_compressed(folder / "tokens.npz", a=rng.integers(0, 64, (50, 3, 4)))
+    np.savez_compressed(folder / "tokens.npz", a=rng.random((400, 3, 64)).argsort(axis=2)[..., :4])
     np.savetxt(folder / "loads.csv", counts, fmt="%d", delimiter=",")
     _torch(folder / "loads.pt", counts[None])
     (folder / "hosts.txt").write_text("node-a.example # first\n")
-    rows = gzip.decompress((data_dir("measured") / "silicon.csv.gz").read_bytes()).splitlines()[:12]
+    rows = gzip.decompress((data_dir("measured") / "silicon.csv.gz").read_bytes()).splitlines()
+    (folder / "fitted.csv").write_bytes(b"\n".join(rows[:9]) + b"\n")
+    rows = rows[:4]
     (folder / "measured.csv").write_bytes(b"\n".join(rows) + b"\n")
     (folder / "measured.csv.gz").write_bytes(gzip.compress(b"\n".join(rows) + b"\n"))
-    (folder / "trace.csv").write_text("t_s,input_tokens,output_tokens,session,hash_ids\n" + "".join(
-        f"{t / 3:.2f},{600 + t},{20 + t},{t % 3},1 2 {t}\n" for t in range(40)
-    ))  # fmt: skip
+    trace = "# block_tokens: 256\nt_s,input_tokens,output_tokens,session,hash_ids\n" + "".join(
+        f"{t / 3:.2f},{600 + t},{20 + t},{t % 3},1 2 {t}\n" for t in range(20)
+    )  # fmt: skip
+    (folder / "trace.csv").write_text(trace)
+    (folder / "trace.csv.gz").write_bytes(gzip.compress(trace.encode()))
+    (folder / "components.csv").write_text(
+        "hash_id,tokens\n" + "".join(f"{block},{200 + block}\n" for block in range(20))
+    )
+    listings.write(folder)
     _engine_files(folder)
+
+
+def _load_runs() -> Iterator[dict[str, object]]:
+    """Load tests of every kind that is replayed: drawn, in stages, closed and recorded."""
+    server = {
+        "hf_model_id": "Qwen/Qwen3-30B-A3B",
+        "chip": "h100",
+        "gpus": 8,
+        "tp": 8,
+        "engine": "vllm",
+    }
+    lengths = {"system_prompt_tokens": 64, "question_tokens": 200, "output_tokens": 20}
+    seen = {"ttft_ms": {"mean": 30.0, "p99": 50.0}, "e2e_ms": {"mean": 300.0}}
+    opened = {**server, **seen, "loop": "open", "profile": lengths, "duration_s": 4.0}
+    yield {**opened, "id": "drawn", "requested_rate": 2.0}
+    yield {**opened, "id": "stages", "stage": -1, "stage_rates": [1.0, 2.0]}
+    yield {**server, **seen, "id": "closed", "loop": "closed", "concurrency": 2, "n_requests": 6, "prompt_len": {"mean": 300},
+           "output_len": {"mean": 20}, "server_args": {"prefix_caching": False, "max_num_seqs": 16}}  # fmt: skip
+    yield {**server, **seen, "id": "recorded", "loop": "open",
+           "requests": {"t_s": [0.0, 0.5], "input_tokens": [100, 200], "output_tokens": [10, 20]}}  # fmt: skip
 
 
 def _engine_files(folder: Path) -> None:
@@ -113,6 +156,9 @@ def _engine_files(folder: Path) -> None:
     shutil.copy(engine, folder / "engine.yaml")
 
 
+#: files whose commands take a second each, asked a tenth as often as others
+SLOW = ("fitted.csv", "load.json")
+
 #: what reads each file; ``out`` is a folder of its own for each run
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "scenario.yaml": (
@@ -121,7 +167,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("study", "grid", "scenario.yaml", "--over", "slo.tpot=0.05", *SHORT, "--fresh", "--out", "out/s"),
     ),
     "scenario.json": (("solve", "scenario.json", *SHORT, "--json"),),
-    "workload.yaml": (("solve", *ASKED, "--workload", "workload.yaml", *SHORT, "--json"),),
+    "workload.yaml": (
+        ("size", "--model", MODEL, "--buy", CLUSTER, "--workload", "workload.yaml", "--rate", "2", *SHORT, "--json"),
+        ("new", "out/n.yaml", "--model", MODEL, "--cluster", CLUSTER),
+        ("solve", *ASKED, "--workload", "workload.yaml", *SHORT, "--json"),
+    ),
     "tier.yaml": (
         ("solve", "--model", MODEL, "--cluster", "cluster.yaml", *SHORT, "--json"),
         ("collective", "all-reduce", "--cluster", "cluster.yaml", "--bytes", "1 MB"),
@@ -129,6 +179,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "chip.yaml": (
         ("solve", "--model", MODEL, "--cluster", "cluster.yaml", *SHORT, "--report", "out/r.html"),
         ("collective", "all-to-all", "--cluster", "cluster.yaml", "--bytes", "1 MB", "--json"),
+        ("size", "--model", MODEL, "--buy", "cluster.yaml", "--rate", "2", *SHORT),
     ),
     "cluster.yaml": (
         ("solve", "--model", MODEL, "--cluster", "cluster.yaml", *SHORT, "--out", "out/a.json"),
@@ -166,7 +217,14 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "measured.csv": (("validate", "measured.csv", "--json"), ("validate", "measured.csv", "--plot", "out/p.svg")),
     "measured.csv.gz": (("validate", "measured.csv.gz"),),
     "trace.csv": (("replay", "layout.json", "--traffic", "trace.csv", "--out", "out/r.csv"),),
+    "trace.csv.gz": (("replay", "layout.json", "--traffic", "trace.csv.gz", "--rate", "3", "--json"),),
+    "timed.yaml": (("replay", "layout.json", "--traffic", "timed.yaml", "--json"),),
+    "components.csv": (("replay", "layout.json", "--traffic", "timed.yaml", "--routing", "prefix-aware"),),
+    "load.json": (("validate", "--load", "load.json", "--json"), ("validate", "--load", "load.json")),
+    "fitted.csv": (("calibrate", "fitted.csv", "--out", "out/p.json"),),
     "traffic.yaml": (("replay", "layout.json", "--traffic", "traffic.yaml", "--duration", "5", "--json"),),
+    **{name: (("discover", name, *words, "--out", "out/c.yaml"), ("discover", name, *words, "--json"))
+       for name, words in LISTINGS.items()},
     "sglang.sh": (("evaluate", "sglang.sh", "--from", "sglang", *ASKED, "--out", "out/a.json"),),
     "vllm.sh": (("evaluate", "vllm.sh", "--from", "vllm", *ASKED, "--json"),),
     "trtllm.sh": (("evaluate", "trtllm.sh", "--from", "trtllm", *ASKED),),

@@ -8,27 +8,35 @@ A fault is: an exit code other than 0 to 3, a traceback, more than 10 s of a pro
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib
 import json
-import os
 import re
 import resource
-import shutil
-import signal
 import sys
 import tempfile
-import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from pkgutil import walk_packages
 from random import Random
 
-from corpus import COMMANDS, write_corpus
-from mutators import damaged_file, damaged_words
+import typer.main
+from child import Asker
+from corpus import COMMANDS, SLOW, write_corpus
+from mutators import damaged_file, damaged_words, with_flags
+from watching import Scratch, listing
+
+import costmodel
+import rackfit
+import solver
+import topology
+from costmodel.question.engine_files import engine_data
+from rackfit.cli.app import build_app
 
 MOST_S, MOST_KB = 10.0, 1_000_000
-#: seconds by the clock after which an input is killed, on a machine that does other things, too
-KILLED_S = 60.0
 #: what a message must not hold
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -46,36 +54,49 @@ class Outcome:
     fault: str = ""
 
 
-def run_input(seed: int, corpus: Path, scratch: Path) -> Outcome:
-    """Make input ``seed``, run its command in a child, and say what it did."""
+def run_input(seed: int, scratch: Scratch, asker: Asker) -> Outcome:
+    """Make input ``seed``, run its command, and say what it did; a fault is looked at once more, alone."""
+    found = _run_input(seed, scratch, asker)
+    if not found.fault:
+        return found
+    asker.end()
+    again = _run_input(seed, scratch, asker)
+    asker.end()
+    return again if again.fault else replace(found, fault=f"not alone: {found.fault}")
+
+
+def _run_input(seed: int, scratch: Scratch, asker: Asker) -> Outcome:
     random = Random(seed)
-    shutil.rmtree(scratch, ignore_errors=True)
-    shutil.copytree(corpus, scratch / "in")
-    work = scratch / "in"
-    for name in ("out", "tmp", "home"):
-        (work / name).mkdir()
-    name = random.choice(sorted(COMMANDS))
+    work = scratch.work
+    before = scratch.tidy()
+    names = sorted(COMMANDS)
+    (name,) = random.choices(names, [0.1 if one in SLOW else 1.0 for one in names])
     words = list(random.choice(COMMANDS[name]))
     what = name
     if random.random() < 0.25:
-        words, what = damaged_words(words, random), "words"
+        words, what = damaged_words(words, options_of(words[0]), random), "words"
     else:
         content = damaged_file(name, (work / name).read_bytes(), random)
+        if name.endswith(".sh") and random.random() < 0.5:
+            content = with_flags((work / name).read_bytes(), engine_flags(name[:-3]), random)
         (work / name).write_bytes(content)
-    before = _listing(scratch)
-    child = os.fork()
-    if child == 0:
-        _ask(words, work)
-    code, seconds, kb = _watch(child)
+        before = listing(scratch.folder)
+    # words may name another place to write to, but none above the scratch folder
+    own = (
+        (scratch.folder.parent,) if what == "words" else (work / "out", work / "tmp", work / "home")
+    )
+    code, seconds, kb = asker.ask(words, own)
     said = (work / "tmp" / "stderr").read_bytes().decode("utf-8", "replace")
-    fault = _fault(code, seconds, kb, said)
+    fault = _fault(code, seconds, kb, said) or _half_written(words, what, code, work)
+    touched = (work / "tmp" / "touched").read_text(encoding="utf-8", errors="replace")
     strange = {
-        path for path in _listing(scratch) ^ before if not path.startswith(("in/out", "in/tmp/std"))
-    }
-    if not fault and strange and what != "words":  # words may name another place to write to
-        fault = f"wrote {sorted(strange)[:3]}"
-    if not fault and [path for path in strange if "pwned" in path]:
-        fault = f"wrote {sorted(strange)[:3]}"
+        path for path, _ in listing(scratch.folder).items() ^ before.items()
+        if not path.startswith(("in/out", *(f"in/tmp/{own}" for own in ("std", "touched"))))
+    }  # fmt: skip
+    if what == "words":
+        strange = {path for path in strange if path.rpartition("/")[2] == "pwned"}
+    if not fault and (touched or strange):
+        fault = f"touched {touched[:500]} {sorted(strange)[:3]}"
     return Outcome(seed, what, words, code, round(seconds, 2), kb, fault)
 
 
@@ -93,84 +114,52 @@ def _fault(code: int, seconds: float, kb: int, said: str) -> str:
     return ""
 
 
-def _ask(words: list[str], work: Path) -> None:
-    """In the child: run one command, then end."""
-    from rackfit.cli import app
-
-    os.chdir(work)
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        handle = os.open(work / "tmp" / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(handle, number)
-    os.environ |= {
-        "HOME": str(work / "home"),
-        "XDG_CACHE_HOME": str(work / "home"),
-        "TMPDIR": str(work / "tmp"),
-    }
-    tempfile.tempdir = None
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.argv = ["rackfit", *words]
-    os.environ["RACKFIT_DEBUG"] = "1"
-    code = 99
+def _half_written(words: list[str], what: str, code: int, work: Path) -> str:
+    """What is wrong with the outputs: files of a refused command, a document that is no JSON."""
+    left = [str(path) for path in (work / "out").rglob("*") if path.is_file()]
+    if code == 2 and left and what != "words":
+        return f"refused, and wrote {left[:3]}"
+    if code != 0 or "--json" not in words or what == "words":
+        return ""
     try:
-        try:
-            app.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        except app_errors() as error:  # a message, with the traceback that was asked for
-            code = app.exit_code(error)
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
+        json.loads((work / "tmp" / "stdout").read_text(encoding="utf-8"), parse_constant=_no_number)
+    except ValueError as error:
+        return f"not JSON: {error}"
+    return ""
 
 
-def app_errors() -> type[Exception]:
-    """Errors that Rackfit raises on purpose."""
-    from topology.errors import RackfitError
-
-    return RackfitError
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
 
 
-def _watch(child: int) -> tuple[int, float, int]:
-    """Exit code, seconds of a processor and most memory (KB) of a child; one that does not end is killed."""
-    deadline = time.monotonic() + KILLED_S
-    while True:
-        ended, status, used = os.wait4(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            _, status, used = os.wait4(child, 0)
-            return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss
-        time.sleep(0.005)
+@cache
+def options_of(command: str) -> tuple[str, ...]:
+    """Every option of a command."""
+    found = typer.main.get_command(build_app(command)).commands[command]  # type: ignore[attr-defined]
+    return tuple(
+        sorted(option for param in found.params for option in param.opts if option[0] == "-")
+    )
 
 
-def _listing(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+@cache
+def engine_flags(engine: str) -> tuple[str, ...]:
+    """Every option that a version of an engine has, as far as kept."""
+    return tuple(sorted(engine_data(engine)["arguments"]))
 
 
-def _loaded() -> None:
-    """Import what the commands import, once, so that children need not."""
-    import rackfit.api
-    import rackfit.cli.app as app
-    import rackfit.exporters.export
-    import rackfit.placement.place
-    import rackfit.report.report
-    import rackfit.studies.run
-
-    app.build_app()
-    assert rackfit.api
+def load_all() -> None:
+    """Import all modules, once, so that children need not."""
+    for package in (rackfit, solver, costmodel, topology):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
 
 
 def work_through(first: int, step: int, last: int, out: Path | None) -> list[Outcome]:
     """Inputs ``first``, ``first + step``, ... below ``last``; those that ``out`` knows already are left out."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _loaded()
+    load_all()
+    gc.freeze()  # what all children share is not looked through again
     known = {outcome["seed"] for outcome in read(out)} if out is not None else set()
     if out is not None and out.is_file() and not out.read_bytes().endswith(b"\n"):
         with out.open("a", encoding="utf-8") as file:
@@ -180,14 +169,17 @@ def work_through(first: int, step: int, last: int, out: Path | None) -> list[Out
         corpus = Path(folder) / "corpus"
         corpus.mkdir()
         write_corpus(corpus)
+        scratch = Scratch(corpus, Path(folder) / "scratch")
+        asker = Asker(scratch.work)
         for seed in range(first, last, step):
             if seed in known:
                 continue
-            outcome = run_input(seed, corpus, Path(folder) / "scratch")
+            outcome = run_input(seed, scratch, asker)
             found.append(outcome)
             if out is not None:
                 with out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(outcome)) + "\n")
+        asker.end()
     return found
 
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
 import pytest
-from corpus import COMMANDS, write_corpus
-from mutators import damaged_bytes, damaged_data, damaged_file, damaged_text, damaged_words, places
-from running import MOST_KB, Outcome, _fault, read, run_input, summary, work_through
+from child import Asker
+from corpus import COMMANDS, SLOW, write_corpus
+from mutators import (
+    damaged_bytes,
+    damaged_data,
+    damaged_file,
+    damaged_text,
+    damaged_words,
+    place_in,
+    with_flags,
+)
+from running import MOST_KB, Outcome, _fault, load_all, read, run_input, summary, work_through
+from watching import Scratch
+
+from rackfit.cli.app import build_app
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +34,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_input_of_a_slice_is_a_fault(corpus: Path, tmp_path: Path) -> None:
-    import running
-
-    running._loaded()
-    outcomes = [run_input(seed, corpus, tmp_path / "scratch") for seed in range(20)]
+    load_all()
+    scratch = Scratch(corpus, tmp_path / "scratch")
+    asker = Asker(scratch.work)
+    outcomes = [run_input(seed, scratch, asker) for seed in range(20)]
+    asker.end()
     assert [outcome for outcome in outcomes if outcome.fault] == []
     assert {outcome.code for outcome in outcomes} >= {0, 2}
 
@@ -32,10 +46,21 @@ def test_no_input_of_a_slice_is_a_fault(corpus: Path, tmp_path: Path) -> None:
 def test_every_file_has_a_command_and_every_command_its_files(corpus: Path) -> None:
     assert all((corpus / name).is_file() for name in COMMANDS)
     asked = {command[0] for commands in COMMANDS.values() for command in commands}
-    assert asked == {
-        "catalogue", "collective", "diff", "evaluate", "explain", "export", "model", "place", "replay", "report",
-        "solve", "study", "validate",
-    }  # fmt: skip
+    assert asked == {command.name for command in build_app().registered_commands}
+
+
+def test_files_are_good_before_they_are_damaged(corpus: Path, tmp_path: Path) -> None:
+    load_all()
+    scratch = Scratch(corpus, tmp_path / "scratch")
+    asker = Asker(scratch.work)
+    own = (scratch.work / "out", scratch.work / "tmp", scratch.work / "home")
+    for name, commands in COMMANDS.items():
+        words = commands[-1]
+        if words[0] not in ("solve", "explain", "study", "size") and name not in SLOW:
+            scratch.tidy()
+            code, _, _ = asker.ask(list(words), own)
+            assert (code, (scratch.work / "tmp" / "touched").read_text()) == (0, ""), words
+    asker.end()
 
 
 def test_damage_comes_of_the_seed_and_is_damage(corpus: Path) -> None:
@@ -45,11 +70,15 @@ def test_damage_comes_of_the_seed_and_is_damage(corpus: Path) -> None:
         assert made[0] == damaged_file(name, content, Random(0))
         assert any(one != content for one in made)
     data = {"a": [1, {"b": 2}], "c": "d"}
-    assert len(places(data)) == 5
-    assert any(damaged_data(data, Random(seed)) != data for seed in range(5))
-    assert data == {"a": [1, {"b": 2}], "c": "d"}
+    found = {str(place_in(data, Random(seed))[1]) for seed in range(50)}
+    assert found == {"a", "0", "1", "b", "c"}
+    assert place_in(3, Random(0)) is None
+    assert any(damaged_data(deepcopy(data), Random(seed)) != data for seed in range(5))
     words = ["solve", "x", "--seed", "1"]
-    assert all(damaged_words(words, Random(seed))[0] == "solve" for seed in range(20))
+    damaged = [damaged_words(words, ("--gap",), Random(seed)) for seed in range(20)]
+    assert all(one[0] == "solve" for one in damaged)
+    assert any("--gap" in one for one in damaged)
+    assert b" --pp " in with_flags(b"# x\nvllm serve m --tp 8\n", ("--pp ",), Random(0))
     assert any(damaged_bytes(b"abc", Random(seed)) != b"abc" for seed in range(5))
     assert any(damaged_text(b"a,b\nc d\n", Random(seed)) != b"a,b\nc d\n" for seed in range(5))
 

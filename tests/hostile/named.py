@@ -89,6 +89,7 @@ def run_scripts(folder: Path) -> list[str]:
                 "CALLS": str(log),
                 "SLURM_SUBMIT_DIR": str(folder),
                 "SLURM_PROCID": "0",
+                "RACKFIT_FIRST": "0",
             },
             stdin=subprocess.DEVNULL,
             capture_output=True,

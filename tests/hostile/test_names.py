@@ -128,7 +128,7 @@ def check_exports(found: dict[str, dict[str, str]], model: str, rack: str, host:
     assert json.loads(found["json"]["layout.json"])["hosts"]["r0g0"]["rack"].startswith(rack)
     table = list(csv.DictReader(io.StringIO(found["slurm"]["tasks.csv"])))
     assert {row["rack"] for row in table} == {f"{rack}0", f"{rack}1"}
-    hosts = found["slurm"]["hostlist.txt"].split()
+    hosts = [row["host"] for row in table]
     assert all(re.fullmatch(r"[A-Za-z0-9.-]+", name) for name in hosts)
     assert host in hosts
     for line in found["slurm"]["job.sbatch"].splitlines():
@@ -170,18 +170,23 @@ def test_the_task_script_reads_a_rack_with_commas_and_quotes(tmp_path: Path) -> 
     rack = 'a,"b" $(touch pwned)'
     instance = named_instance(tmp_path, "m", "c", rack, "b")
     out = tmp_path / "slurm"
-    write_files(export_layout(instance, two_pools(instance), "slurm").files, out)
+    files = export_layout(instance, two_pools(instance), "slurm").files
+    write_files(files, out)
+    table = list(csv.DictReader(io.StringIO(files["tasks.csv"])))
+    task = next(row for row in table if row["server"] == "decode-0")
+    first = str(int(task["task"]) - 1)
     said = subprocess.run(
         ["bash", "task.sh", "env"],
         cwd=out,
-        env={"PATH": "/usr/bin:/bin", "SLURM_PROCID": "9"},
+        env={"PATH": "/usr/bin:/bin", "SLURM_PROCID": "1", "RACKFIT_FIRST": first},
         capture_output=True,
         text=True,
         check=True,
     ).stdout.splitlines()
     assert f"RACKFIT_RACK={rack}1" in said
     assert "RACKFIT_SERVER=decode-0" in said
-    assert "CUDA_VISIBLE_DEVICES=1" in said
+    assert f"CUDA_VISIBLE_DEVICES={task['gpus'].replace(' ', ',')}" in said
+    assert task["gpus"]
 
 
 @pytest.mark.parametrize("target", ["sglang", "vllm", "trtllm", "vllm-ascend"])

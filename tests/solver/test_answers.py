@@ -48,21 +48,15 @@ def nodes(path: Path, *sizes: int, **row: Any) -> str:
 
 
 def test_of_fleets_as_dear_the_one_that_serves_most_is_taken(tmp_path: Path) -> None:
-    """4 + 4 chips cost what 3 + 3 + 2 cost, serve more, and are faster."""
+    """Eleven chips serve 7.53 requests per second in one way, 7.82 in another, which more asked for finds."""
     workload = Workload(input_tokens=8000, cached_tokens=4800, output_tokens=500)
-    cluster = nodes(tmp_path / "odd.yaml", 4, 4, 4, 2)
-    instance = asked(
-        model="qwen3-235b-a22b-fp8", cluster=cluster, workload=workload, rate=6.0,
-        slo={"ttft": 3.0}, engine="vllm",
-    )  # fmt: skip
-    found = solve(instance)
-    assert found.evaluation.chips_used == 8
-    domains = {
-        instance.cluster.chip(chip).domain for r in found.layout.replicas for chip in r.chips
-    }
-    assert len(domains) == 2
-    assert found.evaluation.priced.requests_per_s > 6.4
-    assert found.evaluation.ttft_s < 1.0
+    question = {
+        "model": "qwen3-235b-a22b-fp8", "cluster": nodes(tmp_path / "odd.yaml", 4, 4, 4, 2),
+        "workload": workload, "slo": {"ttft": 3.0}, "engine": "vllm",
+    }  # fmt: skip
+    found, more = (solve(asked(**question, rate=rate)).evaluation for rate in (7.5, 7.8))
+    assert found.usd_per_hour == pytest.approx(more.usd_per_hour)
+    assert found.priced.requests_per_s >= more.priced.requests_per_s * (1 - 1e-9)
 
 
 def test_capacity_decides_before_ttft_and_ttft_before_tpot() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from topology import build_cluster, load_chip, load_cluster
-from topology.collectives.demand import shares, touched
+from topology.collectives.demand import Dispatched, shares, touched
 from topology.spec import ClusterSpec
 
 US = 1e-6
@@ -157,6 +157,6 @@ def test_t26_pipeline_condition_with_mixed_precision(ratio, layers, expected):
 
 
 def test_t55_dispatch_and_combine_bytes():
-    (share,) = shares("dispatch", [8], [0], top_k=8, one_copy_per_domain=False, relayed=False)
+    (share,) = shares("dispatch", [8], [0], Dispatched(8, one_copy_per_domain=False), relayed=False)
     assert share.local * 128 * (7168 + 224) == 7_569_408
     assert share.local * 128 * 7168 * 2 == 14_680_064

@@ -27,7 +27,7 @@ from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec
 
 
-class Builder(Protocol):
+class FabricBuilder(Protocol):
     """Makes the fabric of a domain from its options, its chips and what has failed in it."""
 
     def __call__(
@@ -37,7 +37,7 @@ class Builder(Protocol):
         ...
 
 
-_BUILDERS: dict[str, tuple[type[FabricSpec], Builder]] = {}
+_BUILDERS: dict[str, tuple[type[FabricSpec], FabricBuilder]] = {}
 _Fabric = TypeVar("_Fabric", bound=Fabric)
 
 
@@ -49,14 +49,14 @@ def topology(spec: type[FabricSpec]) -> Callable[[type[_Fabric]], type[_Fabric]]
         if kind in _BUILDERS:
             raise ValueError(f"two topologies are called {kind!r}")
         fabric.kind = kind
-        _BUILDERS[kind] = (spec, cast(Builder, fabric))
+        _BUILDERS[kind] = (spec, cast(FabricBuilder, fabric))
         return fabric
 
     return register
 
 
 @lru_cache(maxsize=1)
-def builders() -> dict[str, tuple[type[FabricSpec], Builder]]:
+def builders() -> dict[str, tuple[type[FabricSpec], FabricBuilder]]:
     """Every topology by kind, found by scanning this folder."""
     import topology.builders as folder
 

@@ -21,7 +21,7 @@ from topology.chip import Chip
 from topology.errors import InstanceError, Problem
 from topology.fabric import FabricSpec, Link
 from topology.quantity import BytesPerSecond, Seconds
-from topology.routing.blocks import KEYS, Block, boxes, by_speed, chain, cut, grown
+from topology.routing.blocks import KEYS, ChipBlock, boxes, by_speed, chain, cut, grown
 from topology.routing.boxes import Axis, best_box, position_of, site_of
 from topology.routing.every_set import MOST_CHIPS, EverySet
 from topology.routing.hops import UNREACHED
@@ -103,7 +103,7 @@ class Torus(TorusPatterns):
         self.hop_s = spec.hop_s
         self._widths: list[float] | None = None
         self._tables: dict[tuple[int, ...], EverySet] = {}
-        self._blocks: dict[tuple[tuple[int, ...], int, int, bool], list[Block]] = {}
+        self._blocks: dict[tuple[tuple[int, ...], int, int, bool], list[ChipBlock]] = {}
 
     def switch_names(self) -> list[str]:
         """No switches."""
@@ -162,7 +162,7 @@ class Torus(TorusPatterns):
 
     def blocks(
         self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False
-    ) -> list[Block]:
+    ) -> list[ChipBlock]:
         """Of few candidates the quickest of all sets; else boxes and sets grown around a chip.
 
         First comes one that is quick in all respects, then the quickest in each.
@@ -172,7 +172,7 @@ class Torus(TorusPatterns):
         if key not in self._blocks:
             few = self._few(free)
             if count == 1:
-                found = [Block((chip,)) for chip in free[:most]]
+                found = [ChipBlock((chip,)) for chip in free[:most]]
             elif few is not None:
                 price = self.gather if gathers else None
                 found = self._table(few).blocks(frozenset(free), count, most, price)
@@ -218,7 +218,7 @@ class Torus(TorusPatterns):
             self._tables[free] = EverySet(free, self.hops, self.hop_s, self.ports, rates, pairs)
         return self._tables[free]
 
-    def _compact(self, free: tuple[int, ...], count: int, most: int) -> list[Block]:
+    def _compact(self, free: tuple[int, ...], count: int, most: int) -> list[ChipBlock]:
         """Boxes, and sets grown around chips spread over the candidates, quickest first."""
         large = len(free) > _LARGE
         most = min(most, _LARGE_SETS) if large else most
@@ -232,7 +232,7 @@ class Torus(TorusPatterns):
         dropped = set(odd[_PRICED:])
         found = [self._block(chips) for chips in chosen if chips not in dropped]
         if not found:
-            return [Block(free[:count])]
+            return [ChipBlock(free[:count])]
         first = [min(found, key=key) for key in KEYS]
         return list(dict.fromkeys(first + by_speed(found)))[: max(most, 1)]
 
@@ -241,7 +241,7 @@ class Torus(TorusPatterns):
         apart = self.hops[np.ix_(chips, chips)]
         return int(apart.max()), int(apart.sum())
 
-    def _block(self, chips: tuple[int, ...]) -> Block:
+    def _block(self, chips: tuple[int, ...]) -> ChipBlock:
         """A set with its times; the all-gather of one that is no box by its narrowest ports."""
         leg = self.exchange(chips)
         if self._box(chips) is not None:
@@ -258,4 +258,4 @@ class Torus(TorusPatterns):
             )
             direct = (len(chips) - 1) / len(chips) / ports if ports > 0 else float("inf")
             gather = min(direct, leg.s_per_byte)
-        return Block(chips, leg.s_per_byte, gather, leg.latency_s)
+        return ChipBlock(chips, leg.s_per_byte, gather, leg.latency_s)

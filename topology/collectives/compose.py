@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from topology.collectives.demand import CROSSINGS, PATTERN, Share, shares
+from topology.collectives.demand import (
+    CROSSINGS,
+    NOT_DISPATCHED,
+    PATTERN,
+    Dispatched,
+    DomainTraffic,
+    shares,
+)
 from topology.errors import NoRoute, Problem
 from topology.fabric import Fabric
 from topology.links.fits import Fit
@@ -66,10 +73,7 @@ def cost_of(
     kind: str,
     parts: Sequence[Part],
     network: Network | None,
-    *,
-    top_k: int | None = None,
-    one_copy_per_domain: bool = True,
-    max_domains: int | None = None,
+    dispatched: Dispatched = NOT_DISPATCHED,
 ) -> Cost:
     """Cost of any collective; for ``send`` the parts hold source, then target.
 
@@ -78,15 +82,7 @@ def cost_of(
     if kind == "send":
         return _send(parts, network)
     parts, repeats = _alike(parts, network)
-    moved, flows = plan(
-        kind,
-        parts,
-        network,
-        top_k=top_k,
-        one_copy_per_domain=one_copy_per_domain,
-        max_domains=max_domains,
-        repeats=repeats,
-    )
+    moved, flows = plan(kind, parts, network, dispatched, repeats)
     worst, bound, bound_latency, latency, link = 0.0, 0.0, 0.0, 0.0, "none"
     known: dict[tuple[int, tuple[int, ...]], Leg] = {}
     for (domain, fabric, members), share in zip(parts, moved, strict=True):
@@ -132,7 +128,7 @@ def _named(domain: int, link: str) -> str:
     return "--".join(f"r{domain}{end}" for end in link.split("--")) if link != "none" else link
 
 
-def _cut_bound(parts: Sequence[Part], moved: Sequence[Share], network: Network) -> float:
+def _cut_bound(parts: Sequence[Part], moved: Sequence[DomainTraffic], network: Network) -> float:
     """The larger of the cuts around each chip and around each domain, by the group's own links."""
     bound = 0.0
     known: dict[tuple[int, tuple[int, ...], int], float] = {}
@@ -152,12 +148,9 @@ def plan(
     kind: str,
     parts: Sequence[Part],
     network: Network | None,
-    *,
-    top_k: int | None,
-    one_copy_per_domain: bool,
-    max_domains: int | None = None,
+    dispatched: Dispatched,
     repeats: Sequence[int] | None = None,
-) -> tuple[list[Share], list[Flow]]:
+) -> tuple[list[DomainTraffic], list[Flow]]:
     """What each domain moves inside and through its NICs. Raises ``InstanceError``.
 
     ``repeats`` counts the domains that each part stands for, one each by default.
@@ -169,9 +162,7 @@ def plan(
         kind,
         [len(members) for _, _, members in parts],
         [network.unit(domain) if network else 0 for domain, _, _ in parts],
-        top_k=top_k,
-        one_copy_per_domain=one_copy_per_domain,
-        max_domains=max_domains,
+        dispatched,
         relayed=network is not None and network.spec.relayed,
         repeats=repeats,
         units_apart=network is not None and network.spec.domains_per_unit == 1,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from topology.errors import InstanceError, Problem
 
@@ -42,8 +42,24 @@ PATTERN: Mapping[str, Pattern] = {
 CROSSINGS: Mapping[str, int] = {"all-reduce": 2}
 
 
+class Dispatched(NamedTuple):
+    """How tokens of ``dispatch`` are copied; other collectives do not read it.
+
+    Each goes to ``top_k`` destinations, with ``one_copy_per_domain`` once to each remote domain that holds some of
+    them, and reaches ``max_domains`` domains at most (group-limited routing; ``None``: any number).
+    """
+
+    top_k: int | None = None
+    one_copy_per_domain: bool = True
+    max_domains: int | None = None
+
+
+#: of collectives that copy no tokens
+NOT_DISPATCHED = Dispatched()
+
+
 @dataclass(frozen=True, slots=True)
-class Share:
+class DomainTraffic:
     """Per byte of the argument, for the chips of one domain.
 
     ``local`` is the byte count handed to the scale-up pattern, ``cross`` what one member's NIC
@@ -79,22 +95,20 @@ def shares(
     kind: str,
     counts: Sequence[int],
     units: Sequence[int],
+    dispatched: Dispatched = NOT_DISPATCHED,
     *,
-    top_k: int | None,
-    one_copy_per_domain: bool,
     relayed: bool,
-    max_domains: int | None = None,
     repeats: Sequence[int] | None = None,
     units_apart: bool = False,
-) -> list[Share]:
-    """The :class:`Share` of each domain of a group.
+) -> list[DomainTraffic]:
+    """The :class:`DomainTraffic` of each domain of a group.
 
     ``counts`` are members per domain, ``units`` the unit of each domain, ``repeats`` how many
     such domains there are (one each by default), all in that unit or, with ``units_apart``, each
     in a unit like it; ``relayed`` as in ``NetworkSpec``. *Source:* all-gather and all-to-all on trees, scaling-book (GPU chapter);
-    expected remote copies *1-(1-s)^k* per domain, after MoE dispatch with one copy per domain;
-    ``max_domains`` bounds how many domains a token reaches (group-limited routing).
+    expected remote copies *1-(1-s)^k* per domain, after MoE dispatch with one copy per domain.
     """
+    top_k, one_copy_per_domain, max_domains = dispatched
     repeats = [1] * len(counts) if repeats is None else repeats
     total = sum(count * times for count, times in zip(counts, repeats, strict=True))
     unit_total: dict[int, int] = {}
@@ -120,7 +134,7 @@ def shares(
             if kind == "dispatch":
                 bound = touched(count / total, copies) * (total - count) / count
             result.append(
-                Share(
+                DomainTraffic(
                     local, copies * away, copies * far, min(bound, copies * away), copies * others
                 )
             )
@@ -130,11 +144,11 @@ def shares(
             cross = rounds * max(away / count, (sum(repeats) - 1) / total)
             bound = (1.0 if away else 0.0) / count if kind == "all-reduce" else cross
             chip = 1.0 if kind == "all-reduce" else others
-            result.append(Share(1.0, cross, rounds * far / unit_total[unit], bound, chip))
+            result.append(DomainTraffic(1.0, cross, rounds * far / unit_total[unit], bound, chip))
         else:  # broadcast: each NIC carries its share of one copy, then it spreads inside
             cross = 1.0 / count if away else 0.0
             entering = 1.0 / unit_total[unit] if far else 0.0
-            result.append(Share(1.0, cross, entering, cross, 1.0))
+            result.append(DomainTraffic(1.0, cross, entering, cross, 1.0))
     return result
 
 
@@ -146,7 +160,7 @@ def _deduplicated(
     top_k: int,
     units_apart: bool,
     max_domains: int,
-) -> list[Share]:
+) -> list[DomainTraffic]:
     domains = sum(repeats)
     reach = [touched_limited(count / total, top_k, domains, max_domains) for count in counts]
     all_reach = sum(value * times for value, times in zip(reach, repeats, strict=True))
@@ -161,7 +175,7 @@ def _deduplicated(
         arriving = (total - count) * value / count
         far = all_reach - unit_reach[unit]
         cross = max(leaving, arriving)
-        result.append(Share(copies, cross, far, cross, copies * (total - 1) / total))
+        result.append(DomainTraffic(copies, cross, far, cross, copies * (total - 1) / total))
     return result
 
 
@@ -171,4 +185,6 @@ def check_kind(kind: str, num_chips: int) -> None:
         message = f"unknown collective {kind!r}; known: {', '.join(KINDS)}"
         raise InstanceError(Problem("kind", message))
     if kind == "send" and num_chips != 2:
-        raise InstanceError(Problem("chips", "send takes two chips: source and target"))
+        raise InstanceError(
+            Problem("chips", f"send takes two chips, source and target; got {num_chips}")
+        )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from topology.collectives.compose import Part, plan
-from topology.collectives.demand import PATTERN
+from topology.collectives.demand import PATTERN, Dispatched
 from topology.routing.spread import Edge
 from topology.scaleout.base import Flow, Network
 
@@ -30,10 +30,7 @@ def collective_loads(
     kind: str,
     parts: Sequence[Part],
     network: Network | None,
-    *,
-    top_k: int | None,
-    one_copy_per_domain: bool,
-    max_domains: int | None = None,
+    dispatched: Dispatched,
 ) -> dict[Edge, float]:
     """Bytes on every directed link per byte of the collective's argument."""
     loads: dict[Edge, float] = {}
@@ -50,14 +47,7 @@ def collective_loads(
             flows = [Flow(domain, (position,), 1.0, far) for domain, position in ends]
             loads.update(network.loads(flows))
         return loads
-    moved, flows = plan(
-        kind,
-        parts,
-        network,
-        top_k=top_k,
-        one_copy_per_domain=one_copy_per_domain,
-        max_domains=max_domains,
-    )
+    moved, flows = plan(kind, parts, network, dispatched)
     known: dict[tuple[int, tuple[int, ...]], dict[Edge, float]] = {}
     for (domain, fabric, members), share in zip(parts, moved, strict=True):
         if len(members) > 1:

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from topology.links.fits import Fit
-from topology.links.rows import Row
+from topology.links.rows import MeasuredTime
 
 _STEPS = 2500
 Parameters = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-def predict(row: Row, local: Fit | None, out: Fit | None) -> float:
+def predict(row: MeasuredTime, local: Fit | None, out: Fit | None) -> float:
     """Seconds that a fit says for a measured row."""
     return row.cost.rate(local, out).time(row.num_bytes)
 
 
-def fit_local(rows: Sequence[Row]) -> Fit:
+def fit_local(rows: Sequence[MeasuredTime]) -> Fit:
     """The fit of one collective inside one domain: latency, its growth, fraction and ramp."""
 
     def make(x: Parameters) -> tuple[Fit, None]:
@@ -33,7 +33,7 @@ def fit_local(rows: Sequence[Row]) -> Fit:
     return make(_descend(rows, make, [5e-6, 2e-6, 0.65, 0.5]))[0]
 
 
-def fit_dispatch(rows: Sequence[Row]) -> tuple[Fit, Fit | None]:
+def fit_dispatch(rows: Sequence[MeasuredTime]) -> tuple[Fit, Fit | None]:
     """The fit of dispatch and combine: scale-up fraction and latency, and those of the NICs."""
     across = any(row.cost.out_s_per_byte > 0 for row in rows)
 
@@ -45,7 +45,7 @@ def fit_dispatch(rows: Sequence[Row]) -> tuple[Fit, Fit | None]:
     return make(_descend(rows, make, start))
 
 
-def errors(rows: Iterable[Row], local: Fit | None, out: Fit | None) -> list[float]:
+def errors(rows: Iterable[MeasuredTime], local: Fit | None, out: Fit | None) -> list[float]:
     """Absolute relative errors of a fit on rows."""
     return [abs(predict(row, local, out) / row.seconds - 1) for row in rows]
 
@@ -60,7 +60,7 @@ def _fit(alpha: float, doubling: float, fraction: float, ramp: float) -> Fit:
 
 
 def _descend(
-    rows: Sequence[Row],
+    rows: Sequence[MeasuredTime],
     make: Callable[[Parameters], tuple[Fit, Fit | None]],
     start: Sequence[float],
 ) -> Parameters:
@@ -89,7 +89,7 @@ def _descend(
 class _Arrays:
     """The costs of rows as arrays, to evaluate a fit on all of them at once (as ``Cost.rate``)."""
 
-    def __init__(self, rows: Sequence[Row]):
+    def __init__(self, rows: Sequence[MeasuredTime]):
         self._local = np.array([row.cost.local_s_per_byte for row in rows])
         self._out = np.array([row.cost.out_s_per_byte for row in rows])
         self._across = np.array([row.cost.out_latency_s > 0 for row in rows])
@@ -105,7 +105,7 @@ class _Arrays:
         return np.asarray(latency + transfer + 2 * ramp * np.sqrt(latency * transfer))
 
 
-def held_out(rows: Sequence[Row], key: Callable[[Row], object]) -> list[float]:
+def held_out(rows: Sequence[MeasuredTime], key: Callable[[MeasuredTime], object]) -> list[float]:
     """Errors on each group of rows by a fit to the others; rows are of one chip and one kind."""
     found: list[float] = []
     for group in sorted({str(key(row)) for row in rows}):

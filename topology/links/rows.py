@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from topology.catalogue import data_dir
 from topology.collectives.compose import Cost, cost_of
+from topology.collectives.demand import Dispatched
 from topology.load import load_cluster
 
 _MIB = 2.0**20
@@ -38,7 +39,7 @@ _SYSTEMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MeasuredTime:
     """One measured time. ``build`` is the software that ran, ``bytes`` follow the kind's convention."""
 
     chip: str
@@ -50,7 +51,7 @@ class Row:
     cost: Cost
 
 
-def nccl_rows() -> Iterator[Row]:
+def nccl_rows() -> Iterator[MeasuredTime]:
     """Rows of ``measured/nccl.csv`` on chips that have a cluster: 0, 1, 16 and 512 MiB each."""
     with (data_dir("measured") / "nccl.csv").open(encoding="utf-8") as lines:
         for line in csv.DictReader(lines):
@@ -61,16 +62,18 @@ def nccl_rows() -> Iterator[Row]:
             kind, count = _NCCL_KINDS[line["op"]], int(line["n"])
             cost = physics(cluster, kind, count, None)
             bus = (count - 1) / count * (2 if kind == "all-reduce" else 1)
-            yield Row(chip, build, kind, count, 0.0, float(line["lat_min_us"]) * 1e-6, cost)
+            yield MeasuredTime(
+                chip, build, kind, count, 0.0, float(line["lat_min_us"]) * 1e-6, cost
+            )
             for size, column in ((_MIB, "bus@1MiB"), (16 * _MIB, "bus@16MiB")):
                 seconds = bus * size / (float(line[column]) * 1e9)
-                yield Row(chip, build, kind, count, size, seconds, cost)
+                yield MeasuredTime(chip, build, kind, count, size, seconds, cost)
             size = float(line["maxMiB"]) * _MIB
             seconds = bus * size / (float(line["bus@max"]) * 1e9)
-            yield Row(chip, build, kind, count, size, seconds, cost)
+            yield MeasuredTime(chip, build, kind, count, size, seconds, cost)
 
 
-def expert_rows() -> Iterator[Row]:
+def expert_rows() -> Iterator[MeasuredTime]:
     """Rows of ``measured/moe_all_to_all.csv``; combine is dispatch the other way round.
 
     Low-latency kernels send one copy per expert, so copies are not merged per domain.
@@ -81,7 +84,9 @@ def expert_rows() -> Iterator[Row]:
             size = float(line["tokens"]) * float(line["bytes_per_token"])
             cost = physics(line["cluster"], "dispatch", count, top_k)
             build = f"{line['source']}, {line['step']} of {line['tokens']}"
-            yield Row(line["chip"], build, "dispatch", count, size, float(line["seconds"]), cost)
+            yield MeasuredTime(
+                line["chip"], build, "dispatch", count, size, float(line["seconds"]), cost
+            )
 
 
 @lru_cache(maxsize=1024)
@@ -93,4 +98,4 @@ def physics(cluster: str, kind: str, num_chips: int, top_k: int | None) -> Cost:
         (domain.index, domain.fabric, tuple(range(min(num_chips, size))))
         for domain in place.domains
     ]
-    return cost_of(kind, parts, place.network, top_k=top_k, one_copy_per_domain=False)
+    return cost_of(kind, parts, place.network, Dispatched(top_k, one_copy_per_domain=False))

@@ -17,7 +17,7 @@ _TRIES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ChipBlock:
     """Chips that may serve together: seconds per byte of their exchange and their all-gather, latency."""
 
     chips: tuple[int, ...]
@@ -27,32 +27,30 @@ class Block:
 
 
 #: exchange first, all-gather first, latency first
-KEYS: tuple[Callable[[Block], tuple[float, ...]], ...] = (
+KEYS: tuple[Callable[[ChipBlock], tuple[float, ...]], ...] = (
     lambda block: (block.exchange_s_per_byte, block.latency_s),
     lambda block: (block.gather_s_per_byte, block.latency_s),
     lambda block: (block.latency_s, block.gather_s_per_byte, block.exchange_s_per_byte),
 )
 
 
-def front(blocks: Sequence[Block]) -> list[Block]:
+def front(blocks: Sequence[ChipBlock]) -> list[ChipBlock]:
     """Blocks that no other one is at least as quick as in every respect, one of each kind."""
-    order = sorted(blocks, key=_speed)
-    kept: list[Block] = []
-    for block in order:
-        if not any(
-            all(a <= b for a, b in zip(_speed(k), _speed(block), strict=True)) for k in kept
-        ):
-            kept.append(block)
-    return kept
+    order = sorted(((_speed(block), block) for block in blocks), key=lambda one: one[0])
+    kept: list[tuple[tuple[float, ...], ChipBlock]] = []
+    for speed, block in order:
+        if not any(all(a <= b for a, b in zip(k, speed, strict=True)) for k, _ in kept):
+            kept.append((speed, block))
+    return [block for _, block in kept]
 
 
-def _speed(block: Block) -> tuple[float, ...]:
+def _speed(block: ChipBlock) -> tuple[float, ...]:
     """What a block is judged by, up to the last bits of a float."""
     each = (block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s)
     return tuple(float(f"{value:.9g}") for value in each)
 
 
-def by_speed(blocks: Sequence[Block]) -> list[Block]:
+def by_speed(blocks: Sequence[ChipBlock]) -> list[ChipBlock]:
     """Blocks by the sum of what each takes over the least that any takes, quickest first."""
     speeds = np.array([_speed(block) for block in blocks]).reshape(-1, 3)
     least = np.where(speeds.min(axis=0) > 0, speeds.min(axis=0), 1.0)
@@ -136,8 +134,8 @@ def in_groups(
 def cut(
     block: tuple[int, ...],
     size: int,
-    blocks_of: Callable[[tuple[int, ...], int], Sequence[Block]],
-    key: Callable[[Block], tuple[float, ...]],
+    blocks_of: Callable[[tuple[int, ...], int], Sequence[ChipBlock]],
+    key: Callable[[ChipBlock], tuple[float, ...]],
 ) -> list[tuple[int, ...]]:
     """The block in groups of ``size`` whose slowest, by ``key``, is as quick as was found.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topology.rate import Leg
-from topology.routing.blocks import Block
+from topology.routing.blocks import ChipBlock
 from topology.routing.hops import UNREACHED
 from topology.routing.spread import Edge
 
@@ -61,7 +61,7 @@ class EverySet:
         count: int,
         most: int,
         gather: Callable[[tuple[int, ...]], Leg] | None,
-    ) -> list[Block]:
+    ) -> list[ChipBlock]:
         """The quickest sets of ``count`` free chips: quick in all respects first, then of each latency the one
         that exchanges and the one that gathers soonest, where none closer together is as quick.
 
@@ -96,7 +96,7 @@ class EverySet:
                 narrowest = min(narrowest, found[0][0])
                 chosen += [at for _, at in found]
         return [
-            Block(
+            ChipBlock(
                 self.chips(int(own[index])),
                 float(exchange[index]),
                 float(through[index]),
@@ -134,12 +134,12 @@ class EverySet:
                 by_link[edge][place[f"g{a}"], place[f"g{b}"]] = load
         slowest = np.zeros(len(self.members))
         for (source, target), pairs in by_link.items():
-            load = ((self.members @ pairs) * self.members).sum(axis=1)
-            inside = np.zeros(len(load))
+            total = _of_all_pairs(pairs)
+            inside = np.zeros(len(total))
             if source in place and target in place:
                 inside = self.members[:, place[source]] * self.members[:, place[target]]
             np.maximum(
-                slowest, load * (turns - (turns - 1) * inside) / rates[source, target], out=slowest
+                slowest, total * (turns - (turns - 1) * inside) / rates[source, target], out=slowest
             )
         found: Array = slowest / np.maximum(self.sizes, 1)
         return found
@@ -147,6 +147,22 @@ class EverySet:
     def chips(self, mask: int) -> tuple[int, ...]:
         """Positions of the members of a set."""
         return tuple(p for bit, p in enumerate(self.positions) if mask >> bit & 1)
+
+
+def _of_all_pairs(pairs: Array) -> Array:
+    """Sum of ``pairs [chips, chips]`` over the pairs of members of each set, ``[sets]``.
+
+    A set is its highest chip and the rest: the sum over the rest, and what the chip has with each of these.
+    """
+    count = len(pairs)
+    found = np.zeros(1 << count)
+    for chip in range(count):
+        own = np.full(1 << chip, pairs[chip, chip])
+        for other in range(chip):
+            both = pairs[chip, other] + pairs[other, chip]
+            own[1 << other : 2 << other] = own[: 1 << other] + both
+        found[1 << chip : 2 << chip] = found[: 1 << chip] + own
+    return found
 
 
 def _soonest(

@@ -17,7 +17,7 @@ from costmodel.measured.systems import served_as
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.profile import FirstToken
 from costmodel.question.scenario import Scenario
-from costmodel.question.traffic.requests import Requests
+from costmodel.question.traffic.requests import Requests, drawn_count
 from costmodel.question.workload import Workload
 from costmodel.replay.job import Habits
 from costmodel.replay.met import Met
@@ -42,6 +42,9 @@ def predict_load(run: LoadRun, profile: str, seed: int = 0) -> Replayed:
     """Replay one run. Raises ``InstanceError`` where it cannot be: the message says what is missing."""
     requests = requests_of(run, seed)
     instance = instance_of(run, requests, profile)
+    if run.tp % run.attention_dp:
+        message = f"{run.attention_dp} ranks do not divide {run.tp} chips"
+        raise InstanceError(Problem("attention_dp", message))
     slots = run.server_args.max_num_seqs or _SLOTS
     layout = plain_layout(
         instance, "mixed", tp=run.tp // run.attention_dp, attention_dp=run.attention_dp * run.dp,
@@ -110,6 +113,7 @@ def requests_of(run: LoadRun, seed: int) -> Requests:
     if run.duration_s is not None:
         stage_s = run.duration_s / (len(rates) if run.pooled else 1)
     # exponential gaps, rescaled to fill the stage: uniform times in order
+    drawn_count(sum(rate * stage_s for rate in rates), "duration_s")
     times = [
         index * stage_s + np.sort(rng.uniform(0.0, stage_s, max(1, round(rate * stage_s))))
         for index, rate in enumerate(rates)
@@ -152,7 +156,7 @@ def _closed(run: LoadRun) -> Requests:
         raise InstanceError(Problem("prompt_len", "mean lengths are not given"))
     if run.server_args.prefix_caching is not False:
         raise InstanceError(Problem("requests", "sessions with think time are not replayed"))
-    count = run.n_requests or 10 * run.concurrency
+    count = drawn_count(run.n_requests or 10 * run.concurrency, "concurrency")
     return Requests(
         np.zeros(count),
         np.full(count, round(run.prompt_len.mean), dtype=np.int64),

@@ -6,18 +6,19 @@ source has its own.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from costmodel.question.workload import MAX_TOKENS
+from costmodel.question.spread import MAX_TOKENS
 from topology.catalogue import problems_of, read_data
 from topology.errors import InstanceError, Problem
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
-Rate = Annotated[float, Field(gt=0, lt=1e9)]
+Rate = Annotated[float, Field(ge=1e-6, lt=1e9)]
 Milliseconds = Annotated[float, Field(ge=0, lt=1e12)]
 
 #: seconds of a stage where the file does not say
@@ -25,7 +26,7 @@ STAGE_S = 600.0
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 class ServerArguments(_Part):
@@ -40,7 +41,7 @@ class Lengths(_Part):
     """A load generator's prompts: a system prompt shared by a group, a question, a forced answer."""
 
     system_prompt_tokens: Tokens = 0
-    question_tokens: Tokens
+    question_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)]
     output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 
 
@@ -54,17 +55,28 @@ class Percentiles(_Part):
 
 
 class Recorded(_Part):
-    """Requests one by one."""
+    """Requests one by one, in the order of their arrival."""
 
-    t_s: list[float]
+    t_s: Annotated[list[Annotated[float, Field(ge=0, lt=1e10)]], Field(min_length=1)]
     input_tokens: list[Annotated[int, Field(ge=1, le=MAX_TOKENS)]]
     output_tokens: list[Annotated[int, Field(ge=1, le=MAX_TOKENS)]]
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Recorded:
+        counts = (len(self.t_s), len(self.input_tokens), len(self.output_tokens))
+        if len(set(counts)) > 1:
+            raise ValueError(
+                "t_s, input_tokens and output_tokens: {}, {} and {} requests".format(*counts)
+            )
+        if any(after < before for before, after in pairwise(self.t_s)):
+            raise ValueError("t_s: sort the requests by time")
+        return self
 
 
 class MeanLength(_Part):
     """Mean tokens."""
 
-    mean: Annotated[float, Field(gt=0, le=MAX_TOKENS)] | None = None
+    mean: Annotated[float, Field(ge=1, le=MAX_TOKENS)] | None = None
 
 
 class Throughput(_Part):
@@ -94,7 +106,7 @@ class LoadRun(_Part):
     stage: int = 0
     requested_rate: Rate | None = None
     stage_rates: list[Rate] | None = None
-    duration_s: Annotated[float, Field(gt=0, lt=1e8)] | None = None
+    duration_s: Annotated[float, Field(ge=1e-3, lt=1e8)] | None = None
     concurrency: Count | None = None
     n_requests: Count | None = None
     prompt_len: MeanLength = MeanLength()

@@ -44,7 +44,10 @@ def read(b: Builder) -> ModelSpec:
         )  # fmt: skip
         return layer(b, attention, moe)
 
-    return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
+    return decoder(
+        b, at, never_tied="hybrid" in kind,
+        mtp=lambda: next_token_modules(b, modules, at, count),
+    )  # fmt: skip
 
 
 class _Plain:

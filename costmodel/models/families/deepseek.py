@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
-from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.ffn import Experts, dense_ffn, shared_mixture
 from costmodel.models.parts.mla import Indexer, Latent, latent_attention
 from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.parts.schedule import index_owners, sparse_layers
@@ -44,14 +44,11 @@ def read(b: Builder) -> ModelSpec:
         )  # fmt: skip
         if index < count and not sparse[index]:
             return layer(b, attention, dense_ffn(b, f"{name}.mlp", width))
-        shared = ffn_weights(
-            b, f"{name}.mlp.shared_experts", num_shared * experts.width, prefix="shared experts' "
+        return layer(
+            b,
+            attention,
+            shared_mixture(b, f"{name}.mlp", experts, num_shared, router_bias=router_bias),
         )
-        moe = mixture(
-            b, f"{name}.mlp", experts, router_bias=router_bias, num_shared=num_shared,
-            shared=shared if num_shared else (),
-        )  # fmt: skip
-        return layer(b, attention, moe)
 
     modules = num_modules(b)
     return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
-from costmodel.models.parts.ffn import Experts, ffn_weights, mixture
+from costmodel.models.parts.ffn import Experts, shared_mixture
 from costmodel.models.parts.hyper import hyper_connections, hyper_head
 from costmodel.models.parts.mtp import num_modules
 from costmodel.models.parts.quantisation.expert_format import with_expert_format
@@ -52,13 +52,9 @@ def read(b: Builder) -> ModelSpec:
     def at(index: int) -> Layer:
         name = f"layers.{index}" if index < count else f"mtp.{index - count}"
         attention = _attention(parts, f"{name}.attn", ratios[index] if index < count else 0)
-        shared = ffn_weights(
-            b, f"{name}.ffn.shared_experts", num_shared * experts.width, prefix="shared experts' "
+        moe = shared_mixture(
+            b, f"{name}.ffn", experts, num_shared, router_bias=index >= count or not hashed[index]
         )
-        moe = mixture(
-            b, f"{name}.ffn", experts, router_bias=index >= count or not hashed[index], num_shared=num_shared,
-            shared=shared if num_shared else (),
-        )  # fmt: skip
         plain = layer(b, attention, moe)
         return Layer(plain.sublayers, (*plain.extra, *hyper_connections(b, streams, 2)))
 

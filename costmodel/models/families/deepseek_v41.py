@@ -11,7 +11,7 @@ from __future__ import annotations
 from costmodel.models.config import MAX_EXPERTS, MAX_LAYERS
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
-from costmodel.models.parts.ffn import Experts, ffn_weights, mixture
+from costmodel.models.parts.ffn import Experts, shared_mixture
 from costmodel.models.parts.hyper import hyper_connections, hyper_head
 from costmodel.models.parts.mtp import num_modules
 from costmodel.models.parts.quantisation.expert_format import with_expert_format
@@ -37,13 +37,7 @@ def read(b: Builder) -> ModelSpec:
     c.ignore("topk_method", "attention_bias", "hc_sinkhorn_iters", "compress_rope_theta")
 
     def moe(name: str, of: Experts) -> MoE:
-        shared = ffn_weights(
-            b, f"{name}.ffn.shared_experts", num_shared * of.width, prefix="shared experts' "
-        )
-        return mixture(
-            b, f"{name}.ffn", of, router_bias=True, num_shared=num_shared,
-            shared=shared if num_shared else (),
-        )  # fmt: skip
+        return shared_mixture(b, f"{name}.ffn", of, num_shared)
 
     def at(index: int) -> Layer:
         name = f"layers.{index}"

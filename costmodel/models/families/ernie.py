@@ -6,7 +6,7 @@ from costmodel.models.config import MAX_LAYERS
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
-from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.ffn import Experts, dense_ffn, shared_mixture
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec
 
@@ -36,15 +36,7 @@ def read(b: Builder) -> ModelSpec:
         )
         if not is_moe[index]:
             return layer(b, attention, dense_ffn(b, f"{name}.mlp", width, bias=bias))
-        shared = ffn_weights(
-            b, f"{name}.mlp.shared_experts", num_shared * experts.width, bias=bias,
-            prefix="shared experts' ",
-        )  # fmt: skip
-        moe = mixture(
-            b, f"{name}.mlp", experts, router_bias=True, expert_bias=bias, num_shared=num_shared,
-            shared=shared if num_shared else (),
-        )  # fmt: skip
-        return layer(b, attention, moe)
+        return layer(b, attention, shared_mixture(b, f"{name}.mlp", experts, num_shared, bias=bias))
 
     return decoder(b, at, tied_default=True)
 

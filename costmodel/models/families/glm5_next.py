@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
-from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.ffn import Experts, dense_ffn, shared_mixture
 from costmodel.models.parts.hyper import hyper_connections
 from costmodel.models.parts.mla import Indexer, Latent, latent_attention
 from costmodel.models.parts.mtp import next_token_modules, num_modules
@@ -39,14 +39,7 @@ def read(b: Builder) -> ModelSpec:
         if index < count and kinds[index] == "dense":
             plain = layer(b, attend(index), dense_ffn(b, f"{name}.mlp", width))
         else:
-            shared = ffn_weights(
-                b, f"{name}.mlp.shared_experts", num_shared * experts.width,
-                prefix="shared experts' ",
-            )  # fmt: skip
-            moe = mixture(
-                b, f"{name}.mlp", experts, router_bias=True, num_shared=num_shared,
-                shared=shared if num_shared else (),
-            )  # fmt: skip
+            moe = shared_mixture(b, f"{name}.mlp", experts, num_shared)
             plain = layer(b, attend(index), moe)
         return Layer(plain.sublayers, (*plain.extra, *hyper_connections(b, streams, 2)))
 

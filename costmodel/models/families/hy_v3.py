@@ -5,7 +5,7 @@ from __future__ import annotations
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
-from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.ffn import Experts, dense_ffn, shared_mixture
 from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.parts.schedule import sparse_layers
 from costmodel.models.registry import Family
@@ -29,14 +29,7 @@ def read(b: Builder) -> ModelSpec:
         attention = grouped_query(b, f"{name}.self_attn", heads, kv_heads, dim, vectors=norm)
         if index < count and not sparse[index]:
             return layer(b, attention, dense_ffn(b, f"{name}.mlp", width))
-        shared = ffn_weights(
-            b, f"{name}.mlp.shared_experts", num_shared * experts.width, prefix="shared experts' "
-        )
-        moe = mixture(
-            b, f"{name}.mlp", experts, router_bias=True, num_shared=num_shared,
-            shared=shared if num_shared else (),
-        )  # fmt: skip
-        return layer(b, attention, moe)
+        return layer(b, attention, shared_mixture(b, f"{name}.mlp", experts, num_shared))
 
     return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
 

@@ -67,7 +67,7 @@ def read(b: Builder) -> ModelSpec:
         )  # fmt: skip
         return layer(b, attention, moe, norms=norms)
 
-    return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
+    return decoder(b, at, never_tied=True, mtp=lambda: next_token_modules(b, modules, at, count))
 
 
 def _linear(b: Builder, count: int) -> tuple[DeltaHeads, list[int], bool]:

@@ -49,7 +49,7 @@ def read(b: Builder) -> ModelSpec:
         )  # fmt: skip
         return MTP(modules, tuple(layers) * modules, extra * modules)
 
-    return decoder(b, at, num_layers=len(blocks), mtp=mtp)
+    return decoder(b, at, num_layers=len(blocks), never_tied=True, mtp=mtp)
 
 
 def _blocks(b: Builder) -> list[str]:

@@ -35,10 +35,12 @@ def read(b: Builder) -> ModelSpec:
 
 FAMILY = Family(
     "qwen",
-    ("qwen2", "qwen3", "qwen3_vl_text", "qwen3_vl", "qwen2_5_vl_text", "qwen2_5_vl", "qwen2_vl"),
+    ("qwen2", "qwen3", "qwen3_vl_text", "qwen3_vl", "qwen2_5_vl_text", "qwen2_5_vl", "qwen2_vl",
+     "qwen2_5_omni_text", "qwen2_5_omni_thinker", "qwen2_5_omni"),
     (
         "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration",
         "Qwen2_5_VLForConditionalGeneration", "Qwen2VLForConditionalGeneration",
+        "Qwen2_5OmniThinkerForConditionalGeneration", "Qwen2_5OmniForConditionalGeneration",
     ),
     read,
 )  # fmt: skip

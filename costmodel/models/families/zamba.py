@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
-from costmodel.models.parts.decoder import decoder, layer
+from costmodel.models.parts.decoder import borrowed, decoder, layer
 from costmodel.models.parts.ffn import dense_ffn
 from costmodel.models.parts.states.linear import state_element_bytes
 from costmodel.models.parts.states.mamba import mamba1, mamba2
@@ -96,8 +96,8 @@ class _Shared:
         feed = dense_ffn(b, f"{at}.feed_forward", self.width, bias=self.bias)
         norms = wide + b.hidden
         if turn >= self.blocks:
-            attention = replace(attention, weights=_borrowed(attention.weights))
-            feed = replace(feed, weights=_borrowed(feed.weights))
+            attention = replace(attention, weights=borrowed(attention.weights))
+            feed = replace(feed, weights=borrowed(feed.weights))
             norms = 0
         if self.rank:
             feed = replace(feed, weights=(
@@ -111,10 +111,6 @@ class _Shared:
             ]  # fmt: skip
             attention = replace(attention, weights=(*attention.weights, *adapters))
         return attention, feed, norms
-
-
-def _borrowed(weights: tuple[Weights, ...]) -> tuple[Weights, ...]:
-    return tuple(replace(part, params=0, borrowed=True) for part in weights)
 
 
 def _adapter(b: Builder, at: str, cols: int, rank: int, rows: int) -> tuple[Weights, ...]:

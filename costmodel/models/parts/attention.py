@@ -33,6 +33,7 @@ def grouped_query(
     extra: tuple[Weights, ...] = (),
     index: tuple[int, int, int] | None = None,
     input_dim: int | None = None,
+    query_rank: int | None = None,
 ) -> Attention:
     """Attention with ``heads`` query and ``kv_heads`` key/value heads of ``head_dim``.
 
@@ -40,15 +41,18 @@ def grouped_query(
     queries, by the module ``gate_in``; ``has_kv`` False means the layer reads another layer's cache; ``has_v`` False means
     values come from the key projection but are cached. ``index`` is (top_k tokens, index heads,
     index width) of block-sparse attention. ``input_dim`` is what is projected, the hidden size unless
-    given.
+    given. ``query_rank`` projects queries in two steps of that width, the first the same for all heads.
     """
     h, v_width = input_dim or b.hidden, head_dim if v_dim is None else v_dim
     weights = [
-        b.matrix("query", f"{at}.q_proj", heads * head_dim, h, "heads", bias=qkv_bias),
+        b.matrix("query", f"{at}.q_proj" if query_rank is None else f"{at}.wq", heads * head_dim,
+                 query_rank or h, "heads", bias=qkv_bias),
         b.matrix(
             "attention output", f"{at}.o_proj", b.hidden, heads * v_width, "heads", bias=o_bias
         ),
-    ]
+    ]  # fmt: skip
+    if query_rank is not None:
+        weights.append(b.matrix("query down", f"{at}.q_proj", query_rank, h, "replicated"))
     if has_kv:
         weights.append(
             b.matrix("key", f"{at}.k_proj", kv_heads * head_dim, h, "kv_heads", bias=qkv_bias)

@@ -118,10 +118,13 @@ class Builder:
 
     def tied(self, default: bool) -> bool:
         """Whether the head reuses the embedding; the outermost config that says so decides."""
-        for where in (self.outer, self.config):
+        around = [self.config]
+        while around[0].within is not None:
+            around.insert(0, around[0].within)
+        for where in around:
             if where.has("tie_word_embeddings"):
-                if where is self.outer and self.outer is not self.config:
-                    self.config.ignore("tie_word_embeddings")
+                for inner in around:
+                    inner.ignore("tie_word_embeddings")
                 return where.flag("tie_word_embeddings")
         own = self.outer.class_default(("tie_word_embeddings",), bool)
         if own is not None and self.outer is not self.config:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from costmodel.models.parts.builder import Builder
-from costmodel.models.spec import MTP, Layer, ModelSpec, Sublayer, Weights
+from costmodel.models.spec import MTP, Layer, ModelSpec, MoE, Sublayer, Weights
 
 #: Longest context that is believed.
 MAX_POSITIONS = 2**32
@@ -15,6 +16,11 @@ def layer(b: Builder, *sublayers: Sublayer, norms: int | None = None) -> Layer:
     """A layer with ``norms`` norm parameters; one hidden-sized norm per sublayer by default."""
     size = len(sublayers) * b.hidden if norms is None else norms
     return Layer(tuple(sublayers), (b.vector("norms", size),) if size else ())
+
+
+def borrowed(weights: tuple[Weights, ...]) -> tuple[Weights, ...]:
+    """The same matrices where a later layer reads them again: used there, stored once."""
+    return tuple(replace(part, params=0, borrowed=True) for part in weights)
 
 
 def decoder(
@@ -34,17 +40,27 @@ def decoder(
     """A decoder of ``num_layers`` layers built by ``layer_at``, between embedding and head.
 
     ``table_width`` is the width of embedding and head where it is not the hidden size: a projection
-    follows the one and comes before the other.
+    follows the one and comes before the other. ``never_tied``: the class has two tables whatever the
+    config says.
     """
     count = b.num_layers if num_layers is None else num_layers
     vocab = b.config.size("vocab_size")
-    tied = not never_tied and b.tied(tied_default)
+    tied = b.tied(tied_default)
+    if tied and never_tied:
+        b.config.log.note("tie_word_embeddings is true, but the model's class keeps two tables")
+        tied = False
     max_context = b.config.optional_size(
         "max_position_embeddings", "max_sequence_length", "max_seq_len", "n_positions",
         "model_max_length", because="no limit is known", high=MAX_POSITIONS,
     )  # fmt: skip
     b.config.log.stop_if_wrong()
     layers = tuple(layer_at(index) for index in range(count))
+    if any(w.borrowed for item in layers for part in item.sublayers if not isinstance(part, MoE)
+           for w in part.weights):  # fmt: skip
+        b.config.log.note(
+            "some layers read the matrices of layers before them: these are counted once, and a "
+            "pipeline stage without the first of them would need a copy"
+        )
     modules = mtp()
     b.config.log.stop_if_wrong()
     width = table_width or b.hidden

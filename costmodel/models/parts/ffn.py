@@ -87,6 +87,25 @@ TOP_K_KEYS = (
 )
 
 
+def shared_mixture(
+    b: Builder,
+    at: str,
+    experts: Experts,
+    num_shared: int,
+    *,
+    router_bias: bool = True,
+    bias: bool = False,
+) -> MoE:
+    """Routed experts, and ``num_shared`` ones of the same width that every token visits."""
+    shared = ffn_weights(
+        b, f"{at}.shared_experts", num_shared * experts.width, bias=bias, prefix="shared experts' "
+    )
+    return mixture(
+        b, at, experts, router_bias=router_bias, expert_bias=bias, num_shared=num_shared,
+        shared=shared if num_shared else (),
+    )  # fmt: skip
+
+
 def mixture(
     b: Builder,
     at: str,

@@ -7,7 +7,7 @@ names. A family that differs in more than words has code of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from costmodel.models.parts.attention import grouped_query
@@ -62,6 +62,7 @@ class Recipe:
     head_bias: bool = False
     embedding_norms: int = 0  #: vectors of the hidden size after the embedding
     positions: tuple[str, ...] = ()  #: keys of the number of learned positions
+    more_rows: tuple[str, ...] = ()  #: keys of the number of input rows beyond the vocabulary
     more_positions: int = 0  #: positions of the table beyond that number
     streams: str = ""  #: key of the number of residual streams (hyper-connections)
     mixture: Mixed | None = None
@@ -113,7 +114,13 @@ def _tables(b: Builder, recipe: Recipe) -> tuple[Weights, ...]:
         table = b.matrix(
             "positions", "model.embed_positions", rows, b.hidden, "vocab", role="plain"
         )
-        found.append(Weights("positions", table.params, table.num_bytes, table.dtype, "vocab", 0))
+        found.append(replace(table, active_params=0))
+    if recipe.more_rows:
+        rows = b.config.size(*recipe.more_rows, default=0, because="none", low=0)
+        table = b.matrix(
+            "further rows", "model.embed_tokens", rows, b.hidden, "vocab", role="plain"
+        )
+        found.append(replace(table, active_params=0))
     if recipe.embedding_norms:
         found.append(b.vector("embedding norm", recipe.embedding_norms * b.hidden))
     return tuple(found)

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from costmodel.question.spread import MAX_TOKENS
 from costmodel.question.traffic.requests import Requests
-from costmodel.question.workload import MAX_TOKENS, Workload
+from costmodel.question.workload import Workload
 
 Array = NDArray[np.float64]
-Positive = Annotated[float, Field(gt=0, le=MAX_TOKENS)]
+Positive = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
 
 
 class Arrivals(BaseModel):
@@ -23,8 +24,8 @@ class Arrivals(BaseModel):
 
     process: Literal["poisson", "gamma", "constant"] = "poisson"
     #: requests per second
-    rate: Annotated[float, Field(gt=0, lt=1e9)]
-    cv: Annotated[float, Field(gt=0, le=100)] = 1.0
+    rate: Annotated[float, Field(ge=1e-6, lt=1e9)]
+    cv: Annotated[float, Field(ge=0.01, le=100)] = 1.0
 
     def gaps_s(self, count: int, rng: np.random.Generator) -> Array:
         """Seconds between requests ``[count]``."""

@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costmodel.question.traffic.description import Arrivals, BothLengths, Description
-from costmodel.question.traffic.requests import Requests
+from costmodel.question.traffic.requests import Requests, drawn_count
 from costmodel.question.traffic.trace import read_trace
-from topology.catalogue import beside, checked, data_dir, read_data
+from topology.catalogue import beside, checked, data_dir, is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.quantity import PositiveSeconds
 
@@ -74,7 +74,11 @@ def load_traffic(
         if not found.duration_s:
             raise InstanceError(Problem("--rate", "all requests come at once: they have no rate"))
         found = found.at_rate(rate)
-    return found if duration_s is None else found.until(duration_s)
+    if duration_s is not None:
+        found = found.until(duration_s)
+    if not len(found):
+        raise InstanceError(Problem("--duration", f"no request comes within {duration_s:g} s"))
+    return found
 
 
 def read_traffic(name_or_path: str) -> Traffic:
@@ -87,7 +91,7 @@ def read_traffic(name_or_path: str) -> Traffic:
 def _described(name: str) -> Path:
     path = Path(name)
     if "/" in name or name.endswith((".yaml", ".json")):
-        if path.is_file():
+        if is_file(path):
             return path
         raise InstanceError(Problem(name[:200], "no such file"))
     path = data_dir("traffic") / f"{name}.yaml"
@@ -120,10 +124,12 @@ def _of(
     arrivals = traffic.arrivals
     if rate is not None:
         arrivals = arrivals.model_copy(update={"rate": rate})
-    count = _COUNT if duration_s is None else max(1, round(arrivals.rate * duration_s))
+    count = _COUNT
+    if duration_s is not None:
+        count = drawn_count(arrivals.rate * duration_s, "--duration")
     return Description(arrivals=arrivals, lengths=traffic.lengths).draw(count, seed)
 
 
 def _trace_beside(path: Path, name: str) -> str:
     found = path.parent / name
-    return str(found) if found.is_file() else name
+    return str(found) if is_file(found) else name

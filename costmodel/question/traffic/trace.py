@@ -6,27 +6,25 @@ leading blocks, separated by spaces; equal ids mean an equal prefix up to and in
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zlib
 from collections.abc import Iterator
-from io import TextIOWrapper
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
+from costmodel.question.spread import MAX_TOKENS
 from costmodel.question.traffic.requests import Requests
-from costmodel.question.workload import MAX_TOKENS
+from costmodel.question.traffic.table import cells_of, header_of, text_lines
 from topology.errors import InstanceError, Problem
 
 #: tokens of a block where nothing says otherwise
 BLOCK_TOKENS = 512
 MOST_REQUESTS = 5_000_000
-_MOST_BYTES = 2 * 2**30
+#: ids of blocks in all, and the largest
+_MOST_IDS, _MOST_ID = 20_000_000, 10**12
 _MOST_PROBLEMS = 10
 _NEEDED = ("t_s", "input_tokens", "output_tokens")
 _KNOWN = (*_NEEDED, "session", "hash_ids")
+_COMPONENTS = ("hash_id", "tokens")
 
 
 def read_trace(
@@ -38,51 +36,34 @@ def read_trace(
     ``components``: a CSV ``hash_id,tokens`` for blocks of unlike sizes.
     Raises ``InstanceError`` with file and line of the first problems.
     """
-    try:
-        with _opened(path) as file:
-            return _Reader(path, file, block_tokens, _sizes(components)).read()
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or f"cannot be read: {error}"
-        raise InstanceError(Problem(str(path), reason)) from None
-    except UnicodeDecodeError as error:
-        raise InstanceError(Problem(str(path), f"not UTF-8 text (byte {error.start})")) from None
-    except csv.Error as error:
-        raise InstanceError(Problem(str(path), f"not CSV: {error}")) from None
-
-
-def _opened(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+    return _Reader(path, block_tokens, _sizes(components)).read()
 
 
 def _sizes(path: Path | None) -> dict[int, int] | None:
     """Tokens by block id."""
     if path is None:
         return None
+    lines = text_lines(path)
+    header = header_of(next(lines, ""), _COMPONENTS, _COMPONENTS, f"{path}:1")
     found: dict[int, int] = {}
-    try:
-        with _opened(path) as file:
-            rows = csv.DictReader(file)
-            if not {"hash_id", "tokens"} <= set(rows.fieldnames or ()):
-                raise InstanceError(Problem(f"{path}:1", "expected columns hash_id and tokens"))
-            for row in rows:
-                place = f"{path}:{rows.line_num}"
-                found[_whole(row["hash_id"], "hash_id", place)] = _whole(
-                    row["tokens"], "tokens", place, least=1
-                )
-    except OSError as error:
-        raise InstanceError(Problem(str(path), error.strerror or "cannot be read")) from None
+    for line, cells in cells_of(lines, path, 1):
+        place = f"{path}:{line}"
+        if len(cells) != len(header):
+            message = f"{len(cells)} cells under {len(header)} columns"
+            raise InstanceError(Problem(place, message))
+        row = dict(zip(header, cells, strict=True))
+        block = _whole(row["hash_id"], "hash_id", place, most=_MOST_ID)
+        if block in found:
+            raise InstanceError(Problem(place, f"hash_id {block} is there twice"))
+        found[block] = _whole(row["tokens"], "tokens", place, least=1)
     return found
 
 
 class _Reader:
     """One pass over a file; problems are collected up to :data:`_MOST_PROBLEMS`."""
 
-    def __init__(
-        self, path: Path, file: IO[str], block_tokens: int | None, sizes: dict[int, int] | None
-    ) -> None:
-        self.path, self.file, self.sizes = path, file, sizes
+    def __init__(self, path: Path, block_tokens: int | None, sizes: dict[int, int] | None) -> None:
+        self.path, self.sizes = path, sizes
         self.block_tokens = block_tokens
         self.problems: list[Problem] = []
 
@@ -92,6 +73,7 @@ class _Reader:
         asked: list[int] = []
         blocks: list[tuple[int, ...]] = []
         before = 0.0
+        ids_read = 0
         for line, row in self._rows():
             place = f"{self.path}:{line}"
             try:
@@ -104,7 +86,9 @@ class _Reader:
                 if row.get("session") == "":
                     raise InstanceError(Problem(place, "session is empty: give each request one"))
                 ids = row.get("hash_ids")
-                own = () if not ids else tuple(_whole(i, "hash_ids", place) for i in ids.split())
+                own = tuple(
+                    _whole(i, "hash_ids", place, most=_MOST_ID) for i in (ids or "").split()
+                )
                 if self.sizes is not None:
                     self._known(own, place)
             except InstanceError as error:
@@ -116,6 +100,10 @@ class _Reader:
                 raise InstanceError(
                     Problem(place, f"more than {MOST_REQUESTS:,} requests; cut or thin the trace")
                 )
+            ids_read += len(own)
+            if ids_read > _MOST_IDS:
+                message = f"more than {_MOST_IDS:,} hash_ids; cut the trace, or use larger blocks"
+                raise InstanceError(Problem(place, message))
             arrival.append(at)
             given.append(lengths[0])
             asked.append(lengths[1])
@@ -138,45 +126,22 @@ class _Reader:
 
     def _rows(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Lines with their cells by column."""
-        lines = self._lines()
+        lines = text_lines(self.path)
         first = next(lines, "")
         skipped = 1
         if first.startswith("#"):
             self._comment(first)
             first = next(lines, "")
             skipped = 2
-        header = next(csv.reader([first]), [])
-        missing = [name for name in _NEEDED if name not in header]
-        if missing:
-            raise InstanceError(
-                Problem(
-                    f"{self.path}:{skipped}",
-                    f"columns missing: {', '.join(missing)}; known: {', '.join(_KNOWN)}",
-                )
-            )
-        rows = csv.reader(lines)
-        for cells in rows:
-            line = rows.line_num + skipped
-            if not cells:
+        header = header_of(first, _NEEDED, _KNOWN, f"{self.path}:{skipped}")
+        for line, cells in cells_of(lines, self.path, skipped):
+            if len(cells) == len(header):
+                yield line, dict(zip(header, cells, strict=True))
                 continue
-            if len(cells) != len(header):
-                message = f"{len(cells)} cells under {len(header)} columns"
-                self.problems.append(Problem(f"{self.path}:{line}", message))
-                if len(self.problems) >= _MOST_PROBLEMS:
-                    return
-                continue
-            yield line, dict(zip(header, cells, strict=True))
-
-    def _lines(self) -> Iterator[str]:
-        """Lines, refused where the unpacked file would fill the memory."""
-        seen = 0
-        for line in self.file:
-            seen += len(line)
-            if seen > _MOST_BYTES:
-                raise InstanceError(
-                    Problem(str(self.path), f"more than {_MOST_BYTES:,} bytes; cut the trace")
-                )
-            yield line
+            message = f"{len(cells)} cells under {len(header)} columns"
+            self.problems.append(Problem(f"{self.path}:{line}", message))
+            if len(self.problems) >= _MOST_PROBLEMS:
+                return
 
     def _comment(self, line: str) -> None:
         """``# block_tokens: N`` before the header."""
@@ -211,12 +176,15 @@ def _seconds(text: str, place: str) -> float:
     return value
 
 
-def _whole(text: str | None, name: str, place: str, *, least: int = 0) -> int:
+def _whole(
+    text: str | None, name: str, place: str, *, least: int = 0, most: int = MAX_TOKENS
+) -> int:
     try:
         value = int(text or "")
     except ValueError:
         value = least - 1
-    if not least <= value <= max(MAX_TOKENS, 10**12 if name == "hash_ids" else 0):
-        message = f"{name}: expected a whole number from {least}, got {text!r:.40}"
+    if not least <= value <= most:
+        limit = f" to {most}" if value > most else ""
+        message = f"{name}: expected a whole number from {least}{limit}, got {text!r:.40}"
         raise InstanceError(Problem(place, message))
     return value

@@ -70,7 +70,7 @@ def _draw(kind: Kind, name: str, out: Path | None) -> None:
 
     if kind != "clusters":
         raise InstanceError(Problem("--picture", f"draws clusters, not {kind}"))
-    check_writable(out)
+    check_writable(out, besides=(Path(name.partition("@")[0]),))
     write_whole(cluster_picture(load_cluster(name)), out)
 
 

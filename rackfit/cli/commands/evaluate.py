@@ -55,8 +55,10 @@ def evaluate_command(
 
     asked = replace(asked, scenario=scenario)
     if from_ is not None:
+        from rackfit.documents.output import check_writable
         from rackfit.importers.running import price_running
 
+        check_writable(out, besides=(layout, *asked.files()))
         broken = price_running(
             asked.build(), from_, layout, balanced=balanced, compare=compare, out=out, as_json=json
         )

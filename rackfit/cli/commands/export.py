@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,6 +54,12 @@ def export_command(
     topology_profile: Annotated[
         str | None, typer.Option(help="Name of the ClusterTopology resource (dynamo).")
     ] = None,
+    weights_claim: Annotated[
+        str | None, typer.Option(help="Volume claim that holds the weights (dynamo).")
+    ] = None,
+    rdma_resource: Annotated[
+        str | None, typer.Option(help="What the cluster calls an RDMA NIC; '' for none (dynamo).")
+    ] = None,
     allow_approximate: Annotated[
         bool,
         typer.Option(
@@ -63,7 +70,7 @@ def export_command(
     """Write the files that deploy a layout. Refuses (exit code 2) what the target cannot express."""
     from dataclasses import replace
 
-    from rackfit.documents.output import say, write_whole
+    from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.documents.result import read_result
     from rackfit.exporters.deployment import ExportOptions
     from rackfit.exporters.export import export_layout, write_files
@@ -72,6 +79,8 @@ def export_command(
     from topology.errors import InstanceError, Problem
 
     exporter(to)
+    if out is not None and os.path.isfile(out):
+        check_writable(out, besides=(layout, hosts))
     instance, decision, _ = read_result(layout)
     plain = ExportOptions(model_path=model_path or f"/models/{instance.model.name}")
     options = replace(
@@ -79,6 +88,8 @@ def export_command(
         image=image or plain.image,
         namespace=namespace or plain.namespace,
         topology_profile=topology_profile or plain.topology_profile,
+        weights_claim=weights_claim or plain.weights_claim,
+        rdma_resource=plain.rdma_resource if rdma_resource is None else rdma_resource,
     )
     names = read_host_names(hosts) if hosts is not None else None
     exported = export_layout(

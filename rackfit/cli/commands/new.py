@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,7 @@ def new_command(
     from topology.errors import InstanceError, Problem
     from topology.reading import parse_yaml
 
-    if out is not None and out.exists():
+    if out is not None and os.path.lexists(out):
         raise InstanceError(Problem(str(out), "exists already"))
     check_writable(out)
     name = out.stem if out is not None else "custom"

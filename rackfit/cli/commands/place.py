@@ -12,7 +12,7 @@ import typer
 from rackfit.cli import question
 
 
-class Format(StrEnum):
+class PlaceFormat(StrEnum):
     """Formats that ``--format`` takes."""
 
     json = "json"
@@ -105,7 +105,7 @@ def place_command(
     time_limit: Annotated[float | None, typer.Option(help="Seconds to search at most.")] = None,
     workers: Annotated[int, typer.Option(help="Layers worked on at once; 0 for one per core.")] = 0,
     seed: question.Seed = 0,
-    format: Annotated[Format, typer.Option(help="What to write.")] = Format.json,
+    format: Annotated[PlaceFormat, typer.Option(help="What to write.")] = PlaceFormat.json,
     out: Annotated[Path | None, typer.Option(help="Write here, not to stdout.")] = None,
     curve: Annotated[
         Path | None, typer.Option(help="Write balance against copies to other nodes here, as SVG.")
@@ -126,7 +126,7 @@ def place_command(
     from solver.experts.request import PlaceOptions
 
     check_layer_slots(layer_slots, format)
-    check_curve_path(curve, out)
+    check_curve_path(curve)
     check_writable(out, curve, besides=(Path(loads), coactivation, current))
     options = PlaceOptions(
         gpus=gpus,
@@ -154,7 +154,7 @@ def place_command(
         check_curve(recorded, options, current is not None, coactivation is not None)
     running = None if current is None else read_placement(current, recorded)
     placed = place(recorded, options, running, coactivation)
-    if format is Format.json:
+    if format is PlaceFormat.json:
         import json
 
         text = json.dumps(placed.document()) + "\n"
@@ -176,14 +176,14 @@ def place_command(
 
 #: what a format lets layers have, beside equally many slots
 HOLDS = {
-    Format.json: (LayerSlots.rows, LayerSlots.any),
-    Format.vllm: (LayerSlots.rows,),
-    Format.sglang: (),
-    Format.trtllm: (),
+    PlaceFormat.json: (LayerSlots.rows, LayerSlots.any),
+    PlaceFormat.vllm: (LayerSlots.rows,),
+    PlaceFormat.sglang: (),
+    PlaceFormat.trtllm: (),
 }
 
 
-def check_layer_slots(asked: LayerSlots, format: Format) -> None:
+def check_layer_slots(asked: LayerSlots, format: PlaceFormat) -> None:
     """Raise ``InstanceError`` where a format cannot hold what is asked."""
     from topology.errors import InstanceError, Problem
 

@@ -62,9 +62,8 @@ def replay_command(
     from rackfit.documents.output import check_writable, write_whole
     from rackfit.documents.result import SCHEMA_VERSION, read_result
 
-    _check(traffic, rate, cv, concurrency, duration)
-    for path in (out, report):
-        check_writable(path)
+    _check(traffic, rate, cv, concurrency, duration, block_tokens)
+    check_writable(out, report, besides=(layout, Path(traffic) if traffic is not None else None))
     instance, decision, _ = read_result(layout)
     requests = _requests(instance, traffic, rate, cv, concurrency, duration, block_tokens, seed)
     course = Course.of(instance, routing=routing, in_flight=concurrency)
@@ -94,8 +93,10 @@ def _check(
     cv: float,
     concurrency: int | None,
     duration: float | None,
+    block_tokens: int | None,
 ) -> None:
     """Raise ``InstanceError`` with everything wrong with the options."""
+    from costmodel.question.spread import MAX_TOKENS
     from topology.errors import InstanceError, Problem
 
     problems = []
@@ -105,10 +106,16 @@ def _check(
         problems.append(
             Problem("--concurrency", "a closed loop has no rate of arrivals; leave out --rate")
         )
-    if rate is not None and not 0 < rate < 1e9:
-        problems.append(Problem("--rate", f"expected requests per second above 0, got {rate:g}"))
-    if not 0 < cv <= 100:
-        problems.append(Problem("--cv", f"expected a number above 0 up to 100, got {cv:g}"))
+    if rate is not None and not 1e-6 <= rate < 1e9:
+        message = f"expected requests per second from 0.000001, got {rate:g}"
+        problems.append(Problem("--rate", message))
+    if not 0.01 <= cv <= 100:
+        problems.append(Problem("--cv", f"expected a number from 0.01 to 100, got {cv:g}"))
+    if block_tokens is not None and not 1 <= block_tokens <= MAX_TOKENS:
+        message = f"expected 1 to {MAX_TOKENS:,} tokens, got {block_tokens}"
+        problems.append(Problem("--block-tokens", message))
+    if block_tokens is not None and traffic is None:
+        problems.append(Problem("--block-tokens", "is for --traffic with hash_ids"))
     if cv != 1.0 and (traffic is not None or concurrency is not None):
         problems.append(Problem("--cv", "is for --rate alone: traffic brings its own arrivals"))
     if concurrency is not None and not 1 <= concurrency <= 10_000_000:
@@ -137,6 +144,7 @@ def _requests(
 ) -> Requests:
     from costmodel.question.traffic.description import Arrivals, steady
     from costmodel.question.traffic.load import load_traffic
+    from costmodel.question.traffic.requests import drawn_count
 
     if traffic is not None:
         return load_traffic(
@@ -144,9 +152,11 @@ def _requests(
         )
     process: Literal["poisson", "gamma"] = "poisson" if cv == 1.0 else "gamma"
     arrivals = Arrivals(process=process, rate=rate or 1.0, cv=cv)
-    count = _COUNT if duration is None else max(1, round(arrivals.rate * duration))
+    count = _COUNT
+    if duration is not None:
+        count = drawn_count(arrivals.rate * duration, "--duration")
     if concurrency is not None:
-        count = max(count, 10 * concurrency)
+        count = drawn_count(max(count, 10 * concurrency), "--concurrency")
     return steady(instance.workload, arrivals, count, seed)
 
 

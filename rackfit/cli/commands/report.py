@@ -41,11 +41,12 @@ def report_command(
     instance, decision, document = read_result(layout)
     evaluation = evaluate(instance, decision)
     page = report_page(instance, decision, evaluation, document)
+    drawn = write_figures(figures_of(page, figure_style()), svg, png, page=out, besides=(layout,))
     if out is not None or (svg is None and png is None):
         write_whole(page, out)
     if out is not None:
         say(f"report written to {out}")
-    for path in write_figures(figures_of(page, figure_style()), svg, png):
+    for path in drawn:
         say(f"written: {path}")
     if evaluation.violations:
         raise typer.Exit(1)

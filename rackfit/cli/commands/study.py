@@ -129,6 +129,15 @@ class _Progress:
         sys.stderr.flush()
 
 
+#: columns of a table that rest on prices or times
+_RESTING = (
+    "usd_per_m_output_tokens",
+    "output_tokens_per_s_per_gpu",
+    "output_tokens_per_s",
+    "tpot_s",
+)
+
+
 def _print(result: Any) -> None:
     from rich.table import Table
 
@@ -142,8 +151,16 @@ def _print(result: Any) -> None:
     for title in shown.values():
         table.add_column(plain(title))
     for row in result.rows:
-        values = (row.get(key, "") for key in shown)
-        table.add_row(*(plain(f"{v:.4g}" if isinstance(v, float) else v) for v in values))
+        cells = [(key, row.get(key, "")) for key in shown]
+        texts = [f"{v:.4g}" if isinstance(v, float) else str(v) for _, v in cells]
+        if row.get("assumed"):
+            texts = [
+                f"{text}*" if key in _RESTING else text
+                for (key, _), text in zip(cells, texts, strict=True)
+            ]
+        table.add_row(*map(plain, texts))
     console.print(table, highlight=False)
+    if any(row.get("assumed") for row in result.rows):
+        console.print("* rests on assumed figures, named below", highlight=False)
     for sentence in result.conclusion:
         console.print(plain(sentence), highlight=False, soft_wrap=True)

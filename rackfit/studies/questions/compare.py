@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Row, Study, cheapest, solved
+from rackfit.studies.base import ONE_RACK, Axes, Row, Study, cheapest, solved
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:
@@ -51,12 +51,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
 STUDY = Study(
     name="compare",
     question="Which cluster serves this for the least money?",
-    default={
-        "model": "deepseek-v3",
-        "cluster": "gb200-nvl72",
-        "workload": "chat",
-        "slo": {"ttft": 2.0, "tpot": 0.03},
-    },
+    default=ONE_RACK,
     axes=_axes,
     chart=_chart,
     conclude=_conclude,

@@ -11,7 +11,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import ONE_RACK, SOLVED, Axes, Options, Own, Row, Study, solved
 from rackfit.studies.point import evaluated_row, solve_instance, solve_row
 from topology import load_cluster
 
@@ -114,8 +114,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
 STUDY = Study(
     name="failures",
     question="How much throughput is left when chips are lost, solved again or not?",
-    default={"model": "deepseek-v3", "cluster": "gb200-nvl72@2", "workload": "chat",
-             "slo": {"ttft": 2.0, "tpot": 0.03}},
+    default={**ONE_RACK, "cluster": "gb200-nvl72@2"},
     axes=_axes,
     chart=_chart,
     conclude=_conclude,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Row, Study, cheapest, solved
+from rackfit.studies.base import ONE_RACK, Axes, Row, Study, cheapest, solved
 
 #: bars that fit beside each other; the rest is in the table
 _MAX_BARS = 24
@@ -68,12 +68,7 @@ def _ratios(rows: Sequence[Row], name: str, others: Sequence[str]) -> list[float
 STUDY = Study(
     name="grid",
     question="What does each choice of --over change?",
-    default={
-        "model": "deepseek-v3",
-        "cluster": "gb200-nvl72",
-        "workload": "chat",
-        "slo": {"ttft": 2.0, "tpot": 0.03},
-    },
+    default=ONE_RACK,
     axes=_axes,
     chart=_chart,
     conclude=_conclude,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
+from costmodel.layout.layout import KvTier
 from costmodel.question.instance import Instance
-from costmodel.question.kv_plan import Place
 from costmodel.replica.held import conversation_bytes
 from costmodel.replica.tier_use import rent
 from rackfit.figures.chart import Chart, Series
@@ -85,7 +85,7 @@ def _break_even(instance: Instance, saved_chip_s: float) -> Row:
     row: Row = {
         "recompute_usd_per_m": saved_chip_s * usd / _HOUR / instance.workload.cached_tokens * 1e6
     }
-    for place in get_args(Place)[:1] + tuple(tier.kind for tier in chip.tiers):
+    for place in get_args(KvTier)[:1] + tuple(tier.kind for tier in chip.tiers):
         hourly, _ = rent(chip, place, usd)
         row[f"break_even_{place}_s"] = saved_usd / (one * hourly) * _HOUR if hourly else None
         row[f"hold_{place}_usd_per_m_hour"] = one * hourly / instance.workload.cached_tokens * 1e6

@@ -10,7 +10,7 @@ from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_chips
-from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import ONE_RACK, SOLVED, Axes, Options, Own, Row, Study, solved
 from rackfit.studies.point import solve_row
 from topology import Chip
 from topology.errors import InstanceError, Problem
@@ -137,8 +137,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
 STUDY = Study(
     name="sensitivity",
     question="Which figure of the hardware or of the prices moves the cost of a token?",
-    default={"model": "deepseek-v3", "cluster": "gb200-nvl72", "workload": "chat",
-             "slo": {"ttft": 2.0, "tpot": 0.03}},
+    default=ONE_RACK,
     axes=_axes,
     chart=_chart,
     conclude=_conclude,

@@ -10,7 +10,7 @@ from costmodel.models.summary import summarise
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_experts
-from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, cheapest, solved
+from rackfit.studies.base import ONE_RACK, SOLVED, Axes, Options, Own, Row, Study, cheapest, solved
 from rackfit.studies.board import PARAMETERS, board_of
 from rackfit.studies.point import solve_row
 
@@ -95,8 +95,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
 STUDY = Study(
     name="sparsity",
     question="What do more experts, or more of them per token, cost to serve?",
-    default={"model": "deepseek-v3", "cluster": "gb200-nvl72", "workload": "chat",
-             "slo": {"ttft": 2.0, "tpot": 0.03}},
+    default=ONE_RACK,
     axes=_axes,
     chart=_chart,
     conclude=_conclude,

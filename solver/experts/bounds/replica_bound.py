@@ -43,7 +43,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Condition:
     """One condition: pieces of size ``above`` or more against smaller ones (see the module)."""
 
     above: float
@@ -71,7 +71,7 @@ def columns_for(share: Floats, target: float, slots: int, num_chips: int) -> Col
     return Columns(expert, count.astype(np.float64), low, high, len(share))
 
 
-def coefficients(columns: Columns, row: Row, target: float, width: int) -> Floats:
+def coefficients(columns: Columns, row: Condition, target: float, width: int) -> Floats:
     """Coefficient of each column in ``row``: the smallest that a piece of its range can have."""
     large = -target + (width - 1) * row.below
     small = -np.maximum(row.below - columns.low, 0.0)
@@ -81,7 +81,9 @@ def coefficients(columns: Columns, row: Row, target: float, width: int) -> Float
     return columns.count * value
 
 
-def worst_rows(columns: Columns, used: Floats, target: float, width: int, chips: int) -> list[Row]:
+def worst_rows(
+    columns: Columns, used: Floats, target: float, width: int, chips: int
+) -> list[Condition]:
     """The rows that the amounts ``used`` of the columns violate most, at most :data:`ROWS`."""
     order = np.argsort(columns.low, kind="stable")
     piece, mass = columns.low[order], (columns.count * used)[order]
@@ -95,11 +97,11 @@ def worst_rows(columns: Columns, used: Floats, target: float, width: int, chips:
     filler = load[edge] + (need - running[edge]) * below
     over = load[-1] - load[start] + filler - held * target
     best = np.argsort(-over)[:ROWS]
-    return [Row(float(above[i]), float(below[i])) for i in best if over[i] > 1e-7]
+    return [Condition(float(above[i]), float(below[i])) for i in best if over[i] > 1e-7]
 
 
 def refuted(
-    share: Floats, num_chips: int, width: int, target: float, rows: list[Row] | None = None
+    share: Floats, num_chips: int, width: int, target: float, rows: list[Condition] | None = None
 ) -> bool:
     """Whether no placement of one layer has busiest chip ``target`` or less (proven), any replicas.
 
@@ -118,7 +120,7 @@ def refuted(
         return program.solve() and program.certified(chain, slots)
     added: list[Floats] = []
 
-    def add(row: Row) -> None:
+    def add(row: Condition) -> None:
         added.append(coefficients(columns, row, target, width))
         program.add_row(added[-1])
 
@@ -231,7 +233,7 @@ def raise_bound(
     """
     unit = share / share.sum() * num_chips
     low, high = bound * num_chips, peak * num_chips
-    rows: list[Row] = []
+    rows: list[Condition] = []
     target = high * (1 - close)
     while high > low * (1 + close):
         if refuted(unit, num_chips, width, target, rows):

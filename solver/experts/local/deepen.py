@@ -35,7 +35,7 @@ THOROUGH = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerState:
     """One layer's loads (shares), slot table, busiest chip and bound."""
 
     share: Floats
@@ -69,10 +69,10 @@ def deepen(
     todo = np.flatnonzero(peak > bound * (1 + tolerance))
     table, bound = table.copy(), bound.copy()
 
-    def work(index: int) -> Layer | None:
+    def work(index: int) -> LayerState | None:
         if deadline is not None and time.monotonic() > deadline:
             return None
-        layer = Layer(shares[index], table[index], float(peak[index]), float(bound[index]))
+        layer = LayerState(shares[index], table[index], float(peak[index]), float(bound[index]))
         return deepen_layer(layer, slots, seed, whole_effort)
 
     jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
@@ -82,7 +82,7 @@ def deepen(
     return table, bound
 
 
-def deepen_layer(layer: Layer, slots: Slots, seed: int, whole_effort: float) -> Layer:
+def deepen_layer(layer: LayerState, slots: Slots, seed: int, whole_effort: float) -> LayerState:
     """The same layer with the programs that fit its slots applied."""
     experts, chips = len(layer.share), slots.num_chips
     if literals_needed(experts, chips, slots.total) <= WHOLE:
@@ -106,14 +106,14 @@ def deepen_layer(layer: Layer, slots: Slots, seed: int, whole_effort: float) -> 
     return place_hottest_anew(layer, seed) if whole_effort >= THOROUGH else layer
 
 
-def better(layer: Layer, table: Ints, bound: float) -> Layer:
+def better(layer: LayerState, table: Ints, bound: float) -> LayerState:
     """The better of two tables, and the higher bound."""
     pieces = replica_pieces(layer.share, table)
     peak = float(table_loads(pieces, table[None])[1].max())
     bound = max(bound, layer.bound)
     if peak < layer.peak:
-        return Layer(layer.share, table, peak, bound)
-    return Layer(layer.share, layer.table, layer.peak, bound)
+        return LayerState(layer.share, table, peak, bound)
+    return LayerState(layer.share, layer.table, layer.peak, bound)
 
 
 def replica_pieces(share: Floats, table: Ints) -> Floats:
@@ -122,7 +122,7 @@ def replica_pieces(share: Floats, table: Ints) -> Floats:
     return np.append(share / np.maximum(counts, 1), 0.0)[None]
 
 
-def deepen_counts(layer: Layer, slots: Slots, replicas: Ints, seed: int) -> Layer:
+def deepen_counts(layer: LayerState, slots: Slots, replicas: Ints, seed: int) -> LayerState:
     """Three or more slots per chip: replica counts that pass the counting conditions, then packed."""
     if layer.peak <= layer.bound * (1 + CLOSE):
         return layer
@@ -141,7 +141,7 @@ def deepen_counts(layer: Layer, slots: Slots, replicas: Ints, seed: int) -> Laye
     return layer
 
 
-def place_hottest_anew(layer: Layer, seed: int) -> Layer:
+def place_hottest_anew(layer: LayerState, seed: int) -> LayerState:
     """The hottest chip and the coldest ones given to CP-SAT together, if a gap is left."""
     if layer.peak <= layer.bound * (1 + CLOSE):
         return layer
@@ -152,7 +152,7 @@ def place_hottest_anew(layer: Layer, seed: int) -> Layer:
     return better(layer, changed, layer.bound)
 
 
-def polish(layer: Layer, table: Ints, slots: Slots, seed: int) -> Ints:
+def polish(layer: LayerState, table: Ints, slots: Slots, seed: int) -> Ints:
     """``table [1, chips, width]`` after a descent towards the layer's bound."""
     rng = np.random.default_rng(seed)
     bound = np.array([layer.bound])
@@ -164,7 +164,7 @@ def polish(layer: Layer, table: Ints, slots: Slots, seed: int) -> Ints:
     return best
 
 
-def deepen_fixed(layer: Layer, slots: Slots, seed: int) -> Layer:
+def deepen_fixed(layer: LayerState, slots: Slots, seed: int) -> LayerState:
     """No spare slots: two per chip are paired exactly; else the hottest chips are solved first."""
     chips, width = slots.num_chips, slots.width
     if width == 2:
@@ -181,6 +181,6 @@ def deepen_fixed(layer: Layer, slots: Slots, seed: int) -> Layer:
     others = Slots((width,) * (chips - len(hot)))
     share = layer.share[rest]
     cold = pack_largest_first(share[None], np.ones((1, len(rest)), dtype=np.int64), others)
-    goal = Layer(share, cold[0], 0.0, bound)
+    goal = LayerState(share, cold[0], 0.0, bound)
     table = np.concatenate([hot, rest[polish(goal, cold, others, seed)]])
     return better(layer, table, bound)

@@ -19,7 +19,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from solver.experts.nodes.copies import Ledger, Traffic
+from solver.experts.nodes.copies import CopyTraffic, Ledger
 from solver.experts.slots import Floats, Ints
 
 #: Weight of the busiest nodes against the others.
@@ -39,7 +39,7 @@ def spend_abroad(
     chips: int,
     groups: int,
     away: int,
-    routing: Traffic | None = None,
+    routing: CopyTraffic | None = None,
     *,
     workers: int = 1,
 ) -> Ints:

@@ -25,7 +25,7 @@ class Ledger(Protocol):
         """Put one expert of each layer on the nodes ``held [layers, nodes]``."""
 
 
-class Traffic(Protocol):
+class CopyTraffic(Protocol):
     """What is known of the experts of a token, and the worth of one remote copy of it."""
 
     @property

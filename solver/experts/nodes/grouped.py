@@ -19,7 +19,7 @@ from costmodel.experts.fanout import group_choices
 from solver.experts.bounds.closed_form import load_bounds
 from solver.experts.local.repartition import descend, table_loads
 from solver.experts.nodes.abroad import spend_abroad
-from solver.experts.nodes.copies import Routing, Traffic
+from solver.experts.nodes.copies import CopyTraffic, Routing
 from solver.experts.packing import pack_largest_first
 from solver.experts.place import Effort, LayerPlacements, finish
 from solver.experts.slots import Floats, Ints, Slots, check_loads
@@ -76,7 +76,7 @@ def place_on_nodes(
     chips_per_node: int,
     groups: int,
     abroad: int | None = None,
-    routing: Traffic | None = None,
+    routing: CopyTraffic | None = None,
     home: Ints | None = None,
     effort: Effort = "good",
     seed: int = 0,
@@ -115,7 +115,7 @@ def place_on_nodes(
     return finish(shares, table.reshape(layers, chips, layout.width), whole, bound)
 
 
-def home_nodes(shares: Floats, layout: NodeLayout, routing: Traffic | None = None) -> Ints:
+def home_nodes(shares: Floats, layout: NodeLayout, routing: CopyTraffic | None = None) -> Ints:
     """Home node of each expert ``[layers, experts]``: whole groups, the busiest node least loaded.
 
     With ``routing``, its price times the expected copies is added to the busiest node's load (in

@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.experts.coactivation import CoActivation, together_copies
 from costmodel.experts.dispatch import chip_loads, imbalance
 from costmodel.experts.fanout import remote_copies
-from solver.experts.nodes.copies import Traffic
+from solver.experts.nodes.copies import CopyTraffic
 from solver.experts.request import Floats, Found, Ints, PlaceOptions
 
 #: Worth of a remote copy against a mean node's load, for the points of the trade-off curve.
@@ -74,7 +74,7 @@ def over_nodes(
 
 def traffics(
     total: Floats, options: PlaceOptions, together: CoActivation | None
-) -> Iterator[tuple[int | None, Traffic, Ints | None]]:
+) -> Iterator[tuple[int | None, CopyTraffic, Ints | None]]:
     """Points to try: spare slots abroad (none, or all), worth of a copy, homes if not by groups."""
     if together is None:
         from solver.experts.nodes.copies import Routing

@@ -26,7 +26,7 @@ from solver.experts.place import finish
 from solver.experts.replicas import greedy_replicas
 from solver.experts.slots import Floats, Ints, Slots, check_loads, check_slots
 from solver.experts.windows.pair_windows import pair_windows
-from solver.experts.windows.window_search import Search
+from solver.experts.windows.window_search import WindowSearch
 from topology.errors import InstanceError, Problem, VerificationError
 
 Objective = Literal["mean", "worst"]
@@ -177,7 +177,7 @@ def anneal_best(
     for start in starts:
         counts = np.zeros((len(start), request.shares.shape[2] + 1), dtype=np.int64)
         np.add.at(counts, (np.arange(len(start))[:, None], start.reshape(len(start), -1)), 1)
-        loads = Search(
+        loads = WindowSearch(
             request.shares, request.weight, request.worst, counts[:, :-1], slots.num_chips
         )
         found, now = loads.anneal(

@@ -28,7 +28,7 @@ LARGEST = 80.0
 LEAST = 1e-7
 
 
-class Search:
+class WindowSearch:
     """Loads of all windows for fixed replica counts, in units of a mean chip.
 
     ``shares [windows, layers, experts]``, ``weight [windows]`` adding up to 1, ``replicas [layers, experts]``.

@@ -28,7 +28,6 @@ from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 from costmodel.question.workload import Slo
-from costmodel.replica import memory
 from costmodel.replica.replica import replica_schedule
 from solver.clock import Clock
 from solver.place.small_replica.prices import ReplicaPrices
@@ -187,24 +186,15 @@ class ReplicaModel:
         self.model.add(sum(self.sequences) == shape.batch)
 
     def _memory(self) -> None:
-        instance, operations, shape = self.instance, self.instance.operations, self.draft.shape
-        prefill = self.draft.role == "prefill"
-        workload = instance.workload
-        context = workload.input_tokens if prefill else instance.final_context
+        instance, shape = self.instance, self.draft.shape
+        width, context = instance.width_bytes(shape.tp), instance.kept_context(self.draft.role)
+        counts_of = [width.single_layers[kind] for kind in instance.operations.kind_of_layer()]
         rows, sampled = float(self.plan.rows()), float(self.plan.sampled())
         for p in range(self.pp):
             first, last = p == 0, p == self.pp - 1
-            edge = float(
-                memory.edge_weight_bytes(operations, shape.tp, first=first, last=last)
-            ) + float(memory.activation_bytes(operations, shape.tp, rows, sampled if last else 0.0))
-            draft_kv = 0
-            if last:
-                edge += float(
-                    memory.draft_weight_bytes(operations, shape.tp, shape.chips_per_stage)
-                )
-                draft_kv = up(
-                    float(memory.draft_kv_bytes(operations, shape.tp, context)), MEMORY_UNIT_BYTES
-                )
+            edge = width.edge(shape.chips_per_stage, first=first, last=last)
+            edge += width.active(rows, sampled if last else 0.0)
+            draft_kv = up(width.drafted(context), MEMORY_UNIT_BYTES) if last else 0
             room = down(
                 instance.usable_hbm_bytes(self.prices.chip)
                 - self.prices.efficiency.runtime_bytes
@@ -215,10 +205,9 @@ class ReplicaModel:
                 slots = self.slots[rank * shape.tp : (rank + 1) * shape.tp] or (0,)
                 used: list[Any] = [draft_kv * self.sequences[rank]] if draft_kv else []
                 for layer in self.layers:
-                    one = [(self.kind_of[layer], 1.0)]
-                    held = float(memory.dense_weight_bytes(one, shape.tp))
-                    held += float(memory.expert_slot_bytes(one)) * max(slots)
-                    kv = float(memory.kv_bytes_per_sequence(operations, one, shape.tp, context))
+                    counts = counts_of[layer]
+                    held = width.layers(counts) + width.slot(counts) * max(slots)
+                    kv = width.cached(counts, context, last=False)
                     part = self.model.new_int_var(0, _LONGEST, f"bytes[{layer},{p},{rank}]")
                     self.model.add(
                         part

@@ -14,28 +14,23 @@ FILE = Path(__file__).with_name("architectures.json.gz")
 ENCODERS = frozenset(
     """
     bert bert-generation big_bird camembert data2vec-text electra ernie megatron-bert rembert roberta
-    roberta-prelayernorm roc_bert roformer xlm xlm-roberta xlm-roberta-xl xlnet xmod
+    roberta-prelayernorm roc_bert roformer xlm xlm-roberta xlm-roberta-xl xlnet xmod mega qdqbert
     """.split()  # noqa: SIM905
 )
 HALVES_OF_ENCODER_DECODERS = frozenset(
     """
     bart bigbird_pegasus blenderbot blenderbot-small marian mbart musicgen musicgen_melody mvp pegasus
-    plbart prophetnet trocr whisper
+    plbart prophetnet speech_to_text_2 trocr whisper xlm-prophetnet
     """.split()  # noqa: SIM905
 )
 #: Classes refused by name, see costmodel/models/refused.py.
-REFUSED = frozenset(
-    ["blt", "git", "hrm_text", "mllama", "moshi", "qwen4_exp", "qwen4_exp_text", "reformer"]
-)
+REFUSED = frozenset(["blt", "mllama", "moshi", "open-llama", "reformer", "transfo-xl"])
 #: Classes whose count differs for a reason that is theirs; by config where not in all.
 QUIRKS = {
+    ("xlstm", "widened"): "version 5 keeps two tables, though tie_word_embeddings is true",
     ("longcat_flash", ""): "allocates weights for zero-compute experts, which have none",
     ("helium", "bare"): "projects the output from the hidden size, whatever heads x width is",
-    ("bailing_hybrid", "widened"): "keeps two tables, though tie_word_embeddings is true",
-    ("kimi_linear", "widened"): "keeps two tables, though tie_word_embeddings is true",
     ("nemotron_h", "bare"): "refused: a file without its list of blocks",
-    ("nemotron_h", "widened"): "keeps two tables, though tie_word_embeddings is true",
-    ("xlstm", "widened"): "keeps two tables, though tie_word_embeddings is true",
     ("zamba", "widened"): "shares its block by tying: tie_word_embeddings false makes copies of it",
     (
         "zamba2",

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from costmodel.models.load import read_model
+from costmodel.models.load import load_model, read_model
+from costmodel.models.spec import Attention
 from costmodel.models.summary import Summary, summarise
 
 KNOWN = json.loads((Path(__file__).parent / "known_totals.json").read_text())
@@ -79,3 +80,47 @@ def test_kimi_k3_reproduces_its_published_active_parameters_and_state() -> None:
     assert summary.attention == {"mla": 24, "linear": 69}
     assert summary.active_params_no_input_embedding == pytest.approx(104.2e9, rel=1e-3)
     assert summary.state_bytes_per_sequence == pytest.approx(428.6 * 2**20, rel=1e-3)
+
+
+def test_step_3_is_as_large_as_its_report_says() -> None:
+    """321 B with the image tower, 38 B active; one key and one value head of 256 in each layer."""
+    summary = _read(OTHER["step3"]["config"])
+    assert summary.totals["text+image"] == pytest.approx(321e9, rel=5e-3)
+    assert summary.active_params_no_input_embedding == pytest.approx(38e9, rel=5e-3)
+    assert summary.kv_bytes_per_token == 61 * 2 * 256 * 2
+    assert summary.attention == {"mfa": 61}
+
+
+def test_step_3_reads_queries_through_one_shared_projection() -> None:
+    spec = read_model({"torch_dtype": "bfloat16", **OTHER["step3"]["config"]}, "step3", "step3")
+    attention = spec.layers[0].sublayers[0]
+    assert isinstance(attention, Attention)
+    down, up = 7168 * 2048, 2048 * 64 * 256
+    keys, out = 2 * 7168 * 256, 64 * 256 * 7168
+    assert sum(part.params for part in attention.weights) == down + up + keys + out + 2048
+
+
+def _module(h: int, attention: int, width: int) -> int:
+    """A draft module: a projection of two vectors, attention, a gated FFN and five norms."""
+    return 2 * h * h + attention + 3 * h * width + 5 * h
+
+
+def test_draft_modules_are_counted_as_their_families_build_them() -> None:
+    longcat = _read({**OTHER["longcat-flash"]["config"], "num_nextn_predict_layers": 1})
+    down = 6144 * (1536 + 512 + 64) + 1536 + 512
+    up = 1536 * 64 * 192 + 512 * 64 * 256
+    assert longcat.mtp_params == _module(6144, down + up + 64 * 128 * 6144, 12288)
+
+    mimo = _read({**OTHER["mimo-v2-flash"]["config"], "num_nextn_predict_layers": 3})
+    query, key, value = 64 * 192, 8 * 192, 8 * 128
+    own = 4096 * (query + key + value + 64 * 128)
+    sinks = 64 * bool(OTHER["mimo-v2-flash"]["config"].get("add_swa_attention_sink_bias"))
+    assert mimo.mtp_params == 3 * _module(4096, own + sinks, 16384)
+
+    spec = load_model("step-3.5-flash")
+    assert spec.mtp is not None
+    windows = {part.window for la in spec.mtp.layers for part in la.sublayers
+               if isinstance(part, Attention)}  # fmt: skip
+    own = 4096 * (2 * 96 * 128 + 2 * 8 * 128 + 96) + 2 * 128
+    assert summarise(spec).mtp_params == 3 * _module(4096, own, 11264)
+    assert windows == {512}

@@ -17,9 +17,11 @@ from costmodel.models.spec import ModelSpec
 from costmodel.models.summary import stored_formats, summarise
 from topology.errors import InstanceError
 
-PACKAGED: dict[str, Any] = json.loads(
+#: Configs with their source and licence.
+DOCUMENT: dict[str, Any] = json.loads(
     gzip.decompress(Path(__file__).with_name("packaged_configs.json.gz").read_bytes())
-)["configs"]
+)
+PACKAGED: dict[str, Any] = DOCUMENT["configs"]
 #: Keys under which the settings list modules.
 _LISTS = (
     "exclude_modules",

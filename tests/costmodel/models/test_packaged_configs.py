@@ -3,50 +3,34 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from costmodel.models import load_model
-from costmodel.models.summary import Summary, summarise
+from costmodel.models.spec import Attention
+from costmodel.models.summary import summarise
+from tests.costmodel.models.named_sizes import EXPLAINED, off
 from tests.costmodel.models.test_mutated_lists import PACKAGED, _read
-
-#: Sizes in names that are off by more than 6 %, with the reason.
-EXPLAINED = {
-    "Qwen--Qwen3-VL-2B-Instruct": "2B counts the image tower: 1.72 B and 0.41 B",
-    "XiaomiMiMo--MiMo-7B-Base": "7.6 B, rounded down",
-    "meta-llama--Llama-4-Maverick-17B-128E-Instruct": "17B are the active parameters",
-    "meta-llama--Llama-4-Scout-17B-16E-Instruct": "17B are the active parameters",
-    "meta-models--Muse-Glimmer-30B": "30B counts the image tower: 27.9 B and 1.9 B",
-    "mistralai--Mixtral-8x22B-v0.1": "eight experts that share their attention",
-    "mistralai--Mixtral-8x7B-v0.1": "eight experts that share their attention",
-}
-_SIZE = re.compile(r"[-x](\d+(?:\.\d+)?)(B|T)(?:-A(\d+(?:\.\d+)?)B|-\d+E)?(?=-|$)")
-
-
-def _named(name: str) -> tuple[float, float | None] | None:
-    found = _SIZE.search(name)
-    if found is None:
-        return None
-    total = float(found[1]) * (1e12 if found[2] == "T" else 1e9)
-    return total, float(found[3]) * 1e9 if found[3] else None
-
-
-def _off(name: str, s: Summary) -> bool:
-    named = _named(name)
-    if named is None:
-        return False
-    total, active = named
-    actives = (s.active_params, s.active_params_no_input_embedding, s.active_params_no_embedding)
-    wrong = abs(s.total_params / total - 1) > 0.06
-    return wrong or (active is not None and min(abs(n / active - 1) for n in actives) > 0.06)
 
 
 def test_all_are_read_and_are_as_large_as_their_names_say() -> None:
     assert len(PACKAGED) == 95
-    off = {name for name, entry in PACKAGED.items() if _off(name, summarise(_read(name, entry)))}
-    assert off == set(EXPLAINED)
+    wrong = {name for name, entry in PACKAGED.items() if off(name, summarise(_read(name, entry)))}
+    assert wrong == set(EXPLAINED)
+
+
+def test_muse_glimmer_has_an_output_gate_four_norms_and_windows() -> None:
+    name = "meta-models--Muse-Glimmer-30B"
+    spec = _read(name, PACKAGED[name])
+    h, heads, kv, width, layers = 6656, 32 * 128, 2 * 128, 19968, 52
+    layer = h * (3 * heads + 2 * kv + 3 * width + 4)  # query, gate and output; key and value; FFN
+    assert summarise(spec).total_params == layers * layer + 2 * 202048 * h + h
+    attentions = [
+        part for la in spec.layers for part in la.sublayers if isinstance(part, Attention)
+    ]
+    assert [part.window for part in attentions] == [2048, 2048, 2048, None] * 13
+    assert not [note for note in spec.notes if "not understood" in note and "layer_rope" in note]
 
 
 def test_no_quantised_config_leaves_a_doubt() -> None:

@@ -143,3 +143,9 @@ def test_nothing_is_said_of_drafts_where_there_are_none():
     assert again.speculative == drafting.speculative
     assert again.digest == drafting.digest != instance.digest
     assert replace(drafting, scenario=instance.scenario).digest == instance.digest
+
+
+def test_decoding_keeps_drafted_tokens_and_prefill_the_prompt():
+    instance, _ = priced(drafts=3)
+    assert instance.kept_context("prefill") == 2000
+    assert instance.kept_context("decode") == instance.kept_context("mixed") == 2500 + 3

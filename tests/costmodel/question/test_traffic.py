@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodel.question.traffic import trace
+from costmodel.question.traffic import table, trace
 from costmodel.question.traffic.description import Arrivals, Lengths
 from costmodel.question.traffic.load import load_traffic, traffic_names
 from costmodel.question.traffic.trace import read_trace
@@ -100,10 +100,10 @@ def test_too_many_requests_are_refused_at_their_line(
 def test_a_file_that_unpacks_to_much_more_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(table, "MOST_TEXT", 10_000)
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress((HEAD + "1,2,3\n" * 60_000).encode()))
-    with pytest.raises(InstanceError, match="more than 10,000 bytes"):
+    with pytest.raises(InstanceError, match="more than 10,000 characters"):
         read_trace(path)
 
 

@@ -115,6 +115,6 @@ def mpi_tasks(line: Line) -> list[tuple[str, int]]:
         host, slots = part[part.index("--host") + 1].rsplit(":", 1)
         visible = part[part.index("-x") + 1].removeprefix("CUDA_VISIBLE_DEVICES=")
         gpus = [int(gpu) for gpu in visible.split(",")]
-        assert int(part[part.index("-n") + 1]) == int(slots) == len(gpus)
+        assert int(part[part.index("-n") + 1]) == len(gpus) <= int(slots)
         found += [(host, gpu) for gpu in gpus]
     return found

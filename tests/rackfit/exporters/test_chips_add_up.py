@@ -82,7 +82,8 @@ def _trtllm(files: dict[str, str], devices: _Devices) -> None:
 
 def _slurm(files: dict[str, str], devices: _Devices) -> None:
     for row in csv.DictReader(io.StringIO(files["tasks.csv"])):
-        devices.add(row["role"], row["host"], int(row["gpu"]))
+        for gpu in row["gpus"].split():
+            devices.add(row["role"], row["host"], int(gpu))
 
 
 def _json(files: dict[str, str], devices: _Devices) -> None:

@@ -15,11 +15,17 @@ import networkx as nx
 import pytest
 import yaml
 
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
+from costmodel.question.workload import Workload
 from rackfit.documents.result import Result, read_result
 from rackfit.documents.schema import FOLDER
-from rackfit.exporters.export import Exported
+from rackfit.exporters.export import Exported, export_layout
 from rackfit.exporters.hosts import Hosts
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.servers import FoundServer
 from tests.rackfit.exporters.loaders import check_sglang
+from topology.errors import ExportError
 
 Export = Callable[[str], Exported]
 
@@ -47,6 +53,43 @@ def test_dynamo_validates(export: Export) -> None:
     for document in documents[:-1]:
         jsonschema.validate(document, maps)
         assert len(json.dumps(document)) < 1_000_000
+
+
+def test_dynamo_pods_see_weights_and_nics(result: Result, export: Export) -> None:
+    """Every pod mounts the weights' claim, and pods that send each other bytes ask for a NIC per GPU."""
+    spec = _documents(export)[-1]["spec"]
+    assert spec["pvcs"] == [{"name": "model-weights"}]
+    text = export("dynamo").files["deployment.yaml"]
+    assert "dynamoNamespace" not in text
+    apart = len({replica.role for replica in result.layout.replicas}) > 1
+    for service in spec["services"].values():
+        (mount,) = service["volumeMounts"]
+        assert mount == {"name": "model-weights", "mountPoint": "/models"}
+        if service["componentType"] != "worker":
+            continue
+        limits = service["resources"]["limits"]
+        if apart or "multinode" in service:
+            assert limits["custom"] == {"rdma/ib": limits["gpu"]}
+            container = service["extraPodSpec"]["mainContainer"]
+            assert container["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
+
+
+def test_dynamo_takes_25_services() -> None:
+    """A frontend and 24 kinds of workers; 25 kinds are refused."""
+    workload = Workload(input_tokens=100, output_tokens=10)
+    instance = resolve_instance(
+        Scenario(model="llama-3.1-8b", cluster="hgx-h200@4", workload=workload)
+    )
+    servers = [
+        FoundServer("x", "mixed", tp=1, attention_dp=1, pp=1, batch=batch) for batch in range(1, 26)
+    ]
+    for count, refused in ((24, False), (25, True)):
+        layout = build_layout(instance, servers[:count]).layout
+        if refused:
+            with pytest.raises(ExportError, match="25 kinds of workers and a frontend"):
+                export_layout(instance, layout, "dynamo")
+        else:
+            export_layout(instance, layout, "dynamo")
 
 
 def test_dynamo_gpus_add_up_to_the_layout(result: Result, export: Export) -> None:
@@ -111,18 +154,36 @@ def test_dynamo_mounts_loadable_maps(result: Result, export: Export) -> None:
     assert mounted == set(maps)
 
 
-def test_slurm_tasks_are_the_chips(result: Result, export: Export) -> None:
+def test_slurm_tasks_are_the_launchers(result: Result, export: Export) -> None:
+    """A step per server with its own hosts, a task per launcher, and whole hosts with their devices."""
     files = export("slurm").files
     rows = list(csv.DictReader(io.StringIO(files["tasks.csv"])))
-    assert Counter((row["role"], row["rack"]) for row in rows) == _racks(result)
-    assert [row["host"] for row in rows] == files["hostlist.txt"].split()
+    racks: Counter[tuple[str, str]] = Counter()
     hosts = Hosts(result.instance.cluster)
+    devices = []
     for row in rows:
-        place = hosts.of(row["chip"])
-        assert (place.host, str(place.gpu)) == (row["host"], row["gpu"])
-    assert f"--ntasks={len(rows)}" in files["job.sbatch"]
-    assert f"--nodes={len({row['host'] for row in rows})}" in files["job.sbatch"]
-    assert len({(row["host"], row["gpu"]) for row in rows}) == len(rows)
+        places = [hosts.of(chip) for chip in row["chips"].split()]
+        assert {place.host for place in places} == {row["host"]}
+        assert [str(place.gpu) for place in places] == row["gpus"].split()
+        racks[row["role"], row["rack"]] += len(places)
+        devices += [(row["host"], place.gpu) for place in places]
+    assert racks == _racks(result)
+    assert len(set(devices)) == len(devices)
+    job = files["job.sbatch"].splitlines()
+    used = {row["host"] for row in rows}
+    assert f"#SBATCH --ntasks={len(rows)}" in job
+    assert f"#SBATCH --nodes={len(used)}" in job
+    per_host = Counter(place.host for place in hosts.places.values())
+    assert {f"#SBATCH --gpus-per-node={per_host[host]}" for host in used} <= set(job)
+    assert {"#SBATCH --exclusive", "#SBATCH --mem=0"} <= set(job)
+    steps = [line.split()[1:5] for line in job if line.startswith("step ")]
+    assert [name for name, *_ in steps] == list(dict.fromkeys(row["server"] for row in rows))
+    for name, first, tasks, nodes in steps:
+        own = rows[int(first) : int(first) + int(tasks)]
+        assert {row["server"] for row in own} == {name}
+        assert {row["ranks"] for row in own} == {tasks}
+        assert files[f"steps/{name}.txt"].split() == [row["host"] for row in own]
+        assert int(nodes) == len({row["host"] for row in own})
 
 
 def test_graphml_reads_back_with_roles_by_rack(

@@ -60,12 +60,6 @@ def test_what_is_served_and_how_it_starts_is_said(deepseek: Result, target: str)
     assert not any("hosts are called" in note for note in notes)
 
 
-def test_vllm_says_that_a_router_is_missing(deepseek: Result) -> None:
-    exported = export_layout(deepseek.instance, deepseek.layout, "vllm", allow_approximate=True)
-    assert "router.sh" not in exported.files
-    assert any("need a router before them" in note for note in exported.notes)
-
-
 def test_the_command_line_names_every_target() -> None:
     assert set(TARGETS) == set(exporters())
 

@@ -98,5 +98,6 @@ def test_layout_is_expressed_or_the_loss_is_stated(result: Result, export: Expor
 
 
 def test_router_names_every_server(result: Result, export: Export) -> None:
-    router = export("sglang").files["router.sh"]
-    assert router.count("http://") == len(result.layout.replicas)
+    files = export("sglang").files
+    routers = [text for name, text in files.items() if name.startswith("router")]
+    assert sum(text.count("http://") for text in routers) == len(result.layout.replicas)

@@ -165,3 +165,15 @@ def test_shortest_longest_stage_equals_enumeration() -> None:
             )
             assert found[0] <= best * (1 + 1e-9)
             assert found[0] == pytest.approx(best, rel=1e-6)
+
+
+def test_a_table_larger_than_a_chip_rules_out_every_pipeline_of_single_chips() -> None:
+    """The first stage holds the whole embedding, however many stages share the layers."""
+    instance, pricer = setting("deepseek-v4.1-flash", "gb200-nvl72", 2000, "calibrated", 0)
+    shapes = enumerate_shapes(instance, pricer.classes)
+    chip = instance.cluster.domains[0].usable[0].chip
+    assert instance.operations.embedding_bytes > instance.usable_hbm_bytes(chip)
+    assert shapes.pp[shapes.tp == 1].max() > 1
+    bounds = pricer.bounds(shapes)
+    assert not bounds.requests_per_s[shapes.tp == 1].any()
+    assert bounds.requests_per_s[shapes.tp == 2].any()

@@ -19,7 +19,7 @@ from solver.experts.rebalance import rebalance
 from solver.experts.replicas import greedy_replicas
 from solver.experts.slots import Slots
 from solver.experts.windows.pair_windows import matched, pair_windows
-from solver.experts.windows.window_search import Search
+from solver.experts.windows.window_search import WindowSearch
 from tests.solver.experts.fan_out import EXPERTS, check_changes, four_to_a_node
 from topology.errors import InstanceError
 
@@ -108,7 +108,7 @@ def test_a_descent_never_ends_above_its_start_and_keeps_the_replicas():
         slots = Slots(counts)
         replicas = greedy_replicas(shares.max(axis=0), slots.total, slots.num_chips)
         start = pack_largest_first(shares.mean(axis=0), replicas, slots)
-        search = Search(shares, weight, False, replicas, slots.num_chips)
+        search = WindowSearch(shares, weight, False, replicas, slots.num_chips)
         found, value = search.anneal(start, 60, slots.least, 0)
         assert (value < search.value(search.loads(start))).all()
         np.testing.assert_allclose(value, search.value(search.loads(found)), rtol=1e-5)

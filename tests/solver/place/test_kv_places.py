@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage
+from costmodel.layout.layout import KvShare, KvTier, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
 from costmodel.question.instance import Instance, resolve_instance
-from costmodel.question.kv_plan import Place
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from costmodel.replica.fleet import transfer_bytes_per_chip
@@ -140,7 +139,7 @@ def rate_of(instance: Instance, replica: Replica) -> float:
     return float(price.service.requests_per_s)
 
 
-def placed(instance: Instance, replica: Replica, in_flight: Place, idle: Place | None) -> float:
+def placed(instance: Instance, replica: Replica, in_flight: KvTier, idle: KvTier | None) -> float:
     """Best rate of a replica with its KV in these places, over every number of idle conversations."""
     kv = tuple(share.model_copy(update={"tier": in_flight}) for share in replica.kv)
     replica = replica.model_copy(update={"kv": kv})

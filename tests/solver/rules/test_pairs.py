@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -192,6 +193,9 @@ PLANTS: dict[str, list[Plant]] = {
     "ttft_target": [lambda instance, data: (slo(instance, ttft=1e-6), data)],
     "uplink_capacity": [no_links, slow_links],
     "within_measured": [unmeasured],
+} | {
+    file.stem.removeprefix("plant_"): [importlib.import_module(f"{__package__}.{file.stem}").plant]
+    for file in Path(__file__).parent.glob("plant_*.py")
 }
 
 

@@ -1,0 +1,80 @@
+"""CSV files of any length, gzip'd or not, read line by line within bounds."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import stat
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO
+
+from topology.errors import InstanceError, Problem
+from topology.names import shown
+
+#: characters of a line, of a file as it unpacks, and lines of it
+MOST_LINE, MOST_TEXT, MOST_LINES = 2**20, 2**30, 5_100_000
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Lines of an ordinary UTF-8 file. Raises ``InstanceError`` where it cannot be read or has no end."""
+    place = shown(path)
+    seen = 0
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InstanceError(Problem(place, "is not an ordinary file"))
+        with _opened(path) as file:
+            for number in range(1, MOST_LINES + 2):
+                line = file.readline(MOST_LINE + 1)
+                if not line:
+                    return
+                seen += len(line)
+                if len(line) > MOST_LINE:
+                    message = f"a line of more than {MOST_LINE:,} characters"
+                    raise InstanceError(Problem(f"{place}:{number}", message))
+                if seen > MOST_TEXT or number > MOST_LINES:
+                    message = f"more than {MOST_TEXT:,} characters or {MOST_LINES:,} lines; cut it"
+                    raise InstanceError(Problem(place, message))
+                yield line
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or f"cannot be read: {error}"
+        raise InstanceError(Problem(place, reason)) from None
+    except UnicodeDecodeError as error:
+        raise InstanceError(Problem(place, f"not UTF-8 text (byte {error.start})")) from None
+    except ValueError:
+        raise InstanceError(Problem(place, "not a usable path")) from None
+
+
+def header_of(line: str, needed: tuple[str, ...], known: tuple[str, ...], place: str) -> list[str]:
+    """The columns that a line names. Raises ``InstanceError`` where one is missing or there twice."""
+    header = next(csv.reader([line]), [])
+    missing = [name for name in needed if name not in header]
+    if missing:
+        message = f"columns missing: {', '.join(missing)}; known: {', '.join(known)}"
+        raise InstanceError(Problem(place, message))
+    twice = [name for name, count in Counter(header).items() if count > 1 and name in known]
+    if twice:
+        raise InstanceError(Problem(place, f"the column {twice[0]} is there twice"))
+    return header
+
+
+def cells_of(lines: Iterator[str], path: Path, skipped: int) -> Iterator[tuple[int, list[str]]]:
+    """Cells of the rows that are not empty, each with the number of its line."""
+    rows = csv.reader(lines)
+    try:
+        for cells in rows:
+            if cells:
+                yield rows.line_num + skipped, cells
+    except csv.Error as error:
+        raise InstanceError(
+            Problem(f"{shown(path)}:{rows.line_num + skipped}", f"not CSV: {error}")
+        ) from None
+
+
+def _opened(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
