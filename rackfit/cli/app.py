@@ -101,6 +101,7 @@ def run() -> int:
     """Run the command line; errors raised on purpose become messages on stderr and an exit code."""
     import typer
 
+    from topology.catalogue import plain_words
     from topology.errors import RackfitError, VerificationError
 
     if "_RACKFIT_COMPLETE" in os.environ:
@@ -122,7 +123,8 @@ def run() -> int:
     except Exception as error:
         if not isinstance(error, refused):
             raise
-        said = error.format_message()  # type: ignore[attr-defined]
+        what, colon, why = error.format_message().partition(": ")  # type: ignore[attr-defined]
+        said = f"{what}{colon}{plain_words(why)}"
         place = getattr(error, "ctx", None)
         if said:
             hint = f" (see {place.command_path} --help)" if place is not None else ""

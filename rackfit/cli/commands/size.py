@@ -77,7 +77,9 @@ def _checked(buy: str, rate: float, peak: float, gap: float) -> list[str]:
     kinds = list(dict.fromkeys(name.strip() for name in buy.split(",") if name.strip()))
     if not kinds:
         problems.append(Problem("--buy", "is missing: name one or more clusters of one unit"))
-    if not 1e-6 <= rate < 1e9:
+    if rate == 0:
+        problems.append(Problem("--rate", "is missing: give the requests per second to serve"))
+    elif not 1e-6 <= rate < 1e9:
         message = f"expected requests per second from 0.000001, got {rate:g}"
         problems.append(Problem("--rate", message))
     if not 1 <= peak <= 1000:
