@@ -26,7 +26,9 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
     """The run. Its concurrency is that of the configuration, where it had one."""
     tpot, points = _seconds(entry, "inter_token_latency", "tpot", place)
     if tpot is None:
-        raise InstanceError(Problem(f"{place}: inter_token_latency", "is missing; was the run streaming?"))
+        raise InstanceError(
+            Problem(f"{place}: inter_token_latency", "is missing; was the run streaming?")
+        )
     ttft, more = _seconds(entry, "time_to_first_token", "ttft", place)
     e2e, most = _seconds(entry, "request_latency", "e2e", place)
     found = entry.get("input_config")
@@ -112,15 +114,23 @@ def _models(config: Any) -> Iterator[str]:
                 if isinstance(name, str) and name:
                     yield shown(name, 300)
             if isinstance(value, dict):
-                yield from (shown(name, 300) for name in _values(value, "name") if isinstance(name, str))
+                yield from (
+                    shown(name, 300) for name in _values(value, "name") if isinstance(name, str)
+                )
 
 
 def _streams(config: Any, place: str) -> float | None:
     """The closed loop's concurrency; none where a rate of requests is set."""
-    rates = [value for value in _values(config, "request_rate") if isinstance(value, int | float) and value]
+    rates = [
+        value
+        for value in _values(config, "request_rate")
+        if isinstance(value, int | float) and value
+    ]
     found = [value for value in _values(config, "concurrency") if type(value) is int and value > 0]
     if rates:
         return None
     if len(set(found)) > 1:
-        raise InstanceError(Problem(place, f"several concurrencies in one run: {brief(sorted(set(found)))}"))
+        raise InstanceError(
+            Problem(place, f"several concurrencies in one run: {brief(sorted(set(found)))}")
+        )
     return float(found[0]) if found else None

@@ -23,7 +23,9 @@ def recognises(entry: dict[str, Any]) -> bool:
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
     """Every benchmark; TPOT is the inter-token latency (its own ``time_per_output_token`` counts the first)."""
-    model = next((name for name in (_model(entry), *map(_model, entry["benchmarks"])) if name), None)
+    model = next(
+        (name for name in (_model(entry), *map(_model, entry["benchmarks"])) if name), None
+    )
     return [
         _bench(row, f"{place}: benchmarks[{index}]", model)
         for index, row in enumerate(entry["benchmarks"])
@@ -41,7 +43,9 @@ def _bench(row: Any, place: str, model: str | None) -> Bench:
         means[short] = number(inside, "mean", f"{place}.{key}") / 1e3
         shares = inside.get("percentiles")
         names = {point: f"{short}_{point}_s" for point in ("p50", "p90", "p95", "p99")}
-        points |= percentiles(shares if isinstance(shares, dict) else {}, names, 1e-3, f"{place}.{key}")
+        points |= percentiles(
+            shares if isinstance(shares, dict) else {}, names, 1e-3, f"{place}.{key}"
+        )
     totals = metrics.get("request_totals")
     totals = totals if isinstance(totals, dict) else {}
     done = optional(totals, "successful", place) or 0.0
@@ -52,7 +56,9 @@ def _bench(row: Any, place: str, model: str | None) -> Bench:
         tool=TITLE,
         model=model,
         input_tokens=number(inputs, "mean", f"{place}.prompt_token_count"),
-        output_tokens=number(_successful(metrics, "output_token_count", place), "mean", f"{place}.output_token_count"),
+        output_tokens=number(
+            _successful(metrics, "output_token_count", place), "mean", f"{place}.output_token_count"
+        ),
         tpot_s=means["tpot"],
         ttft_s=means["ttft"],
         requests=int(done),
@@ -97,6 +103,10 @@ def _model(data: Any) -> str | None:
             if isinstance(here, dict):
                 if found := text(here, "model"):
                     return found
-                deeper += [here[key] for key in ("args", "config", "backend", "worker", "backend_kwargs") if key in here]
+                deeper += [
+                    here[key]
+                    for key in ("args", "config", "backend", "worker", "backend_kwargs")
+                    if key in here
+                ]
         places = deeper
     return None

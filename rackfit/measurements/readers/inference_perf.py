@@ -28,10 +28,14 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
         inside = inside if isinstance(inside, dict) else {}
         where = f"{place}: {key}"
         means[short] = optional(inside, "mean", where)
-        names = {p: f"{short}_{p}_s" for p in ("p50", "p90", "p95", "p99")} | {"median": f"{short}_p50_s"}
+        names = {p: f"{short}_{p}_s" for p in ("p50", "p90", "p95", "p99")} | {
+            "median": f"{short}_p50_s"
+        }
         points |= percentiles(inside, names, 1.0, where)
     if not means["tpot"]:
-        raise InstanceError(Problem(f"{place}: time_per_output_token", "is missing; was the run streaming?"))
+        raise InstanceError(
+            Problem(f"{place}: time_per_output_token", "is missing; was the run streaming?")
+        )
     done = number(successes, "count", place)
     load, failures = _part(entry, "load_summary", place), _part(entry, "failures", place)
     lengths = _part(successes, "prompt_len", f"{place}: successes")
@@ -41,11 +45,15 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             tool=TITLE,
             model=None,
             input_tokens=number(lengths, "mean", f"{place}: prompt_len"),
-            output_tokens=number(_part(successes, "output_len", place), "mean", f"{place}: output_len"),
+            output_tokens=number(
+                _part(successes, "output_len", place), "mean", f"{place}: output_len"
+            ),
             tpot_s=means["tpot"],
             ttft_s=means["ttft"],
             requests=int(done),
-            requests_per_s=optional(_part(successes, "throughput", place), "requests_per_sec", place),
+            requests_per_s=optional(
+                _part(successes, "throughput", place), "requests_per_sec", place
+            ),
             e2e_s=means["e2e"],
             streams=optional(load, "concurrency", place),
             percentiles=points,

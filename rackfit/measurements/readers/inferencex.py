@@ -11,7 +11,13 @@ from topology.names import brief
 
 TITLE = "InferenceX rows"
 
-_ENGINES = {"trt": "trtllm", "trtllm": "trtllm", "tensorrt-llm": "trtllm", "sglang": "sglang", "vllm": "vllm"}
+_ENGINES = {
+    "trt": "trtllm",
+    "trtllm": "trtllm",
+    "tensorrt-llm": "trtllm",
+    "sglang": "sglang",
+    "vllm": "vllm",
+}
 
 
 def recognises(entry: dict[str, Any]) -> bool:
@@ -24,7 +30,11 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
     drafts = text(entry, "spec_decoding")
     framework = (text(entry, "framework") or "").removeprefix("dynamo-").split("-disagg")[0].lower()
     ttft = optional(entry, "mean_ttft", place)
-    names = {f"{p}_{metric}": f"{metric}_{p}_s" for p in ("median", "p90", "p95", "p99") for metric in ("ttft", "tpot")}
+    names = {
+        f"{p}_{metric}": f"{metric}_{p}_s"
+        for p in ("median", "p90", "p95", "p99")
+        for metric in ("ttft", "tpot")
+    }
     points = {
         name.replace("median", "p50"): value
         for name, value in percentiles(entry, names, 1.0, place).items()
@@ -45,7 +55,9 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             requests=0,
             streams=number(entry, "conc", place),
             percentiles=points,
-            unusable="" if drafts in (None, "none", "off", "false") else f"ran with drafts ({drafts})",
+            unusable=""
+            if drafts in (None, "none", "off", "false")
+            else f"ran with drafts ({drafts})",
             deployed=_deployed(entry, _ENGINES.get(framework, framework), place),
         )
     ]
@@ -76,6 +88,7 @@ def _group(entry: dict[str, Any], part: str, place: str) -> Group:
             raise InstanceError(Problem(f"{place}: {part}{key}", message))
         return int(value)
 
+    number(entry, f"{part}tp", place)
     tp = size("tp")
     key = "dp_attention" if part == "" else "dp_attn"
     flag = entry.get(f"{part}{key}", entry.get(f"{part}dp_attention"))

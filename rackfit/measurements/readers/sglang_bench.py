@@ -22,7 +22,11 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
     accept = optional(entry, "accept_length", place)
     rate = optional(entry, "request_rate", place)  # Infinity is none
     timed = isinstance(entry.get("request_rate"), str)
-    streams = None if timed or (rate is not None and rate > 0) else optional(entry, "max_concurrency", place)
+    streams = (
+        None
+        if timed or (rate is not None and rate > 0)
+        else optional(entry, "max_concurrency", place)
+    )
     names = {
         f"{p}_{metric}_ms": f"{metric.removesuffix('_latency')}_{p}_s"
         for p in ("p90", "p95", "p99")
@@ -44,7 +48,10 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             e2e_s=None if e2e is None else e2e / 1e3,
             streams=streams,
             percentiles=percentiles(entry, names, 1e-3, place),
-            fixed_lengths=text(entry, "dataset_name") == "random" and entry.get("random_range_ratio") == 1.0,
-            unusable=f"ran with drafts, {accept:g} tokens per pass" if accept and accept > 1.001 else "",
+            fixed_lengths=text(entry, "dataset_name") == "random"
+            and entry.get("random_range_ratio") == 1.0,
+            unusable=f"ran with drafts, {accept:g} tokens per pass"
+            if accept and accept > 1.001
+            else "",
         )
     ]

@@ -48,7 +48,9 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             streams=optional(entry, "max_concurrency", place) if closed else None,
             percentiles=percentiles(entry, names, 1e-3, place),
             fixed_lengths=isinstance(inputs, list) and len(set(map(str, inputs))) == 1,
-            unusable=f"ran with drafts, {drafts:g} tokens per pass" if drafts else failed(optional(entry, "failed", place), completed),
+            unusable=f"ran with drafts, {drafts:g} tokens per pass"
+            if drafts
+            else failed(optional(entry, "failed", place), completed),
         )
     ]
 
@@ -59,7 +61,9 @@ def after_warm_up(entry: dict[str, Any], seconds: float, place: str) -> dict[str
     Means are over the requests left, the rate over the time from the first of them to the end of the run.
     Needs ``--save-detailed``. Raises ``InstanceError``.
     """
-    lists = {key: entry.get(key) for key in ("start_times", "ttfts", "itls", "input_lens", "output_lens")}
+    lists = {
+        key: entry.get(key) for key in ("start_times", "ttfts", "itls", "input_lens", "output_lens")
+    }
     if not all(isinstance(value, list) for value in lists.values()):
         message = "holds no times of requests; run vllm bench serve with --save-detailed"
         raise InstanceError(Problem(f"{place}: --warm-up", message))
