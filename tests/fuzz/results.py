@@ -111,7 +111,7 @@ def inference_perf(**load: Any) -> dict[str, Any]:
             "max": mean,
         }
 
-    times = {"request_latency": spread(2.0), "normalized_time_per_output_token": spread(0.01),
+    times = {"request_latency": spread(0.1 + 199 * 0.0095), "normalized_time_per_output_token": spread(0.01),
              "time_per_output_token": spread(0.0095), "time_to_first_token": spread(0.1)}  # fmt: skip
     return {
         "load_summary": {"count": 100, "send_duration": 50.0, "requested_rate": 2.0, "achieved_rate": 2.0, **load},

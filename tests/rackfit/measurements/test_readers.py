@@ -41,7 +41,7 @@ def rows(path: Path, **told: Any) -> list[MeasuredRow]:
         ("sglang-run.jsonl", (1000, 200), (0.0095, 0.1), 2.0 * 2.0),
         ("aiperf-run.json", (1000, 200), (0.0095, 0.1), 8),
         ("genai-run.json", (1000, 200), (0.0095, 0.1), 8),
-        ("stage-run.json", (1000, 200), (0.0095, 0.1), 2.0 * 2.0),
+        ("stage-run.json", (1000, 200), (0.0095, 0.1), 2.0 * 1.9905),
     ],
 )
 def test_lengths_times_and_concurrency(
@@ -59,6 +59,17 @@ def test_lengths_times_and_concurrency(
     assert (row.decode.tp, row.decode.chips, row.decode.settings.running) == (2, 2, 64)
     assert row.fixed_lengths
     assert dict(row.percentiles)["tpot_p99_s"] > row.tpot_s
+
+
+def test_time_per_chunk_is_not_time_per_token(folder: Path) -> None:
+    halved = results.inference_perf()
+    latency = halved["successes"]["latency"]
+    latency["time_per_output_token"] = {
+        key: value / 2 for key, value in latency["time_per_output_token"].items()
+    }
+    (row,) = rows(saved(folder, halved), model=results.MODEL)
+    assert row.tpot_s == pytest.approx(0.0095)
+    assert {name for name, _ in row.percentiles if name.startswith("tpot")} == set()
 
 
 def test_every_benchmark_of_guidellm_is_a_row_in_both_of_its_forms(folder: Path) -> None:
