@@ -33,6 +33,12 @@ def check_seed(seed: int) -> None:
         raise InstanceError(Problem("seed", f"must be 0 to {MAX_SEED}, got {seed}"))
 
 
+def check_time_limit(seconds: float | None) -> None:
+    """Raise ``InstanceError`` for a time limit that is no time; ``None`` is no limit."""
+    if seconds is not None and not 0 < seconds < 1e9:
+        raise InstanceError(Problem("time limit", f"must be positive seconds, got {seconds:g}"))
+
+
 class Clock:
     """Deadline and stop switch of one search."""
 
@@ -46,6 +52,7 @@ class Clock:
         self._lock = threading.Lock()
         self._own = threading.local()
         self._running: set[cp_model.CpSolver] = set()
+        self._followers: list[Clock] = []
 
     @property
     def elapsed_s(self) -> float:
@@ -83,6 +90,19 @@ class Clock:
         with self._lock:
             for solver in self._running:
                 solver.stop_search()
+            followers = list(self._followers)
+        for clock in followers:
+            clock.stop()
+
+    def follower(self) -> Clock:
+        """The clock of a further search, whose answer is not this one's: it ends when this one does."""
+        limit = None if self.limit_s is None else self.remaining_s
+        found = Clock(limit)
+        with self._lock:
+            self._followers.append(found)
+        if self.stopped:
+            found.stop()
+        return found
 
     def run(
         self,
