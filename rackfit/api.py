@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -18,7 +19,9 @@ from rackfit.documents.result import Result
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock, check_time_limit
 from solver.search import search
-from topology.errors import InstanceError, Problem
+from solver.traffic.asked import Asked
+from solver.traffic.search import search_traffic
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 
 def make_instance(question: Instance | Scenario | str | Path) -> Instance:
@@ -39,6 +42,7 @@ def solve(
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
     clock: Clock | None = None,
+    traffic: Asked | None = None,
 ) -> Result:
     """Find the cheapest layout and prove how far from optimal it can be.
 
@@ -59,6 +63,9 @@ def solve(
     clock
         Time of the search, for a caller that ends it from another thread (``clock.stop()``); it replaces
         ``time_limit_s``.
+    traffic
+        Requests over time and percentiles that replays of the answer must meet; they replace the question's
+        lengths, rate and targets.
 
     Returns
     -------
@@ -82,14 +89,48 @@ def solve(
     threads = workers or os.cpu_count() or 1
     timed = clock if clock is not None else Clock(time_limit_s)
     instance = make_instance(question)
-    found = _interruptible(
-        lambda: search(
+    asked = traffic
+
+    def work() -> SearchResult:
+        if asked is not None:
+            return search_traffic(
+                instance.scenario, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
+                workers=threads,
+            )  # fmt: skip
+        return search(
             instance, clock=timed, gap=gap, seed=seed, on_progress=on_progress, runner_up=True,
             workers=threads,
-        ),
-        timed,
-    )  # fmt: skip
-    return Result(found.instance or instance, found, seed=seed, workers=threads)
+        )  # fmt: skip
+
+    found = _interruptible(work, timed)
+    answered = found.instance or instance
+    within = None
+    if asked is None:
+        within = _within_measured(answered, found, timed, gap=gap, seed=seed, workers=threads)
+    return Result(
+        answered, found, seed=seed, workers=threads, within_measured_usd_per_m_output_tokens=within
+    )
+
+
+def _within_measured(
+    instance: Instance, found: SearchResult, clock: Clock, *, gap: float, seed: int, workers: int
+) -> float | None:
+    """Least cost within what was measured: that of the answer where it keeps there, else of a search of its own."""
+    kept = replace(
+        instance, scenario=instance.scenario.model_copy(update={"within_measured": True})
+    )
+    if not _evaluate(kept, found.layout).violations:
+        return found.evaluation.usd_per_m_output_tokens
+    if clock.over:
+        return None
+    own = clock.follower()
+    try:
+        nearer = _interruptible(
+            lambda: search(kept, clock=own, gap=gap, seed=seed, workers=workers), clock
+        )
+    except (NoFeasibleLayout, NoLayoutInTime):
+        return None
+    return nearer.evaluation.usd_per_m_output_tokens
 
 
 def _interruptible(work: Callable[[], SearchResult], clock: Clock) -> SearchResult:

@@ -25,6 +25,7 @@ from costmodel.passes.encoders import encoders_of
 from costmodel.passes.operations import LayerKind, Operations, operations_of
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import engine_problems, load_engine
+from costmodel.question.measured_shapes import most_sequences
 from costmodel.question.profile import Profile, load_profile
 from costmodel.question.recorded_loads import loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
@@ -59,10 +60,16 @@ class Instance:
         """Latency targets."""
         return self.scenario.slo
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
-        """Engine and search limits."""
-        return self.scenario.limits
+        """Engine and search limits; within what was measured also on sequences of a rank."""
+        limits = self.scenario.limits
+        if not self.scenario.within_measured:
+            return limits
+        chips = {placed.chip.name for placed in self.cluster.usable}
+        most = max(1, int(most_sequences(sorted(chips))))
+        own = min(limits.max_sequences_per_rank, most)
+        return limits.model_copy(update={"max_sequences_per_rank": own})
 
     @property
     def speculative(self) -> Speculative | None:
@@ -182,6 +189,8 @@ class Instance:
         data = self.scenario.model_dump(mode="json") | {
             "workload": self.workload.model_dump(mode="json")
         }
+        if self.workload.spread is None:
+            del data["workload"]["spread"]
         if self.speculative is None:
             del data["speculative"]
         if not self.scenario.two_batch_overlap:
@@ -218,7 +227,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
         raise InstanceError(problems)
     model: ModelSpec = found["model"]
     workload: Workload = found["workload"]
-    if model.max_context is not None and workload.final_context > model.max_context:
+    if model.max_context is not None and workload.longest > model.max_context:
         problems.append(
             Problem(
                 "workload",

@@ -19,6 +19,7 @@ from costmodel.question.instance import Instance, instance_from_description
 from costmodel.question.uncertainty import Comparison, compare_costs
 from costmodel.replica.fleet import uplink_bytes_per_s
 from costmodel.replica.replica import MEMORY_KINDS
+from rackfit.documents.distance import measured_distance
 from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
 from solver.answer import Alone, SearchResult
@@ -38,6 +39,8 @@ class Result:
     search: SearchResult
     seed: int
     workers: int
+    #: least cost found within what was measured, ``None`` where nothing there fits or there was no time
+    within_measured_usd_per_m_output_tokens: float | None = None
 
     @property
     def layout(self) -> Layout:
@@ -74,7 +77,7 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The published document as plain data."""
         found = self.search
-        return {
+        return self._traffic() | {
             "schema_version": SCHEMA_VERSION,
             "status": found.status,
             "instance": self.instance.describe(),
@@ -87,6 +90,8 @@ class Result:
             "layout": layout_dict(found.layout),
             "runner_up": self._runner_up(),
             "engines": [_alone(one) for one in found.engines],
+            "measured_distance": measured_distance(self.instance, found.layout),
+            "within_measured_usd_per_m_output_tokens": self.within_measured_usd_per_m_output_tokens,
             "memory": memory_by_chip(self.instance, found.layout, found.evaluation),
             "links": link_loads(self.instance, found.layout, found.evaluation),
             "skew": {"relative_cost": found.skew_cost, "spare_slots": spare_slots(found.layout)},
@@ -109,6 +114,15 @@ class Result:
                 ],
             },
         }
+
+    def _traffic(self) -> dict[str, Any]:
+        """What replays said, where the question was traffic."""
+        found = self.search.traffic
+        if found is None:
+            return {}
+        hidden = ("met", "targets")
+        figures = {name: value for name, value in vars(found).items() if name not in hidden}
+        return {"traffic": figures | asdict(found.targets), "replay": found.met.as_dict()}
 
     def _runner_up(self) -> dict[str, Any] | None:
         other, compared = self.search.runner_up, self.comparison
