@@ -18,7 +18,7 @@ from types import FrameType
 #: what asks a program to end
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: seconds from being asked to the end of the program, whatever it does
-ENDS_WITHIN_S = 1.7
+ENDS_WITHIN_S = 1.5
 #: exit code of a solve or an explanation that has no answer yet
 NO_ANSWER = 3
 

@@ -71,7 +71,8 @@ class Stop(Generic[T]):
                 failure.append(error)
 
         thread = threading.Thread(target=run, name="rackfit-work", daemon=True)
-        thread.start()
+        if not self.late:  # as libraries may have taken all the time there was
+            thread.start()
         since: float | None = None
         while thread.is_alive():
             thread.join(_LOOK_S)
