@@ -16,8 +16,10 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario, load_scenario
 from rackfit.documents.result import Result
 from solver.answer import Progress, SearchResult
-from solver.clock import Clock
+from solver.clock import Clock, check_time_limit
 from solver.search import search
+from solver.traffic.asked import Asked
+from solver.traffic.search import search_traffic
 from topology.errors import InstanceError, Problem
 
 
@@ -39,6 +41,7 @@ def solve(
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
     clock: Clock | None = None,
+    traffic: Asked | None = None,
 ) -> Result:
     """Find the cheapest layout and prove how far from optimal it can be.
 
@@ -59,6 +62,9 @@ def solve(
     clock
         Time of the search, for a caller that ends it from another thread (``clock.stop()``); it replaces
         ``time_limit_s``.
+    traffic
+        Requests over time and percentiles that replays of the answer must meet; they replace the question's
+        lengths, rate and targets.
 
     Returns
     -------
@@ -76,22 +82,26 @@ def solve(
     """
     if not 0 <= gap < 1:
         raise InstanceError(Problem("gap", f"must be at least 0 and below 1, got {gap:g}"))
-    if time_limit_s is not None and not 0 < time_limit_s < 1e9:
-        raise InstanceError(
-            Problem("time limit", f"must be positive seconds, got {time_limit_s:g}")
-        )
+    check_time_limit(time_limit_s)
     if workers is not None and not 1 <= workers <= 1024:
         raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
     threads = workers or os.cpu_count() or 1
     timed = clock if clock is not None else Clock(time_limit_s)
     instance = make_instance(question)
-    found = _interruptible(
-        lambda: search(
+    asked = traffic
+
+    def work() -> SearchResult:
+        if asked is not None:
+            return search_traffic(
+                instance.scenario, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
+                workers=threads,
+            )  # fmt: skip
+        return search(
             instance, clock=timed, gap=gap, seed=seed, on_progress=on_progress, runner_up=True,
             workers=threads,
-        ),
-        timed,
-    )  # fmt: skip
+        )  # fmt: skip
+
+    found = _interruptible(work, timed)
     return Result(found.instance or instance, found, seed=seed, workers=threads)
 
 

@@ -40,9 +40,15 @@ def dot_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def yaml_text(documents: Sequence[Any], width: int = 80) -> str:
-    """YAML documents of plain data, keys in their order."""
-    text: str = yaml.safe_dump_all(documents, sort_keys=False, width=width, allow_unicode=True)
+def yaml_text(documents: Sequence[Any], width: int = 80, *, inline: bool = False) -> str:
+    """YAML documents of plain data, keys in their order; ``inline``: innermost lists on one line."""
+    text: str = yaml.safe_dump_all(
+        documents,
+        sort_keys=False,
+        width=width,
+        allow_unicode=True,
+        default_flow_style=None if inline else False,
+    )
     return text
 
 

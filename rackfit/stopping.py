@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -17,11 +18,13 @@ from types import FrameType
 #: what asks a program to end
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: seconds from being asked to the end of the program, whatever it does
-ENDS_WITHIN_S = 1.7
+ENDS_WITHIN_S = 1.5
 #: exit code of a solve or an explanation that has no answer yet
 NO_ANSWER = 3
 
 _pressed: list[int] = []
+#: when the command began that runs now, by ``time.perf_counter``; empty where none does
+began: list[float] = []
 _listeners: list[Callable[[], None]] = []
 _armed: list[threading.Timer] = []
 #: files that are being written; whoever ends the program removes them
@@ -31,7 +34,8 @@ replacing = threading.Lock()
 
 
 def watch() -> None:
-    """Note both signals from here on. Not where they are ignored, nor where somebody else listens."""
+    """Note both signals from here on, and when a command began. Not signals that are ignored or taken already."""
+    began[:] = [time.perf_counter()]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, note)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
+from costmodel.replay.met import Met
+from costmodel.replay.targets import Targets
 from solver.certificate import Certificate
 from solver.verify import ROUNDING
 
@@ -67,6 +69,28 @@ class Alone:
 
 
 @dataclass(frozen=True)
+class ForTraffic:
+    """What replays said of an answer for traffic, and what steady answers cost beside it.
+
+    ``met``: on the traffic as it is, at the peak. ``runs``: replays passed, ``losses``: after so many losses.
+    ``peak``: the rate of the replays over the mean rate. ``mean_usd_per_hour``: the steady answer at the mean
+    lengths; ``spread_usd_per_hour``: the same where lengths differ; ``usd_per_hour``: this answer.
+    ``usd_per_m_output_tokens`` at the mean rate. ``loads`` by role: what the peak takes of each pool.
+    """
+
+    met: Met
+    targets: Targets
+    runs: int
+    losses: int
+    peak: float
+    mean_usd_per_hour: float
+    spread_usd_per_hour: float
+    usd_per_hour: float
+    usd_per_m_output_tokens: float
+    loads: dict[str, float]
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """The best verified layout with its proof."""
 
@@ -85,8 +109,10 @@ class SearchResult:
     runner_up: RunnerUp | None = None
     #: what each engine alone costs, where the engine was a choice
     engines: tuple[Alone, ...] = ()
-    #: the question as it is for the engine chosen; ``None``: as it was asked
+    #: the question as it is for the engine chosen, or for traffic; ``None``: as it was asked
     instance: Instance | None = None
+    #: what replays said, where the question was traffic
+    traffic: ForTraffic | None = None
 
 
 def better(one: Evaluation, other: Evaluation | None) -> bool:

@@ -33,6 +33,12 @@ def check_seed(seed: int) -> None:
         raise InstanceError(Problem("seed", f"must be 0 to {MAX_SEED}, got {seed}"))
 
 
+def check_time_limit(seconds: float | None) -> None:
+    """Raise ``InstanceError`` for a time limit that is no time; ``None`` is no limit."""
+    if seconds is not None and not 0 < seconds < 1e9:
+        raise InstanceError(Problem("time limit", f"must be positive seconds, got {seconds:g}"))
+
+
 class Clock:
     """Deadline and stop switch of one search."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
@@ -162,10 +163,14 @@ class Known:
 
     def hoped(self) -> list[Item]:
         """Items of shapes that were placed by what they serve, of others by their bounds."""
+        return self.items.best(*self.hoped_rates())
+
+    def hoped_rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """By shape: requests/s hoped for, and of those whose KV leaves its domain."""
         rates, leaves = self.items.upper.copy(), self.items.leaving.copy()
         for row, found in self.placed.realised.items():
             rates[row], leaves[row] = found.requests_per_s, self.placed.leaves(row)
-        return self.items.best(rates, np.minimum(rates, leaves))
+        return rates, np.minimum(rates, leaves)
 
     def take(self, fleet: Fleet) -> bool:
         """Make a fleet the incumbent, if the evaluator agrees that it is better; whether it did."""

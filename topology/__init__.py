@@ -16,12 +16,37 @@ A new chip or cluster is a YAML file in ``instances``, a new scale-up topology a
 ``builders``, a new network a file in ``scaleout``. Imports nothing of the other packages.
 """
 
-from topology.chip import Chip, chip_names, load_chip
-from topology.cluster import Cluster
-from topology.domain import Domain, PlacedChip
-from topology.load import build_cluster, cluster_names, load_cluster
-from topology.rate import Rate
-from topology.tier import TIER_KINDS, Tier, TierKind, load_tier, tier_names
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# loaded on first use: whoever needs an error's class or a name's type alone does not wait for graphs
+if TYPE_CHECKING:
+    from topology.chip import Chip, chip_names, load_chip
+    from topology.cluster import Cluster
+    from topology.domain import Domain, PlacedChip
+    from topology.load import build_cluster, cluster_names, load_cluster
+    from topology.rate import Rate
+    from topology.tier import TIER_KINDS, Tier, TierKind, load_tier, tier_names
+
+_HOME = {
+    "TIER_KINDS": "tier",
+    "Chip": "chip",
+    "Cluster": "cluster",
+    "Domain": "domain",
+    "PlacedChip": "domain",
+    "Rate": "rate",
+    "Tier": "tier",
+    "TierKind": "tier",
+    "build_cluster": "load",
+    "chip_names": "chip",
+    "cluster_names": "load",
+    "load_chip": "chip",
+    "load_cluster": "load",
+    "load_tier": "tier",
+    "tier_names": "tier",
+}
 
 __all__ = [
     "TIER_KINDS",
@@ -40,3 +65,9 @@ __all__ = [
     "load_tier",
     "tier_names",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

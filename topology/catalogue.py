@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -119,9 +120,10 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
         path = "".join(
             f"[{part}]" if isinstance(part, int) else f".{shown(part, 60)}" for part in parts
         )
-        message = shown(item["msg"].removeprefix("Value error, "), 1000)
+        message = shown(plain_words(item["msg"]), 1000)
         if item["type"] not in ("missing", "value_error", "extra_forbidden"):
-            message = f"{message}, got {brief(item['input'])}"
+            given = "nothing" if item["input"] is None else brief(item["input"])
+            message = f"{message}, got {given}"
         if item["type"] == "extra_forbidden":
             message = "unknown key (a typing mistake?)"
         if item["type"] == "missing":
@@ -129,3 +131,35 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
         problems.append(Problem(f"{place}: {path.lstrip('.')}".rstrip(": "), message))
     more = error.error_count() - len(problems)
     return [*problems, Problem(place, f"and {more} more problems")] if more else problems
+
+
+#: what pydantic says, by its beginning, and the words for it here
+_WORDS = (
+    (r"Value error, ", ""),
+    (r"Input should be greater than or equal to ", "must be at least "),
+    (r"Input should be greater than ", "must be above "),
+    (r"Input should be less than or equal to ", "must be at most "),
+    (r"Input should be less than ", "must be below "),
+    (
+        r"Input should be (an object|a valid dictionary( or instance of \w+)?)",
+        "expected keys with values",
+    ),
+    (
+        r"Input should be a valid integer(, unable to parse .*|, got a number .*)?$",
+        "expected a whole number",
+    ),
+    (r"Input should be a valid number(, unable to parse .*)?$", "expected a number"),
+    (r"Input should be a valid boolean(, unable to .*)?$", "expected true or false"),
+    (r"Input should be a valid string$", "expected text"),
+    (r"Input should be a valid (list|tuple|set)$", "expected a list"),
+    (r"Input should be ", "expected "),
+)
+
+
+def plain_words(said: str) -> str:
+    """A sentence of pydantic's in the words of all other messages."""
+    for pattern, words in _WORDS:
+        found = re.match(pattern, said)
+        if found:
+            return words + said[found.end() :]
+    return said

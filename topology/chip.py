@@ -158,10 +158,6 @@ class Chip(BaseModel):
         own = (basis for key, basis in self.provenance.items() if key.split(".")[0] == field)
         return "assumed" in own
 
-    def basis_of(self, field: str) -> Basis:
-        """Whether a number is measured, published, derived or assumed (the default)."""
-        return self.provenance.get(field, self.provenance.get(field.split(".")[0], "assumed"))
-
 
 def load_chip(name_or_path: str | Path) -> Chip:
     """The chip of a catalogue name (``"gb200"``) or of a YAML file. Raises ``InstanceError``."""

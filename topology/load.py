@@ -14,6 +14,7 @@ from topology.domain import make_domain
 from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec
 from topology.failures import matching, split, taken_chips
+from topology.names import shown
 from topology.scaleout.base import Network, NetworkSpec, read_network
 from topology.spec import MAX_CHIPS, ChipCount, ClusterSpec, read_cluster_spec
 
@@ -38,7 +39,10 @@ def load_cluster(
         text, _, number = text.rpartition("@")
         if not number.isdecimal() or not 0 < int(number[:9]) <= 10_000:
             raise InstanceError(
-                Problem(str(name_or_path)[:80], "the count after @ must be 1 to 10000")
+                Problem(
+                    str(name_or_path)[:80],
+                    f"the count after @ must be a whole number from 1 to 10000, got {shown(number, 40)}",
+                )
             )
         times = int(number)
     if times is not None and not 0 < times <= 10_000:
@@ -71,7 +75,7 @@ def build_cluster(
         where = f"{place}: domains[{index}]"
         try:
             options = read_spec(domain.fabric, f"{where}.fabric")
-            chips, nics = _chips_of(domain.chips, adjust)
+            chips, nics = _chips_of(domain.chips, adjust, where)
         except InstanceError as error:
             problems += error.problems
             continue
@@ -93,12 +97,18 @@ def build_cluster(
 
 
 def _chips_of(
-    rows: tuple[ChipCount, ...], adjust: Callable[[Chip], Chip] | None
+    rows: tuple[ChipCount, ...], adjust: Callable[[Chip], Chip] | None, place: str
 ) -> tuple[tuple[Chip, ...], tuple[float, ...]]:
     chips: list[Chip] = []
     nics: list[float] = []
-    for row in rows:
-        chip = load_chip(row.chip)
+    for number, row in enumerate(rows):
+        try:
+            chip = load_chip(row.chip)
+        except InstanceError as error:
+            where = f"{place}.chips[{number}]"
+            raise InstanceError(
+                [Problem(f"{where}: {one.place}", one.message) for one in error.problems]
+            ) from None
         if row.usd_per_hour is not None:
             chip = chip.priced(row.usd_per_hour, "as the cluster file says")
         nic = row.nic_bytes_per_s or chip.nic_bytes_per_s
@@ -161,8 +171,15 @@ def _assemble(
     else:
         unmatched += outside
     taken, wrong = taken_chips(spec.taken, ids)
-    problems = [Problem(f"{place}: failed", f"nothing is called {name!r}") for name in unmatched]
-    problems += [Problem(f"{place}: taken", f"no chip is called {name!r}") for name in wrong]
+    chips_are = f"chips are {ids[0][0]} to {ids[-1][-1]}"
+    others = "their NICs r0g0.nic, domains r0, switches r0sw0, links r0g0--r0sw0"
+    problems = [
+        Problem(f"{place}: failed", f"nothing is called {name!r}; {chips_are}, {others}")
+        for name in unmatched
+    ]
+    problems += [
+        Problem(f"{place}: taken", f"no chip is called {name!r}; {chips_are}") for name in wrong
+    ]
     if problems:
         raise InstanceError(problems)
     works: dict[int, list[bool]] = {}

@@ -67,7 +67,3 @@ class Rate:
     def bound(self, num_bytes: float) -> float:
         """Seconds below which no algorithm gets. *max*, as latency and bytes may overlap."""
         return max(self.bound_latency_s, self.bound_s_per_byte * num_bytes)
-
-    def overlapped(self, num_bytes: float) -> float:
-        """Seconds if hops overlap with bytes: the larger of the two (scaling-book convention)."""
-        return max(self.latency_s, self.s_per_byte * num_bytes)

@@ -62,8 +62,8 @@ def _check_decoder(b: Builder) -> None:
         kind = b.config.data.get("model_type")
         raise b.config.fail(
             "architectures",
-            f"{shown(name)} with model_type {shown(kind)} is not a known architecture, and not "
-            f"named as a text decoder (...{', ...'.join(_DECODERS)})",
+            f"{'none is named' if name is None else shown(name)}, and model_type {shown(kind)} is not known; "
+            f"a text decoder of another kind is read where its name ends in {' or '.join(_DECODERS)}",
         )
 
 

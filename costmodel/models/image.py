@@ -10,18 +10,18 @@ from collections.abc import Callable
 
 from costmodel.models.config import Config
 from costmodel.models.read_log import shown
-from costmodel.models.spec import Weights
+from costmodel.models.spec import Tower
 
 _MAX_IMAGE = 2**16
 
 
-def read_image_tower(outer: Config, text_hidden: int) -> tuple[Weights, ...]:
+def read_image_tower(outer: Config, text_hidden: int) -> Tower | None:
     """Weights of the tower that ``vision_config`` describes; a note where its kind is not known."""
     section = _section(outer, "vision_config")
     if section is None:
         if outer.has("text_config"):
             outer.log.note("assumed: vision_config not given: no image tower is counted")
-        return ()
+        return None
     kind = section.data.get("model_type")
     key = (
         kind.removesuffix("_vision")
@@ -34,22 +34,33 @@ def read_image_tower(outer: Config, text_hidden: int) -> tuple[Weights, ...]:
     params = reader(section, text_hidden)
     if not params:
         outer.log.note("warning: the image tower (vision_config) is not understood: not counted")
-        return ()
+        return None
     outer.log.note("the image tower is not part of the text model: its parameters are given apart")
-    return (Weights("image tower", params, 2.0 * params, "bf16", "replicated", params),)
+    return _tower(section, params)
 
 
-def read_audio_tower(outer: Config, text_hidden: int) -> tuple[Weights, ...]:
+def read_audio_tower(outer: Config, text_hidden: int) -> Tower | None:
     """Weights of the tower that ``audio_config`` describes, estimated; a note where it cannot be."""
     section = _section(outer, "audio_config", "speech_config")
     if section is None:
-        return ()
+        return None
     params = _estimate(section, text_hidden)
     if not params:
         outer.log.note("warning: the audio tower (audio_config) is not understood: not counted")
-        return ()
+        return None
     outer.log.note("the audio tower is not part of the text model: its parameters are given apart")
-    return (Weights("audio tower", params, 2.0 * params, "bf16", "replicated", params),)
+    return _tower(section, params)
+
+
+def _tower(section: Config, params: int) -> Tower:
+    """A tower in bf16, whatever the text model is stored in."""
+    return Tower(params, 2.0 * params, _first(section, *_WIDTHS), _first(section, *_DEPTHS))
+
+
+#: Keys of a tower's width and of its number of blocks.
+_WIDTHS = ("embed_dim", "hidden_size", "d_model", "width", "vt_hidden_size", "n_embd")
+_DEPTHS = ("num_hidden_layers", "depth", "encoder_layers", "num_layers", "layers",
+           "vt_num_hidden_layers", "n_layer")  # fmt: skip
 
 
 def _section(outer: Config, *keys: str) -> Config | None:
@@ -66,9 +77,7 @@ def _section(outer: Config, *keys: str) -> Config | None:
 
 def _estimate(c: Config, text_hidden: int) -> int:
     """Encoder blocks of a width, depth and FFN, and one projection to the text; 0 without these keys."""
-    width = _first(c, "embed_dim", "hidden_size", "d_model", "width", "vt_hidden_size", "n_embd")
-    depth = _first(c, "num_hidden_layers", "depth", "encoder_layers", "num_layers", "layers",
-                   "vt_num_hidden_layers", "n_layer")  # fmt: skip
+    width, depth = _first(c, *_WIDTHS), _first(c, *_DEPTHS)
     if not width or not depth:
         return 0
     inner = _first(c, "intermediate_size", "encoder_ffn_dim", "ffn_dim", "vt_intermediate_size")

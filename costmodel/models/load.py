@@ -102,8 +102,8 @@ def read_model(
     if total > MAX_PARAMS:
         outer.problem("", f"{total:.3g} parameters are more than the {MAX_PARAMS:.0e} believed")
     multimodal = config is not outer or {"vision_config", "audio_config"} & outer.data.keys()
-    vision = read_image_tower(outer, spec.hidden_size) if multimodal else ()
-    audio = read_audio_tower(outer, spec.hidden_size) if multimodal else ()
+    vision = read_image_tower(outer, spec.hidden_size) if multimodal else None
+    audio = read_audio_tower(outer, spec.hidden_size) if multimodal else None
     for key, value in outer.not_understood():
         if family is GENERIC and shapes_something(value):
             outer.problem(

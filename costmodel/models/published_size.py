@@ -7,7 +7,7 @@ from typing import Any
 
 from costmodel.models.files import read_object
 from costmodel.models.spec import ModelSpec
-from costmodel.models.summary import bytes_of, copied_bytes, summarise
+from costmodel.models.summary import copied_bytes, summarise
 
 #: Written beside the weights: which file holds which tensor, and the bytes of all of them.
 INDEX_FILE = "model.safetensors.index.json"
@@ -36,7 +36,7 @@ def compared(spec: ModelSpec, published: int) -> str:
     sum that comes closest is compared.
     """
     s = summarise(spec)
-    vision = bytes_of(spec.vision)
+    vision = sum(tower.num_bytes for tower in (spec.vision, spec.audio) if tower)
     text = (s.weight_bytes, s.weight_bytes + s.mtp_bytes,
             s.weight_bytes + s.mtp_bytes + copied_bytes(spec))  # fmt: skip
     counted = min(

@@ -152,6 +152,16 @@ class MTP:
     copies_tables: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """An image or audio encoder in front of the text model: ``depth`` blocks of ``width``."""
+
+    params: int
+    num_bytes: float
+    width: int
+    depth: int
+
+
 @dataclass(frozen=True)
 class ModelSpec:
     """A transformer's architecture, read from a Hugging Face ``config.json``."""
@@ -180,8 +190,8 @@ class ModelSpec:
     mtp: MTP | None = None
     notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read
     readings: tuple[Reading, ...] = field(default=())  #: every value used and where it came from
-    vision: tuple[Weights, ...] = field(default=())  #: image tower; not part of ``total_params``
-    audio: tuple[Weights, ...] = field(default=())  #: audio tower; not part of ``total_params``
+    vision: Tower | None = None  #: image tower; not part of ``total_params``
+    audio: Tower | None = None  #: audio tower; not part of ``total_params``
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -109,7 +109,10 @@ def summarise(spec: ModelSpec) -> Summary:
     mtp_params, mtp_bytes = _mtp(spec)
     main_bytes = bytes_of(spec.embedding) + bytes_of(spec.head)
     main_bytes += sum(layer_bytes(layer) for layer in spec.layers)
-    tables, vision = table if spec.tied_embeddings else 2 * table, params_of(spec.vision)
+    tables, vision = (
+        table if spec.tied_embeddings else 2 * table,
+        spec.vision.params if spec.vision else 0,
+    )
     totals = {
         "text": total,
         "text+image": total + vision,
@@ -144,7 +147,7 @@ def summarise(spec: ModelSpec) -> Summary:
         mtp_bytes=mtp_bytes,
         file_bytes=main_bytes + mtp_bytes + copied_bytes(spec) + _header_bytes(spec),
         vision_params=vision,
-        audio_params=params_of(spec.audio),
+        audio_params=spec.audio.params if spec.audio else 0,
         totals=totals,
     )
 

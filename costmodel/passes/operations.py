@@ -26,10 +26,12 @@ from costmodel.models.spec import (
     Shard,
     Weights,
 )
+from costmodel.passes.encoders import Encoder
 from costmodel.passes.kernels import num_kernels_of, quantised_activations
+from costmodel.question.adapters import Adapters
 
 Array = NDArray[np.float64]
-Part = Literal["attention_projections", "dense_ffn", "shared_experts", "router", "head"]
+Part = Literal["attention_projections", "dense_ffn", "shared_experts", "router", "adapters", "head"]
 
 _ONE: Array = np.ones(())
 
@@ -106,6 +108,8 @@ class Operations:
     hidden_size: int
     moe_layers: tuple[int, ...]
     draft: Draft | None = None
+    #: image and audio towers that prompts pass; priced and held with the last stage, whole in one stage
+    encoders: tuple[Encoder, ...] = ()
     #: whether the caches of sequences in flight lie in HBM, or in a tier from which every pass reads them
     kv_in_hbm: bool = True
 
@@ -134,8 +138,16 @@ class Operations:
         return index
 
 
-def operations_of(spec: ModelSpec, draft_tokens: int = 0) -> Operations:
-    """Compile a model spec into operations; its MTP modules draft so many tokens per pass."""
+def operations_of(
+    spec: ModelSpec,
+    draft_tokens: int = 0,
+    encoders: tuple[Encoder, ...] = (),
+    adapters: Adapters | None = None,
+) -> Operations:
+    """Compile a model spec into operations; its MTP modules draft so many tokens per pass.
+
+    ``encoders``: what the images and sound of a prompt pass first. ``adapters``: LoRA beside every layer.
+    """
     moe_layers = tuple(
         index
         for index, layer in enumerate(spec.layers)
@@ -149,6 +161,9 @@ def operations_of(spec: ModelSpec, draft_tokens: int = 0) -> Operations:
         _layer_kind(spec.layers[indices[0]], tuple(indices), row_of, native=spec.native)
         for indices in alike.values()
     )
+    if adapters is not None:
+        own = _adapter(adapters, len(spec.layers))
+        kinds = tuple(replace(kind, matmuls=(*kind.matmuls, own)) for kind in kinds)
     head = tuple(_matmul(weights, "head", 0, 0) for weights in spec.head if weights.num_bytes)
     return Operations(
         spec=spec,
@@ -160,8 +175,18 @@ def operations_of(spec: ModelSpec, draft_tokens: int = 0) -> Operations:
         activation_bytes=ELEMENT_BYTES[spec.activation_dtype],
         hidden_size=spec.hidden_size,
         moe_layers=moe_layers,
+        encoders=encoders,
         draft=_draft(spec, draft_tokens) if draft_tokens and spec.mtp is not None else None,
     )
+
+
+def _adapter(adapters: Adapters, layers: int) -> Matmul:
+    """One layer's part of the adapters; tensor parallelism divides it as the matrices it adds to."""
+    held = adapters.held_bytes / layers
+    return Matmul(
+        part="adapters", flops_per_token=adapters.flops_per_token / layers, weight_bytes=held,
+        dtype="bf16", shard="width", query_heads=0, kv_heads=0, stored_bytes=held,
+    )  # fmt: skip
 
 
 def _draft(spec: ModelSpec, tokens: int) -> Draft:

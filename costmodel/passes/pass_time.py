@@ -55,6 +55,7 @@ def pass_time(
         _head(result, group, last, tokens.sampled)
         sequences = np.asarray(tokens.decode, dtype=float) + np.asarray(tokens.prompts, dtype=float)
         result.add("overhead", last * sequences * group.achieved.efficiency.sequence_overhead_s)
+        _encoders(result, group, last, np.asarray(tokens.prompts, dtype=float))
         if group.operations.draft is not None:
             _draft(result, group, last, tokens)
     return result
@@ -109,6 +110,17 @@ def _head(result: PassTime, group: ChipGroup, count: Array, sampled: Array) -> N
             count * compute / achieved.flops_per_s(matmul.dtype),
             count * matmul.weight_bytes / matmul.ways(tp) / achieved.bandwidth(),
             dtype=matmul.dtype,
+        )
+
+
+def _encoders(result: PassTime, group: ChipGroup, last: Array, prompts: Array) -> None:
+    """Add the images and sound of ``prompts``, encoded beside their prefill by all chips of a rank."""
+    tp, achieved = group.tp, group.achieved
+    for encoder in group.operations.encoders:
+        result.roofline(
+            "encoders",
+            last * prompts * encoder.flops_per_prompt / tp / achieved.flops_per_s("bf16"),
+            last * (prompts > 0) * encoder.weight_bytes / tp / achieved.bandwidth(),
         )
 
 

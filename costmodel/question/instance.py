@@ -21,6 +21,7 @@ from costmodel.layout.layout import Role
 from costmodel.models import load_model
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import ModelSpec
+from costmodel.passes.encoders import encoders_of
 from costmodel.passes.operations import LayerKind, Operations, operations_of
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import engine_problems, load_engine
@@ -93,7 +94,10 @@ class Instance:
     def operations(self) -> Operations:
         """The model compiled into operations."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
-        return replace(operations_of(self.model, drafts), kv_in_hbm=self.kv_read_from is None)
+        compiled = operations_of(
+            self.model, drafts, encoders_of(self.model, self.workload), self.scenario.adapters
+        )
+        return replace(compiled, kv_in_hbm=self.kv_read_from is None)
 
     def log_missed(self, kind: LayerKind) -> NDArray[np.float64]:
         """:func:`costmodel.experts.moe_load.log_missed` of a kind's experts, one replica each, computed once."""
@@ -178,6 +182,8 @@ class Instance:
         data = self.scenario.model_dump(mode="json") | {
             "workload": self.workload.model_dump(mode="json")
         }
+        if self.workload.spread is None:
+            del data["workload"]["spread"]
         if self.speculative is None:
             del data["speculative"]
         if not self.scenario.two_batch_overlap:
@@ -214,7 +220,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
         raise InstanceError(problems)
     model: ModelSpec = found["model"]
     workload: Workload = found["workload"]
-    if model.max_context is not None and workload.final_context > model.max_context:
+    if model.max_context is not None and workload.longest > model.max_context:
         problems.append(
             Problem(
                 "workload",

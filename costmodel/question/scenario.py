@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
+from costmodel.question.adapters import Adapters
 from costmodel.question.engine_files import EngineName
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Prices, Slo, Workload
@@ -29,7 +30,8 @@ class Scenario(BaseModel):
 
     ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
     written in place. ``rate`` asks for the least cost that serves so many requests per second.
-    ``speculative`` lets the model's MTP modules draft tokens. ``kv_tiers`` are the tiers beside HBM that
+    ``speculative`` lets the model's MTP modules draft tokens. ``adapters`` are LoRA adapters
+    that every replica holds. ``kv_tiers`` are the tiers beside HBM that
     KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
     pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
     ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.question.engine`).
@@ -58,6 +60,7 @@ class Scenario(BaseModel):
     prices: Prices = Prices()
     limits: Limits = Limits()
     speculative: Speculative | None = None
+    adapters: Adapters | None = None
     kv_tiers: tuple[TierKind, ...] = ()
     two_batch_overlap: bool = False
     engine: EngineName | None = None

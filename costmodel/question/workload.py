@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from costmodel.question.spread import MAX_TOKENS, Spread
 from topology.names import Line, Name, Prose
 from topology.quantity import PositiveSeconds
-
-#: Longest sequence accepted; anything above is taken for a typing mistake.
-MAX_TOKENS = 100_000_000
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 
@@ -26,7 +25,8 @@ class Workload(BaseModel):
     ``cached_tokens`` were computed ``hold_s`` earlier, the others bring a prompt that is all new; whether
     and where that KV waits is then part of the layout. ``prompts_together`` requests start at the same
     time, as those of a load generator do whose requests are all equally long; a worker that also decodes
-    then prefills their prompts in one pass. ``expert_load`` is ``"skewed"`` (a
+    then prefills their prompts in one pass. ``images`` and ``audio_frames`` pass the model's encoders before
+    prefill; the tokens they become are counted in ``input_tokens``. ``expert_load`` is ``"skewed"`` (a
     generator matched to published skew, an assumption), ``"uniform"``, or a file of recorded counts.
     """
 
@@ -41,9 +41,16 @@ class Workload(BaseModel):
     hold_s: PositiveSeconds | None = None
     #: share of requests that go on after that
     return_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    #: images of a request, on average, and the patches that the model's encoder computes of each
+    images: Annotated[float, Field(ge=0, le=10_000)] = 0.0
+    image_patches: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    #: frames of sound that the model's audio encoder computes for a request
+    audio_frames: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
     prompts_together: Annotated[int, Field(ge=1, le=65_536)] = 1
     expert_load: Line = "skewed"
     expert_load_seed: Annotated[int, Field(ge=0)] = 0
+    #: what passes meet where lengths differ; ``input_tokens`` and ``output_tokens`` are then the rounded means
+    spread: Spread | None = None
 
     @model_validator(mode="after")
     def _cached_is_part_of_input(self) -> Workload:
@@ -72,24 +79,45 @@ class Workload(BaseModel):
         return self.model_copy(update={"hold_s": None, "return_rate": None})
 
     @property
-    def new_tokens(self) -> int:
+    def new_tokens(self) -> float:
         """Prompt tokens that prefill must compute."""
+        if self.spread is not None:
+            return self.spread.new_tokens
         return self.input_tokens - self.cached_tokens
 
     @property
-    def decode_steps(self) -> int:
+    def prompt_start(self) -> float:
+        """Tokens before the first that prefill computes."""
+        return float(self.cached_tokens) if self.spread is None else self.spread.prompt_start
+
+    @property
+    def prompt_end(self) -> float:
+        """Where the prompt of an average prompt token ends."""
+        return float(self.input_tokens) if self.spread is None else self.spread.prompt_end
+
+    @property
+    def decode_steps(self) -> float:
         """Decode steps of a request: its first token comes from prefill. One at least is charged."""
-        return max(self.output_tokens - 1, 1)
+        return max(self.output_tokens - 1, 1) if self.spread is None else self.spread.steps
 
     @property
     def decode_context(self) -> float:
         """Average context of a decoding sequence, tokens (ages spread evenly over the answer)."""
+        if self.spread is not None:
+            return self.spread.context
         return self.input_tokens + self.output_tokens / 2
 
     @property
     def final_context(self) -> int:
         """Context at the last token: the KV reserved for a sequence, so that none is ever evicted."""
+        if self.spread is not None:
+            return ceil(self.spread.kept)
         return self.input_tokens + self.output_tokens
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest request with its answer."""
+        return self.final_context if self.spread is None else self.spread.longest
 
 
 class Slo(BaseModel):
@@ -131,5 +159,10 @@ class Limits(BaseModel):
     max_sequences_per_rank: Annotated[int, Field(ge=1, le=65_536)] = 4096
 
     def prompts_in_pass(self, workload: Workload) -> int:
-        """Prompts of one rank that a prefill pass takes: whole ones within its tokens, or one in even chunks."""
-        return max(1, self.prefill_chunk_tokens // workload.new_tokens)
+        """Prompts of one rank that a prefill pass takes: whole ones within its tokens, or one in even chunks.
+
+        Prompts of unlike lengths fill its tokens: as many count as have them on average, rounded up.
+        """
+        if workload.spread is not None:
+            return max(1, ceil(self.prefill_chunk_tokens / workload.new_tokens))
+        return max(1, int(self.prefill_chunk_tokens // workload.new_tokens))

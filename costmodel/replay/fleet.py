@@ -49,10 +49,19 @@ class Uplinks:
         return max(now + alone_s, self.free_s[domain])
 
 
+#: tables of passes and shares of KV that were made, by replica and longest request
+Tables = dict[object, tuple[PassTable, Line]]
+
+
 def standing(
-    instance: Instance, layout: Layout, habits: Habits, gaps: Gaps, longest: int
+    instance: Instance,
+    layout: Layout,
+    habits: Habits,
+    gaps: Gaps,
+    longest: int,
+    tables: Tables | None = None,
 ) -> list[Standing]:
-    """Every replica of a layout as a server.
+    """Every replica of a layout as a server. ``tables``: made before for the same question; added to.
 
     Raises ``InstanceError`` where the layout cannot be priced, or keeps the KV of running sequences
     outside HBM.
@@ -61,7 +70,7 @@ def standing(
     if not evaluation.priced.replicas:
         broken = [Problem(v.place, f"{v.rule}: {v.message}") for v in evaluation.violations]
         raise InstanceError(broken)
-    tables: dict[object, tuple[PassTable, Line]] = {}
+    tables = {} if tables is None else tables
     found = []
     for index, (replica, price) in enumerate(
         zip(layout.replicas, evaluation.priced.replicas, strict=True)
@@ -69,7 +78,7 @@ def standing(
         if replica.place_in_flight != "hbm":
             place = f"replicas[{index}].kv"
             raise InstanceError(Problem(place, "replay keeps the KV of running sequences in HBM"))
-        key = _alike(instance, replica, price)
+        key = (_alike(instance, replica, price), habits, longest)
         if key not in tables:
             rows = max(habits.chunk_tokens, replica.shape.batch) + replica.shape.batch
             table = pass_table(instance, layout, replica, longest=longest, most_rows=rows)

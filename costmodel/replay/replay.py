@@ -13,7 +13,7 @@ from time import perf_counter
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
-from costmodel.replay.fleet import Standing, standing, uplinks
+from costmodel.replay.fleet import Standing, Tables, standing, uplinks
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.job import Habits, Job
 from costmodel.replay.met import Met, Totals, met
@@ -52,7 +52,11 @@ class Course:
 
 
 def replay(
-    instance: Instance, layout: Layout, requests: Requests, course: Course | None = None
+    instance: Instance,
+    layout: Layout,
+    requests: Requests,
+    course: Course | None = None,
+    tables: Tables | None = None,
 ) -> Met:
     """Run requests through a layout.
 
@@ -66,6 +70,8 @@ def replay(
         Who comes when, with how many tokens.
     course
         Scheduling, routing, closed or open loop.
+    tables
+        Tables of passes kept from one replay of the question to the next.
 
     Returns
     -------
@@ -80,7 +86,7 @@ def replay(
     began = perf_counter()
     course = course or Course.of(instance)
     gaps = Gaps()
-    fleet = standing(instance, layout, course.habits, gaps, requests.longest)
+    fleet = standing(instance, layout, course.habits, gaps, requests.longest, tables)
     jobs = run(instance, fleet, requests, course)
     return met(
         instance, layout, requests, jobs,

@@ -36,13 +36,16 @@ def dense_weight_bytes(layers: Sequence[tuple[LayerKind, ArrayLike]], tp: ArrayL
 def edge_weight_bytes(operations: Operations, tp: ArrayLike, *, first: bool, last: bool) -> Array:
     """Bytes per chip of the embedding (first stage) and head (last stage), sharded by vocabulary.
 
+    Encoders of images and sound are counted with the last stage, sharded like a table.
+
     A tied table is stored once where one stage is both first and last, else on both.
     """
     tp = np.asarray(tp, dtype=float)
     table = operations.embedding_bytes
     if operations.spec.tied_embeddings and not last:
         table = operations.head_bytes
-    total = (table if first else 0.0) + (operations.head_bytes if last else 0.0)
+    encoders = sum(encoder.weight_bytes for encoder in operations.encoders)
+    total = (table if first else 0.0) + (operations.head_bytes + encoders if last else 0.0)
     return np.asarray(total / tp)
 
 

@@ -104,14 +104,15 @@ def schedule(
         prompts = np.maximum(np.maximum(1.0, together), finished)
     new = prompts * workload.new_tokens
     budget = float(limits.prefill_chunk_tokens)
-    whole = np.ceil(workload.new_tokens / budget)
-    passes = np.maximum(whole, new / budget)
-    if role == "prefill":
-        passes = np.ceil(passes)
+    if workload.spread is not None:  # prompts of unlike lengths fill their passes
+        passes = np.maximum(1.0, new / budget)
+    else:
+        passes = np.maximum(np.ceil(workload.new_tokens / budget), new / budget)
+        passes = np.ceil(passes) if role == "prefill" else passes
     prefill = Tokens(
         prefill=new / passes,
-        prefill_start=float(workload.cached_tokens),
-        prefill_end=float(workload.input_tokens),
+        prefill_start=workload.prompt_start,
+        prefill_end=workload.prompt_end,
         prompts=prompts / passes,
     )
     if role == "prefill":

@@ -16,7 +16,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING
 
-from rackfit.stopping import came_of_ctrl_c, exit_code_of_stop, leave, watch
+from rackfit.stopping import began, came_of_ctrl_c, exit_code_of_stop, leave, watch
 
 # heavy imports stay inside functions: Ctrl-C while they load must not print a traceback
 if TYPE_CHECKING:
@@ -62,6 +62,14 @@ def main() -> None:
     """Entry point of the ``rackfit`` command."""
     watch()
     try:
+        sys.exit(_ended())
+    finally:
+        began.clear()
+
+
+def _ended() -> int:
+    """Run the command line; its exit code, whatever happens."""
+    try:
         from rackfit.cli.streams import usable_streams
 
         usable_streams()
@@ -86,13 +94,14 @@ def main() -> None:
             code = _unexpected(error)
     if any(thread.name.startswith("rackfit-work") for thread in threading.enumerate()):
         leave(code)  # work that had to be left is not waited for
-    sys.exit(code)
+    return code
 
 
 def run() -> int:
     """Run the command line; errors raised on purpose become messages on stderr and an exit code."""
     import typer
 
+    from topology.catalogue import plain_words
     from topology.errors import RackfitError, VerificationError
 
     if "_RACKFIT_COMPLETE" in os.environ:
@@ -114,7 +123,8 @@ def run() -> int:
     except Exception as error:
         if not isinstance(error, refused):
             raise
-        said = error.format_message()  # type: ignore[attr-defined]
+        what, colon, why = error.format_message().partition(": ")  # type: ignore[attr-defined]
+        said = f"{what}{colon}{plain_words(why)}"
         place = getattr(error, "ctx", None)
         if said:
             hint = f" (see {place.command_path} --help)" if place is not None else ""

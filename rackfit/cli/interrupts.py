@@ -27,7 +27,8 @@ class Stop(Generic[T]):
     def __init__(self, what: str, limit_s: float | None = None):
         self.what = what
         self.limit_s = limit_s
-        self.started = time.perf_counter()
+        # libraries that were loaded before count, too
+        self.started = stopping.began[0] if stopping.began else time.perf_counter()
         self.asked = False
         self.clock: Any = None
         self.kept: Callable[[], T | None] = lambda: None
@@ -70,7 +71,8 @@ class Stop(Generic[T]):
                 failure.append(error)
 
         thread = threading.Thread(target=run, name="rackfit-work", daemon=True)
-        thread.start()
+        if not self.late:  # as libraries may have taken all the time there was
+            thread.start()
         since: float | None = None
         while thread.is_alive():
             thread.join(_LOOK_S)

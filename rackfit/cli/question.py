@@ -31,6 +31,9 @@ Workload = Annotated[str | None, typer.Option(help="Workload: name or file.")]
 InputTokens = Annotated[int | None, typer.Option(help="Prompt tokens of a request.")]
 OutputTokens = Annotated[int | None, typer.Option(help="Answer tokens of a request.")]
 CachedTokens = Annotated[int | None, typer.Option(help="Prompt tokens whose KV is already there.")]
+Images = Annotated[float | None, typer.Option(help="Images of a request, on average.")]
+ImagePatches = Annotated[int | None, typer.Option(help="Patches encoded of an image.")]
+AudioFrames = Annotated[int | None, typer.Option(help="Frames of sound encoded for a request.")]
 ExpertLoad = Annotated[
     str | None, typer.Option(help="skewed, uniform, or a file of recorded counts.")
 ]
@@ -67,7 +70,9 @@ ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Same seed, same answer.")]
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search at most.")]
+TimeLimit = Annotated[
+    float | None, typer.Option(help="Seconds until the search ends, from the command's start.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -82,6 +87,9 @@ class Asked:
     input_tokens: InputTokens = None
     output_tokens: OutputTokens = None
     cached_tokens: CachedTokens = None
+    images: Images = None
+    image_patches: ImagePatches = None
+    audio_frames: AudioFrames = None
     expert_load: ExpertLoad = None
     ttft: Ttft = None
     tpot: Tpot = None

@@ -39,6 +39,7 @@ def scenario_text(
     instance = resolve_instance(plain)
     waiting, beside_hbm = _kv_keys(instance)
     limits, prices = plain.limits, plain.prices
+    plain_patches = instance.workload.image_patches
     return f"""# yaml-language-server: $schema={(FOLDER / "scenario.schema.json").as_uri()}
 # One question for Rackfit: rackfit solve THIS_FILE --out layout.json
 
@@ -57,6 +58,9 @@ workload:
   output_tokens: {output_tokens}   # the whole answer
   # cached_tokens: {max(0, input_tokens // 2)}     # of the prompt, already in the KV cache
 {waiting}  # prompts_together: 1  # requests that start at the same time, as those of a load generator may
+  # images: 0          # of a request, for models that read them; image_patches: how many each has
+  # image_patches: {plain_patches}
+  # audio_frames: 0    # of sound that a request brings, for models that hear
   # expert_load: skewed  # or uniform, or a file of recorded expert counts
   # expert_load_seed: 0  # of the generator of skewed loads
 
@@ -72,6 +76,7 @@ slo:
 {_engine_line(instance)}
 # layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
+# adapters: {{count: 8, bytes: 150 MB}}   # LoRA adapters that every replica holds
 # failed: []           # what is out of service, such as [r0g3, r1]
 # two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves; rackfit evaluate prices them, no search
 {beside_hbm}# prices:

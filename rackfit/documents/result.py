@@ -74,7 +74,7 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The published document as plain data."""
         found = self.search
-        return {
+        return self._traffic() | {
             "schema_version": SCHEMA_VERSION,
             "status": found.status,
             "instance": self.instance.describe(),
@@ -109,6 +109,15 @@ class Result:
                 ],
             },
         }
+
+    def _traffic(self) -> dict[str, Any]:
+        """What replays said, where the question was traffic."""
+        found = self.search.traffic
+        if found is None:
+            return {}
+        hidden = ("met", "targets")
+        figures = {name: value for name, value in vars(found).items() if name not in hidden}
+        return {"traffic": figures | asdict(found.targets), "replay": found.met.as_dict()}
 
     def _runner_up(self) -> dict[str, Any] | None:
         other, compared = self.search.runner_up, self.comparison

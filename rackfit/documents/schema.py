@@ -110,6 +110,8 @@ def result_schema() -> dict[str, Any]:
                 }
             ),
             "solve": solve,
+            "traffic": _traffic(),
+            "replay": {"type": "object"},
         },
         "required": ["schema_version", "instance", "evaluation", "layout"],
         "$defs": definitions,
@@ -148,6 +150,23 @@ def _runner_up() -> dict[str, Any]:
             "replicas": {"type": "array", "items": _object(replica)},
         }
     )  # fmt: skip
+
+
+def _traffic() -> dict[str, Any]:
+    """What replays said of an answer for traffic, and what steady answers cost beside it."""
+    names = (
+        "peak", "mean_usd_per_hour", "spread_usd_per_hour", "usd_per_hour", "usd_per_m_output_tokens",
+    )  # fmt: skip
+    targets = ("ttft_p99_s", "tpot_p99_s", "goodput")
+    return _object(
+        {
+            **dict.fromkeys(names, _SHARE),
+            **dict.fromkeys(targets, _FIGURE),
+            "runs": _COUNT,
+            "losses": {"type": "integer", "minimum": 0},
+            "loads": {"type": "object", "additionalProperties": _SHARE},
+        }
+    )
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from costmodel.replica.held import idle_by_rank
 from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.quoting import shell_comment, shell_word
 
@@ -60,6 +61,8 @@ def _remark(server: Server, launcher: Launcher) -> str:
     found += f" replica_chips={chips} batch={server.replica.shape.batch}"
     if server.unlike_ranks:
         found += f" sequences={_numbers(server.replica.rank_sequences())}"
+    for tier, counts in idle_by_rank(server.replica).items():
+        found += f" idle={tier}:{max(counts)}"
     return found
 
 

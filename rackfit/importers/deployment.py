@@ -15,6 +15,7 @@ from costmodel.tolerance import exceeds
 from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
 from solver.place.build import build_replica
+from solver.place.held_kv import with_idle
 from solver.shapes.shapes import ROLES
 from topology.catalogue import is_file, is_folder
 from topology.errors import InstanceError, Problem
@@ -117,7 +118,17 @@ class _Builder:
             return make([per_rank * server.pp] * server.attention_dp)
 
         unlike = self._unlike(server)
-        self.replicas.append(make(unlike) if unlike else alike(self._per_rank(server, alike)))
+        replica = make(unlike) if unlike else alike(self._per_rank(server, alike))
+        self.replicas.append(self._keeping(replica, server))
+
+    def _keeping(self, replica: Replica, server: FoundServer) -> Replica:
+        """The replica with the waiting conversations that a remark tells of, where the question has any."""
+        if server.idle is None:
+            return replica
+        if self.instance.workload.hold_s is None:
+            self.notes.append(f"{server.place}: idle KV is left out; the workload has no hold_s")
+            return replica
+        return with_idle(self.instance, replica, *server.idle)
 
     def _unlike(self, server: FoundServer) -> tuple[int, ...] | None:
         """Sequences of unlike ranks as a remark says, where they agree with the files' limit."""

@@ -63,6 +63,7 @@ def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServ
         chips=remarked.chips,
         copies=remarked.copies if spread else remarked.copies * dp,
         sequences=remarked.sequences,
+        idle=remarked.idle,
         sharded_experts=not uncut,
         kv_dtype=values.get("--kv-cache-dtype"),
     )

@@ -59,7 +59,7 @@ def _from_yaml(path: Path) -> list[FoundServer]:
     data = _mapping(path)
     pools = [("context_servers", "prefill"), ("generation_servers", "decode")]
     if not any(key in data for key, _ in pools):
-        return [_server(data, None, path.name, path.parent, Remarked(None, 1, None))]
+        return [_server(data, None, path.name, path.parent, Remarked())]
     found = []
     for key, role in pools:
         pool = data.get(key)
@@ -69,7 +69,7 @@ def _from_yaml(path: Path) -> list[FoundServer]:
         copies = whole(pool.get("num_instances", 1), "num_instances", f"{path.name}: {key}")
         fields = {**data, **pool}
         found.append(
-            _server(fields, role, f"{path.name}: {key}", path.parent, Remarked(None, copies, None))
+            _server(fields, role, f"{path.name}: {key}", path.parent, Remarked(copies=copies))
         )
     return found
 
@@ -102,6 +102,7 @@ def _server(
         chips=remarked.chips,
         copies=remarked.copies,
         sequences=remarked.sequences,
+        idle=remarked.idle,
         sharded_experts=_number(fields, "moe_expert_parallel_size", place) != size,
         kv_dtype=kv.get("dtype"),
     )

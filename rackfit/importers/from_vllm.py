@@ -59,6 +59,7 @@ def _server(process: Process, values: dict[str, Any]) -> FoundServer:
         chips=remarked.chips,
         copies=remarked.copies,
         sequences=remarked.sequences,
+        idle=remarked.idle,
         sharded_experts=tp * dp > 1 and not values.get("--enable-expert-parallel"),
         kv_dtype=values.get("--kv-cache-dtype"),
     )

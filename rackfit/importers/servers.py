@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from costmodel.layout.layout import Role
+from costmodel.layout.layout import KvTier, Role
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 from topology.spec import MAX_CHIPS
@@ -23,6 +23,7 @@ _OPEN = ("slots", "batch", "prefill_tokens")
 #: Keys of a remark. An export writes all but ``count``; ``chips`` are there those of one process.
 REMARKS = (
     "count", "role", "chips", "replica_chips", "server", "rank", "host", "gpus", "batch", "sequences",
+    "idle",
 )  # fmt: skip
 
 
@@ -41,7 +42,8 @@ class FoundServer:
     files do not say, the largest that fits is then taken. ``experts``: placement by model layer;
     ``balanced``: the engine moves experts by itself. ``chips``: where a remark names them;
     ``sequences`` of each attention rank, over all microbatches, where a remark says that they are unlike (an
-    engine takes one limit for all ranks). ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
+    engine takes one limit for all ranks). ``idle``: the tier in which waiting conversations are kept and how many
+    of each rank, where a remark says so. ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
     """
 
     place: str
@@ -60,6 +62,7 @@ class FoundServer:
     chips: tuple[str, ...] | None = None
     copies: int = 1
     sequences: tuple[int, ...] | None = None
+    idle: tuple[KvTier, int] | None = None
     sharded_experts: bool = False
     kv_dtype: str | None = None
 
@@ -134,11 +137,12 @@ def stage_layers(value: object, what: str, place: str) -> tuple[int, ...] | None
 
 @dataclass(frozen=True)
 class Remarked:
-    """What a remark adds to a command: the server's chips, how many alike, sequences of unlike ranks."""
+    """What a remark adds to a command: its server's chips, how many alike, unlike ranks' sequences, idle KV."""
 
-    chips: tuple[str, ...] | None
-    copies: int
-    sequences: tuple[int, ...] | None
+    chips: tuple[str, ...] | None = None
+    copies: int = 1
+    sequences: tuple[int, ...] | None = None
+    idle: tuple[KvTier, int] | None = None
 
 
 def from_remarks(remarks: dict[str, str], place: str) -> Remarked:
@@ -154,7 +158,19 @@ def from_remarks(remarks: dict[str, str], place: str) -> Remarked:
         chips=tuple(named.split(",")) if named is not None else None,
         copies=copies,
         sequences=None if unlike is None else _numbers(unlike, None, "sequences", place),
+        idle=None if "idle" not in remarks else _idle(remarks["idle"], place),
     )
+
+
+def _idle(text: str, place: str) -> tuple[KvTier, int]:
+    """Tier and conversations of a rank, of ``hbm:12``."""
+    name, _, count = text.partition(":")
+    tier = next((known for known in get_args(KvTier) if known == name), None)
+    if tier is None:
+        message = f"idle {text[:40]!r}: expected TIER:CONVERSATIONS, TIER one of "
+        raise InstanceError(Problem(place, message + ", ".join(get_args(KvTier))))
+    (conversations,) = _numbers(count, 1, "idle", place)
+    return tier, conversations
 
 
 def _numbers(text: str, many: int | None, what: str, place: str) -> tuple[int, ...]:

@@ -12,12 +12,11 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.serving import PipelineTime, Schedule, Service, schedule, serve
 from costmodel.tolerance import RELATIVE
-from solver.bounds.batches import Batch, Spread
+from solver.bounds.batches import Batch, Spread, largest_batch
 from solver.bounds.passes import Passes
 from solver.bounds.priced import Array, Bounds, Ints, Priced
 from solver.bounds.room import Room
 from solver.shapes.group_rates import nearest_send
-from solver.shapes.largest_batch import largest_batch
 from solver.shapes.shapes import ROLES
 
 PREFILL, DECODE, MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))

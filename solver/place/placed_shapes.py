@@ -57,14 +57,21 @@ class PlacedShapes:
 
     def achieved(self, rows: NDArray[np.bool_] | None = None) -> list[Item]:
         """Items of realised shapes (of some rows), with what they achieve and what their passes send."""
+        return [self.sending(item) for item in self.items.best(*self.rates(rows))]
+
+    def rates(
+        self, rows: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """By shape: requests/s that realised ones (of some rows) achieve, and with KV that leaves its domain."""
         rates, leaves = np.zeros_like(self.items.upper), np.zeros_like(self.items.upper)
         for row, found in self.realised.items():
             if rows is None or rows[row]:
                 rates[row], leaves[row] = found.requests_per_s, self.leaves(row)
-        return [
-            replace(item, sent=self.of(item).sent, sent_far=self.of(item).sent_far)
-            for item in self.items.best(rates, leaves)
-        ]
+        return rates, leaves
+
+    def sending(self, item: Item) -> Item:
+        """An item of a realised shape with what its passes send."""
+        return replace(item, sent=self.of(item).sent, sent_far=self.of(item).sent_far)
 
     def leaves(self, row: int) -> float:
         """Requests per second of a placed shape whose KV goes to other domains, 0 where that is not in time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor
 
 from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.layout.layout import Layout
@@ -21,6 +21,12 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Pro
 
 #: chips of the largest cluster that is searched
 MOST_CHIPS = 4608
+#: chips of the cluster that says first how much a unit carries: enough that replicas may be wide
+_FIRST_CHIPS = 256
+#: units fewer than a bound alone says are too few, looked at first: bounds are not quite in proportion
+_RATHER = 0.5
+#: a kind that seems to need so many times the largest cluster is not searched there
+_FAR = 1.05
 
 
 @dataclass(frozen=True)
@@ -150,9 +156,16 @@ class _Units:
             self.known[units] = Capability(units, served, most, found.layout)
         return self.known[units]
 
-    def smallest(self) -> Capability:
-        """The first of 1, 2, 4, ... units on which the model meets its targets."""
-        units = 1
+    def fitting(self, units: int) -> Capability | None:
+        """What so many units carry; ``None`` where nothing fits on them."""
+        try:
+            return self.carried(units)
+        except NoFeasibleLayout:
+            return None
+
+    def first(self) -> Capability:
+        """What about :data:`_FIRST_CHIPS` chips carry, or the first of 2, 4, ... times as many that fit."""
+        units = max(1, _FIRST_CHIPS // self.chips)
         while True:
             try:
                 return self.carried(units)
@@ -162,53 +175,76 @@ class _Units:
                     raise
 
 
+@dataclass
+class _Known:
+    """What is known of numbers of units: ``few`` and less are proven too few, ``enough`` carry the peak.
+
+    ``open``: neither; between what was found there and its bound lies the peak.
+    """
+
+    few: int = 0
+    enough: int | None = None
+    open: tuple[int, ...] = ()
+
+    def add(self, number: int, carried: Capability | None, peak: float) -> None:
+        """Note what a search said; ``None``: nothing fits."""
+        if carried is None or carried.most_requests_per_s < peak:
+            self.few = max(self.few, number)
+        elif carried.requests_per_s >= peak:
+            self.enough = number if self.enough is None else min(number, self.enough)
+        else:
+            self.open = (*self.open, number)
+
+    def next(self, about: int, beneath: int) -> int | None:
+        """The number to search next; ``None`` once no search says more.
+
+        First, near ``about``, what is enough; then, near ``beneath``, what is proven too few.
+        """
+        fails = max(self.few, *self.open, 0)
+        if self.enough is None:
+            return max(about, fails + 1)
+        if self.enough - fails > 1:
+            return min(max(about, fails + 1), self.enough - 1)
+        below = min(self.enough, *self.open, self.enough) - 1
+        return min(max(beneath, self.few + 1), below) if below > self.few else None
+
+
 def _sized(units: _Units, kind: str, wanted: Wanted) -> Sized:
-    """Units of one kind: from what a few carry to a first number, and from there up or down."""
-    peak = wanted.peak_rate
-    largest = MOST_CHIPS // units.chips
-    first = units.smallest()
-    guess = max(first.units, ceil(peak / first.requests_per_s * first.units))
-    # units that share replicas carry a little more than as many apart
-    if guess + wanted.spare > largest:
-        return _too_many(units, kind, wanted, first, guess)
-    number = guess
-    while units.carried(number).requests_per_s < peak:
-        behind = peak / units.carried(number).requests_per_s
-        number = max(number + 1, ceil(number * behind))
-        if number + wanted.spare > largest:
-            return _too_many(units, kind, wanted, first, number)
-    least = number
-    while least > 1 and not _too_few(units, least - 1, peak):
-        least -= 1
-        below = _found(units, least)
-        if below is not None and below.requests_per_s >= peak:
-            number = least
-    carried = units.carried(number)
-    total = number + wanted.spare
-    return _priced(units, kind, wanted, total, least + wanted.spare, carried, "")
+    """Units of one kind: what a few carry says about how many it takes; searches near there say exactly."""
+    peak, known = wanted.peak_rate, _Known()
+    largest = MOST_CHIPS // units.chips - wanted.spare
+    first = units.first()
+    number = first.units
+    carried: Capability | None = first
+    while True:
+        known.add(number, carried, peak)
+        served = carried.requests_per_s if carried is not None else 0.0
+        about = ceil(number * peak / served) if served else 2 * number
+        most = carried.most_requests_per_s if carried is not None else peak
+        beneath = number + floor(number * (peak / most - 1.0) - _RATHER)
+        if known.enough is None and (number >= largest or about > largest * _FAR):
+            return _too_many(units, kind, wanted, max(about, number + 1))
+        after = known.next(min(about, largest), beneath)
+        if after is None:
+            break
+        try:
+            number, carried = after, units.fitting(after)
+        except NoLayoutInTime:
+            if known.enough is None:
+                raise
+            break
+    assert known.enough is not None
+    total, least = known.enough + wanted.spare, known.few + 1 + wanted.spare
+    return _priced(units, kind, wanted, total, least, units.carried(known.enough), "")
 
 
-def _found(units: _Units, number: int) -> Capability | None:
-    try:
-        return units.carried(number)
-    except (NoFeasibleLayout, NoLayoutInTime):
-        return None
-
-
-def _too_few(units: _Units, number: int, peak: float) -> bool:
-    """Whether no layout on so many units carries the peak: nothing fits, or the bound is below."""
-    try:
-        return units.carried(number).most_requests_per_s < peak
-    except NoFeasibleLayout:
-        return True
-
-
-def _too_many(units: _Units, kind: str, wanted: Wanted, first: Capability, about: int) -> Sized:
+def _too_many(units: _Units, kind: str, wanted: Wanted, about: int) -> Sized:
     reason = (
         f"needs about {(about + wanted.spare) * units.chips:,} chips; clusters of more than "
         f"{MOST_CHIPS:,} are not solved"
     )
-    return _priced(units, kind, wanted, None, about + wanted.spare, first, reason)
+    largest = units.known[max(units.known)]
+    return _priced(units, kind, wanted, None, about + wanted.spare, largest, reason)
 
 
 def _priced(

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import listings
 import numpy as np
 import yaml
 
@@ -25,6 +26,12 @@ MODEL, CLUSTER = "qwen3-30b-a3b", "hgx-h100"
 ASKED = ("--model", MODEL, "--cluster", CLUSTER)
 SHORT = ("--time-limit", "1.5")
 PLACE = ("--gpus", "8", "--slots", "72", "--fast", "--time-limit", "1", "--workers", "1")
+#: listings of operators, and what else has to be said of them
+LISTINGS: dict[str, tuple[str, ...]] = {
+    "nodes.json": (), "racks.json": (), "tpus.json": (), "slices.json": (), "scontrol.txt": (), "node-pools.json": (),
+    "blocks.conf": ("--chip", "gb200"), "topology.conf": ("scontrol.txt",), "topology.yaml": ("--chip", "gb200"),
+    "gpu-1.xml": (), "gpu-1.txt": ("--chip", "h100"), "ibnet.out": ("nodes.json",),
+}  # fmt: skip
 
 
 def _layout(role_sizes: tuple[tuple[str, int], ...]) -> dict[str, object]:
@@ -106,6 +113,7 @@ def write_corpus(folder: Path) -> None:
     (folder / "components.csv").write_text(
         "hash_id,tokens\n" + "".join(f"{block},{200 + block}\n" for block in range(20))
     )
+    listings.write(folder)
     _engine_files(folder)
 
 
@@ -215,6 +223,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "load.json": (("validate", "--load", "load.json", "--json"), ("validate", "--load", "load.json")),
     "fitted.csv": (("calibrate", "fitted.csv", "--out", "out/p.json"),),
     "traffic.yaml": (("replay", "layout.json", "--traffic", "traffic.yaml", "--duration", "5", "--json"),),
+    **{name: (("discover", name, *words, "--out", "out/c.yaml"), ("discover", name, *words, "--json"))
+       for name, words in LISTINGS.items()},
     "sglang.sh": (("evaluate", "sglang.sh", "--from", "sglang", *ASKED, "--out", "out/a.json"),),
     "vllm.sh": (("evaluate", "vllm.sh", "--from", "vllm", *ASKED, "--json"),),
     "trtllm.sh": (("evaluate", "trtllm.sh", "--from", "trtllm", *ASKED),),

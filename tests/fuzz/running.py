@@ -94,7 +94,7 @@ def _run_input(seed: int, scratch: Scratch, asker: Asker) -> Outcome:
         if not path.startswith(("in/out", *(f"in/tmp/{own}" for own in ("std", "touched"))))
     }  # fmt: skip
     if what == "words":
-        strange = {path for path in strange if "pwned" in path}
+        strange = {path for path in strange if path.rpartition("/")[2] == "pwned"}
     if not fault and (touched or strange):
         fault = f"touched {touched[:500]} {sorted(strange)[:3]}"
     return Outcome(seed, what, words, code, round(seconds, 2), kb, fault)

@@ -190,9 +190,9 @@ def _changed(document: dict[str, Any], change: str, value: Any) -> str:
         ("bytes", 1e300, ""),
         ("bytes", "1e999", "finite number"),
         ("slots", [16] * 7, "slots_per_chip lists 7 chips, the stage has 8"),
-        ("slots", 10**9, "less than or equal to 100000"),
+        ("slots", 10**9, "at most 100000"),
         ("layer_slots", [16] * 9, "layer_slots of 0 lists 9 chips, the stage has 8"),
-        ("sequences", 10**18, "less than or equal to"),
+        ("sequences", 10**18, "at most"),
     ],
     ids=range(7),
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rackfit import stopping
+from rackfit.cli import app
 from rackfit.cli.interrupts import GRACE_S, Stop
 from rackfit.documents.output import write_whole
 from topology import load_cluster
@@ -84,6 +85,21 @@ def test_a_signal_keeps_the_layout_found_before(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "layout.json").read_text())
     assert document["evaluation"]["violations"] == []
     assert 0 <= document["certificate"]["gap"] < 1
+
+
+def test_a_time_limit_counts_from_the_start_of_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopping.began[:] = [time.perf_counter() - 100]
+    with pytest.raises(NoLayoutInTime):
+        Stop[int]("it", 50).run(lambda: 1, print)
+    seen: list[bool] = []
+    monkeypatch.setattr(app, "run", lambda: seen.append(bool(stopping.began)) or 0)
+    with pytest.raises(SystemExit):
+        app.main()
+    assert seen == [True]
+    assert stopping.began == []
+    assert not Stop[int]("it", 50).late
 
 
 def test_writing_that_does_not_end_leaves_no_draft(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_column_or_a_block_is_there_once(tmp_path: Path) -> None:
 )
 def test_described_traffic_has_a_measure(described: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(yaml.safe_dump(described))
-    with pytest.raises(InstanceError, match="greater than or equal to"):
+    with pytest.raises(InstanceError, match="must be at least"):
         load_traffic(str(tmp_path / "t.yaml"))
 
 

@@ -6,9 +6,9 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.measured.predict import decode_batches, owners, predict_under, profile_pricing
 from costmodel.measured.runs import run_table, runs_of
-from costmodel.measured.systems import layout_of
 from costmodel.question.instance import Instance
 from costmodel.question.profile import load_profile
+from tests.measured.workers import layout_of
 
 
 def under(instance, profile):

@@ -56,7 +56,10 @@ def test_kinds_are_cheapest_first() -> None:
     ("words", "message"),
     [
         (("--rate", 1), "--buy: is missing"),
-        (("--buy", "hgx-h100"), "--rate: expected requests per second above 0"),
+        (("--buy", "hgx-h100"), "--rate: is missing"),
+        (("--rate", "1e-300", "--buy", "hgx-h100"), "per second from 0.000001, got 1e-300"),
+        (("--rate", 1, "--buy", "hgx-h100", "--time-limit", "nan"), "positive seconds, got nan"),
+        (("--rate", 1, "--buy", "hgx-h100", "--time-limit", -1), "positive seconds, got -1"),
         (("--rate", 1, "--buy", "hgx-h100@2"), "name one unit, without a count"),
         (("--rate", 1, "--buy", "hgx-h100", "--peak", 0.5), "--peak: expected 1 to 1000"),
         (("--rate", 1, "--buy", "hgx-h100", "--spare", "row"), "--spare: expected node, rack"),

@@ -6,7 +6,7 @@ import pytest
 
 from topology import load_chip, load_cluster
 from topology.errors import InstanceError
-from topology.links.fits import basis_of, load_link_fits, read_link_fits
+from topology.links.fits import load_link_fits, read_link_fits
 from topology.links.fitting import errors, fit_local, held_out
 from topology.links.rows import expert_rows, nccl_rows
 
@@ -74,12 +74,9 @@ def test_calibrated_is_one_call_away_and_never_beats_the_bound():
 
 
 def test_unmeasured_chips_say_what_they_are_assumed_from():
-    assert basis_of("h100", "all-gather") == "measured"
-    assert basis_of("rubin", "all-gather") == "assumed"
-    assert basis_of("tpu-v5p", "all-gather") is None
-    chip = load_chip("rubin")
-    assert chip.basis_of("usd_per_hour") == "assumed"
-    assert chip.basis_of("hbm_bytes_per_s") == "published"
+    provenance = load_chip("rubin").provenance
+    assert provenance["usd_per_hour"] == "assumed"
+    assert provenance["hbm_bytes_per_s"] == "published"
     unmeasured = load_cluster("tpu-v5e-4x4")
     ids = [chip.id for chip in unmeasured.chips]
     assert unmeasured.with_profile("calibrated").rate("all-gather", ids) == unmeasured.rate(

@@ -185,4 +185,6 @@ def check_kind(kind: str, num_chips: int) -> None:
         message = f"unknown collective {kind!r}; known: {', '.join(KINDS)}"
         raise InstanceError(Problem("kind", message))
     if kind == "send" and num_chips != 2:
-        raise InstanceError(Problem("chips", "send takes two chips: source and target"))
+        raise InstanceError(
+            Problem("chips", f"send takes two chips, source and target; got {num_chips}")
+        )

@@ -18,7 +18,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from topology.catalogue import checked, data_dir, read_data
-from topology.chip import Basis
 
 PROFILES = ("physics", "calibrated")
 
@@ -82,11 +81,3 @@ def read_link_fits(chip: str) -> LinkFits | None:
 def _measured() -> dict[str, Path]:
     """The files by chip; a chip's name never makes a path, as it may be any text."""
     return {path.stem: path for path in data_dir("links").glob("*.json")}
-
-
-def basis_of(chip: str, kind: str) -> Basis | None:
-    """``measured`` on this chip, ``assumed`` from one like it, ``None`` where physics stays."""
-    own, filled = read_link_fits(chip), load_link_fits(chip)
-    if own is not None and kind in own.collectives:
-        return "measured"
-    return "assumed" if filled is not None and kind in filled.collectives else None

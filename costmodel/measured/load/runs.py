@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from costmodel.question.workload import MAX_TOKENS
+from costmodel.question.spread import MAX_TOKENS
 from topology.catalogue import problems_of, read_data
 from topology.errors import InstanceError, Problem
 

@@ -7,7 +7,7 @@ from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, mixture
 from costmodel.models.parts.mla import Latent, latent_attention
-from costmodel.models.parts.mtp import num_modules
+from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec
 
@@ -31,8 +31,7 @@ def read(b: Builder) -> ModelSpec:
     experts = Experts(num, top_k, expert_width)
     c.ignore("router_bias", "mla_scale_q_lora", "mla_scale_kv_lora", "attention_method", "head_dim")
     c.ignore("qk_head_dim", "router_dtype", "n_group", "topk_group", "n_shared_experts")
-    if num_modules(b):
-        c.log.note("the MTP layer of LongCat is not counted")
+    modules = num_modules(b, "num_nextn_predict_layers", "mtp_num_layers")
     c.log.note(
         f"{top_k} of {num + zeros} router rows are chosen; {top_k * num / (num + zeros):g} experts "
         "with weights are expected per token"
@@ -54,7 +53,14 @@ def read(b: Builder) -> ModelSpec:
         )  # fmt: skip
         return layer(b, *parts, moe, norms=4 * b.hidden)
 
-    return decoder(b, at, num_layers=count)
+    def draft(index: int) -> Layer:
+        name = f"model.mtp.layers.{index}"
+        return layer(b, latent_attention(b, f"{name}.self_attn", latent, bias=bias),
+                     dense_ffn(b, f"{name}.mlp", width))  # fmt: skip
+
+    return decoder(
+        b, at, num_layers=count, mtp=lambda: next_token_modules(b, modules, draft, count)
+    )
 
 
 FAMILY = Family(

@@ -7,6 +7,7 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, shared_mixture
+from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.parts.schedule import sparse_layers
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, Layer, ModelSpec
@@ -36,9 +37,7 @@ def read(b: Builder) -> ModelSpec:
     )
     c.ignore("topk_method", "attention_value_scale", "hybrid_block_size", "swa_rope_theta")
     c.ignore("attention_chunk_size", "attention_projection_layout")
-    if c.data.get("num_nextn_predict_layers"):
-        c.log.note("the MTP layers that num_nextn_predict_layers declares are not counted")
-    c.ignore("num_nextn_predict_layers")
+    modules = num_modules(b)
 
     def at(index: int) -> Layer:
         name = f"model.layers.{index}"
@@ -50,7 +49,12 @@ def read(b: Builder) -> ModelSpec:
             return layer(b, attention, dense_ffn(b, f"{name}.mlp", width))
         return layer(b, attention, shared_mixture(b, f"{name}.mlp", experts, num_shared))
 
-    return decoder(b, at)
+    def draft(index: int) -> Layer:
+        name = f"model.mtp.layers.{index}"
+        attention = other.attention(b, f"{name}.self_attn", bias, window)
+        return layer(b, attention, dense_ffn(b, f"{name}.mlp", width))
+
+    return decoder(b, at, mtp=lambda: next_token_modules(b, modules, draft, count))
 
 
 class _Heads:

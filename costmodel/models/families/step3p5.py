@@ -9,6 +9,7 @@ from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import MAX_POSITIONS, decoder, layer
 from costmodel.models.parts.ffn import Experts, dense_ffn, ffn_weights, mixture
+from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.parts.schedule import sparse_layers, windowed_layers
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec
@@ -31,9 +32,8 @@ def read(b: Builder) -> ModelSpec:
     slides = windowed_layers(b, count, pattern=None, because="")
     window = c.size("sliding_window", high=MAX_POSITIONS) if any(slides) else 0
     c.ignore("sliding_window", "query_pre_attn_scalar", "per_layer_config", "mlp_bias")
-    always = c.has(
-        "num_sliding_attention_heads"
-    )  # a key of the class that has no switch for the gate
+    # a key of the class that has no switch for the gate
+    always = c.has("num_sliding_attention_heads")
     gate = c.flag("use_head_wise_attn_gate", default=always)
     experts = Experts.read(b)
     shared_width = c.size("share_expert_dim", "share_expert_dims", low=0)
@@ -44,9 +44,11 @@ def read(b: Builder) -> ModelSpec:
         sparse = [index for index in range(count) if flags[index]]
     width, chosen = b.ffn_width, set(sparse)
     c.ignore("n_shared_experts")
-    c.ignore("num_nextn_predict_layers", "use_moe", "use_qk_norm", "moe_every_n_layer")
-    if c.data.get("num_nextn_predict_layers"):
-        c.log.note("the MTP layers that num_nextn_predict_layers declares are not counted")
+    c.ignore("use_moe", "use_qk_norm", "moe_every_n_layer")
+    modules = num_modules(b)
+    if modules:  # a list of layer types goes on with those of the modules
+        slides += _tail_slides(b, count, modules)
+        window = window or c.size("sliding_window", high=MAX_POSITIONS)
 
     def at(index: int) -> Layer:
         name = f"model.layers.{index}"
@@ -64,7 +66,17 @@ def read(b: Builder) -> ModelSpec:
         )  # fmt: skip
         return layer(b, attention, moe)
 
-    return decoder(b, at)
+    return decoder(b, at, mtp=lambda: next_token_modules(b, modules, at, count))
+
+
+def _tail_slides(b: Builder, count: int, modules: int) -> list[bool]:
+    """Whether the layer of each draft module slides; those of released models do."""
+    listed = b.config.data.get("layer_types")
+    tail = listed[count : count + modules] if isinstance(listed, list) else []
+    if len(tail) < modules:
+        b.config.log.note("assumed: layers of MTP modules slide (layer_types does not name them)")
+        return [True] * modules
+    return [kind == "sliding_attention" for kind in tail]
 
 
 def _other_heads(b: Builder, own: _Heads) -> _Heads:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from costmodel.question.spread import MAX_TOKENS
 from costmodel.question.traffic.requests import Requests
-from costmodel.question.workload import MAX_TOKENS, Workload
+from costmodel.question.workload import Workload
 
 Array = NDArray[np.float64]
 Positive = Annotated[float, Field(ge=1, le=MAX_TOKENS)]

@@ -77,6 +77,34 @@ class Requests:
             block_sizes=self.block_sizes[:last],
         )
 
+    def again(self, count: int, seed: int, stretches: int = 8) -> Requests:
+        """So many requests like these: stretches of neighbours, an eighth each, drawn again and again.
+
+        Gaps between neighbours stay, so that bursts and drifts shorter than a stretch do too. The same seed gives
+        the same requests.
+        """
+        together = max(1, len(self) // stretches)
+        starts = np.random.default_rng(seed).integers(0, len(self), -(-count // together))
+        rows = ((starts[:, None] + np.arange(together)) % len(self)).ravel()[:count]
+        gaps = np.diff(self.arrival_s, prepend=0.0)
+        return replace(self.rows(rows), arrival_s=np.cumsum(gaps[rows]))
+
+    def rows(self, rows: Ints) -> Requests:
+        """Some of the requests, with their own times."""
+        return replace(
+            self,
+            arrival_s=self.arrival_s[rows],
+            input_tokens=self.input_tokens[rows],
+            output_tokens=self.output_tokens[rows],
+            cached_tokens=self.cached_tokens[rows],
+            blocks=[self.blocks[row] for row in rows] if len(self.blocks) else (),
+            block_sizes=[self.block_sizes[row] for row in rows] if len(self.block_sizes) else (),
+        )
+
+    def whole_prompts(self) -> Requests:
+        """The same requests with nothing known of what their prompts share."""
+        return replace(self, blocks=(), block_sizes=())
+
     def spread(self, seconds: float) -> Requests:
         """Requests with one time, at equal distances over so many seconds from then on."""
         _, place, many = np.unique(self.arrival_s, return_inverse=True, return_counts=True)
@@ -84,12 +112,4 @@ class Requests:
         turn = np.arange(len(self)) - first[place]
         at = self.arrival_s + seconds * turn / many[place]
         order = np.argsort(at, kind="stable")
-        return replace(
-            self,
-            arrival_s=at[order],
-            input_tokens=self.input_tokens[order],
-            output_tokens=self.output_tokens[order],
-            cached_tokens=self.cached_tokens[order],
-            blocks=[self.blocks[i] for i in order] if self.blocks else (),
-            block_sizes=[self.block_sizes[i] for i in order] if self.block_sizes else (),
-        )
+        return replace(self.rows(order), arrival_s=at[order])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from costmodel.question.spread import MAX_TOKENS
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.table import cells_of, header_of, text_lines
-from costmodel.question.workload import MAX_TOKENS
 from topology.errors import InstanceError, Problem
 
 #: tokens of a block where nothing says otherwise

@@ -38,13 +38,11 @@ def explain_command(
         from costmodel.question.engine import ANY
         from rackfit.api import make_instance
         from rackfit.documents.result import SCHEMA_VERSION
-        from solver.clock import Clock
+        from solver.clock import Clock, check_time_limit
         from solver.explain.conflicts import explain_conflict
         from topology.errors import InstanceError, Problem
 
-        if time_limit is not None and limit is None:
-            message = f"must be positive seconds, got {time_limit:g}"
-            raise InstanceError(Problem("time limit", message))
+        check_time_limit(time_limit)
         scenario = asked.build()
         if scenario.engine == ANY:
             raise InstanceError(

@@ -96,7 +96,7 @@ def _check(
     block_tokens: int | None,
 ) -> None:
     """Raise ``InstanceError`` with everything wrong with the options."""
-    from costmodel.question.workload import MAX_TOKENS
+    from costmodel.question.spread import MAX_TOKENS
     from topology.errors import InstanceError, Problem
 
     problems = []

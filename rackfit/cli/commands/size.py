@@ -44,11 +44,12 @@ def size_command(
     stop: Stop[tuple[list[Sized], Wanted]] = Stop("the first kind was sized", limit)
 
     def work() -> tuple[list[Sized], Wanted]:
-        from solver.clock import Clock, check_seed
+        from solver.clock import Clock, check_seed, check_time_limit
         from solver.plan.size import Wanted, size
 
         kinds = _checked(buy, rate, peak, gap)
         check_seed(seed)
+        check_time_limit(time_limit)
         scenario = replace(asked, cluster=kinds[0]).build()
         wanted = Wanted(rate, peak, _spare_units(spare, kinds))
         clock = stop.clock = Clock(time_limit, started=stop.started)
@@ -76,8 +77,11 @@ def _checked(buy: str, rate: float, peak: float, gap: float) -> list[str]:
     kinds = list(dict.fromkeys(name.strip() for name in buy.split(",") if name.strip()))
     if not kinds:
         problems.append(Problem("--buy", "is missing: name one or more clusters of one unit"))
-    if not 0 < rate < 1e9:
-        problems.append(Problem("--rate", f"expected requests per second above 0, got {rate:g}"))
+    if rate == 0:
+        problems.append(Problem("--rate", "is missing: give the requests per second to serve"))
+    elif not 1e-6 <= rate < 1e9:
+        message = f"expected requests per second from 0.000001, got {rate:g}"
+        problems.append(Problem("--rate", message))
     if not 1 <= peak <= 1000:
         problems.append(Problem("--peak", f"expected 1 to 1000 times the mean, got {peak:g}"))
     if not 0 <= gap < 1:

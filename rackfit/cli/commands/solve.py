@@ -25,6 +25,28 @@ def register(app: typer.Typer) -> None:
 def solve_command(
     asked: question.Asked,
     *,
+    traffic: Annotated[
+        str | None,
+        typer.Option(
+            help="Requests over time: a name, trace (CSV, .gz) or YAML; --rate rescales them."
+        ),
+    ] = None,
+    ttft_p99: Annotated[
+        str | None, typer.Option(help="With --traffic: 99th percentile of TTFT, s (else --ttft).")
+    ] = None,
+    tpot_p99: Annotated[
+        str | None, typer.Option(help="With --traffic: 99th percentile of TPOT, s (else --tpot).")
+    ] = None,
+    goodput: Annotated[
+        float | None,
+        typer.Option(help="With --traffic: share of requests that meets both targets."),
+    ] = None,
+    peak: Annotated[
+        float, typer.Option(help="With --traffic: targets hold at so many times the mean rate.")
+    ] = 1.0,
+    spare: Annotated[
+        str, typer.Option(help="With --traffic: they hold without any one node, rack or N chips.")
+    ] = "0",
     time_limit: question.TimeLimit = None,
     gap: Annotated[float, typer.Option(help="Stop when this gap is proven.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
@@ -41,6 +63,7 @@ def solve_command(
 
     def work() -> Result:
         from rackfit.api import make_instance, solve
+        from rackfit.cli.percentiles import Percentiles
         from rackfit.documents.output import check_writable
         from rackfit.documents.result import Result
         from rackfit.progress import ProgressPrinter
@@ -48,12 +71,14 @@ def solve_command(
 
         check_writable(out, report, besides=asked.files())
         scenario = asked.build()
+        wished = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak, spare).read(scenario, seed)
         instance = make_instance(scenario)
         clock = stop.clock = Clock(time_limit, started=stop.started)
 
         def kept() -> Result | None:
             found = clock.kept()
-            return None if found is None else Result(instance, found, seed, workers or 1)
+            own = instance if found is None or found.instance is None else found.instance
+            return None if found is None else Result(own, found, seed, workers or 1)
 
         stop.kept = kept
         with ProgressPrinter(sys.stderr) as progress:
@@ -65,6 +90,7 @@ def solve_command(
                 seed=seed,
                 on_progress=progress,
                 clock=clock,
+                traffic=wished,
             )
 
     stop.run(work, lambda result: _write(result, out, report, as_json=json))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from costmodel.models.load import read_model
+from costmodel.models.load import load_model, read_model
 from costmodel.models.spec import Attention
 from costmodel.models.summary import Summary, summarise
 
@@ -98,3 +98,29 @@ def test_step_3_reads_queries_through_one_shared_projection() -> None:
     down, up = 7168 * 2048, 2048 * 64 * 256
     keys, out = 2 * 7168 * 256, 64 * 256 * 7168
     assert sum(part.params for part in attention.weights) == down + up + keys + out + 2048
+
+
+def _module(h: int, attention: int, width: int) -> int:
+    """A draft module: a projection of two vectors, attention, a gated FFN and five norms."""
+    return 2 * h * h + attention + 3 * h * width + 5 * h
+
+
+def test_draft_modules_are_counted_as_their_families_build_them() -> None:
+    longcat = _read({**OTHER["longcat-flash"]["config"], "num_nextn_predict_layers": 1})
+    down = 6144 * (1536 + 512 + 64) + 1536 + 512
+    up = 1536 * 64 * 192 + 512 * 64 * 256
+    assert longcat.mtp_params == _module(6144, down + up + 64 * 128 * 6144, 12288)
+
+    mimo = _read({**OTHER["mimo-v2-flash"]["config"], "num_nextn_predict_layers": 3})
+    query, key, value = 64 * 192, 8 * 192, 8 * 128
+    own = 4096 * (query + key + value + 64 * 128)
+    sinks = 64 * bool(OTHER["mimo-v2-flash"]["config"].get("add_swa_attention_sink_bias"))
+    assert mimo.mtp_params == 3 * _module(4096, own + sinks, 16384)
+
+    spec = load_model("step-3.5-flash")
+    assert spec.mtp is not None
+    windows = {part.window for la in spec.mtp.layers for part in la.sublayers
+               if isinstance(part, Attention)}  # fmt: skip
+    own = 4096 * (2 * 96 * 128 + 2 * 8 * 128 + 96) + 2 * 128
+    assert summarise(spec).mtp_params == 3 * _module(4096, own, 11264)
+    assert windows == {512}

@@ -142,7 +142,7 @@ def test_contradictions_and_absurd_values_are_named(
         (b'{"a":' * 40 + b"1" + b"}" * 40, "nested deeper"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not usable JSON"),
         (b" " * (MAX_CONFIG_BYTES + 1), "bytes; at most"),
-        (b"{}", "not a known architecture"),
+        (b"{}", "none is named, and model_type None is not known"),
     ],
 )
 def test_hostile_files(tmp_path: Path, content: bytes, message: str) -> None:

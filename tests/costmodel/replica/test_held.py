@@ -176,7 +176,7 @@ def test_tiers_change_nothing_where_they_are_not_used() -> None:
         (HOLD | {"hold_s": None}, "give hold_s too"),
         (HOLD | {"hold_s": "2 years"}, "expected a quantity in s"),
         (HOLD | {"hold_s": 4e8}, "more than a year"),
-        (HOLD | {"return_rate": 2}, "less than or equal to 1"),
+        (HOLD | {"return_rate": 2}, "at most 1"),
     ],
 )
 def test_what_a_hold_needs(workload: dict[str, Any], message: str) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from costmodel.layout.layout import Layout
+from costmodel.evaluate import evaluate
+from costmodel.layout.layout import KvTier, Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from rackfit.exporters.export import export_layout
-from topology.errors import ExportError
+from rackfit.exporters.export import export_layout, write_files
+from rackfit.importers.deployment import import_deployment
+from solver.place.held_kv import with_idle
+from topology.errors import ExportError, InstanceError
 
 WORKLOAD = {"input_tokens": 4000, "output_tokens": 500, "cached_tokens": 3000, "hold_s": 100,
             "return_rate": 0.5}  # fmt: skip
@@ -44,3 +49,31 @@ def test_idle_kv_is_noted(instance: Instance) -> None:
     plain = export_layout(instance, layout("hbm", "flash"), "json")
     assert not any("idle KV" in note for note in plain.notes)
     assert '"tier": "flash"' in "".join(plain.files.values())
+
+
+@pytest.mark.parametrize("target", ["sglang", "vllm", "trtllm"])
+@pytest.mark.parametrize("tier", ["hbm", "host"])
+def test_idle_kv_is_read_back_to_the_same_figures(
+    instance: Instance, target: str, tier: KvTier, tmp_path: Path
+) -> None:
+    plain = layout("hbm")
+    kept = with_idle(instance, plain.replicas[0], tier, 50)
+    held = Layout(replicas=(kept,))
+    exported = export_layout(instance, held, target)
+    write_files(exported.files, tmp_path / "out")
+    read = import_deployment(instance, target, tmp_path / "out").layout
+    assert read.replicas[0].idle_kv == kept.idle_kv
+    judged = evaluate(instance, read)
+    assert judged.usd_per_m_output_tokens == pytest.approx(
+        exported.deployed.usd_per_m_output_tokens
+    )
+    without = evaluate(instance, plain).usd_per_m_output_tokens
+    assert judged.usd_per_m_output_tokens != pytest.approx(without)
+
+
+def test_a_remark_on_idle_kv_that_cannot_be_is_refused(instance: Instance, tmp_path: Path) -> None:
+    commands = tmp_path / "commands.sh"
+    for wrong in ("tape:4", "hbm", "hbm:many", "hbm:-1"):
+        commands.write_text(f"# rackfit: idle={wrong}\nvllm serve m --max-num-seqs 3\n")
+        with pytest.raises(InstanceError, match="idle"):
+            import_deployment(instance, "vllm", commands)

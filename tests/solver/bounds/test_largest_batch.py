@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from solver.shapes.largest_batch import Probe, largest_batch
+from solver.bounds.batches import Probe, largest_batch
 
 Array = NDArray[np.float64]
 

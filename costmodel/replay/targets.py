@@ -1,0 +1,73 @@
+"""Percentile targets: whether a replay met them, and what was late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodel.replay.met import Met
+from costmodel.tolerance import exceeds
+
+#: share of requests that a 99th percentile leaves out
+BEYOND_P99 = 0.01
+
+
+@dataclass(frozen=True)
+class Targets:
+    """99th percentiles of TTFT and TPOT in seconds, and the share of requests that meets both (``None``: no target)."""
+
+    ttft_p99_s: float | None = None
+    tpot_p99_s: float | None = None
+    goodput: float | None = None
+
+    @property
+    def exempt(self) -> float:
+        """Share of requests that may miss the TPOT target."""
+        if self.tpot_p99_s is None:
+            return 1.0
+        return BEYOND_P99 if self.goodput is None else min(BEYOND_P99, 1.0 - self.goodput)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a replay says of targets: shares of requests with a late first token, with slow tokens, with neither."""
+
+    late_first: float
+    slow_tokens: float
+    good: float
+    targets: Targets
+
+    @property
+    def first_missed(self) -> bool:
+        """Whether too many first tokens came late."""
+        return exceeds(self.late_first, _allowed(self.targets, self.targets.ttft_p99_s))
+
+    @property
+    def tokens_missed(self) -> bool:
+        """Whether too many requests had slow tokens."""
+        return exceeds(self.slow_tokens, _allowed(self.targets, self.targets.tpot_p99_s))
+
+    @property
+    def both_missed(self) -> bool:
+        """Whether too few requests met both targets."""
+        wanted = self.targets.goodput
+        return wanted is not None and exceeds(1.0 - self.good, 1.0 - wanted)
+
+    @property
+    def meets(self) -> bool:
+        """Whether every target is met."""
+        return not (self.first_missed or self.tokens_missed or self.both_missed)
+
+
+def _allowed(targets: Targets, target_s: float | None) -> float:
+    return 1.0 if target_s is None else BEYOND_P99
+
+
+def judged(met: Met, targets: Targets) -> Judged:
+    """Shares of a replay's requests beyond the targets; requests of one output token have no TPOT."""
+    first = met.ttft > (np.inf if targets.ttft_p99_s is None else targets.ttft_p99_s)
+    tokens = met.tpot > (np.inf if targets.tpot_p99_s is None else targets.tpot_p99_s)
+    return Judged(
+        float(first.mean()), float(tokens.mean()), float((~first & ~tokens).mean()), targets
+    )

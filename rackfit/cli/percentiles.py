@@ -1,0 +1,92 @@
+"""The options of a question about traffic: requests over time, percentiles, the peak, a loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from costmodel.question.scenario import Scenario
+    from costmodel.question.workload import Slo
+    from solver.traffic.asked import Asked
+
+#: chips that may be lost at most
+_MOST_SPARE = 100_000
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """The options as they were given."""
+
+    traffic: str | None
+    ttft_p99: str | None
+    tpot_p99: str | None
+    goodput: float | None
+    peak: float
+    spare: str
+
+    def read(self, scenario: Scenario, seed: int) -> Asked | None:
+        """What is asked; ``None`` without traffic. Raises ``InstanceError`` with everything wrong."""
+        from costmodel.question.traffic.load import load_traffic
+        from costmodel.replay.targets import Targets
+        from solver.traffic.asked import Asked
+        from topology.errors import InstanceError, Problem
+
+        given = self._given()
+        if self.traffic is None:
+            if given:
+                problems = [Problem(name, "needs --traffic") for name in given]
+                raise InstanceError(problems)
+            return None
+        problems = []
+        if self.goodput is not None and not 0 < self.goodput < 1:
+            message = f"expected a share above 0 and below 1, got {self.goodput:g}"
+            problems.append(Problem("--goodput", message))
+        if not 1 <= self.peak <= 1000:
+            message = f"expected 1 to 1000 times the mean, got {self.peak:g}"
+            problems.append(Problem("--peak", message))
+        digits = self.spare.isascii() and self.spare.isdecimal() and len(self.spare) < 7
+        number = int(self.spare) if digits else -1
+        if self.spare not in ("node", "rack") and not 0 <= number <= _MOST_SPARE:
+            message = f"expected node, rack or a number of chips, got {self.spare[:40]!r}"
+            problems.append(Problem("--spare", message))
+        slo = self._slo(scenario)
+        if slo.ttft is None and slo.tpot is None:
+            problems.append(Problem("--traffic", "has no target: give --ttft-p99 or --tpot-p99"))
+        if problems:
+            raise InstanceError(problems)
+        requests = load_traffic(self.traffic, rate=scenario.rate, seed=seed).whole_prompts()
+        if not requests.duration_s:
+            raise InstanceError(
+                Problem("--traffic", "all requests come at once: they have no rate")
+            )
+        return Asked(
+            requests,
+            Targets(slo.ttft, slo.tpot, self.goodput),
+            self.peak,
+            number if number >= 0 else self.spare,
+        )
+
+    def _given(self) -> list[str]:
+        """Options that say something only about traffic."""
+        told = {
+            "--ttft-p99": self.ttft_p99 is not None,
+            "--tpot-p99": self.tpot_p99 is not None,
+            "--goodput": self.goodput is not None,
+            "--peak": self.peak != 1.0,
+            "--spare": self.spare != "0",
+        }
+        return [name for name, said in told.items() if said]
+
+    def _slo(self, scenario: Scenario) -> Slo:
+        """The targets of the percentiles, those of the question where none are given."""
+        from costmodel.question.workload import Slo
+        from topology.catalogue import checked
+
+        with checked("--ttft-p99, --tpot-p99"):
+            return Slo.model_validate(
+                {
+                    "ttft": self.ttft_p99 if self.ttft_p99 is not None else scenario.slo.ttft,
+                    "tpot": self.tpot_p99 if self.tpot_p99 is not None else scenario.slo.tpot,
+                }
+            )

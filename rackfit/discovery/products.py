@@ -1,0 +1,75 @@
+"""Which chip of the catalogue a product's name means, as drivers, schedulers and clouds write it."""
+
+from __future__ import annotations
+
+import re
+
+#: words of a product name, letters and digits only in lower case, and the chip; the first that matches counts
+_PRODUCTS = (
+    (r"pcie|h100nvl|h200nvl|a100pci|h800pci|a800|a10080gbpci", None),  # cards with other rates than the SXM modules
+    (r"gb300", "gb300"),
+    (r"gb200", "gb200"),
+    (r"gh200", "gh200"),
+    (r"b300", "b300"),
+    (r"b200", "b200"),
+    (r"h200", "h200"),
+    (r"h800", "h800"),
+    (r"h100", "h100"),
+    (r"h20(?!\d)", "h20"),
+    (r"a100", "a100"),
+    (r"l40s", "l40s"),
+    (r"rtx4090", "rtx4090"),
+    (r"rtxpro6000.*(maxq|workstation)", None),
+    (r"rtxpro6000", "rtxpro6000"),
+    (r"mi355x", "mi355x"),
+    (r"mi325x", "mi325x"),
+    (r"mi300x", "mi300x"),
+    (r"gaudi3|hl325", "gaudi3"),
+    (r"tpuv4", "tpu-v4"),
+    (r"tpuv5lite|tpuv5e|ct5lp|v5litepod", "tpu-v5e"),
+    (r"tpuv5p|ct5p", "tpu-v5p"),
+    (r"tpuv6e|ct6e", "tpu-v6e"),
+    (r"tpu7x|tpuv7", "tpu-v7"),
+    (r"ct4p", "tpu-v4"),
+    (r"trainium2|trn2", "trn2"),
+)  # fmt: skip
+
+#: machine types of clouds that say which module is in them
+_MACHINES = {
+    "p4de.24xlarge": "A100-SXM4-80GB",
+    "p5.48xlarge": "H100",
+    "p5e.48xlarge": "H200",
+    "p5en.48xlarge": "H200",
+    "p6-b200.48xlarge": "B200",
+    "p6e-gb200.36xlarge": "GB200",
+    "a2-ultragpu-8g": "A100-SXM4-80GB",
+    "a3-highgpu-8g": "H100",
+    "a3-megagpu-8g": "H100",
+    "a3-ultragpu-8g": "H200",
+    "a4-highgpu-8g": "B200",
+    "a4x-highgpu-4g": "GB200",
+    "standard_nd96amsr_a100_v4": "A100-SXM4-80GB",
+    "standard_nd96isr_h100_v5": "H100",
+    "standard_nd96isr_h200_v5": "H200",
+    "standard_nd96isr_mi300x_v5": "MI300X",
+    "bm.gpu.h100.8": "H100",
+    "bm.gpu.h200.8": "H200",
+    "bm.gpu.b200.8": "B200",
+    "bm.gpu.gb200.4": "GB200",
+    "bm.gpu.mi300x.8": "MI300X",
+    "trn2.48xlarge": "trn2",
+}
+
+
+def chip_of(product: str) -> str | None:
+    """The catalogue's chip of a product name; ``None`` if it has none with that product's rates."""
+    bare = re.sub(r"[^a-z0-9]", "", product.lower())[:200]
+    for pattern, chip in _PRODUCTS:
+        if re.search(pattern, bare):
+            return chip
+    return None
+
+
+def product_of_machine(machine: str) -> str | None:
+    """The product in a cloud's machine type, if that is known."""
+    return _MACHINES.get(machine.lower())

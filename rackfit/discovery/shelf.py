@@ -1,0 +1,56 @@
+"""The shelf of readers: a new kind of file is one file in :mod:`rackfit.discovery.readers`.
+
+A reader has ``TITLE`` (what it reads, as messages say it), ``recognises(document) -> bool``, cheap and never
+raising, and ``read(document) -> Found``. Of two that recognise a file the first by name reads it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import lru_cache
+from typing import Protocol, cast
+
+from rackfit.discovery.document import Document
+from rackfit.discovery.found import Found
+from topology.errors import InstanceError, Problem
+
+
+class Reader(Protocol):
+    """A module of the shelf."""
+
+    TITLE: str
+
+    def recognises(self, document: Document) -> bool:
+        """Whether the file looks like one of this kind."""
+        ...
+
+    def read(self, document: Document) -> Found:
+        """What it tells. Raises ``InstanceError``."""
+        ...
+
+
+@lru_cache(maxsize=1)
+def readers() -> dict[str, Reader]:
+    """Every reader by the name of its file."""
+    import rackfit.discovery.readers as folder
+
+    names = sorted(found.name for found in pkgutil.iter_modules(folder.__path__))
+    return {
+        name: cast(Reader, importlib.import_module(f"{folder.__name__}.{name}")) for name in names
+    }
+
+
+def read(document: Document) -> Found:
+    """What a file tells, by the reader that recognises it. Raises ``InstanceError`` where none does."""
+    for reader in readers().values():
+        if reader.recognises(document):
+            found = reader.read(document)
+            if not found.hosts:
+                message = f"{reader.TITLE}, with no host that has accelerators in it"
+                raise InstanceError(Problem(document.place, message))
+            found.sources.append(f"{document.path.name}: {reader.TITLE}")
+            return found
+    document.items  # noqa: B018 - says why a listing that was cut off cannot be read
+    known = "; ".join(reader.TITLE for reader in readers().values())
+    raise InstanceError(Problem(document.place, f"no listing that is known; known: {known}"))

@@ -1,0 +1,112 @@
+"""What is asked of a layout for traffic, and the steady questions that stand for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
+from costmodel.question.spread import Spread, spread_of
+from costmodel.question.traffic.requests import Requests
+from costmodel.question.workload import Slo, Workload
+from costmodel.replay.targets import Targets
+from topology.errors import InstanceError, Problem
+
+#: requests of a replay at least, and how many times the longest answers it lasts at least
+_REQUESTS, _ANSWERS = 2_000, 3.0
+#: requests of a replay at most
+_MOST = 20_000
+#: replays that a layout has to pass beside that of the traffic as it is: more of shorter ones
+_LEAST_AGAIN, _MOST_AGAIN, _TOGETHER = 2, 6, 50_000
+
+
+#: what the bound of an answer for traffic holds for
+COVERS = (
+    "every order in which requests are served, pieces of prompts and passes: in the long run each pool computes all "
+    "prompts, and decodes at least what is left without the heaviest requests that may miss the TPOT target, with "
+    "passes that last no longer than the TPOT target on average",
+    "not covered: prompts of which a prefix is reused; passes in which prompts and decoding share a mixed replica",
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Requests at their mean rate; targets; the peak as a multiple of that rate; chips that may be lost.
+
+    ``spare``: ``node`` or ``rack`` (any one of them), or a number of chips; 0 for none.
+    """
+
+    requests: Requests
+    targets: Targets
+    peak: float = 1.0
+    spare: str | int = 0
+
+    @property
+    def peak_rate(self) -> float:
+        """Requests per second for which the targets must hold."""
+        return self.requests.rate * self.peak
+
+    def runs(self, seed: int) -> list[Requests]:
+        """What a layout is judged on: the requests as they are, and stretches of them drawn again."""
+        own = self.requests.at_rate(self.peak_rate)
+        slowest = float(sorted(own.output_tokens)[int(0.99 * (len(own) - 1))])
+        lasts = _ANSWERS * (
+            slowest * (self.targets.tpot_p99_s or 0.0) + (self.targets.ttft_p99_s or 0.0)
+        )
+        count = min(_MOST, max(_REQUESTS, ceil(lasts * self.peak_rate)))
+        # stretches drawn anew have another mean rate than the whole
+        times = min(_MOST_AGAIN, max(_LEAST_AGAIN, _TOGETHER // count))
+        again = (own.again(count, seed + 1 + turn) for turn in range(times))
+        return [own, *(one.at_rate(self.peak_rate) for one in again)]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Steady questions: at the mean lengths, at the spread of lengths, and what every schedule has to carry."""
+
+    mean: Instance
+    spread: Instance
+    every: Instance
+
+
+def questions(scenario: Scenario, asked: Asked) -> Questions:
+    """The steady questions of some traffic. Raises ``InstanceError`` for what is not searched with traffic."""
+    problems = [
+        Problem("--traffic", f"{name} {wrong}")
+        for name, wrong, told in (
+            ("engine any", "is not searched with traffic: name one engine", scenario.engine == "any"),
+            ("kv_tiers", "are not replayed: leave them out", bool(scenario.kv_tiers)),
+            ("speculative decoding", "is not searched with traffic", scenario.speculative is not None),
+        )
+        if told
+    ]  # fmt: skip
+    if problems:
+        raise InstanceError(problems)
+    requests, targets = asked.requests, asked.targets
+    slo = Slo(ttft=targets.ttft_p99_s, tpot=targets.tpot_p99_s)
+    base = scenario.model_copy(update={"rate": asked.peak_rate, "pay": "used", "slo": slo})
+    every = spread_of(requests, targets.exempt) if targets.exempt < 1.0 else spread_of(requests)
+    whole = resolve_instance(base).workload
+    return Questions(
+        *(
+            resolve_instance(base.model_copy(update={"workload": _workload(whole, requests, spread)} | own))
+            for spread, own in (
+                (None, {}),
+                (spread_of(requests), {}),
+                (every, {"slo": Slo(tpot=targets.tpot_p99_s)}),
+            )
+        )
+    )  # fmt: skip
+
+
+def _workload(base: Workload, requests: Requests, spread: Spread | None) -> Workload:
+    """A workload with the mean lengths of some requests, and their spread."""
+    lengths = {
+        "input_tokens": max(1, round(float(requests.input_tokens.mean()))),
+        "output_tokens": max(1, round(float(requests.output_tokens.mean()))),
+        "cached_tokens": int(requests.cached_tokens.mean()),
+    }
+    return base.model_copy(
+        update={**lengths, "name": "custom", "spread": spread, "hold_s": None, "return_rate": None}
+    )

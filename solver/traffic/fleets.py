@@ -1,0 +1,121 @@
+"""Fleets for traffic: the cheapest one whose pools have so much more capacity than the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.question.traffic.requests import Requests
+from costmodel.replay.capacity import prompts_per_s
+from costmodel.replay.replay import Course
+from solver.fleet.asked import Fleet, fleet_of
+from solver.fleet.best import solve_fleet
+from solver.fleet.items import Item
+from solver.place.assemble import assemble
+from solver.rounds import Search
+from solver.shapes.pools import Pool
+from solver.shapes.shapes import ROLES
+
+Array = NDArray[np.float64]
+
+_PREFILL = ROLES.index("prefill")
+#: rounds of placing what a fleet wants, and seconds for one fleet
+_LOOKS, _FLEET_S = 12, 4.0
+#: prompts that tell what a prefill replica computes at most
+_PROMPTS = 800
+
+#: by role: capacity that is asked for, over the rate
+Needs = Mapping[str, float]
+
+
+class Fleets:
+    """The least fleets of one search.
+
+    Prefill replicas count for what they compute of these very prompts with a full queue, where that is less
+    than at the mean.
+    """
+
+    def __init__(self, search: Search, requests: Requests, seed: int) -> None:
+        self.search = search
+        self.prompts = requests.again(min(_PROMPTS, 4 * len(requests)), seed)
+        self.course = Course.of(search.instance)
+        #: of a prefill shape: what it computes of the prompts over what it computes at the mean
+        self.share: dict[int, float] = {}
+        #: chips of a replica at most
+        self.most_chips: int | None = None
+
+    def least(self, needs: Needs) -> Fleet | None:
+        """The cheapest fleet found; rates of its items are what is left of them for the rate."""
+        search = self.search
+        for _ in range(_LOOKS):
+            fleet = self._solve(search.hoped_rates(), needs)
+            if fleet is None:
+                return None
+            fresh = sorted(fleet.shapes - set(search.placed.realised))
+            if not fresh and not self._measure(fleet):
+                break
+            search.place(fresh)
+            if search.clock.over:
+                break
+        for _ in range(_LOOKS):
+            fleet = self._solve(search.placed.rates(), needs, placed=True)
+            if fleet is None or not self._measure(fleet):
+                break
+        return fleet
+
+    def _solve(
+        self, rates: tuple[Array, Array], needs: Needs, *, placed: bool = False
+    ) -> Fleet | None:
+        search = self.search
+        scale = self._scale(needs)
+        items = search.items.best(rates[0] * scale, rates[1] * scale)
+        if placed:
+            items = [search.placed.sending(item) for item in items]
+        return solve_fleet(
+            items, search.classes, search.question, clock=search.clock,
+            time_limit_s=_FLEET_S, seed=search.seed, accept_gap=search.target / 10,
+        ).fleet  # fmt: skip
+
+    def _scale(self, needs: Needs) -> Array:
+        """What of a shape's rate counts, by row of the shape table."""
+        shapes = self.search.shapes
+        scale = np.array([1.0 / needs[role] for role in ROLES])[shapes.role]
+        known: dict[int, float] = {}
+        for row, share in self.share.items():
+            ranks = int(shapes.row(row)["attention_dp"])
+            known[ranks] = max(share, known.get(ranks, 0.0))
+        if self.most_chips is not None:
+            chips = shapes.tp * shapes.attention_dp * shapes.pp
+            scale[chips > self.most_chips] = 0.0
+        prefill = shapes.role == _PREFILL
+        for ranks, share in known.items():
+            scale[prefill & (shapes.attention_dp == ranks)] *= share
+        for row, share in self.share.items():
+            scale[row] *= share / known[int(shapes.row(row)["attention_dp"])]
+        return np.asarray(scale)
+
+    def _measure(self, fleet: Fleet) -> bool:
+        """Measure the prefill shapes of a fleet; whether any was new."""
+        new: dict[int, tuple[Item, tuple[Pool, ...]]] = {}
+        for item, pools in fleet.stands:
+            if item.role == _PREFILL and item.shape in self.search.placed.realised:
+                new.setdefault(item.shape, (item, pools))
+        for row in list(new):
+            if row in self.share:
+                del new[row]
+        for row, stand in new.items():
+            self.share[row] = self._share(stand)
+        return bool(new)
+
+    def _share(self, stand: tuple[Item, tuple[Pool, ...]]) -> float:
+        search = self.search
+        item = search.placed.sending(stand[0])
+        layout = assemble(
+            search.instance, fleet_of([(item, stand[1])], search.classes), search.placed
+        )
+        if not layout.replicas:
+            return 1.0
+        most = prompts_per_s(search.instance, layout, layout.replicas[0], self.prompts, self.course)
+        return min(1.0, most / search.placed.of(item).requests_per_s)

@@ -1,0 +1,94 @@
+"""A layout found for traffic, judged: it is replayed on every run, and after every loss that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from costmodel.layout.layout import Layout, Replica
+from costmodel.question.instance import Instance
+from costmodel.question.traffic.requests import Requests
+from costmodel.replay.fleet import Tables
+from costmodel.replay.met import Met
+from costmodel.replay.replay import replay
+from costmodel.replay.targets import Judged, judged
+from solver.traffic.asked import Asked
+from solver.traffic.losses import losses
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What replays say of a layout: ``met`` on the traffic as it is, and the verdict of each run up to the first miss."""
+
+    met: Met
+    runs: tuple[Judged, ...]
+    #: after which losses it was replayed
+    after: int
+
+    @property
+    def meets(self) -> bool:
+        """Whether every target was met in every run."""
+        return all(one.meets for one in self.runs)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Roles that were too slow."""
+        last = self.runs[-1]
+        first = last.first_missed or (last.both_missed and last.late_first >= last.slow_tokens)
+        tokens = last.tokens_missed or (last.both_missed and not first)
+        found = ("prefill",) * first + ("decode",) * tokens
+        return (*found, "mixed") if found else ()
+
+
+class Judge:
+    """Replays layouts of one question."""
+
+    def __init__(self, instance: Instance, asked: Asked, seed: int) -> None:
+        self.instance, self.asked = instance, asked
+        self.runs = asked.runs(seed)
+        self._known: dict[object, Verdict] = {}
+        self._tables: Tables = {}
+
+    def judge(self, layout: Layout) -> Verdict:
+        """Replay a layout until a run misses a target."""
+        where = bool(self.asked.spare)  # then it matters which chips are together
+        key = tuple(sorted(repr((_alike(one), where and one.chips)) for one in layout.replicas))
+        if key not in self._known:
+            self._known[key] = self._judge(layout)
+        return self._known[key]
+
+    def _judge(self, layout: Layout) -> Verdict:
+        losing = bool(self.asked.spare)
+        met, found = self._replay(layout, self.runs[:1] if losing else self.runs, [])
+        after = 0
+        if found[-1].meets and self.asked.spare:
+            for rest in losses(self.instance, layout, self.asked.spare):
+                after += 1
+                if not rest.replicas:
+                    gone = Judged(1.0, 1.0, 0.0, self.asked.targets)
+                    return Verdict(met, (*found, gone), after)
+                self._replay(rest, self.runs[1:], found)
+                if not found[-1].meets:
+                    break
+        if found[-1].meets and losing:
+            self._replay(layout, self.runs[1:], found)
+        return Verdict(met, tuple(found), after)
+
+    def _replay(
+        self, layout: Layout, runs: Sequence[Requests], found: list[Judged]
+    ) -> tuple[Met, list[Judged]]:
+        first: Met | None = None
+        for requests in runs:
+            met = replay(self.instance, layout, requests, tables=self._tables)
+            first = met if first is None else first
+            found.append(judged(met, self.asked.targets))
+            if not found[-1].meets:
+                break
+        assert first is not None
+        return first, found
+
+
+def _alike(replica: Replica) -> object:
+    """Equal for replicas that are built alike."""
+    stages = tuple((stage.layers, len(stage.chips)) for stage in replica.stages)
+    return replica.role, replica.shape.model_dump(), stages

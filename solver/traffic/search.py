@@ -1,0 +1,294 @@
+r"""The search for a layout that meets percentiles under traffic.
+
+1. Steady questions: at the mean lengths, at their spread, and of what every schedule has to carry, whose bound is
+the certificate's. 2. Queueing formulas say what load each pool may carry. 3. The cheapest fleet with so much
+capacity is replayed. 4. A pool that was too slow needs more than that fleet had; then less is tried between
+what failed and what met the targets, as long as that is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from costmodel.evaluate import SECONDS_PER_HOUR, Evaluation, evaluate
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from costmodel.question.scenario import Scenario
+from solver.answer import ForTraffic, Progress, SearchResult
+from solver.certificate import Certificate
+from solver.clock import Clock, check_seed
+from solver.fleet.asked import Fleet
+from solver.place.assemble import assemble
+from solver.place.mend import mended
+from solver.rounds import Search
+from solver.search import search
+from solver.shapes.shapes import ROLES
+from solver.traffic.asked import COVERS, Asked, Questions, questions
+from solver.traffic.fleets import Fleets
+from solver.traffic.judge import Judge, Verdict
+from solver.traffic.loads import carried
+from solver.traffic.losses import spread_out, units
+from solver.verify import ROUNDING, verify
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
+
+#: layouts judged at most, and by how much more is asked of a pool that was too slow, the first time
+_TRIES, _STEP = 40, 0.005
+#: and at most
+_MOST_STEP = 0.16
+#: capacities so close are equal: less is no longer tried
+_AS_MUCH = 1.004
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A layout with its verdict, and the capacity over the rate that its fleet has, by role (0: none)."""
+
+    fleet: Fleet
+    layout: Layout
+    evaluation: Evaluation
+    verdict: Verdict
+    has: dict[str, float]
+
+
+def search_traffic(
+    scenario: Scenario,
+    asked: Asked,
+    *,
+    clock: Clock,
+    gap: float = 0.01,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+    workers: int = 1,
+) -> SearchResult:
+    """The cheapest layout found whose replays meet the targets, with a bound for every schedule.
+
+    Raises what :func:`solver.search.search` raises; ``NoFeasibleLayout`` that is not proven where layouts carry
+    the rate and none that was found meets the targets.
+    """
+    check_seed(seed)
+    own = questions(scenario, asked)
+    return _TrafficSearch(own, asked, clock, gap, seed, on_progress, workers).run()
+
+
+class _TrafficSearch:
+    """State of one search for traffic."""
+
+    def __init__(
+        self,
+        own: Questions,
+        asked: Asked,
+        clock: Clock,
+        gap: float,
+        seed: int,
+        on_progress: Callable[[Progress], None] | None,
+        workers: int,
+    ) -> None:
+        self.own, self.asked, self.clock, self.target, self.seed = own, asked, clock, gap, seed
+        self.on_progress, self.workers = on_progress, workers
+        self.every = self._steady(own.every)
+        self.mean = self._steady(own.mean)
+        self.search = Search(own.spread, clock, gap, seed, None, workers=workers)
+        spread = self.search.run()
+        assert spread is not None
+        self.spread = spread
+        self.fleets = Fleets(self.search, asked.requests, seed)
+        self.judge = Judge(own.spread, asked, seed)
+        self.best: _Found | None = None
+        self.last: Verdict | None = None
+        self.tries = 0
+
+    def _steady(self, instance: Instance) -> SearchResult:
+        return search(
+            instance, clock=self.clock, gap=self.target, seed=self.seed, workers=self.workers
+        )
+
+    def run(self) -> SearchResult:
+        """The answer."""
+        self.clock.kept = lambda: None if self.best is None else self._answer()
+        ttft_s = self.spread.evaluation.ttft_s or 0.0
+        own = self.asked.requests.at_rate(self.asked.peak_rate)
+        loads = carried(own, self.asked.targets, ttft_s)
+        for most in self._widths():
+            self.fleets.most_chips = most
+            failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
+            needs = self._first(failed, {role: 1.0 / load for role, load in loads.items()})
+            if needs is not None:
+                self._less(failed, needs)
+            if self.clock.over:
+                break
+        if self.best is None:
+            raise self._nothing()
+        return self._answer()
+
+    def _widths(self) -> list[int | None]:
+        """Chips of a replica at most: where a loss takes whole replicas, narrow ones lose less."""
+        if not self.asked.spare:
+            return [None]
+        size = max(one.size for one in self.search.classes)
+        return [None, *(chips for chips in (32, 16, 8, 4, 2) if chips < size)]
+
+    def _first(self, failed: dict[str, float], needs: dict[str, float]) -> dict[str, float] | None:
+        """Ask for more of what was too slow until a layout meets the targets; what it was asked for."""
+        steps: dict[str, float] = dict.fromkeys(ROLES, _STEP)
+        while self._time():
+            fleet = self.fleets.least(needs)
+            if fleet is not None and self._as_dear(fleet):
+                return needs  # what meets the targets with these replicas costs no less
+            found = None if fleet is None else self._replayed(fleet, needs)
+            if found is None:  # the chips do not allow so much: between that and what failed
+                closer: dict[str, float] = {
+                    role: (needs[role] * failed[role]) ** 0.5 for role in ROLES
+                }
+                if all(needs[role] / closer[role] < _AS_MUCH**0.5 for role in ROLES):
+                    return None
+                needs = closer
+                continue
+            if found.verdict.meets:
+                return needs
+            for role in found.verdict.missed:
+                if found.has[role]:
+                    failed[role] = max(failed[role], needs[role], found.has[role])
+                    needs[role] = failed[role] * (1.0 + steps[role])
+                    steps[role] = min(2 * steps[role], _MOST_STEP)
+        return None
+
+    def _less(self, failed: dict[str, float], needs: dict[str, float]) -> None:
+        """Ask for less, pool by pool, between what failed and what met the targets."""
+        for role in ROLES:
+            while self._time() and self._gap() > self.target:
+                trial = {**needs, role: (needs[role] * failed[role]) ** 0.5}
+                if needs[role] / trial[role] < _AS_MUCH**0.5:
+                    break
+                fleet = self.fleets.least(trial)
+                if fleet is None or self._as_dear(fleet):
+                    needs[role] = trial[role]  # as dear: what is cheaper lies below
+                    continue
+                found = self._replayed(fleet, trial)
+                passed = found is not None and found.verdict.meets
+                (needs if passed else failed)[role] = trial[role]
+
+    def _as_dear(self, fleet: Fleet) -> bool:
+        """Whether a fleet costs no less than the best layout."""
+        best = self.best
+        return best is not None and fleet.usd_per_hour >= best.fleet.usd_per_hour * (1 - ROUNDING)
+
+    def _time(self) -> bool:
+        return not self.clock.over and self.tries < _TRIES
+
+    def _replayed(self, fleet: Fleet, needs: dict[str, float]) -> _Found | None:
+        """Stand a fleet on its chips and replay it; ``None`` where it cannot stand."""
+        instance = self.own.spread
+        layout = assemble(instance, fleet, self.search.placed)
+        evaluation = evaluate(instance, layout)
+        if self.asked.spare:
+            wide = assemble(instance, spread_out(fleet, self.search.classes), self.search.placed)
+            if (apart := evaluate(instance, wide)).feasible:
+                layout, evaluation = wide, apart
+        if evaluation.violations:
+            left = mended(instance, layout, evaluation)
+            if left is None and not self.search.regular:
+                return None
+            layout, evaluation = left or (layout, evaluation)
+        verify(instance, float("inf"), evaluation)
+        self.tries += 1
+        verdict = self.last = self.judge.judge(layout)
+        found = _Found(fleet, layout, evaluation, verdict, self._has(fleet, needs))
+        if verdict.meets and (
+            self.best is None or fleet.usd_per_hour < self.best.fleet.usd_per_hour
+        ):
+            self.best = found
+        self._report()
+        return found
+
+    def _has(self, fleet: Fleet, needs: dict[str, float]) -> dict[str, float]:
+        """Capacity over the rate by role, beside what mixed replicas serve (0: the fleet has none)."""
+        counted: dict[str, float] = dict.fromkeys(ROLES, 0.0)
+        for item, _ in fleet.stands:
+            counted[ROLES[item.role]] += item.requests_per_s
+        pooled = min(counted["prefill"], counted["decode"])
+        return {
+            role: needs[role]
+            * ((pooled if role == "mixed" else own) + counted["mixed"])
+            / self.asked.peak_rate
+            if own
+            else 0.0
+            for role, own in counted.items()
+        }
+
+    def _gap(self) -> float:
+        if self.best is None:
+            return float("inf")
+        cost = self.best.evaluation.usd_per_m_output_tokens
+        assert cost is not None
+        return max(0.0, cost / self._bound() - 1.0)
+
+    def _bound(self) -> float:
+        """In the evaluation's own terms: at the peak rate and the rounded mean answer.
+
+        What is left after the loss of any of ``n`` units must cost as much as any layout, and the dearest unit is
+        at least an ``n``-th of all.
+        """
+        bound = self.every.certificate.bound_usd_per_m_output_tokens
+        if self.asked.spare:
+            number = len(units(self.own.spread, self.asked.spare))
+            bound *= number / (number - 1.0) if number > 1 else 1.0
+        return bound
+
+    def _report(self) -> None:
+        if self.on_progress is not None:
+            cost = None if self.best is None else self.best.evaluation.usd_per_m_output_tokens
+            gap = None if self.best is None else self._gap()
+            doing = f"{self.tries} layouts replayed"
+            self.on_progress(Progress(self.clock.elapsed_s, cost, self._bound(), gap, doing))
+
+    def _answer(self) -> SearchResult:
+        assert self.best is not None
+        found, gap = self.best, self._gap()
+        usd = found.evaluation.usd_per_hour or 0.0
+        requests = self.asked.requests
+        served = requests.rate * float(requests.output_tokens.mean())
+        certificate = Certificate(self._bound(), gap, (*self.every.certificate.covers, *COVERS))
+        loads = {role: 1.0 / has for role, has in found.has.items() if has}
+        return replace(
+            self.spread,
+            status="optimal" if gap <= max(self.target, ROUNDING) else "feasible",
+            layout=found.layout,
+            evaluation=found.evaluation,
+            certificate=certificate,
+            wall_s=self.clock.elapsed_s,
+            proof_s=self.clock.elapsed_s if gap <= self.target else None,
+            instance=self.own.spread,
+            traffic=ForTraffic(
+                met=found.verdict.met,
+                targets=self.asked.targets,
+                runs=len(found.verdict.runs),
+                losses=found.verdict.after,
+                peak=self.asked.peak,
+                mean_usd_per_hour=self.mean.evaluation.usd_per_hour or 0.0,
+                spread_usd_per_hour=self.spread.evaluation.usd_per_hour or 0.0,
+                usd_per_hour=usd,
+                usd_per_m_output_tokens=usd / SECONDS_PER_HOUR / served * 1e6,
+                loads=loads,
+            ),
+        )
+
+    def _nothing(self) -> Exception:
+        """Why no layout was found."""
+        if self.clock.over:
+            return NoLayoutInTime(
+                "the time limit came before a layout whose replay meets the targets"
+            )
+        asked = self.asked
+        head = (
+            f"layouts carry {asked.peak_rate:,.4g} requests/s in a steady state, but of those found none meets the "
+            "percentiles when it is replayed"
+        )
+        if self.last is None:
+            return NoFeasibleLayout(head, proven=False)
+        worst = self.last.runs[-1]
+        return NoFeasibleLayout(
+            f"{head}: with the last one {worst.late_first:.1%} of first tokens and {worst.slow_tokens:.1%} of answers "
+            "were too slow; fewer requests/s, looser targets or more chips would do",
+            proven=False,
+        )

@@ -1,0 +1,121 @@
+"""Layouts for traffic: replays of fresh requests meet the targets, bounds hold, losses are survived."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from costmodel.question.scenario import Scenario
+from costmodel.question.traffic.description import Arrivals, BothLengths, Description, Lengths
+from costmodel.question.traffic.requests import Requests
+from costmodel.question.workload import Workload
+from costmodel.replay.replay import replay
+from costmodel.replay.targets import Targets, judged
+from solver.answer import SearchResult
+from solver.clock import Clock
+from solver.search import search
+from solver.traffic.asked import Asked, questions
+from solver.traffic.losses import losses, units
+from solver.traffic.search import search_traffic
+from topology.errors import InstanceError, NoFeasibleLayout
+
+TARGETS = Targets(1.0, 0.03, 0.99)
+TRAFFIC = Description(
+    arrivals=Arrivals(rate=60),
+    lengths=BothLengths(input=Lengths(mean=1000, std=800), output=Lengths(mean=150, std=100)),
+)
+
+
+def scenario(cluster: str = "hgx-h100") -> Scenario:
+    workload = Workload(input_tokens=10, output_tokens=10)
+    return Scenario(model="llama-3.1-8b", cluster=cluster, workload=workload)
+
+
+def requests(seed: int = 1, rate: float = 60.0, count: int = 1500) -> Requests:
+    return TRAFFIC.draw(count, seed).at_rate(rate)
+
+
+def solved(cluster: str, asked: Asked, gap: float = 0.02) -> SearchResult:
+    return search_traffic(scenario(cluster), asked, clock=Clock(), gap=gap)
+
+
+def test_fresh_requests_meet_the_targets_and_no_bound_is_beaten() -> None:
+    found = solved("hgx-h100", Asked(requests(rate=120), TARGETS))
+    assert found.traffic is not None
+    assert found.instance is not None
+    cost = found.evaluation.usd_per_m_output_tokens
+    assert cost is not None
+    assert found.certificate.bound_usd_per_m_output_tokens <= cost * (1 + 1e-9)
+    assert found.certificate.gap == pytest.approx(
+        cost / found.certificate.bound_usd_per_m_output_tokens - 1
+    )
+    assert found.traffic.mean_usd_per_hour <= found.traffic.usd_per_hour
+    met = [
+        judged(replay(found.instance, found.layout, requests(seed, 120, 3000)), TARGETS).meets
+        for seed in range(50, 58)
+    ]
+    assert sum(met) >= 7
+
+
+def test_a_layout_that_replays_refuse_is_not_the_answer() -> None:
+    """Bursts: the cheapest layout that carries the mean rate lets too many first tokens come late."""
+    bursts = TRAFFIC.model_copy(update={"arrivals": Arrivals(process="gamma", cv=4, rate=80)})
+    asked = Asked(bursts.draw(1500, 2), Targets(0.5, 0.03, 0.99))
+    found = solved("hgx-h100", asked)
+    assert found.traffic is not None
+    own = questions(scenario(), asked).spread
+    assert found.instance is not None
+    assert found.instance.digest == own.digest
+    assert found.traffic.usd_per_hour > found.traffic.spread_usd_per_hour
+    assert judged(found.traffic.met, asked.targets).meets
+
+
+def test_the_peak_is_carried_and_paid_at_the_mean() -> None:
+    one, two = (solved("hgx-h100", Asked(requests(), TARGETS, peak=p)) for p in (1.0, 2.0))
+    assert one.traffic is not None
+    assert two.traffic is not None
+    assert two.traffic.met.rate == pytest.approx(120, rel=0.01)
+    assert two.traffic.usd_per_hour >= one.traffic.usd_per_hour
+    assert two.traffic.usd_per_m_output_tokens == pytest.approx(
+        two.traffic.usd_per_hour / 3600 / 60 / requests().output_tokens.mean() * 1e6, rel=1e-3
+    )
+
+
+def test_any_node_may_be_lost() -> None:
+    asked = Asked(requests(), TARGETS, spare="node")
+    found = solved("hgx-h100@2", asked, gap=0.5)
+    assert found.instance is not None
+    assert found.traffic is not None
+    left = list(losses(found.instance, found.layout, "node"))
+    assert left
+    assert found.traffic.losses == len(left)
+    for rest in left:
+        assert judged(replay(found.instance, rest, requests(9)), TARGETS).meets
+    # what is left without either node has to cost as much as any layout
+    own = search(questions(scenario("hgx-h100@2"), asked).every, clock=Clock(), gap=0.5)
+    bound = own.certificate.bound_usd_per_m_output_tokens
+    assert found.certificate.bound_usd_per_m_output_tokens == pytest.approx(2 * bound)
+
+
+def test_losses_are_of_hosts_domains_and_chips() -> None:
+    rack = questions(scenario("gb200-nvl72"), Asked(requests(), TARGETS)).spread
+    assert {len(chips) for chips in units(rack, "node")} == {4}
+    assert {len(chips) for chips in units(rack, "rack")} == {72}
+    assert len(units(rack, 10)) == 8
+
+
+def test_what_no_layout_carries_is_proven_and_what_none_was_found_for_is_not() -> None:
+    with pytest.raises(NoFeasibleLayout) as proven:
+        solved("hgx-h100", Asked(requests(rate=20_000), TARGETS))
+    assert proven.value.proven
+    at_once = replace(requests(), arrival_s=requests().arrival_s.round(-1) + 1e-3)
+    with pytest.raises(NoFeasibleLayout, match="none meets the percentiles") as none:
+        solved("hgx-h100", Asked(at_once.at_rate(200), Targets(0.05, 0.03)))
+    assert not none.value.proven
+
+
+def test_what_is_not_searched_is_refused() -> None:
+    drafts = scenario().model_copy(update={"engine": "any"})
+    with pytest.raises(InstanceError, match="name one engine"):
+        questions(drafts, Asked(requests(), TARGETS))
