@@ -53,7 +53,7 @@ COUNTS := build/architectures
 $(COUNTS)/%.json:
 	$(PYTHON) -m venv $(COUNTS)/venv-$*
 	$(COUNTS)/venv-$*/bin/python -m pip install --quiet torch==$(TORCH) transformers==$* numpy
-	OMP_NUM_THREADS=1 $(COUNTS)/venv-$*/bin/python benchmarks/architectures/count.py $@
+	OMP_NUM_THREADS=1 $(COUNTS)/venv-$*/bin/python -m benchmarks.architectures.count $@
 
 architectures: $(INSTALLED) $(COUNTS)/$(TRANSFORMERS).json $(COUNTS)/$(OLDER).json
 	$(BIN)/python -m benchmarks.architectures.released

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -20,7 +21,7 @@ from solver.clock import Clock, check_time_limit
 from solver.search import search
 from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 
 def make_instance(question: Instance | Scenario | str | Path) -> Instance:
@@ -102,7 +103,34 @@ def solve(
         )  # fmt: skip
 
     found = _interruptible(work, timed)
-    return Result(found.instance or instance, found, seed=seed, workers=threads)
+    answered = found.instance or instance
+    within = None
+    if asked is None:
+        within = _within_measured(answered, found, timed, gap=gap, seed=seed, workers=threads)
+    return Result(
+        answered, found, seed=seed, workers=threads, within_measured_usd_per_m_output_tokens=within
+    )
+
+
+def _within_measured(
+    instance: Instance, found: SearchResult, clock: Clock, *, gap: float, seed: int, workers: int
+) -> float | None:
+    """Least cost within what was measured: that of the answer where it keeps there, else of a search of its own."""
+    kept = replace(
+        instance, scenario=instance.scenario.model_copy(update={"within_measured": True})
+    )
+    if not _evaluate(kept, found.layout).violations:
+        return found.evaluation.usd_per_m_output_tokens
+    if clock.over:
+        return None
+    own = clock.follower()
+    try:
+        nearer = _interruptible(
+            lambda: search(kept, clock=own, gap=gap, seed=seed, workers=workers), clock
+        )
+    except (NoFeasibleLayout, NoLayoutInTime):
+        return None
+    return nearer.evaluation.usd_per_m_output_tokens
 
 
 def _interruptible(work: Callable[[], SearchResult], clock: Clock) -> SearchResult:

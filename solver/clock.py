@@ -52,6 +52,7 @@ class Clock:
         self._lock = threading.Lock()
         self._own = threading.local()
         self._running: set[cp_model.CpSolver] = set()
+        self._followers: list[Clock] = []
 
     @property
     def elapsed_s(self) -> float:
@@ -89,6 +90,19 @@ class Clock:
         with self._lock:
             for solver in self._running:
                 solver.stop_search()
+            followers = list(self._followers)
+        for clock in followers:
+            clock.stop()
+
+    def follower(self) -> Clock:
+        """The clock of a further search, whose answer is not this one's: it ends when this one does."""
+        limit = None if self.limit_s is None else self.remaining_s
+        found = Clock(limit)
+        with self._lock:
+            self._followers.append(found)
+        if self.stopped:
+            found.stop()
+        return found
 
     def run(
         self,

@@ -1,6 +1,6 @@
 """``python -m costmodel.measured``: fit the shipped measurements, write the profile and its report.
 
-Writes ``instances/profiles/calibrated.json`` and ``docs/accuracy.md``; takes about two minutes. With
+Writes ``instances/profiles/calibrated.json``, ``instances/measured/workers.csv`` and ``docs/accuracy.md``; takes about two minutes. With
 ``--check`` nothing is written and the exit code says whether the files are up to date.
 """
 
@@ -17,6 +17,8 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from costmodel.measured.accuracy import accuracy_document  # noqa: E402
 from costmodel.measured.fitting.calibration import calibrate, profile_json, shipped_rows  # noqa: E402
+from costmodel.measured.fitting.workers import workers_csv  # noqa: E402
+from costmodel.question.measured_shapes import FILE  # noqa: E402
 
 
 def main() -> int:
@@ -31,6 +33,7 @@ def main() -> int:
     found = calibrate(rows, skipped, "calibrated")
     wanted = {
         root / "instances" / "profiles" / "calibrated.json": profile_json(found.profile),
+        root / "instances" / "measured" / FILE: workers_csv(found.problem, found.left_out[0]),
         root / "docs" / "accuracy.md": accuracy_document(found),
     }
     stale = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from costmodel.measured.fitting.calibration import Calibration
+from costmodel.measured.fitting.crossvalidation import waits
 from costmodel.measured.fitting.held_out import held_out_words
 from costmodel.measured.fitting.parameters import BY_CELL, COMMON
 from costmodel.measured.published_report import published_lines
@@ -39,6 +40,9 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
 - Runs that contradict themselves: gpt-oss-120b on H100 under 512 users is twice as fast per token as under
   64 users on the same chips, below the physics bound; such rows are named and left out.
 - Engine versions: rows of one engine from several months share their parameters.
+- Software of one date: GB200 runs of late 2025 take 32 ms per token at every load, and their prefill pools serve a third
+  of what the same pools served in February 2026.
+- Attention ranks of TensorRT-LLM on B200 with FP8 experts: some 9 ms per pass at every batch that nothing here explains.
 - The synchronisation of requests beyond "engines that prefill first keep equal lengths in waves" and "short prompts of
   equal lengths share passes of up to {TOGETHER_TOKENS:,} tokens", a number chosen by the errors of left-out models.
 - Runs whose prompts were found in a prefix cache, or whose engine fell back to slower kernels, without the
@@ -67,6 +71,10 @@ def accuracy_document(found: Calibration) -> str:
     lines.append(_row("TTFT, in sample", ttft))
     for one in found.left_out:
         lines.append(_row(f"TTFT, each {one.key} left out", one.first_token(found.problem)))
+    for one in found.left_out:
+        lines.append(_row(f"capacity, each {one.key} left out", one.capacity(found.problem)))
+        waiting = one.capacity(found.problem, waits(found.problem))
+        lines.append(_row(f"the same, first token over 30 %, each {one.key} left out", waiting))
     scored = found.validation.tpot()
     aside = len([one for one in found.validation.unsupported if FLAGGED not in one.reason])
     if scored is not None:
@@ -81,6 +89,18 @@ def accuracy_document(found: Calibration) -> str:
         f"A predicted TPOT carries the interval from {1 + low:.2f} to {1 + high:.2f} times its value "
         f"(90 % of the left-out rows; median {1 + middle:.2f}).",
         *held_out_words(found.profile.held_out),
+        "",
+        "Capacity: requests per second at the users of the row, closed loop, from TTFT and TPOT together.",
+        "",
+        "## Runs with whole experts on chips, left out, by what their recipes say of balancing",
+        "",
+        "| left out, experts | mean | median | p90 | bias | rows |",
+        "|---|---|---|---|---|---|",
+        *(
+            _row(f"{one.key}, {name}", balance)
+            for one in found.left_out
+            for name, balance in one.by_balance(found.problem).items()
+        ),
         "",
         "## Left out, fold by fold",
         "",

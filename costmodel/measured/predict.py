@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import erf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.measured.fitting.terms import Constants, constants_of
-from costmodel.measured.runs import Run, RunTable, run_table
+from costmodel.measured.rows import MeasuredRow
+from costmodel.measured.runs import PREFILL_FIRST, Run, RunTable, full_pools, run_table
 from costmodel.question.profile import FirstToken, Profile, load_profile
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``
 Pricing = Callable[[NDArray[np.intp]], Constants]
 
-#: engines that prefill all waiting requests before they decode on
-PREFILL_FIRST = ("sglang",)
 #: prompt tokens of one of their prefill passes (the usual setting)
 WAVE_TOKENS = 16384.0
 
@@ -63,18 +63,38 @@ def owners(table: RunTable) -> NDArray[np.intp]:
 
 
 def stated_batches(runs: Sequence[Run]) -> Array:
-    """Concurrency per decode worker, as far as HBM holds it."""
-    return np.array([max(1.0, min(r.row.concurrency / r.row.decode.workers, r.most)) for r in runs])
+    """Concurrency per decode worker, as far as HBM and its settings hold it."""
+    users = np.array([run.row.concurrency / run.row.decode.workers for run in runs])
+    return np.maximum(1.0, users - turned_away(runs))
+
+
+def turned_away(runs: Sequence[Run]) -> Array:
+    """Requests that wait at one decode worker for a place among those that decode together.
+
+    Requests are dealt to workers whatever is free there, so that a worker has a Poisson number of them (less what
+    the number of users fixes): waiting is the mean of a normal variable's excess over the places.
+    """
+    users = np.array([run.row.concurrency / run.row.decode.workers for run in runs])
+    workers = np.array([float(run.row.decode.workers) for run in runs])
+    places = np.array([run.most for run in runs])
+    spread = np.sqrt(users * (1.0 - 1.0 / workers))
+    excess = np.where(np.isfinite(places), users - places, -1e9)
+    z = excess / np.maximum(spread, 1e-9)
+    density = np.exp(-0.5 * np.clip(z, -40.0, 40.0) ** 2) / np.sqrt(2.0 * np.pi)
+    below = 0.5 * (1.0 + np.vectorize(erf)(np.clip(z, -40.0, 40.0) / np.sqrt(2.0)))
+    return np.where(spread > 0, excess * below + spread * density, np.maximum(0.0, excess))
+
+
+def waved(runs: Sequence[Run]) -> NDArray[np.bool_]:
+    """Runs whose requests come in waves; see the module."""
+    return np.array([r.row.fixed_lengths and r.row.engine in PREFILL_FIRST for r in runs])
 
 
 def wave_shares(runs: Sequence[Run], batches: Array) -> Array:
     """Share of the others' prefill that decoding sees: all, or that of waves; see the module."""
-    shares = np.ones(len(runs))
-    for i, (run, batch) in enumerate(zip(runs, batches, strict=True)):
-        if run.row.fixed_lengths and run.row.engine in PREFILL_FIRST:
-            passes = np.ceil(batch * run.row.input_tokens / WAVE_TOKENS)
-            shares[i] = 0.5 * (1.0 - 1.0 / max(passes, 1.0))
-    return shares
+    tokens = np.array([run.row.input_tokens for run in runs])
+    halves = 0.5 * (1.0 - 1.0 / np.maximum(np.ceil(batches * tokens / WAVE_TOKENS), 1.0))
+    return np.where(waved(runs), halves, 1.0)
 
 
 def decode_batches(runs: Sequence[Run], pricing: Pricing) -> Array:
@@ -90,14 +110,16 @@ def decode_batches(runs: Sequence[Run], pricing: Pricing) -> Array:
     steps = np.array([float(run.instance.workload.decode_steps) for run in some])
     most = np.array([run.most for run in some])
     batch = batches[apart]
+    index = np.asarray(apart, dtype=np.intp)
+    pools = full_pools(some)
+    most_rate = servers * pools.prompts_per_s(pools.terms.seconds(pricing(index)))
     for _ in range(_ROUNDS):
         table = run_table(some, batch)
         owner = owners(table)
-        index = np.asarray(apart, dtype=np.intp)
         seconds = table.terms.seconds(pricing(index[owner]))
         decode_s = steps * table.tpot_s(seconds)
         prefill_s = table.prefill_s(seconds)
-        rate = np.minimum(users / (decode_s + prefill_s), servers * table.prompts / prefill_s)
+        rate = np.minimum(users / (decode_s + prefill_s), most_rate)
         wanted = np.clip(rate * decode_s / workers, 1.0, np.minimum(most, users / workers))
         batch = np.sqrt(batch * np.maximum(wanted, 1e-9))
     batches[apart] = batch
@@ -111,8 +133,8 @@ def predict(
     batches = decode_batches(runs, pricing)
     table = run_table(runs, batches)
     seconds = table.terms.seconds(pricing(owners(table)))
-    load = prefill_load(runs, table, seconds)
-    ttft = np.array([load.ttft_s(i, constants_of_run(r, first_token)) for i, r in enumerate(runs)])
+    load = prefill_load(runs, table, seconds, pricing)
+    ttft = load.ttft_s([constants_of_run(run, first_token) for run in runs])
     return Prediction(tpot_s(runs, table, seconds), ttft, batches, steady_ttft_s(runs, load))
 
 
@@ -125,9 +147,17 @@ def steady_ttft_s(runs: Sequence[Run], load: PrefillLoad) -> Array:
     return np.asarray(load.own_s + (load.own_s + mixed * load.pass_s) / 2.0)
 
 
+def regime_of(row: MeasuredRow) -> str:
+    """How requests come to prefill: a pool of its own, all of one length at once, or drawn one by one."""
+    if row.prefill is not None:
+        return "disaggregated"
+    return "equal" if row.fixed_lengths else "drawn"
+
+
 def constants_of_run(run: Run, first_token: Mapping[str, FirstToken]) -> FirstToken:
-    """TTFT constants of a run's engine, else of the mode, else physics."""
-    return first_token.get(run.row.engine, first_token.get(run.row.mode, FirstToken()))
+    """TTFT constants of a run's regime under its engine, else of the regime, else physics."""
+    regime = regime_of(run.row)
+    return first_token.get(f"{run.row.engine} {regime}", first_token.get(regime, FirstToken()))
 
 
 def predict_under(runs: Sequence[Run], profile: Profile) -> Prediction:
@@ -154,25 +184,53 @@ def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
 
 @dataclass(frozen=True)
 class PrefillLoad:
-    """What TTFT is made of, per run: one's own prefill, everybody's who shares the worker, a decode pass."""
+    """What TTFT is made of, per run: one's own prefill, everybody's who shares the worker, a decode pass.
+
+    ``waiting_s``: for a place among the sequences that decode together, or in a full prefill pool (Little's law).
+    """
 
     own_s: Array
     users_s: Array
     pass_s: Array
+    waiting_s: Array
 
-    def ttft_s(self, index: int, constants: FirstToken) -> float:
-        """Mean TTFT of one run."""
-        return float(
-            constants.base_s
-            + constants.prefill_factor * self.own_s[index]
-            + constants.queue_share * self.users_s[index]
-            + constants.decode_passes * self.pass_s[index]
+    def ttft_s(self, constants: Sequence[FirstToken]) -> Array:
+        """Mean TTFT of every run under its constants."""
+        base, factor, share, passes = np.array(
+            [(c.base_s, c.prefill_factor, c.queue_share, c.decode_passes) for c in constants]
+        ).T
+        return np.asarray(
+            base
+            + factor * self.own_s
+            + np.maximum(share * self.users_s, self.waiting_s)
+            + passes * self.pass_s
         )
 
 
-def prefill_load(runs: Sequence[Run], table: RunTable, seconds: Array) -> PrefillLoad:
+def prefill_load(
+    runs: Sequence[Run], table: RunTable, seconds: Array, pricing: Pricing
+) -> PrefillLoad:
     """Seconds of prefill from priced passes."""
     servers = np.array([float((r.row.prefill or r.row.decode).workers) for r in runs])
+    decoding = np.array([float(r.row.decode.workers) for r in runs])
     users = np.array([run.row.concurrency for run in runs])
     own = table.prefill_s(seconds)
-    return PrefillLoad(own, users / servers * own / table.prompts, seconds[table.decode])
+    decode_s = np.array([float(r.instance.workload.decode_steps) for r in runs]) * tpot_s(
+        runs, table, seconds
+    )
+    pools = full_pools(runs)
+    most_rate = np.full(len(runs), np.inf)
+    most_rate[pools.places] = servers[pools.places] * pools.prompts_per_s(
+        pools.terms.seconds(pricing(pools.places))
+    )
+    apart = np.isfinite(most_rate)
+    # a mixed worker keeps a place while it prefills, a decode worker only decodes
+    inside_s = decode_s + np.where(apart, 0.0, own)
+    rate = np.minimum((users - decoding * turned_away(runs)) / inside_s, most_rate)
+    waiting = np.maximum(0.0, users / rate - decode_s - own)
+    each_s = np.where(apart, 1.0 / most_rate, own / table.prompts / servers)
+    # a wave waits for half of its prefill on average
+    waves = waved(runs)
+    shares = wave_shares(runs, table.batches)
+    waiting = waiting + np.where(waves, shares * table.batches * own / table.prompts, 0.0)
+    return PrefillLoad(own, users * each_s, seconds[table.decode], waiting)

@@ -14,10 +14,11 @@ import io
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from costmodel.measured.recipes import UNKNOWN, Recipe, Settings, draws_lengths, recipe_of
 from topology.errors import InstanceError, Problem
 from topology.reading import read_bytes
 
@@ -25,6 +26,9 @@ from topology.reading import read_bytes
 MAX_BYTES = 64 * 2**20
 
 FLAGGED = "flagged: seems to mix runs with and without speculative decoding"
+
+#: mean of lengths drawn between 0.8 and 1 of nominal
+DRAWN = 0.9
 
 REQUIRED = ("backend", "model_path", "system", "isl", "osl", "silicon_tpot_ms")
 
@@ -34,6 +38,7 @@ class Group:
     """One engine instance (worker): its sizes, and how many such workers there are.
 
     ``expert_ways``: among how many chips whole experts are divided; 1 where each expert is cut over all.
+    ``settings``: what the recipe of the run set.
     """
 
     tp: int
@@ -41,6 +46,7 @@ class Group:
     pp: int
     workers: int
     expert_ways: int = 1
+    settings: Settings = UNKNOWN
 
     @property
     def chips(self) -> int:
@@ -194,21 +200,37 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         decode, prefill = (_worker(cells, part) for part in ("decode", "prefill"))
     else:
         decode = _aggregated(cells, concurrency)
+    recipe = recipe_of(cells) or Recipe()
+    nominal = _positive(cells, "isl"), _positive(cells, "osl")
+    mean = _positive(cells, "mean_isl", "isl"), _positive(cells, "mean_osl", "osl")
+    if mean == nominal and draws_lengths(cells):
+        mean = DRAWN * nominal[0], DRAWN * nominal[1]
+    decode = _as_set(decode, recipe.decode)
+    prefill = None if prefill is None else _as_set(prefill, recipe.prefill)
     return MeasuredRow(
         id=name,
         engine=engine.lower(),
         model=model,
         system=system.lower(),
         precision=(cells.get("precision") or cells.get("gemm_quant_mode") or "").lower(),
-        input_tokens=_positive(cells, "mean_isl", "isl"),
-        output_tokens=_positive(cells, "mean_osl", "osl"),
+        input_tokens=mean[0],
+        output_tokens=mean[1],
         concurrency=concurrency,
         decode=decode,
         prefill=prefill,
         tpot_s=_positive(cells, "silicon_tpot_ms") / 1e3,
         ttft_s=None if ttft is None else ttft / 1e3,
-        fixed_lengths=_positive(cells, "mean_isl", "isl") == _positive(cells, "isl"),
+        fixed_lengths=mean == nominal,
     )
+
+
+def _as_set(group: Group, settings: Settings) -> Group:
+    """A group as its recipe has it: exports divide the chips of a worker otherwise than the engine did."""
+    widths = settings.widths
+    if widths is None or widths.chips != group.chips or group.pp > 1:
+        return replace(group, settings=settings)
+    ranks = widths.chips if widths.attention_dp else 1
+    return Group(widths.chips // ranks, ranks, 1, group.workers, widths.expert_ways, settings)
 
 
 def _aggregated(cells: Mapping[str, str], concurrency: float) -> Group:

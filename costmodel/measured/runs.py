@@ -31,8 +31,12 @@ from topology.errors import InstanceError
 
 Array = NDArray[np.float64]
 
-#: share of HBM that engines give to weights and KV together, and the most that is ever given
+#: share of HBM that engines give to weights and KV together unless told, and the most that is ever given
 _USABLE_HBM, _MOST_HBM = 0.9, 0.96
+#: engines that prefill all waiting requests before they decode on
+PREFILL_FIRST = ("sglang",)
+#: engines that admit a sequence only with room for its last token, and count their fraction of what weights leave
+_RESERVES = ("trtllm",)
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,22 @@ class Run:
         )
 
     @cached_property
+    def full_prefill(self) -> tuple[PassTerms, float, float]:
+        """A prefill worker's pass when prompts wait, how many such passes its prompts need, and the prompts."""
+        assert self.row.prefill is not None
+        assert self.prefill_rates is not None
+        group, workload, limits = self.row.prefill, self.instance.workload, self.instance.limits
+        budget = group.settings.chunk_tokens or float(limits.prefill_chunk_tokens)
+        if self.row.engine in PREFILL_FIRST:  # counts the tokens of all ranks
+            budget /= group.attention_dp
+        together = max(1.0, budget // workload.new_tokens)
+        room = running(group, self.row.engine) / group.attention_dp
+        plan = schedule("prefill", workload, limits, max(1.0, min(together, room)))
+        assert plan.prefill is not None
+        terms = terms_of_pass(self.instance, group, self.prefill_rates, plan.prefill)
+        return terms, float(plan.passes), float(plan.prompts) * group.attention_dp
+
+    @cached_property
     def _own_prefill(self) -> tuple[PassTerms, float]:
         """A prefill worker's pass, and how many a prompt needs."""
         assert self.row.prefill is not None
@@ -125,7 +145,7 @@ def runs_of(rows: Sequence[MeasuredRow]) -> tuple[list[Run], list[Skipped]]:
     for row in rows:
         try:
             instance = instance_of(row, "physics")
-            most = sequences_that_fit(instance, row.decode)
+            most = sequences_that_fit(instance, row.decode, row.engine)
             if most < 1:
                 problem = f"one sequence does not fit in HBM of {row.decode.chips} chips"
                 skipped.append(Skipped(row.id, problem))
@@ -141,8 +161,11 @@ def runs_of(rows: Sequence[MeasuredRow]) -> tuple[list[Run], list[Skipped]]:
     return runs, skipped
 
 
-def sequences_that_fit(instance: Instance, group: Group) -> float:
-    """Sequences of mean length in the HBM that a worker's weights leave; paged, so not whole answers."""
+def sequences_that_fit(instance: Instance, group: Group, engine: str) -> float:
+    """Sequences that one worker decodes together: what its recipe allows, and what the HBM holds that weights leave.
+
+    KV is paged, so that a sequence takes its mean length, or its last where the engine reserves that; not whole.
+    """
     operations = instance.operations
     layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
     chip = instance.cluster.usable[0].chip
@@ -150,14 +173,30 @@ def sequences_that_fit(instance: Instance, group: Group) -> float:
     held = float(memory.dense_weight_bytes(layers, group.tp)) / group.pp
     held += float(memory.edge_weight_bytes(operations, group.tp, first=True, last=True))
     if operations.moe is not None:
-        slots = -(-operations.moe.num_experts // width)
+        slots = -(-(operations.moe.num_experts + group.settings.redundant_experts) // width)
         held += float(memory.expert_slot_bytes(layers)) * slots / group.pp
-    context = instance.workload.decode_context
+    reserves = engine in _RESERVES
+    workload = instance.workload
+    context = float(workload.final_context) if reserves else workload.decode_context
     per_sequence = float(memory.kv_bytes_per_sequence(operations, layers, group.tp, context))
-    ways = max(per_sequence, 1.0)
-    usual, most = ((share * chip.hbm_bytes - held) / ways for share in (_USABLE_HBM, _MOST_HBM))
+    fraction = group.settings.memory_fraction
+    room = _MOST_HBM * chip.hbm_bytes - held
+    if fraction is None:
+        given = _USABLE_HBM * chip.hbm_bytes - held
+    else:
+        given = fraction * room if reserves else fraction * chip.hbm_bytes - held
+    usual, most = (one / max(per_sequence, 1.0) for one in (given, room))
     # a worker that has been run held something
-    return max(0.0, usual, min(1.0, most)) * group.attention_dp
+    held_by_rank = max(0.0, usual, min(1.0, most))
+    return min(held_by_rank * group.attention_dp, running(group, engine))
+
+
+def running(group: Group, engine: str) -> float:
+    """Sequences that a worker's recipe lets decode together; TensorRT-LLM counts by attention rank."""
+    most = group.settings.running
+    if most is None:
+        return float("inf")
+    return most * (group.attention_dp if engine in _RESERVES else 1)
 
 
 @dataclass(frozen=True)
@@ -204,4 +243,28 @@ def run_table(runs: Sequence[Run], batches: Array) -> RunTable:
         stages=stages,
         prefill_stages=prefill_stages,
         batches=batches,
+    )
+
+
+@dataclass(frozen=True)
+class FullPools:
+    """Passes of prefill pools in which prompts wait, of the runs at ``places``; per worker ``prompts`` in ``repeats`` passes."""
+
+    terms: TermTable
+    places: NDArray[np.intp]
+    repeats: Array
+    prompts: Array
+
+    def prompts_per_s(self, seconds: Array) -> Array:
+        """Prompts that one worker prefills per second, from the seconds of every pass."""
+        return np.asarray(self.prompts / (self.repeats * seconds))
+
+
+def full_pools(runs: Sequence[Run]) -> FullPools:
+    """The full passes of the runs that have a prefill pool."""
+    places = [place for place, run in enumerate(runs) if run.row.prefill is not None]
+    found = [runs[place].full_prefill for place in places]
+    figures = np.array([one[1:] for one in found], dtype=float).reshape(-1, 2).T
+    return FullPools(
+        term_table([terms for terms, _, _ in found]), np.array(places, dtype=np.intp), *figures
     )

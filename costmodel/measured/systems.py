@@ -65,7 +65,9 @@ class Served:
 
 def served(row: MeasuredRow) -> Served:
     """What a row served. Raises ``InstanceError`` for a model or system the catalogue lacks."""
-    return served_as(row.model, row.precision, row.engine, row.system)
+    found = served_as(row.model, row.precision, row.engine, row.system)
+    kv = row.decode.settings.kv
+    return found if kv is None else replace(found, kv_dtype=kv)
 
 
 @lru_cache(maxsize=4096)

@@ -15,6 +15,11 @@ from costmodel.models.spec import (
 #: share of bytes above one per parameter from which weights have scales for parts of a matrix
 _PART_SCALES = 1e-5
 
+#: kernels of a state: convolution, gates, the update itself, gated norm
+_STATE_KERNELS = 4
+#: kernels that pick groups of experts, mask the others and scale what is left
+_GROUP_ROUTING = 3
+
 
 def num_kernels_of(sublayers: Sequence[Sublayer]) -> int:
     """Matrix products that multiply, one kernel per attention or state, two for routed experts.
@@ -26,10 +31,10 @@ def num_kernels_of(sublayers: Sequence[Sublayer]) -> int:
     for part in sublayers:
         if isinstance(part, MoE):
             own: tuple[Weights, ...] = (*part.router, *part.shared)
-            count += 2
+            count += 2 + _GROUP_ROUTING * (part.num_groups > 1)
         else:
             own = part.weights
-            count += isinstance(part, (Attention, LinearState))
+            count += isinstance(part, Attention) + _STATE_KERNELS * isinstance(part, LinearState)
         if isinstance(part, Attention):
             vectors = sum(weights.params for weights in own if "norms" in weights.name)
             count += vectors > part.query_heads

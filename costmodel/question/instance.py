@@ -25,6 +25,7 @@ from costmodel.passes.encoders import encoders_of
 from costmodel.passes.operations import LayerKind, Operations, operations_of
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import engine_problems, load_engine
+from costmodel.question.measured_shapes import most_sequences
 from costmodel.question.profile import Profile, load_profile
 from costmodel.question.recorded_loads import loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
@@ -59,10 +60,16 @@ class Instance:
         """Latency targets."""
         return self.scenario.slo
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
-        """Engine and search limits."""
-        return self.scenario.limits
+        """Engine and search limits; within what was measured also on sequences of a rank."""
+        limits = self.scenario.limits
+        if not self.scenario.within_measured:
+            return limits
+        chips = {placed.chip.name for placed in self.cluster.usable}
+        most = max(1, int(most_sequences(sorted(chips))))
+        own = min(limits.max_sequences_per_rank, most)
+        return limits.model_copy(update={"max_sequences_per_rank": own})
 
     @property
     def speculative(self) -> Speculative | None:
@@ -94,9 +101,9 @@ class Instance:
     def operations(self) -> Operations:
         """The model compiled into operations."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
-        compiled = operations_of(
-            self.model, drafts, encoders_of(self.model, self.workload), self.scenario.adapters
-        )
+        work = self.workload
+        encoders = encoders_of(self.model, work) if work.images or work.audio_frames else ()
+        compiled = operations_of(self.model, drafts, encoders, self.scenario.adapters)
         return replace(compiled, kv_in_hbm=self.kv_read_from is None)
 
     def log_missed(self, kind: LayerKind) -> NDArray[np.float64]:

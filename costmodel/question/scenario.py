@@ -37,6 +37,7 @@ class Scenario(BaseModel):
     ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.question.engine`).
     ``layer_slots`` says how many spare expert slots the layers have: the ``same``, or unlike numbers in whole ``rows``
     (one per chip) or in ``any`` numbers, which fewer formats hold.
+    ``within_measured`` keeps to workers and batches that somebody measured (see :mod:`costmodel.question.measured_shapes`).
     ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
     :mod:`topology.failures`), in text joined by ``+``.
     """
@@ -65,6 +66,7 @@ class Scenario(BaseModel):
     two_batch_overlap: bool = False
     engine: EngineName | None = None
     layer_slots: Literal["same", "rows", "any"] = "same"
+    within_measured: bool = False
     failed: tuple[Line, ...] = ()
 
     @field_validator("failed", "kv_tiers", mode="before")

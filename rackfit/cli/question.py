@@ -66,6 +66,13 @@ LayerSlots = Annotated[
         "(JSON, vLLM-Ascend) or any (JSON)."
     ),
 ]
+WithinMeasured = Annotated[
+    bool | None,
+    typer.Option(
+        "--within-measured",
+        help="Only workers with a role, widths and batches that somebody measured on these chips.",
+    ),
+]
 ProfileName = Annotated[
     str | None, typer.Option("--profile", help="physics, calibrated, or a profile file.")
 ]
@@ -101,6 +108,7 @@ class Asked:
     acceptance: Acceptance = None
     engine: Engine = None
     layer_slots: LayerSlots = None
+    within_measured: WithinMeasured = None
     profile: ProfileName = None
 
     def files(self) -> tuple[Path | None, ...]:

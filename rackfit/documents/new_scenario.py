@@ -63,6 +63,7 @@ workload:
   # audio_frames: 0    # of sound that a request brings, for models that hear
   # expert_load: skewed  # or uniform, or a file of recorded expert counts
   # expert_load_seed: 0  # of the generator of skewed loads
+  # spread:              # means where lengths differ; rackfit solve --traffic works them out of requests
 
 # Latency targets; leave one out for no target.
 slo:
@@ -75,6 +76,7 @@ slo:
 # rate: 100            # requests/s to serve at least cost, instead of filling the cluster
 {_engine_line(instance)}
 # layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
+# within_measured: false  # true: only roles, widths and batches that somebody measured on these chips
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # adapters: {{count: 8, bytes: 150 MB}}   # LoRA adapters that every replica holds
 # failed: []           # what is out of service, such as [r0g3, r1]

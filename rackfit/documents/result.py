@@ -19,6 +19,7 @@ from costmodel.question.instance import Instance, instance_from_description
 from costmodel.question.uncertainty import Comparison, compare_costs
 from costmodel.replica.fleet import uplink_bytes_per_s
 from costmodel.replica.replica import MEMORY_KINDS
+from rackfit.documents.distance import measured_distance
 from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
 from solver.answer import Alone, SearchResult
@@ -38,6 +39,8 @@ class Result:
     search: SearchResult
     seed: int
     workers: int
+    #: least cost found within what was measured, ``None`` where nothing there fits or there was no time
+    within_measured_usd_per_m_output_tokens: float | None = None
 
     @property
     def layout(self) -> Layout:
@@ -87,6 +90,8 @@ class Result:
             "layout": layout_dict(found.layout),
             "runner_up": self._runner_up(),
             "engines": [_alone(one) for one in found.engines],
+            "measured_distance": measured_distance(self.instance, found.layout),
+            "within_measured_usd_per_m_output_tokens": self.within_measured_usd_per_m_output_tokens,
             "memory": memory_by_chip(self.instance, found.layout, found.evaluation),
             "links": link_loads(self.instance, found.layout, found.evaluation),
             "skew": {"relative_cost": found.skew_cost, "spare_slots": spare_slots(found.layout)},

@@ -102,6 +102,8 @@ def result_schema() -> dict[str, Any]:
             "layout": {"$ref": "#/$defs/Layout"},
             "runner_up": _or_null(_runner_up()),
             "engines": {"type": "array", "items": _alone()},
+            "measured_distance": _measured_distance(),
+            "within_measured_usd_per_m_output_tokens": _FIGURE,
             "memory": {"type": "object", "additionalProperties": memory},
             "links": _object(
                 {
@@ -123,6 +125,21 @@ def _intervals() -> dict[str, Any]:
     ends = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
     names = (one.name for one in fields(Intervals) if one.name != "confidence")
     return _object({"confidence": _SHARE} | {name: _or_null(ends) for name in names})
+
+
+def _measured_distance() -> dict[str, Any]:
+    """What of a layout no measured run had, and the nearest runs."""
+    names = {"type": "array", "items": {"type": "string"}}
+    words = {key: {"type": "string"} for key in ("chip", "role")}
+    widths = dict.fromkeys(("tp", "attention_dp", "pp"), _COUNT)
+    span = {"type": "array", "items": _SHARE, "minItems": 2, "maxItems": 2}
+    near = words | widths | {key: {"type": "string"} for key in ("engine", "weights")}
+    near |= {"distance": _SHARE, "sequences_per_rank": span, "runs": _COUNT, "error": _SHARE}
+    own = {"count": _COUNT, "sequences_per_rank": _SHARE, "not_measured": names}
+    replica = words | widths | own | {"nearest": {"type": "array", "items": _object(near)}}
+    return _object(
+        {"not_measured": names, "replicas": {"type": "array", "items": _object(replica)}}
+    )
 
 
 def _alone() -> dict[str, Any]:

@@ -15,8 +15,7 @@ from costmodel.replica.replica import MEMORY_KINDS, ReplicaPrice
 from costmodel.replica.tier_use import TierUse
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
-from rackfit.report.traffic_words import traffic_lines
-from rackfit.report.uncertainty_words import engine_lines, interval_words, runner_up_lines
+from rackfit.report.uncertainty_words import interval_words, lines_beside
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -45,7 +44,7 @@ def print_result(result: Result, console: Console | None = None) -> None:
             highlight=False,
             soft_wrap=True,
         )
-    for line in (*traffic_lines(result), *runner_up_lines(result), *engine_lines(result)):
+    for line in lines_beside(result):
         console.print(plain(line), highlight=False, soft_wrap=True)
     _print_tables(console, instance, result.layout, result.evaluation)
 

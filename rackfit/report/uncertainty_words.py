@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from costmodel.question.uncertainty import Ends, Intervals
+from rackfit.documents.distance import measured_distance
 from rackfit.documents.result import Result, replica_counts
+from rackfit.report.traffic_words import traffic_lines
 
 
 def interval_words(intervals: Intervals) -> str:
@@ -17,6 +19,12 @@ def interval_words(intervals: Intervals) -> str:
         low, high = intervals.usd_per_m_output_tokens
         parts.append(f"${low:.4f} to ${high:.4f} per million output tokens")
     return "; ".join(parts)
+
+
+def lines_beside(result: Result) -> list[str]:
+    """What is said beside an answer: its traffic, its runner-up, the engines, what was measured."""
+    parts = (traffic_lines, runner_up_lines, engine_lines, measured_lines)
+    return [line for part in parts for line in part(result)]
 
 
 def runner_up_lines(result: Result) -> list[str]:
@@ -51,6 +59,19 @@ def runner_up_lines(result: Result) -> list[str]:
         f"{compared.turned:.0%} of the pairs the error would reverse this order."
     )
     return [first, second]
+
+
+def measured_lines(result: Result) -> list[str]:
+    """What nobody measured of the answer, and what staying within what was measured costs."""
+    absent = measured_distance(result.instance, result.layout)["not_measured"]
+    here = result.evaluation.usd_per_m_output_tokens
+    within = result.within_measured_usd_per_m_output_tokens
+    if not absent and within is not None and within == here:
+        return ["every kind of replica of this answer was measured"]
+    said = f"not measured of this answer: {', '.join(absent)}. " if absent else ""
+    if within is None or here is None:
+        return [f"{said}No layout within what was measured was found."]
+    return [f"{said}${within:.4f} within what was measured, ${here:.4f} beyond."]
 
 
 def engine_lines(result: Result) -> list[str]:

@@ -27,7 +27,7 @@ from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.stands import neighbours_matter
-from solver.threads import in_threads
+from solver.threads import side_by_side
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
@@ -90,9 +90,10 @@ class Pricer:
             rows, role, pool_class = block
             return self._most(shapes.take(rows), role, pool_class)
 
-        for (rows, _, _), found in zip(blocks, in_threads(bounded, blocks, workers), strict=True):
-            for name in Bounds.__dataclass_fields__:
-                getattr(result, name)[rows] = getattr(found, name)
+        with side_by_side(workers, len(blocks)) as each:
+            for (rows, _, _), found in zip(blocks, each(bounded, blocks), strict=True):
+                for name in Bounds.__dataclass_fields__:
+                    getattr(result, name)[rows] = getattr(found, name)
         return result
 
     def _most(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Bounds:

@@ -19,6 +19,7 @@ from costmodel.layout.layout import Role
 from costmodel.models.spec import Attention
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
+from costmodel.rules.within_measured import kept_within
 from solver.shapes.pools import PoolClass
 from solver.shapes.spans import Parts, span_families
 from topology.chip import Chip
@@ -149,6 +150,7 @@ def _roles(instance: Instance, chip: Chip, tp: int, ranks: int, pp: int) -> list
         # two kinds of pass want two cuts of the layers
         if not (pp > 1 and role == "mixed")
         and (engine is None or engine.refusal(model, chip, role, tp, ranks, pp) is None)
+        and kept_within(instance, chip.name, role, tp, ranks, pp)
     ]
 
 

@@ -34,8 +34,9 @@ class Verdict:
     def missed(self) -> tuple[str, ...]:
         """Roles that were too slow."""
         last = self.runs[-1]
-        first = last.first_missed or (last.both_missed and last.late_first >= last.slow_tokens)
-        tokens = last.tokens_missed or (last.both_missed and not first)
+        either = last.first_missed or last.tokens_missed
+        first = last.first_missed or (last.both_missed and not either)
+        tokens = last.tokens_missed or (last.both_missed and not either)
         found = ("prefill",) * first + ("decode",) * tokens
         return (*found, "mixed") if found else ()
 

@@ -8,6 +8,7 @@ import pytest
 from costmodel.measured.fitting.crossvalidation import LeftOut
 from costmodel.measured.fitting.fit import Problem
 from costmodel.measured.fitting.held_out import held_out_of, layout_pairs, with_held_out
+from costmodel.measured.recipes import UNKNOWN
 from costmodel.measured.rows import Group
 from costmodel.measured.runs import runs_of
 from costmodel.question.profile import load_profile
@@ -19,7 +20,8 @@ def runs(rows):
     some = [
         r
         for r in rows
-        if r.prefill is None and r.decode == Group(4, 1, 1, 1) and r.concurrency == 16
+        if r.prefill is None and r.concurrency == 16
+        if replace(r.decode, settings=UNKNOWN) == Group(4, 1, 1, 1)
     ]
     built = [
         replace(row, id=f"{row.id} {tp}", decode=Group(tp, 1, 1, 1), concurrency=4.0 * tp)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.measured.fitting.first_token import fit_first_token
 from costmodel.measured.fitting.fit import (
     Fitted,
     Problem,
     fit,
-    fit_first_token,
     measured_ttft_s,
 )
 from costmodel.measured.predict import predict
@@ -23,6 +23,7 @@ from costmodel.measured.runs import Run
 from costmodel.measured.scores import Score, score
 
 Array = NDArray[np.float64]
+_BALANCE = {True: "balanced", False: "not balanced", None: "unknown"}
 FOLDS = ("model", "system", "engine")
 
 
@@ -60,6 +61,26 @@ class LeftOut:
         known = np.isfinite(measured)
         return score(self.ttft_s[known], measured[known])
 
+    def capacity(self, problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Score | None:
+        """Requests per second at the row's users, over the (chosen) rows that measured TTFT; ``None`` if none did."""
+        found, measured = request_s(problem, self.tpot_s, self.ttft_s)
+        known = np.isfinite(measured) if chosen is None else np.isfinite(measured) & chosen
+        # users over the seconds of a request is a rate
+        return score(1.0 / found[known], 1.0 / measured[known])
+
+    def by_balance(self, problem: Problem) -> dict[str, Score]:
+        """TPOT of runs with whole experts on chips, by whether their recipe balanced them."""
+        groups = [run.row.decode for run in problem.runs]
+        labels = np.array(
+            [_BALANCE[one.settings.balanced] if one.expert_ways > 1 else "" for one in groups]
+        )
+        found = {}
+        for name in _BALANCE.values():
+            one = score(self.tpot_s[labels == name], problem.measured_s[labels == name])
+            if one is not None:
+                found[name] = one
+        return found
+
     def by_fold(self, problem: Problem) -> dict[str, Score]:
         """Fold by fold."""
         labels = np.array(self.fold_of_row)
@@ -69,6 +90,18 @@ class LeftOut:
             assert one is not None
             result[name] = one
         return result
+
+
+def request_s(problem: Problem, tpot_s: Array, ttft_s: Array) -> tuple[Array, Array]:
+    """Seconds of a whole request of every row, predicted and measured (NaN without a measured TTFT)."""
+    tokens = np.array([run.row.output_tokens for run in problem.runs])
+    return ttft_s + tokens * tpot_s, measured_ttft_s(problem) + tokens * problem.measured_s
+
+
+def waits(problem: Problem) -> NDArray[np.bool_]:
+    """Rows whose first token took over 30 % of the request."""
+    _, whole = request_s(problem, problem.measured_s, problem.measured_s)
+    return np.asarray(measured_ttft_s(problem) > 0.3 * whole)
 
 
 def leave_out(problem: Problem, key: str) -> LeftOut:

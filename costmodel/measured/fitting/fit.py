@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.measured.fitting.parameters import Structure, constants_at, rounded, values_at
+from costmodel.measured.fitting.parameters import Structure, constants_at, values_at
 from costmodel.measured.fitting.terms import Constants
 from costmodel.measured.predict import (
     PrefillLoad,
@@ -25,7 +25,6 @@ from costmodel.measured.predict import (
     wave_shares,
 )
 from costmodel.measured.runs import Run, RunTable, run_table
-from costmodel.question.profile import FirstToken
 from topology.errors import InstanceError
 
 Array = NDArray[np.float64]
@@ -176,57 +175,9 @@ def predicted_tpot_s(problem: Problem, fitted: Fitted) -> Array:
 
 def prefill_loads(problem: Problem, fitted: Fitted) -> PrefillLoad:
     """Seconds of prefill that each row's first token waits for, under a fit."""
-    seconds = problem.table.terms.seconds(fitted.pricing(problem.runs)(owners(problem.table)))
-    return prefill_load(problem.runs, problem.table, seconds)
-
-
-def fit_first_token(
-    problem: Problem, fitted: Fitted, chosen: NDArray[np.bool_] | None = None
-) -> dict[str, FirstToken]:
-    """TTFT constants by engine, and by mode for other engines, from the chosen rows.
-
-    An engine has the same in both modes: what differs between them is in the seconds that the constants
-    multiply, and few rows of a mode tell them apart (left-out errors are larger with constants of their own).
-    Robust least squares on the log of predicted over measured.
-    """
-    from scipy.optimize import least_squares
-
-    load = prefill_loads(problem, fitted)
-    measured = measured_ttft_s(problem)
-    known = np.isfinite(measured)
-    if chosen is not None:
-        known &= chosen
-    modes = np.array([run.row.mode for run in problem.runs])
-    engines = np.array([run.row.engine for run in problem.runs])
-    found = {}
-    for names in (engines, modes):
-        for label in sorted(set(names.tolist())):
-            here = (names == label) & known
-            if here.sum() < 3:
-                continue
-            # seconds that each constant multiplies
-            terms = np.stack(
-                [np.ones(here.sum()), load.own_s[here], load.users_s[here], load.pass_s[here]]
-            )
-            own, seen = load.own_s[here], measured[here]
-
-            def residuals(
-                x: Array, terms: Array = terms, own: Array = own, seen: Array = seen
-            ) -> Array:
-                return np.asarray(np.log((own + np.exp(x) @ terms) / seen))
-
-            solution = least_squares(
-                residuals, np.log([0.05, 0.5, 0.1, 0.5]), bounds=(np.log(1e-6), np.log(20.0)),
-                loss="soft_l1", f_scale=_FIRST_TOKEN_ROBUST_AT,
-            )  # fmt: skip
-            base, more, share, passes = (rounded(float(value)) for value in np.exp(solution.x))
-            found[label] = FirstToken(
-                base_s=base,
-                prefill_factor=rounded(1.0 + more),
-                queue_share=share,
-                decode_passes=passes,
-            )
-    return found
+    pricing = fitted.pricing(problem.runs)
+    seconds = problem.table.terms.seconds(pricing(owners(problem.table)))
+    return prefill_load(problem.runs, problem.table, seconds, pricing)
 
 
 def measured_ttft_s(problem: Problem) -> Array:

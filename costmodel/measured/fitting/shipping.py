@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costmodel.measured.fitting.crossvalidation import LeftOut, error_quantiles
-from costmodel.measured.fitting.fit import Fitted, Problem, fit_first_token
+from costmodel.measured.fitting.first_token import fit_first_token
+from costmodel.measured.fitting.fit import Fitted, Problem
 from costmodel.measured.fitting.parameters import efficiency_at, rounded
 from costmodel.question.profile import Efficiency, EngineConstants, Profile
 from topology.quantity import parse_quantity

@@ -16,6 +16,7 @@ import costmodel.rules
 import solver.rules
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from costmodel.question.workload import Limits
 from solver.clock import Clock
@@ -164,6 +165,12 @@ def limited(**limits: int) -> Plant:
     return plant
 
 
+def unmeasured(instance: Instance, data: Data) -> tuple[Instance, Data]:
+    """A replica in two stages, which nobody ran, for a question that keeps to what was measured."""
+    _, staged = in_stages(instance, data)
+    return scenario(instance, within_measured=True), staged
+
+
 PLANTS: dict[str, list[Plant]] = {
     "both_pools": [edit(lambda data: [r.update(role="decode") for r in data["replicas"]])],  # type: ignore[arg-type,return-value]
     "chips_once": [edit(lambda data: data["replicas"].append(first(data)))],
@@ -185,6 +192,7 @@ PLANTS: dict[str, list[Plant]] = {
     "tpot_target": [lambda instance, data: (slo(instance, tpot=1e-6), data)],
     "ttft_target": [lambda instance, data: (slo(instance, ttft=1e-6), data)],
     "uplink_capacity": [no_links, slow_links],
+    "within_measured": [unmeasured],
 } | {
     file.stem.removeprefix("plant_"): [importlib.import_module(f"{__package__}.{file.stem}").plant]
     for file in Path(__file__).parent.glob("plant_*.py")
@@ -204,15 +212,17 @@ def test_every_rule_fires(rule: str, tmp_path: Path) -> None:
 
 def test_a_decode_replica_over_domains_is_reached_in_each_of_them(tmp_path: Path) -> None:
     instance = question(tmp_path, "two")
-    data = apart(instance, search(instance, clock=Clock(60)).layout.model_dump(mode="json"))
-    prefill, decode = data["replicas"]
-    (stage,) = decode["stages"]
-    assert decode["shape"]["attention_dp"] == len(stage["chips"]) == 2
-    chips = [pools(instance)[0][-1], pools(instance)[1][0]]
-    moved = dict(zip(stage["chips"], chips, strict=True))
-    kv = [{**share, "chip": moved[share["chip"]]} for share in decode["kv"]]
-    data["replicas"] = [prefill, {**decode, "stages": [{**stage, "chips": chips}], "kv": kv}]
-    found = evaluate(slo(instance, tpot=10.0), Layout.model_validate(data))
+    prefill = plain_layout(instance, "prefill", tp=1, batch=1)
+    decode = plain_layout(instance, "decode", tp=1, attention_dp=2, batch=8, first_chip=3)
+    (one,) = decode.replicas
+    assert one.stages[0].chips == (pools(instance)[0][-1], pools(instance)[1][0])
+    own = one.stages[0].model_copy(update={"expert_map": "decode"})
+    (maps,) = decode.expert_maps.values()
+    layout = Layout(
+        replicas=(*prefill.replicas, one.model_copy(update={"stages": (own,)})),
+        expert_maps={**prefill.expert_maps, "decode": maps},
+    )
+    found = evaluate(slo(instance, tpot=10.0), layout)
     assert found.violations == ()
     assert found.priced.transfer_s[0] is not None
     assert found.priced.crossings.out[0] > 0

@@ -1,0 +1,82 @@
+"""What published recipes say of rows, and what follows from it: places, waiting, balance."""
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costmodel.measured.predict import turned_away
+from costmodel.measured.recipes import UNKNOWN, Settings, Widths, recipe_of
+from costmodel.measured.rows import read_measured
+from costmodel.measured.runs import runs_of
+
+LLAMA = {
+    "id": "one", "backend": "trtllm", "model_path": "meta-llama/Llama-3.1-70B", "system": "h200_sxm",
+    "precision": "fp8", "mode": "agg", "isl": "1024", "osl": "8192", "concurrency": "128", "tp_size": "1",
+    "attention_dp_size": "1", "n_gpus_corrected": "1", "measured_date": "2025-10-29", "mean_isl": "921.6",
+    "mean_osl": "7372.8", "silicon_tpot_ms": "30.4", "silicon_ttft_ms": "368967", "batch_size": "128",
+    "moe_tp_size": "1", "moe_ep_size": "1",
+}  # fmt: skip
+
+
+def read(tmp_path, *changes):
+    path = tmp_path / "runs.csv"
+    with path.open("w", newline="") as out:
+        table = csv.DictWriter(out, list(LLAMA))
+        table.writeheader()
+        table.writerows({**LLAMA, **change} for change in changes)
+    return read_measured(path)[0]
+
+
+def test_balanced_experts_are_those_of_recipes_with_a_balancer(rows):
+    """GB200 with TensorRT-LLM's online balancer or SGLang's recorded placement, nothing else."""
+    balanced = [row for row in rows if row.decode.settings.balanced]
+    assert len(balanced) == 22
+    assert {(row.system, row.engine) for row in balanced} == {
+        ("gb200", "sglang"),
+        ("gb200", "trtllm"),
+    }
+    assert all(row.decode.expert_ways >= 16 for row in balanced)
+    assert sum(row.decode.settings.balanced is False for row in rows) > 300
+
+
+def test_a_row_has_what_its_recipe_says_and_only_that(tmp_path):
+    (known, dated) = read(tmp_path, {}, {"id": "two", "measured_date": "2024-01-01"})
+    assert known.decode.settings.kv == "fp8"
+    assert dated.decode.settings == UNKNOWN
+    assert recipe_of(LLAMA | {"model_path": "someone/Llama"}) is None
+
+
+def test_requests_wait_for_kv_that_the_engine_reserves(tmp_path):
+    """TensorRT-LLM holds room for the last token: 128 users on one H200 wait for minutes, 16 do not."""
+    rows = read(tmp_path, {}, {"id": "two", "concurrency": "16", "batch_size": "16"})
+    many, few = runs_of(rows)[0]
+    assert 40 < many.most < 60
+    assert turned_away([many])[0] == pytest.approx(128 - many.most)
+    assert turned_away([few])[0] == 0
+
+
+def test_workers_that_are_dealt_requests_leave_places_empty(tmp_path):
+    """As many requests as places: one worker takes all, of several some have too many and some too few."""
+    run = runs_of(read(tmp_path, {"concurrency": "4"}))[0][0]
+
+    def workers(count, places):
+        group = replace(run.row.decode, workers=count, settings=Settings(running=places))
+        return replace(
+            run, row=replace(run.row, decode=group, concurrency=count * places), most=places
+        )
+
+    found = turned_away([workers(1, 1.0), workers(4, 1.0), workers(16, 1.0), workers(4, 64.0)])
+    assert found[0] == 0
+    assert 0.3 < found[1] < found[2] < 0.4
+    assert found[3] / 64 < found[1] / 2
+    assert np.isfinite(found).all()
+
+
+def test_widths_are_the_recipes_where_exports_divide_the_chips_otherwise(rows):
+    """TP4 workers of GB200 runs were exported as four attention ranks."""
+    (row,) = [r for r in rows if r.id == "dsr1_gb200_sglang_fp8_disagg_1024x1024_c64_cfg227"]
+    widths = row.decode.settings.widths
+    assert widths == Widths(4, attention_dp=False, expert_ways=1)
+    assert (row.decode.tp, row.decode.attention_dp, row.decode.workers) == (4, 1, 4)
