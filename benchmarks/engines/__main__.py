@@ -2,9 +2,10 @@
 
     python -m benchmarks.engines solve FOLDER [NAME ..]    answers and exports that are not there yet
     python -m benchmarks.engines any FOLDER [NAME ..]      each engine alone and the choice
+    python -m benchmarks.engines read FOLDER ENGINE=PYTHON ..   the engines read the exports (their Python)
     python -m benchmarks.engines page FOLDER               tables of docs/engines.md from the folder
 
-``make engines`` does all three and has the engines read what was exported.
+``make engines`` does all of it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from pathlib import Path
 from benchmarks.engines.choice import compare
 from benchmarks.engines.deployments import answer, deployments
 from benchmarks.engines.page import write
+from benchmarks.engines.reading import read
 
 
 def main(words: list[str]) -> int:
     """The command line."""
-    if len(words) < 2 or words[0] not in ("solve", "any", "page"):
+    if len(words) < 2 or words[0] not in ("solve", "any", "read", "page"):
         print(__doc__, file=sys.stderr)
         return 2
     folder, names = Path(words[1]), words[2:]
     if words[0] == "any":
         compare(folder, names)
+    elif words[0] == "read":
+        return int(not read(folder, dict(word.split("=", 1) for word in names)))
     elif words[0] == "page":
         write(folder)
     else:

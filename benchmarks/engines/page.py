@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from benchmarks.engines import reading
 from benchmarks.engines.choice import choices, rows
 from benchmarks.engines.deployments import Deployment, deployments
 from costmodel.evaluate import evaluate
@@ -64,6 +65,9 @@ def tables(folder: Path) -> dict[str, str]:
     found = {"twenty": "\n".join([HEAD, *lines, "", said])}
     if (folder / "any.jsonl").is_file():
         found["any"] = "\n".join(choices(rows(folder / "any.jsonl")))
+    read = reading.rows(folder / "reads.jsonl")
+    if read:
+        found["reads"] = "\n".join(reading.summary(read))
     return found
 
 
@@ -72,6 +76,8 @@ def write(folder: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables(folder).items():
         start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        if start not in text:
+            continue
         before, _, rest = text.partition(start)
         _, _, after = rest.partition(end)
         text = f"{before}{start}\n{table}\n{end}{after}"
