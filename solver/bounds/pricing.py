@@ -18,6 +18,7 @@ from costmodel.question.instance import Instance
 from solver.bounds.block import Block
 from solver.bounds.expert_bounds import ExpertBounds, small_enough
 from solver.bounds.held_pricing import HeldBlock
+from solver.bounds.ordered_bounds import OrderedBounds, never_places
 from solver.bounds.priced import Array, Bounds, Priced
 from solver.bounds.shared_bounds import bounds_of_shared_slots
 from solver.kv_plan import keeps_idle
@@ -58,8 +59,8 @@ class Pricer:
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
         elif moe is not None and instance.scenario.layer_slots == "same":
-            loads = instance.expert_loads
-            self.experts = ExpertBounds(loads, moe.top_k, hot_copies=self.hot_copies)
+            kind = OrderedBounds if never_places(instance) else ExpertBounds
+            self.experts = kind(instance.expert_loads, moe.top_k, hot_copies=self.hot_copies)
         elif moe is not None:
             self.experts = bounds_of_shared_slots(instance, moe.top_k, hot_copies=self.hot_copies)
 
