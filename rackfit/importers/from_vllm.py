@@ -17,8 +17,16 @@ MODULES = ("vllm.entrypoints.openai.api_server", "dynamo.vllm")
 
 def read(path: Path) -> list[FoundServer]:
     """Servers of a command file; headless processes belong to the server before them."""
+    found = servers(read_processes(path), path.parent)
+    if not found:
+        raise InstanceError(Problem(str(path), "holds no vllm serve command"))
+    return found
+
+
+def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
+    """Servers among processes; ``folder`` is that of their file, from which vLLM reads nothing."""
     found = []
-    for process in read_processes(path):
+    for process in processes:
         words = process.words
         start = next((i for i in range(len(words)) if _starts(words, i)), None)
         if start is None:
@@ -29,8 +37,6 @@ def read(path: Path) -> list[FoundServer]:
             values["--kv-transfer-config"] = {"kv_role": "kv_producer"}
         if not values.get("--headless") and values.get("--node-rank", 0) == 0:
             found.append(_server(process, values))
-    if not found:
-        raise InstanceError(Problem(str(path), "holds no vllm serve command"))
     return found
 
 
