@@ -194,13 +194,9 @@ class Instance:
             del data["workload"]["spread"]
         if self.speculative is None:
             del data["speculative"]
-        if not self.scenario.two_batch_overlap:
-            del data["two_batch_overlap"]
-        if self.scenario.engine is None:
-            del data["engine"]
         if self.scenario.layer_slots == "same":
             del data["layer_slots"]
-        for key in ("taken", "chip", "scale_out", "domain_size"):
+        for key in ("two_batch_overlap", "engine", "taken", "chip", "scale_out", "domain_size"):
             if not data[key]:
                 del data[key]
         return data
