@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,22 @@ MODULES = ("sglang.launch_server", "dynamo.sglang")
 
 def read(path: Path) -> list[FoundServer]:
     """Servers of a command file; processes with ``--node-rank`` above 0 belong to one before."""
+    found = servers(read_processes(path), path.parent)
+    if not found:
+        raise InstanceError(Problem(str(path), "holds no sglang.launch_server command"))
+    return found
+
+
+def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
+    """Servers among processes; files that they name lie in ``folder``."""
     found = []
-    for process in read_processes(path):
+    for process in processes:
         start = next((i for i, word in enumerate(process.words) if word in MODULES), None)
         if start is None:
             continue
         values, _ = option_table("sglang").read(process.words[start + 1 :], process.place)
         if values.get("--node-rank", 0) == 0:
-            found.append(_server(process, values, path.parent))
-    if not found:
-        raise InstanceError(Problem(str(path), "holds no sglang.launch_server command"))
+            found.append(_server(process, values, folder))
     return found
 
 

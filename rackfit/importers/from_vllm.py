@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,16 @@ NAME = "vllm"
 
 def read(path: Path) -> list[FoundServer]:
     """Servers of a command file; headless processes belong to the server before them."""
+    found = servers(read_processes(path), path.parent)
+    if not found:
+        raise InstanceError(Problem(str(path), "holds no vllm serve command"))
+    return found
+
+
+def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
+    """Servers among processes; ``folder`` is that of their file, from which vLLM reads nothing."""
     found = []
-    for process in read_processes(path):
+    for process in processes:
         words = process.words
         start = next(
             (
@@ -31,8 +40,6 @@ def read(path: Path) -> list[FoundServer]:
         values, _ = option_table("vllm").read(words[start + 2 :], process.place)
         if not values.get("--headless") and values.get("--node-rank", 0) == 0:
             found.append(_server(process, values))
-    if not found:
-        raise InstanceError(Problem(str(path), "holds no vllm serve command"))
     return found
 
 
