@@ -12,6 +12,7 @@ from rackfit.importers.servers import FoundServer, from_remarks, role_of, sectio
 from topology.errors import InstanceError, Problem
 
 NAME = "vllm"
+MODULES = ("vllm.entrypoints.openai.api_server", "dynamo.vllm")
 
 
 def read(path: Path) -> list[FoundServer]:
@@ -27,20 +28,23 @@ def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
     found = []
     for process in processes:
         words = process.words
-        start = next(
-            (
-                i
-                for i in range(len(words) - 1)
-                if words[i].endswith("vllm") and words[i + 1] == "serve"
-            ),
-            None,
-        )
+        start = next((i for i in range(len(words)) if _starts(words, i)), None)
         if start is None:
             continue
-        values, _ = option_table("vllm").read(words[start + 2 :], process.place)
+        options = words[start + (1 if words[start] in MODULES else 2) :]
+        values, _ = option_table("vllm").read(options, process.place)
+        if "--is-prefill-worker" in options:  # of Dynamo's launcher
+            values["--kv-transfer-config"] = {"kv_role": "kv_producer"}
         if not values.get("--headless") and values.get("--node-rank", 0) == 0:
             found.append(_server(process, values))
     return found
+
+
+def _starts(words: Sequence[str], at: int) -> bool:
+    """Whether a server's program stands there: ``vllm serve``, or a module of vLLM or Dynamo."""
+    return words[at] in MODULES or (
+        words[at].endswith("vllm") and words[at + 1 : at + 2] == ("serve",)
+    )
 
 
 def _server(process: Process, values: dict[str, Any]) -> FoundServer:
