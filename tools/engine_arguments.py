@@ -41,8 +41,9 @@ def _type(action: argparse.Action) -> str:
     if convert is None or convert is str:
         return "str"
     for word, kinds in (
-        ("4096", ((int, "int"), (float, "float"))),
+        # a reader of JSON makes a number of the second word too
         ("{}", ((dict, "json"), (list, "json"))),
+        ("4096", ((int, "int"), (float, "float"))),
     ):
         try:
             value = convert(word)  # type: ignore[operator]

@@ -145,7 +145,11 @@ def _assemble(
     place: str,
 ) -> Cluster:
     ids = [[f"r{d}g{p}" for p in range(len(chips))] for d, (_, chips, _, _) in enumerate(fabrics)]
-    broken, outside, unmatched = split(spec.failed, len(fabrics))
+    broken: list[list[str]] = [[] for _ in fabrics]
+    outside: list[str] = []
+    unmatched: list[str] = []
+    if spec.failed:
+        broken, outside, unmatched = split(spec.failed, len(fabrics))
     built: dict[Any, Fabric] = {}
     made: list[Fabric] = []
     for domain, (options, chips, _, _) in enumerate(fabrics):
@@ -170,7 +174,7 @@ def _assemble(
             network = Network(network_spec, ids, nics, failed)
     else:
         unmatched += outside
-    taken, wrong = taken_chips(spec.taken, ids)
+    taken, wrong = taken_chips(spec.taken, ids) if spec.taken else (set(), [])
     chips_are = f"chips are {ids[0][0]} to {ids[-1][-1]}"
     others = "their NICs r0g0.nic, domains r0, switches r0sw0, links r0g0--r0sw0"
     problems = [

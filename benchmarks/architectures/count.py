@@ -4,7 +4,7 @@ Runs in an environment of its own (transformers, torch for CPU). Every class is 
 device, so no memory is needed: from its defaults, from a config with other widths and counts, and
 from one whose optional keys are missing. Writes one JSON file with the configs and the counts.
 
-    python count.py OUT.json [text | multimodal | model_type ...]
+    python -m benchmarks.architectures.count OUT.json [text | multimodal | model_type ...]
 """
 
 from __future__ import annotations
@@ -25,17 +25,10 @@ import transformers
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from benchmarks.architectures.mutated import mutations
+
 #: Lengths at which a class's cache is measured.
 LENGTHS = (24, 40)
-#: Keys that a config file may leave out, because the class knows what then holds.
-OPTIONAL = (
-    "head_dim", "num_key_value_heads", "tie_word_embeddings", "attention_bias", "mlp_bias",
-    "hidden_act", "hidden_activation", "layer_types", "sliding_window", "use_qk_norm", "qk_layernorm",
-    "use_bias", "bias", "rope_parameters", "sliding_window_pattern", "no_rope_layers", "mlp_layer_types",
-    "mlp_only_layers", "decoder_sparse_step", "conv_bias", "n_inner", "ffn_dim_multiplier",
-    "mamba_conv_bias", "mamba_proj_bias", "use_conv_bias", "layers_block_type", "max_position_embeddings",
-    "query_pre_attn_scalar", "attn_output_gate", "time_step_rank", "n_shared_experts",
-)  # fmt: skip
 TIED = "tie_word_embeddings"
 #: Configs inside a multimodal one that hold the text model.
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -55,26 +48,15 @@ NEEDED: dict[str, dict[str, Any]] = {
     },
     "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 8, "clip_qkv": 8.0}},
     "nemotron": {"num_key_value_heads": 8},
+    "qwen4_exp": {"text_config": {
+        "indexer_n_heads": 16, "indexer_kv_heads": 1, "indexer_head_dim": 256,
+        "indexer_budget": 2048, "indexer_compress_ratio": 4,
+    }},
     "qwen4_exp_text": {
-        "indexer_n_heads": 16, "indexer_kv_heads": 1, "indexer_head_dim": 64,
+        "indexer_n_heads": 16, "indexer_kv_heads": 1, "indexer_head_dim": 256,
         "indexer_budget": 2048, "indexer_compress_ratio": 4, "ple_embed_dim": 256,
     },
 }  # fmt: skip
-#: Keys that are scaled in the mutated config, by what.
-_SCALED = {
-    "vocab_size": 1.5, "intermediate_size": 1.25, "ffn_dim": 1.25, "n_inner": 1.25,
-    "moe_intermediate_size": 1.5, "shared_expert_intermediate_size": 1.5,
-    "shared_intermediate_size": 1.5, "block_ff_dim": 1.25, "ffn_hidden_size": 1.25,
-}  # fmt: skip
-_HALVED = (
-    "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "num_hidden_layers",
-    "n_layer", "n_layers", "num_layers", "num_blocks",
-)  # fmt: skip
-_DOUBLED = ("hidden_size", "n_embd", "d_model", "num_attention_heads", "n_head", "n_heads",
-            "num_key_value_heads", "embedding_dim", "attention_hidden_size", "dim_ff")  # fmt: skip
-
-#: Keys that are halved in the config without optional keys.
-_NARROWED = ("hidden_size", "n_embd", "d_model", "embedding_dim", "attention_hidden_size")
 
 
 def text_classes() -> dict[str, str]:
@@ -100,83 +82,24 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
-def default_config(kind: str) -> dict[str, Any]:
-    """What a configuration class saves when nothing is asked for."""
-    data = plain(CONFIG_MAPPING[kind](**NEEDED.get(kind, {})).to_dict())
-    own = transformers.PretrainedConfig().to_dict().get(TIED)
-    if own is not None and data.get(TIED) == own and any(key in data for key in TEXT_PARTS):
+def default_config(kind: str, name: str) -> dict[str, Any]:
+    """What a configuration class saves when nothing is asked for; of its text part where the class is that's."""
+    config = CONFIG_MAPPING[kind](**NEEDED.get(kind, {}))
+    own, text = getattr(transformers, name).config_class, config.get_text_config()
+    if not isinstance(config, own) and isinstance(text, own):
+        config = text
+    data = plain(config.to_dict())
+    base = transformers.PretrainedConfig().to_dict().get(TIED)
+    if base is not None and data.get(TIED) == base and any(key in data for key in TEXT_PARTS):
         del data[TIED]  # a file leaves out what the base class has, and the text part decides
     return data
 
 
-def mutations(
-    kind: str, data: dict[str, Any], rng: random.Random
-) -> dict[str, list[dict[str, Any]]]:
-    """Mutated configs by name; of each the boldest first, as a class may refuse some combinations."""
-    sizes = scaled(data, _SCALED | dict.fromkeys(_DOUBLED, 2.0))
-    flipped = {
-        key: not value
-        for key, value in data.items()
-        if isinstance(value, bool) and (key == "tie_word_embeddings" or "bias" in key)
-    }
-    flipped = {
-        key: value
-        for key, value in flipped.items()
-        if key == "tie_word_embeddings" or rng.random() < 0.5
-    }
-    widened = [
-        shallower({**sizes, **flipped}),
-        shallower({**scaled(data, _SCALED), **flipped}),
-        {**scaled(data, {"vocab_size": 1.5}), **flipped},
-        scaled(data, {"vocab_size": 1.5}),
-    ]
-    narrower = scaled(data, dict.fromkeys(_NARROWED, 0.5))
-    bare = [
-        {
-            key: value
-            for key, value in given.items()
-            if key not in dropped or key in NEEDED.get(kind, {})
-        }
-        for given in (narrower, data)
-        for dropped in (OPTIONAL, ("head_dim", "tie_word_embeddings", "attention_bias"))
-    ]
-    return {"widened": widened, "bare": bare}
-
-
-def scaled(data: dict[str, Any], factors: dict[str, float]) -> dict[str, Any]:
-    """The config with some of its integers multiplied; multiples of 64 stay so."""
-    out = dict(data)
-    for key, factor in factors.items():
-        old = out.get(key)
-        if isinstance(old, int) and not isinstance(old, bool) and old > 1:
-            new = int(old * factor)
-            out[key] = new // 64 * 64 if old % 64 == 0 and new > 64 else new
-    return {key: value for key, value in out.items() if key in data}
-
-
-def shallower(data: dict[str, Any]) -> dict[str, Any]:
-    """Half the layers and half the experts; lists with an entry per layer are cut."""
-    out = dict(data)
-    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    layers = next((data[key] for key in names if isinstance(data.get(key), int)), 0)
-    for key in _HALVED:
-        if isinstance(out.get(key), int) and out[key] > 3:
-            out[key] = out[key] // 2
-    for key, value in out.items():
-        if isinstance(value, list) and len(value) == layers > 3:
-            out[key] = value[: layers // 2]
-    if isinstance(out.get("num_experts_per_tok"), int):
-        experts = [out[key] for key in _HALVED[:4] if isinstance(out.get(key), int)]
-        out["num_experts_per_tok"] = min([out["num_experts_per_tok"], *experts])
-    return out
-
-
 def build(kind: str, name: str, data: dict[str, Any]) -> tuple[Any, Any]:
     """Config and model of a class on the meta device."""
-    cls, built = CONFIG_MAPPING[kind], getattr(transformers, name)
+    built = getattr(transformers, name)
+    cls = built.config_class if data.get("model_type") != kind else CONFIG_MAPPING[kind]
     config = cls.from_dict({key: value for key, value in data.items() if key != "architectures"})
-    if not isinstance(config, built.config_class):
-        config = config.get_text_config()  # the class is that of the text part
     for part in {id(c): c for c in (config, config.get_text_config())}.values():
         part._attn_implementation = "eager"
         part._experts_implementation = "batched_mm"
@@ -313,7 +236,7 @@ def main() -> None:
             if (only and not only & {kind, group}) or not hasattr(transformers, name):
                 continue
             try:
-                base = default_config(kind)
+                base = default_config(kind, name)
             except Exception as error:
                 result["classes"][kind] = {
                     "group": group, "class": name, "variants": {"default": {"error": repr(error)[:200]}}
@@ -321,7 +244,7 @@ def main() -> None:
                 continue
             mutated = {"default": [base]}
             if group == "text":
-                mutated |= mutations(kind, base, random.Random(kind))
+                mutated |= mutations(base, set(NEEDED.get(kind, {})), random.Random(kind))
             variants = {
                 label: one(kind, name, tries, text_part=group != "text")
                 for label, tries in mutated.items()

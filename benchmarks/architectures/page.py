@@ -20,7 +20,6 @@ from tests.costmodel.models.architectures import (
     ENCODERS,
     HALVES_OF_ENCODER_DECODERS,
     QUIRKS,
-    REFUSED,
     quirk,
 )
 
@@ -101,6 +100,16 @@ def tally(counts: dict[str, Any], found: list[Row]) -> list[str]:
     return lines
 
 
+def left_out(title: str, found: list[Row]) -> list[str]:
+    """A table of classes with the reason that the reader or the class gives."""
+    lines = ["", f"## {title}", "", "| model type | class | reason |", "|---|---|---|"]
+    for row in found:
+        if row.variant == "default":
+            why = " ".join(row.message.removeprefix(f"{row.kind}: ").split())[:160]
+            lines.append(f"| {row.kind} | {row.name} | {why.replace('|', '/')} |")
+    return lines
+
+
 def page(versions: list[tuple[dict[str, Any], list[Row]]]) -> str:
     """The whole page."""
     newest, found = versions[0]
@@ -116,8 +125,6 @@ def page(versions: list[tuple[dict[str, Any], list[Row]]]) -> str:
         + ", ".join(sorted(HALVES_OF_ENCODER_DECODERS))
         + ".",
         "",
-        "Refused by name, with the reason in the error: " + ", ".join(sorted(REFUSED)) + ".",
-        "",
     ]
     for counts, rows_of in versions:
         lines += tally(counts, rows_of)
@@ -128,6 +135,9 @@ def page(versions: list[tuple[dict[str, Any], list[Row]]]) -> str:
         "|---|---|---|",
     ]
     lines += [f"| {kind} | {variant or 'all'} | {why} |" for (kind, variant), why in QUIRKS.items()]
+    lines += left_out("Refused by name", [row for row in found if verdict(row) == "refused"])
+    lines += left_out("Not built from the class's defaults",
+                      [row for row in found if row.counted is None])  # fmt: skip
     lines += [
         "", f"## Classes of {newest['transformers']}", "",
         "| model type | class | read as | parameters of the class | read here | cache |",

@@ -15,12 +15,18 @@ from costmodel.models.spec import Tower
 _MAX_IMAGE = 2**16
 
 
+#: Keys of what describes an audio tower.
+_AUDIO = ("audio_config", "speech_config")
+
+
 def read_image_tower(outer: Config, text_hidden: int) -> Tower | None:
     """Weights of the tower that ``vision_config`` describes; a note where its kind is not known."""
     section = _section(outer, "vision_config")
     if section is None:
         if outer.has("text_config"):
-            outer.log.note("assumed: vision_config not given: no image tower is counted")
+            audio = _section(outer, *_AUDIO) is not None
+            given = "vision_config not given" if audio else "no vision_config, no audio_config"
+            outer.log.note(f"assumed: {given}: no image tower is counted")
         return None
     kind = section.data.get("model_type")
     key = (
@@ -41,7 +47,7 @@ def read_image_tower(outer: Config, text_hidden: int) -> Tower | None:
 
 def read_audio_tower(outer: Config, text_hidden: int) -> Tower | None:
     """Weights of the tower that ``audio_config`` describes, estimated; a note where it cannot be."""
-    section = _section(outer, "audio_config", "speech_config")
+    section = _section(outer, *_AUDIO)
     if section is None:
         return None
     params = _estimate(section, text_hidden)

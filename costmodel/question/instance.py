@@ -99,9 +99,9 @@ class Instance:
     def operations(self) -> Operations:
         """The model compiled into operations."""
         drafts = self.speculative.draft_tokens if self.speculative is not None else 0
-        compiled = operations_of(
-            self.model, drafts, encoders_of(self.model, self.workload), self.scenario.adapters
-        )
+        work = self.workload
+        encoders = encoders_of(self.model, work) if work.images or work.audio_frames else ()
+        compiled = operations_of(self.model, drafts, encoders, self.scenario.adapters)
         return replace(compiled, kv_in_hbm=self.kv_read_from is None)
 
     def log_missed(self, kind: LayerKind) -> NDArray[np.float64]:

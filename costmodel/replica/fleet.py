@@ -155,11 +155,26 @@ class _Transfers:
         self._known: dict[tuple[object, ...], tuple[float | None, float | None]] = {}
 
     def near_and_far(self, replica: Replica) -> tuple[float | None, float | None]:
-        """Seconds inside the replica's domain and to the farthest other one (``None``: there is none)."""
+        """Seconds inside the replica's domain and to the farthest other one (``None``: there is none).
+
+        A replica over several domains sends from each of them, to others or inside where there is no other.
+        """
+        homes = self.homes(replica.chips)
+        times = [self._from(home, replica) for home in homes]
+        if len(homes) == 1:
+            return times[0]
+        sent = [near if far is None else far for near, far in times]
+        known = [one for one in sent if one is not None]
+        return None, max(known) if len(known) == len(sent) else None
+
+    def _from(self, home: int, replica: Replica) -> tuple[float | None, float | None]:
+        """The same from the replica's chips in one domain: those of its first stage there."""
         cluster, shape = self.instance.cluster, replica.shape
-        first = replica.stages[0].chips
-        home = cluster.chip(first[0]).domain
-        here = tuple(chip for chip in first if cluster.chip(chip).domain == home)
+        own = (
+            tuple(chip for chip in stage.chips if cluster.chip(chip).domain == home)
+            for stage in replica.stages
+        )
+        here = next(chips for chips in own if chips)
         source = gate(cluster, here)
         key = (
             home,

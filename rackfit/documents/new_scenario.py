@@ -63,6 +63,7 @@ workload:
   # audio_frames: 0    # of sound that a request brings, for models that hear
   # expert_load: skewed  # or uniform, or a file of recorded expert counts
   # expert_load_seed: 0  # of the generator of skewed loads
+  # spread:              # means where lengths differ; rackfit solve --traffic works them out of requests
 
 # Latency targets; leave one out for no target.
 slo:

@@ -6,6 +6,7 @@ import numpy as np
 
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
+from costmodel.question.traffic.reuse import reuse
 from costmodel.replay.met import PERCENTILES, Met, Spread
 from rackfit.figures.chart import Chart, Series
 from rackfit.quoting import markup
@@ -31,6 +32,8 @@ def replay_page(instance: Instance, requests: Requests, met: Met) -> str:
         "<h2>Over time</h2>" + _over_time(met) + _rates(met),
         "<h2>Shares of requests</h2>" + _shares(met),
     ]
+    if len(requests.blocks):
+        sections.append("<h2>Prefixes</h2>" + _prefixes(requests))
     return page(f"Replay: {instance.model.name} on {instance.cluster.name}", sections)
 
 
@@ -81,4 +84,22 @@ def _shares(met: Met) -> str:
         "TTFT, s",
         "share of requests",
         [Series("TTFT", points, "line")],
+    ).svgs()
+
+
+def _prefixes(requests: Requests) -> str:
+    """Share of prompt tokens that one cache for all would have, by its capacity."""
+    found = reuse(requests)
+    if not len(found.distances):
+        return "<p>No prompt begins like an earlier one.</p>"
+    capacities = np.geomspace(
+        max(float(found.distances[0]), 1.0), max(float(found.distances[-1]), 2.0), _STRETCHES
+    )
+    points = [(float(c), 100.0 * found.hit_rate(float(c))) for c in capacities]
+    return Chart(
+        "Prompt tokens found in one cache for all requests",
+        "tokens of KV that the cache keeps",
+        "% of prompt tokens",
+        [Series("least recently used out first", points, "line")],
+        log_x=True,
     ).svgs()

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
+from costmodel.question.traffic.reuse import reuse
 from costmodel.replay.met import PERCENTILES, Met, Spread
 from rackfit.report.render import make_console
 
@@ -58,8 +59,11 @@ def lines(instance: Instance, requests: Requests, met: Met) -> list[str]:
     found.append(
         f"in use: {use}; KV filled to {met.kv_fill.mean:.1%} on average, P99 {met.kv_fill.p99:.0%}"
     )
-    if met.prefix_hit_rate:
-        found.append(f"prefix hits: {met.prefix_hit_rate:.1%} of prompt tokens")
+    if met.prefix_hit_rate or len(requests.blocks):
+        most = f"; one cache that never forgets would have {reuse(requests).most:.1%}"
+        found.append(
+            f"prefix hits: {met.prefix_hit_rate:.1%} of prompt tokens{most if len(requests.blocks) else ''}"
+        )
     if met.put_back:
         found.append(f"{met.put_back:,} times a request was put back because KV was full")
     return found

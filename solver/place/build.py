@@ -13,6 +13,7 @@ from solver.kv_plan import plan_of
 from solver.place.held_kv import with_idle
 from solver.shapes.shapes import ROLES
 from solver.shapes.stands import neighbours_matter
+from topology import Cluster
 
 #: first and last layer of each stage
 Stages = Sequence[tuple[int, int]]
@@ -25,15 +26,28 @@ def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[l
     return [flat[s * width : (s + 1) * width] for s in range(shape["pp"])]
 
 
-def hand_over_s(instance: Instance, chips: Sequence[str], tp: int, pp: int) -> tuple[float, float]:
-    """KV hand-over from chips to the farthest other domain, and inside the first one's own, seconds.
+def hand_over_s(
+    instance: Instance, stages: Sequence[Sequence[str]], tp: int
+) -> tuple[float, float]:
+    """KV hand-over from each domain to the farthest other one, and inside the first one's own, seconds.
 
     Where no other domain can be reached, or the chip is alone in its own, the one stands for the other.
     """
     cluster = instance.cluster
-    home = cluster.chip(chips[0]).domain
-    moved = transfer_bytes_per_chip(instance, tp, pp)
-    here = [chip for chip in chips if cluster.chip(chip).domain == home]
+    homes: dict[int, list[str]] = {}
+    for chips in stages:
+        of_stage: dict[int, list[str]] = {}
+        for chip in chips:
+            of_stage.setdefault(cluster.chip(chip).domain, []).append(chip)
+        for home, own in of_stage.items():
+            homes.setdefault(home, own)
+    moved = transfer_bytes_per_chip(instance, tp, len(stages))
+    times = [_from(cluster, home, here, moved) for home, here in homes.items()]
+    return max(far for far, _ in times), times[0][1]
+
+
+def _from(cluster: Cluster, home: int, here: Sequence[str], moved: float) -> tuple[float, float]:
+    """The same from some chips of a domain."""
     usable = [placed.id for placed in cluster.domains[home].usable if placed.id != here[0]]
     beside = usable if neighbours_matter(cluster, home) else usable[:1]
     near = send_s(cluster, (here[0], 1.0), beside, moved)

@@ -147,7 +147,7 @@ class Realiser:
         experts, layer_bounds = self.placements.of(slots, free=free)
         far_s, near_s = 0.0, 0.0
         if ROLES[shape["role"]] == "prefill":
-            far_s, near_s = hand_over_s(self.instance, stands.chips[0], shape["tp"], shape["pp"])
+            far_s, near_s = hand_over_s(self.instance, stands.chips, shape["tp"])
             far_s = near_s if self.nearby else far_s
         attempt = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         batches = BatchSearch(attempt)
@@ -204,7 +204,7 @@ class Realiser:
         slots = tuple(spread(shape["slots"], chips))
         far_s = 0.0
         if ROLES[shape["role"]] == "prefill":
-            times = hand_over_s(self.instance, stands.chips[0], shape["tp"], shape["pp"])
+            times = hand_over_s(self.instance, stands.chips, shape["tp"])
             far_s = times[self.nearby]
         upper_at = partial(self.pricer.tightened, self.shapes, row, None)
         upper = upper_at(most_per_rank)

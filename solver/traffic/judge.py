@@ -1,4 +1,4 @@
-"""A layout found for traffic, judged: it is replayed on every run, and after every loss that counts."""
+"""A layout found for traffic, judged: it is replayed on every run, and after every loss on one that was drawn again."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class Verdict:
     def missed(self) -> tuple[str, ...]:
         """Roles that were too slow."""
         last = self.runs[-1]
-        first = last.first_missed or (last.both_missed and last.late_first >= last.slow_tokens)
-        tokens = last.tokens_missed or (last.both_missed and not first)
+        either = last.first_missed or last.tokens_missed
+        first = last.first_missed or (last.both_missed and not either)
+        tokens = last.tokens_missed or (last.both_missed and not either)
         found = ("prefill",) * first + ("decode",) * tokens
         return (*found, "mixed") if found else ()
 
@@ -67,7 +68,7 @@ class Judge:
                 if not rest.replicas:
                     gone = Judged(1.0, 1.0, 0.0, self.asked.targets)
                     return Verdict(met, (*found, gone), after)
-                self._replay(rest, self.runs[1:], found)
+                self._replay(rest, self.runs[1:2], found)
                 if not found[-1].meets:
                     break
         if found[-1].meets and losing:

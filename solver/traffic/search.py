@@ -9,13 +9,12 @@ what failed and what met the targets, as long as that is cheaper.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from costmodel.evaluate import SECONDS_PER_HOUR, Evaluation, evaluate
-from costmodel.layout.layout import Layout
+from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
-from solver.answer import ForTraffic, Progress, SearchResult
+from solver.answer import Progress, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock, check_seed
 from solver.fleet.asked import Fleet
@@ -26,29 +25,19 @@ from solver.search import search
 from solver.shapes.shapes import ROLES
 from solver.traffic.asked import COVERS, Asked, Questions, questions
 from solver.traffic.fleets import Fleets
+from solver.traffic.found import Found, Steady, answered
 from solver.traffic.judge import Judge, Verdict
 from solver.traffic.loads import carried
 from solver.traffic.losses import spread_out, units
 from solver.verify import ROUNDING, verify
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
-#: layouts judged at most, and by how much more is asked of a pool that was too slow, the first time
-_TRIES, _STEP = 40, 0.005
-#: and at most
-_MOST_STEP = 0.16
+#: layouts judged at most; how much more is asked of a pool that was too slow, the first time and at most
+_TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
+#: where no layout meets the targets: parts of a prompt's time in a steady state that are asked for instead
+_HURRIES = (0.6, 0.35, 0.2)
 #: capacities so close are equal: less is no longer tried
 _AS_MUCH = 1.004
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A layout with its verdict, and the capacity over the rate that its fleet has, by role (0: none)."""
-
-    fleet: Fleet
-    layout: Layout
-    evaluation: Evaluation
-    verdict: Verdict
-    has: dict[str, float]
 
 
 def search_traffic(
@@ -94,7 +83,7 @@ class _TrafficSearch:
         self.spread = spread
         self.fleets = Fleets(self.search, asked.requests, seed)
         self.judge = Judge(own.spread, asked, seed)
-        self.best: _Found | None = None
+        self.best: Found | None = None
         self.last: Verdict | None = None
         self.tries = 0
 
@@ -109,6 +98,35 @@ class _TrafficSearch:
         ttft_s = self.spread.evaluation.ttft_s or 0.0
         own = self.asked.requests.at_rate(self.asked.peak_rate)
         loads = carried(own, self.asked.targets, ttft_s)
+        for hurry in (1.0, *_HURRIES):
+            if self.best is not None or self.clock.over or not self._hurried(hurry):
+                break
+            self._look(loads)
+        if self.best is None:
+            raise self._nothing()
+        return self._answer()
+
+    def _hurried(self, hurry: float) -> bool:
+        """Look among replicas that compute prompts in such a part of the time; whether there are any."""
+        ttft_s = self.spread.evaluation.ttft_s
+        if hurry == 1.0:
+            return True
+        if not ttft_s or self.asked.targets.ttft_p99_s is None:
+            return False
+        slo = self.own.spread.slo.model_copy(update={"ttft": hurry * ttft_s})
+        scenario = self.own.spread.scenario.model_copy(update={"slo": slo})
+        quick = replace(self.own.spread, scenario=scenario)
+        quicker = Search(quick, self.clock, self.target, self.seed, None, workers=self.workers)
+        try:
+            quicker.run()
+        except (NoFeasibleLayout, NoLayoutInTime):
+            return False
+        self.search = quicker
+        self.fleets = Fleets(quicker, self.asked.requests, self.seed)
+        return True
+
+    def _look(self, loads: dict[str, float]) -> None:
+        """Look for the cheapest layout that meets the targets, from such loads on."""
         for most in self._widths():
             self.fleets.most_chips = most
             failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
@@ -117,16 +135,16 @@ class _TrafficSearch:
                 self._less(failed, needs)
             if self.clock.over:
                 break
-        if self.best is None:
-            raise self._nothing()
-        return self._answer()
 
     def _widths(self) -> list[int | None]:
-        """Chips of a replica at most: where a loss takes whole replicas, narrow ones lose less."""
+        """Chips of a replica at most: where a loss takes whole replicas, narrow ones lose less.
+
+        What is likely to be cheap comes first: what costs no less is not replayed.
+        """
         if not self.asked.spare:
             return [None]
         size = max(one.size for one in self.search.classes)
-        return [None, *(chips for chips in (32, 16, 8, 4, 2) if chips < size)]
+        return [*(chips for chips in (8, 4, 16, 2, 32) if chips < size), None]
 
     def _first(self, failed: dict[str, float], needs: dict[str, float]) -> dict[str, float] | None:
         """Ask for more of what was too slow until a layout meets the targets; what it was asked for."""
@@ -176,7 +194,7 @@ class _TrafficSearch:
     def _time(self) -> bool:
         return not self.clock.over and self.tries < _TRIES
 
-    def _replayed(self, fleet: Fleet, needs: dict[str, float]) -> _Found | None:
+    def _replayed(self, fleet: Fleet, needs: dict[str, float]) -> Found | None:
         """Stand a fleet on its chips and replay it; ``None`` where it cannot stand."""
         instance = self.own.spread
         layout = assemble(instance, fleet, self.search.placed)
@@ -193,7 +211,7 @@ class _TrafficSearch:
         verify(instance, float("inf"), evaluation)
         self.tries += 1
         verdict = self.last = self.judge.judge(layout)
-        found = _Found(fleet, layout, evaluation, verdict, self._has(fleet, needs))
+        found = Found(fleet, layout, evaluation, verdict, self._has(fleet, needs))
         if verdict.meets and (
             self.best is None or fleet.usd_per_hour < self.best.fleet.usd_per_hour
         ):
@@ -244,34 +262,14 @@ class _TrafficSearch:
 
     def _answer(self) -> SearchResult:
         assert self.best is not None
-        found, gap = self.best, self._gap()
-        usd = found.evaluation.usd_per_hour or 0.0
-        requests = self.asked.requests
-        served = requests.rate * float(requests.output_tokens.mean())
-        certificate = Certificate(self._bound(), gap, (*self.every.certificate.covers, *COVERS))
-        loads = {role: 1.0 / has for role, has in found.has.items() if has}
-        return replace(
-            self.spread,
-            status="optimal" if gap <= max(self.target, ROUNDING) else "feasible",
-            layout=found.layout,
-            evaluation=found.evaluation,
-            certificate=certificate,
-            wall_s=self.clock.elapsed_s,
-            proof_s=self.clock.elapsed_s if gap <= self.target else None,
-            instance=self.own.spread,
-            traffic=ForTraffic(
-                met=found.verdict.met,
-                targets=self.asked.targets,
-                runs=len(found.verdict.runs),
-                losses=found.verdict.after,
-                peak=self.asked.peak,
-                mean_usd_per_hour=self.mean.evaluation.usd_per_hour or 0.0,
-                spread_usd_per_hour=self.spread.evaluation.usd_per_hour or 0.0,
-                usd_per_hour=usd,
-                usd_per_m_output_tokens=usd / SECONDS_PER_HOUR / served * 1e6,
-                loads=loads,
-            ),
+        certificate = Certificate(
+            self._bound(), self._gap(), (*self.every.certificate.covers, *COVERS)
         )
+        steady = Steady(self.mean, self.spread)
+        return answered(
+            self.asked, self.own.spread, steady, self.best, certificate,
+            self.target, self.clock.elapsed_s,
+        )  # fmt: skip
 
     def _nothing(self) -> Exception:
         """Why no layout was found."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from run_cli import asked, refused
+from run_cli import asked
 
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
@@ -241,7 +241,9 @@ def test_a_kept_point_is_believed_only_as_it_was_written(tmp_path: Path) -> None
     assert ask() == (row, 0)
 
 
-def test_a_study_does_without_a_folder_for_its_points(tmp_path: Path) -> None:
+def test_a_study_does_without_a_folder_for_its_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "file"
     home.write_text("")
     words = ("study", "grid", "--over", "slo.tpot=0.05", "--json")
@@ -249,13 +251,15 @@ def test_a_study_does_without_a_folder_for_its_points(tmp_path: Path) -> None:
     question.write_text(
         yaml.safe_dump({"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"})
     )
-    from run_cli import rackfit
-
-    ran = rackfit(words[0], words[1], question, *words[2:], HOME=str(home), XDG_CACHE_HOME="")
-    assert ran.code == 0
-    assert json.loads(ran.out)["rows"][0]["error"] == ""
-    assert "points are not kept" in ran.err
-    refused("Not a directory", *words, "--cache", home / "x", cwd=tmp_path)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    code, said = asked(words[0], words[1], question, *words[2:])
+    assert code == 0
+    assert "points are not kept" in said
+    assert json.loads(said[said.index("{") :])["rows"][0]["error"] == ""
+    code, said = asked(*words, "--cache", home / "x")
+    assert code == 2
+    assert "Not a directory" in said
 
 
 def test_what_no_point_expects_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

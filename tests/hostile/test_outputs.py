@@ -104,14 +104,14 @@ def test_odd_text_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_reader_who_has_seen_enough_is_no_error(tmp_path: Path) -> None:
-    for words in (("catalogue", "models"), ("model", "llama-3.1-8b"), ("--help",), NEW):
+    for words in (("catalogue", "tiers"), ("model", "llama-3.1-8b"), ("--help",), NEW):
         line = " ".join([sys.executable, "-m", "rackfit", *words])
         assert os.system(f'bash -c "set -o pipefail; {line} 2>{tmp_path}/err | true"') == 0
         assert (tmp_path / "err").read_text() == ""
 
 
 @pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
-@pytest.mark.parametrize("words", [("catalogue", "models"), ("model", "llama-3.1-8b", "--json")])
+@pytest.mark.parametrize("words", [("catalogue", "tiers"), ("model", "llama-3.1-8b", "--json")])
 def test_an_output_that_cannot_be_written_is_one_message(
     words: tuple[str, ...], stdout: str, tmp_path: Path
 ) -> None:

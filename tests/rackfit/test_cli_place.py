@@ -1,25 +1,17 @@
 """``rackfit place`` end to end: documents, engine files and their loading checks, bad input, fuzz."""
 
-import contextlib
-import io
 import json
-import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import typer
-import yaml
 from typer.testing import CliRunner
 
-from costmodel.experts.coactivation import pair_shares
 from costmodel.experts.dispatch import check_placement, chip_loads, imbalance
 from costmodel.experts.expert_load import read_loads, skewed_load
 from rackfit.cli.app import exit_code
 from rackfit.cli.commands.place import register
-from rackfit.exporters import placement_sglang, placement_trtllm, placement_vllm
-from rackfit.exporters.placement_table import PlacementTable
-from tests.rackfit.exporters.loaders import check_sglang, check_trtllm, check_vllm_ascend
+from tests.rackfit.exporters.loaders import check_sglang
 from topology.catalogue import data_dir
 from topology.errors import InstanceError, RackfitError
 
@@ -164,80 +156,6 @@ def test_shipped_loads_are_found_by_name(app):
     assert read_loads(data_dir("loads") / "olmoe-1b-7b.npz").windows.shape == (6, 3, 64)
 
 
-def table_of(width=5, chips=8, dense=3):
-    from solver.experts import place_layers
-
-    found = place_layers(LOADS, [width] * chips)
-    return PlacementTable(
-        found.physical_to_logical, 32, (width,) * chips, tuple(range(dense, dense + 4)), dense + 4
-    )
-
-
-def test_sglang_file_passes_its_loading_checks_and_wrong_ones_do_not():
-    arguments = {"num_layers": 7, "num_experts": 32, "spare": 8, "chips": 8}
-    text = placement_sglang.render(table_of())
-    assert check_sglang(text, **arguments) == []
-    data = json.loads(text)["physical_to_logical_map"]
-    wrong = {
-        "rows": data[3:],
-        "duplicate": [*data[:6], [*data[6][:1] * 2, *data[6][2:]]],
-        "missing": [*data[:6], [0] * 40],
-        "range": [*data[:6], [99, *data[6][1:]]],
-        "length": [*data[:6], data[6][:-1]],
-    }
-    for rows in wrong.values():
-        assert check_sglang(json.dumps({"physical_to_logical_map": rows}), **arguments)
-    assert check_sglang(json.dumps({"physical_to_logical_map": data, "seed": 1}), **arguments)
-    assert check_sglang("{", **arguments)
-
-
-def test_trtllm_file_passes_its_loading_checks_and_wrong_ones_do_not():
-    arguments = {"layer_ids": [3, 4, 5, 6], "num_experts": 32, "chips": 8}
-    text = placement_trtllm.render(table_of())
-    assert check_trtllm(text, **arguments) == []
-    data = yaml.safe_load(text)
-    rows = data["initial_global_assignments"]
-    for change in (
-        {"num_slots": 41},
-        {"layer_updates_per_iter": 1},
-        {"ep_size": 8},
-        {"initial_global_assignments": {layer: rows[layer] for layer in (3, 4, 5)}},
-        {"initial_global_assignments": {**rows, 3: [0] * 40}},
-        {"initial_global_assignments": {**rows, 3: [rows[3][1], *rows[3][1:]]}},
-    ):
-        assert check_trtllm(yaml.safe_dump({**data, **change}), **arguments)
-
-
-def test_vllm_ascend_file_passes_its_loading_checks_and_wrong_ones_do_not():
-    arguments = {"num_layers": 4, "num_experts": 32, "chips": 8}
-    text = placement_vllm.render(table_of())
-    assert check_vllm_ascend(text, **arguments) == []
-    for change in (
-        lambda data: data.update(moe_layer_count=5),
-        lambda data: data["layer_list"].pop(),
-        lambda data: data["layer_list"][0].update(layer_id=1),
-        lambda data: data["layer_list"][0]["device_list"].pop(),
-        lambda data: data["layer_list"][0]["device_list"][0]["device_expert"].pop(),
-        lambda data: data["layer_list"][0]["device_list"][0].update(device_expert=[0] * 5),
-        lambda data: data.pop("layer_list"),
-    ):
-        data = json.loads(text)
-        change(data)
-        assert check_vllm_ascend(json.dumps(data), **arguments)
-    assert "num_redundant_experts" in placement_vllm.hint(table_of())
-
-
-def test_a_wrong_placement_never_becomes_a_file():
-    good = table_of()
-    for spoil in ([0] * 40, [1, *good.physical_to_logical[0][1:].tolist()]):
-        rows = good.physical_to_logical.copy()
-        rows[0] = spoil
-        with pytest.raises(InstanceError):
-            PlacementTable(rows, 32, good.slots_per_chip, good.layer_ids, good.num_layers)
-    with pytest.raises(InstanceError):
-        PlacementTable(good.physical_to_logical, 32, good.slots_per_chip, (0, 1), 4)
-
-
 def test_uneven_slots_are_refused_where_the_engine_cannot_load_them(app, counts):
     assert run(app, counts, "--gpus", 6, "--slots", 32, "--format", "json", "--fast").exit_code == 0
     for format in ("sglang", "trtllm", "vllm"):
@@ -287,99 +205,3 @@ def test_impossible_requests_are_bad_input(app, counts, arguments):
     result = run(app, counts, *arguments, "--fast")
     assert isinstance(result.exception, RackfitError)
     assert exit_code(result.exception) == 2
-
-
-def fuzzed_together(rng, folder, loads):
-    """A file of pair counts or of tokens, as often whole as not."""
-    layers, experts = loads.shape
-    top_k = int(rng.integers(1, max(min(experts, 5), 2)))
-    tokens = int(rng.integers(1, 40))
-    picks = np.argsort(rng.random((tokens, layers, experts)), axis=2)[:, :, :top_k]
-    array = picks
-    if rng.random() < 0.5:
-        array = pair_shares(picks, experts) * tokens
-    if rng.random() < 0.3:
-        array = array.astype(float)
-        array[rng.random(array.shape) < 0.1] = rng.choice([0, np.nan, -1, np.inf, 1e308, 3])
-    if rng.random() < 0.1:
-        array = array[..., : rng.integers(array.shape[-1] + 1)]
-    path = folder / f"together.{rng.choice(['npy', 'npz', 'json'])}"
-    if path.suffix == ".npy":
-        np.save(path, array)
-    elif path.suffix == ".npz":
-        np.savez(path, **{f"a{i}": array for i in range(rng.integers(1, 3))})
-    else:
-        path.write_text(json.dumps(array.tolist()))
-    if rng.random() < 0.1:
-        data = bytearray(path.read_bytes())
-        data[rng.integers(len(data))] = rng.integers(256)
-        path.write_bytes(bytes(data))
-    return path
-
-
-@pytest.mark.slow
-def test_ten_thousand_fuzzed_inputs_give_a_valid_placement_or_a_clear_refusal(tmp_path):
-    from rackfit.placement.place import place
-    from solver.experts.request import PlaceOptions
-
-    rng = np.random.default_rng(0)
-    placed = refused = used = 0
-    for trial in range(10_000):
-        layers, experts = rng.integers(1, 4), int(rng.integers(1, 20))
-        loads = rng.lognormal(0, rng.choice([0, 1, 4]), (layers, experts))
-        if rng.random() < 0.2:
-            loads[rng.random(loads.shape) < 0.5] = rng.choice([0, np.nan, -1, np.inf, 1e308])
-        path = tmp_path / f"loads.{rng.choice(['npy', 'json', 'csv', 'npz'])}"
-        if path.suffix == ".npy":
-            np.save(path, loads)
-        elif path.suffix == ".npz":
-            np.savez(path, **{f"w{i}": loads for i in range(rng.integers(1, 3))})
-        elif path.suffix == ".json":
-            path.write_text(json.dumps(loads.tolist()))
-        else:
-            path.write_text("\n".join(",".join(map(str, row)) for row in loads))
-        if rng.random() < 0.1:
-            data = bytearray(path.read_bytes())
-            for _ in range(rng.integers(1, 6)):
-                data[rng.integers(len(data))] = rng.integers(256)
-            path.write_bytes(
-                bytes(data[: rng.integers(len(data) + 1)] if rng.random() < 0.5 else data)
-            )
-        options = PlaceOptions(
-            gpus=int(rng.integers(0, 7)),
-            slots=experts + int(rng.integers(-1, 12)),
-            gpus_per_node=[None, None, 1, 2, 3][rng.integers(5)],
-            groups=int(rng.choice([1, 1, 1, 2, 3, 4])),
-            top_groups=int(rng.choice([1, 1, 1, 2, 3])),
-            top_k=int(rng.integers(1, 6)),
-            dispatch=("even", "sglang-static", "lp")[rng.integers(3)],
-            objective=("sum", "mean", "worst")[rng.integers(3)],
-            effort="fast",
-            seed=trial,
-        )
-        together = fuzzed_together(rng, tmp_path, loads) if rng.random() < 0.3 else None
-        if together is not None and rng.random() < 0.7:
-            gpus = int(rng.choice([2, 4, 6]))
-            slots = max(-(-options.slots // gpus), 1) * gpus
-            options = replace(
-                options, gpus=gpus, slots=slots, gpus_per_node=gpus // 2, groups=1,
-                top_groups=1, top_k=None, objective="sum",
-            )  # fmt: skip
-        try:
-            with contextlib.redirect_stderr(io.StringIO()):
-                found = place(read_loads(path), options, None, together)
-        except InstanceError:
-            refused += 1
-        else:
-            placed += 1
-            check_placement(
-                found.table.physical_to_logical, found.table.num_experts, found.table.slots_per_chip
-            )
-            assert (found.bound <= found.imbalance * (1 + 1e-9)).all()
-            assert np.isfinite(found.imbalance).all()
-            json.dumps(found.document(), allow_nan=False)
-            used += found.compared is not None
-        os.unlink(path)
-    assert placed > 1000
-    assert refused > 1000
-    assert used > 100

@@ -15,9 +15,10 @@ from itertools import pairwise
 import numpy as np
 
 from costmodel.evaluate import Evaluation, evaluate
-from costmodel.layout.layout import ExpertMap, KvShare, Layout, Replica, Role, Shape, Stage
+from costmodel.layout.layout import ExpertMap, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
 from costmodel.question.instance import Instance
+from tests.solver.sequences import with_sequences
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
 #: rules that a replica on its own need not keep
@@ -297,15 +298,3 @@ class ByHand:
         )
         kv = tuple(share.model_copy(update={"chip": names[share.chip]}) for share in replica.kv)
         return replica.model_copy(update={"stages": stages, "kv": kv})
-
-
-def with_sequences(replica: Replica, counts: list[int]) -> Replica:
-    """The replica with so many sequences on each rank, at home on the rank's first chip."""
-    tp, shape = replica.shape.tp, replica.shape
-    kv = tuple(
-        KvShare(chip=replica.stages[0].chips[rank * tp], sequences=count)
-        for rank, count in enumerate(counts)
-    )
-    return replica.model_copy(
-        update={"kv": kv, "shape": shape.model_copy(update={"batch": sum(counts)})}
-    )

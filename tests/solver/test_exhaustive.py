@@ -22,7 +22,8 @@ from solver.search import search
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import ROLES, enumerate_shapes
 from solver.verify import usd_per_m_output
-from tests.solver.enumeration import Best, best_replicas, kind_of_pool, least_cost, pools, with_rate
+from tests.solver.enumerated_fleets import least_cost, with_rate
+from tests.solver.enumeration import Best, best_replicas, kind_of_pool, pools
 from topology.errors import NoFeasibleLayout
 
 Tiny = Callable[[int, int, int, int], Instance]

@@ -20,6 +20,8 @@ _RECIPE = Recipe(
 
 def read(b: Builder) -> ModelSpec:
     """The decoder; its image encoder is no part of the text model."""
+    if not b.outer.has("vision_config"):
+        b.config.log.note("assumed: vision_config not given: no image tower is counted")
     return read_recipe(b, _RECIPE)
 
 

@@ -20,7 +20,10 @@ def read(b: Builder) -> ModelSpec:
     c, count = b.config, b.num_layers
     heads, kv_heads, dim = b.heads, b.kv_heads(), b.head_dim(64)
     bias = c.flag("attention_bias", default=False)
-    windows, sparse = typed_windows(b, count), listed_sparse_layers(b, count, (), 0)
+    windows, sparse = (
+        typed_windows(b, count),
+        listed_sparse_layers(b, count, ("first_k_dense_replace",), 0),
+    )
     experts = Experts.read(b)
     inner = c.size("moe_hidden_size", default=b.hidden, because="the hidden size")
     width = b.ffn_width if not all(sparse) else 0

@@ -34,6 +34,8 @@ def read(b: Builder) -> ModelSpec:
     full, index = _attention_layers(b, count), _index(b)
     tables = _Tables(b, count, streams.count)
     c.ignore("norm_topk_prob", "output_gate_type", "num_nextn_predict_layers")
+    if c.data.get("num_nextn_predict_layers"):
+        c.log.note("warning: the MTP layers that num_nextn_predict_layers declares are not counted")
 
     def at(number: int) -> Layer:
         name = f"model.layers.{number}"
@@ -82,6 +84,7 @@ def _index(b: Builder) -> tuple[int, int, int] | None:
     if not c.has("indexer_n_heads"):
         c.ignore("indexer_n_heads", "indexer_kv_heads", "indexer_head_dim", "indexer_budget",
                  "indexer_compress_ratio")  # fmt: skip
+        c.log.note("assumed: indexer_n_heads not given: attention reads every token")
         return None
     if c.size("indexer_kv_heads", default=1, because="always one", high=2**12) != 1:
         c.problem("indexer_kv_heads", "only 1 is understood")

@@ -29,7 +29,6 @@ REFUSED = frozenset(["blt", "mllama", "moshi", "open-llama", "reformer", "transf
 QUIRKS = {
     ("xlstm", "widened"): "version 5 keeps two tables, though tie_word_embeddings is true",
     ("longcat_flash", ""): "allocates weights for zero-compute experts, which have none",
-    ("helium", "bare"): "projects the output from the hidden size, whatever heads x width is",
     ("nemotron_h", "bare"): "refused: a file without its list of blocks",
     ("zamba", "widened"): "shares its block by tying: tie_word_embeddings false makes copies of it",
     (
@@ -37,7 +36,11 @@ QUIRKS = {
         "widened",
     ): "shares its block by tying: tie_word_embeddings false makes copies of it",
     ("moss_transcribe_diarize", "bare"): "ties by the outer class's default, against text_config",
-    ("cpmant", ""): "cache: puts 32 prompt tokens before every sequence",
+    ("fuyu", "widened"): "version 4 ties by text_config, against the outer config",
+    (
+        "cpmant",
+        "",
+    ): "cache: puts 32 prompt tokens before every sequence; version 4 ties two tables of unlike size",
     ("deepseek_v4", ""): "cache: keeps a part of a compressed entry and its index in buffers",
 }
 

@@ -10,13 +10,14 @@ from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Workload
-from rackfit.exporters.export import export_layout
+from rackfit.exporters.export import export_layout, write_files
 from rackfit.exporters.options import option_table
+from rackfit.importers.deployment import import_deployment
 
 
 @pytest.fixture(scope="module")
-def files():
-    """Files of a mixed replica of GLM-4.5-Air on one node that drafts two tokens, by target."""
+def asked():
+    """A mixed replica of GLM-4.5-Air on one node that drafts two tokens."""
     scenario = Scenario(
         model="glm-4.5-air",
         cluster="hgx-h200",
@@ -24,8 +25,21 @@ def files():
         speculative=Speculative(draft_tokens=2, acceptance=0.7),
     )
     instance = resolve_instance(scenario)
-    layout = plain_layout(instance, "mixed", tp=8, attention_dp=1, batch=16)
-    return lambda target: export_layout(instance, layout, target, allow_approximate=True).files
+    return instance, plain_layout(instance, "mixed", tp=8, attention_dp=1, batch=16)
+
+
+@pytest.fixture(scope="module")
+def files(asked):
+    """Files of it, by target."""
+    return lambda target: export_layout(*asked, target, allow_approximate=True).files
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_a_command_with_drafts_is_read_back(asked, files, engine, tmp_path):
+    """vLLM's option is JSON, which its reader was said to take for a number."""
+    write_files(files(engine), tmp_path / "out")
+    (read,) = import_deployment(asked[0], engine, tmp_path / "out").layout.replicas
+    assert read.shape.batch == 16
 
 
 def test_vllm_and_sglang_draft_as_many_tokens(files):

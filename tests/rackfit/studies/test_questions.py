@@ -123,3 +123,15 @@ def test_a_longer_context_never_costs_less() -> None:
     short, long = (row["usd_per_m_output_tokens"] for row in result.rows)
     assert long >= result.rows[0]["bound_usd_per_m_output_tokens"]
     assert f"prompt included, {long / short:.1f} times as dear" in result.conclusion[0]
+
+
+def test_goodput_falls_with_load() -> None:
+    slo = {"ttft": 0.5, "tpot": 0.02}
+    result = ask("load", {"load": [0.5, 1.3], "cv": [1.0]}, **SMALL, slo=slo)
+    easy, full = result.rows
+    assert easy["goodput"] > 0.99 > full["goodput"]
+    assert easy["ttft_p99_s"] < full["ttft_p99_s"]
+    assert easy["stable"]
+    assert not full["stable"]
+    assert "99% of requests are within the targets up to 50%" in result.conclusion[1]
+    assert len(result.study.figures(result.rows)) == 3

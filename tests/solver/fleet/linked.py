@@ -20,7 +20,8 @@ from costmodel.replica.fleet import price_fleet
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules import rules
 from tests import conftest
-from tests.solver.enumeration import best_maps, drafts, pools, rate_of
+from tests.solver.enumerated_maps import best_maps
+from tests.solver.enumeration import drafts, pools, rate_of
 from topology import load_cluster
 
 #: rules that need the whole fleet

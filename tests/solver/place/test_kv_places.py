@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +13,7 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import KvShare, KvTier, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
-from costmodel.question.instance import Instance, resolve_instance
-from costmodel.question.scenario import Scenario
+from costmodel.question.instance import Instance
 from costmodel.question.workload import Workload
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.held import price_placed
@@ -26,8 +22,7 @@ from solver.clock import Clock
 from solver.kv_search import kv_plans
 from solver.search import search
 from topology import Cluster, Tier, TierKind
-from topology.catalogue import data_dir
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 Tiny = Callable[[int, int, int, int], Instance]
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
@@ -255,65 +250,6 @@ def test_rent_is_in_the_cost_and_in_the_bound(tiny: Tiny, usd_per_byte: float) -
     assert found <= min(costs) * 1.02
 
 
-def long_model(folder: Path, name: str) -> str:
-    """A shipped model whose positions are said to reach beyond a million."""
-    config = json.loads((data_dir("models") / f"{name}.json").read_text())
-    config["max_position_embeddings"] = 2**20 + 2**14
-    path = folder / f"{name}-1m.json"
-    path.write_text(json.dumps(config))
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "cluster", "why"),
-    [
-        ("llama-3.1-70b", "nvl-2", r"in host memory, which has 240 GB per chip"),
-        # one sequence fits beside the weights, but not a replica of each role
-        ("deepseek-v3", "nvl-4", r"prefill needs 4 chips, decode needs 4 chips"),
-    ],
-)
-def test_a_million_tokens_leave_hbm(tmp_path: Path, name: str, cluster: str, why: str) -> None:
-    asked = {
-        "model": long_model(tmp_path, name),
-        "cluster": cluster,
-        "workload": {"input_tokens": 1_000_000, "output_tokens": 1_000},
-    }
-    with pytest.raises(NoFeasibleLayout, match=why):
-        search(resolve_instance(Scenario.model_validate(asked)), clock=Clock(120))
-    instance = resolve_instance(Scenario.model_validate(asked | {"kv_tiers": ["host"]}))
-    result = search(instance, clock=Clock(120))
-    assert result.status == "optimal"
-    assert result.evaluation.feasible
-    generating = [r for r in result.layout.replicas if r.role != "prefill"]
-    assert {share.tier for replica in generating for share in replica.kv} == {"host"}
-    (use,) = [use for use in result.evaluation.kv_tiers if use.role == generating[0].role]
-    host = instance.cluster.chips[0].chip.tier("host")
-    assert host is not None
-    assert use.bytes <= host.bytes * len(generating[0].chips)
-    # every token reads the whole cache through the chips' links
-    chips = len(generating) * len(generating[0].chips)
-    read_s = use.bytes / chips / host.read_bytes_per_s
-    assert result.evaluation.tpot_s is not None
-    assert read_s * 0.99 <= result.evaluation.tpot_s
-
-
-def test_too_slow_a_tier_is_named(tmp_path: Path) -> None:
-    asked = {
-        "model": long_model(tmp_path, "llama-3.1-70b"),
-        "cluster": "nvl-2",
-        "workload": {"input_tokens": 1_000_000, "output_tokens": 1_000},
-        "slo": {"tpot": "100 ms"},
-        "kv_tiers": ["host"],
-    }
-    with pytest.raises(NoFeasibleLayout) as caught:
-        search(resolve_instance(Scenario.model_validate(asked)), clock=Clock(120))
-    text = str(caught.value)
-    assert "With KV in HBM: " in text
-    assert re.search(
-        r"of answers in host memory: .* TPOT: the target is 100 ms; \d+ ms is the", text
-    )
-
-
 def test_a_stopped_search_says_so(tiny: Tiny) -> None:
     clock = Clock()
     clock.stop()
@@ -333,9 +269,3 @@ def test_experts_and_stages_with_idle_kv_keep_the_bound(tiny: Tiny, seed: int) -
         return
     assert evaluate(instance, result.layout).feasible
     assert result.certificate.gap < 0.1
-
-
-def test_places_of_kv_are_checked() -> None:
-    asked = {"model": "llama-3.1-8b", "cluster": "tpu-v7", "workload": "chat", "kv_tiers": ["host"]}
-    with pytest.raises(InstanceError, match="no chip of tpu-v7 has host; tiers beside HBM: none"):
-        resolve_instance(Scenario.model_validate(asked))

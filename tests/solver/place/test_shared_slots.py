@@ -21,15 +21,13 @@ from solver.experts.layer_slots import even_spread
 from solver.search import search
 from solver.shapes.shapes import slot_counts
 from solver.verify import usd_per_m_output
+from tests.solver.enumerated_fleets import least_cost
+from tests.solver.enumerated_maps import layer_times, not_worse, placements
 from tests.solver.enumeration import (
     Best,
-    _not_worse,
     best_replicas,
     drafts,
     hand_over_s,
-    layer_times,
-    least_cost,
-    placements,
     rate_of,
     takings,
 )
@@ -66,7 +64,7 @@ def options(instance: Instance, draft: Replica, layer: int, *, rows: bool) -> It
         times = np.stack([layer_times(instance, one, rates, layer, t) for t in passes], axis=1)
         ways = placements(moe.num_experts, each)
         ends = np.cumsum(each)
-        for way in _not_worse(times):
+        for way in not_worse(times):
             chip_rows = [
                 tuple(ways[way][end - n : end].tolist()) for end, n in zip(ends, each, strict=True)
             ]

@@ -1,0 +1,72 @@
+"""A layout found for traffic, and the answer that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from costmodel.evaluate import SECONDS_PER_HOUR, Evaluation
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from solver.answer import ForTraffic, SearchResult
+from solver.certificate import Certificate
+from solver.fleet.asked import Fleet
+from solver.traffic.asked import Asked
+from solver.traffic.judge import Verdict
+from solver.verify import ROUNDING
+
+
+@dataclass(frozen=True)
+class Found:
+    """A layout with its verdict, and the capacity over the rate that its fleet has, by role (0: none)."""
+
+    fleet: Fleet
+    layout: Layout
+    evaluation: Evaluation
+    verdict: Verdict
+    has: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Steady answers at the mean lengths and at their spread."""
+
+    mean: SearchResult
+    spread: SearchResult
+
+
+def answered(
+    asked: Asked,
+    instance: Instance,
+    steady: Steady,
+    found: Found,
+    certificate: Certificate,
+    target: float,
+    wall_s: float,
+) -> SearchResult:
+    """The answer that a layout makes, proven to a gap of ``target`` or not."""
+    usd = found.evaluation.usd_per_hour or 0.0
+    requests = asked.requests
+    served = requests.rate * float(requests.output_tokens.mean())
+    proven = certificate.gap <= max(target, ROUNDING)
+    return replace(
+        steady.spread,
+        status="optimal" if proven else "feasible",
+        layout=found.layout,
+        evaluation=found.evaluation,
+        certificate=certificate,
+        wall_s=wall_s,
+        proof_s=wall_s if proven else None,
+        instance=instance,
+        traffic=ForTraffic(
+            met=found.verdict.met,
+            targets=asked.targets,
+            runs=len(found.verdict.runs),
+            losses=found.verdict.after,
+            peak=asked.peak,
+            mean_usd_per_hour=steady.mean.evaluation.usd_per_hour or 0.0,
+            spread_usd_per_hour=steady.spread.evaluation.usd_per_hour or 0.0,
+            usd_per_hour=usd,
+            usd_per_m_output_tokens=usd / SECONDS_PER_HOUR / served * 1e6,
+            loads={role: 1.0 / has for role, has in found.has.items() if has},
+        ),
+    )

@@ -1,0 +1,136 @@
+"""Every map of experts of a tiny replica, all at once, and those that no other is quicker than."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import combinations, combinations_with_replacement, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.experts.moe_load import expert_shares
+from costmodel.layout.layout import ExpertMap, Layout, Replica
+from costmodel.passes.communication import GroupRates, rates_of_chips
+from costmodel.passes.group import ChipGroup
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.question.instance import Instance
+from costmodel.replica.exchanges import moved_in
+from costmodel.replica.fleet import NOTHING
+from costmodel.replica.replica import replica_schedule
+from costmodel.rules import engine_runs
+
+
+def placements(experts: int, slots: tuple[int, ...]) -> NDArray[np.int64]:
+    """``[ways, slots]``: every way to fill the chips' slots with distinct experts, none missing.
+
+    Chips with equally many slots are alike: only one order of their contents is kept.
+    """
+    return _placements(experts, slots)
+
+
+@lru_cache
+def _placements(experts: int, slots: tuple[int, ...]) -> NDArray[np.int64]:
+    found = []
+    sizes = sorted(set(slots), reverse=True)
+    groups = [
+        combinations_with_replacement(list(combinations(range(experts), size)), slots.count(size))
+        for size in sizes
+    ]
+    for parts in product(*groups):
+        chips = [chip for part in parts for chip in part]
+        if {expert for chip in chips for expert in chip} == set(range(experts)):
+            found.append(tuple(expert for chip in chips for expert in chip))
+    return np.array(found, dtype=np.int64)
+
+
+def layer_times(
+    instance: Instance, draft: Replica, rates: GroupRates, layer: int, tokens: Tokens
+) -> NDArray[np.float64]:
+    """Seconds of a MoE layer under every placement of its experts ``[ways]``."""
+    operations, shape = instance.operations, draft.shape
+    kind = operations.kinds[operations.kind_of_layer()[layer]]
+    assert kind.moe is not None
+    slots = draft.stages[0].slots()
+    ways = placements(kind.moe.num_experts, slots)
+    row = kind.moe_rows[kind.layers.index(layer)]
+    rows = float(np.asarray(tokens.decode) + np.asarray(tokens.prefill))
+    shares = expert_shares(
+        np.repeat(instance.expert_loads[row : row + 1], len(ways), axis=0), ways, slots,
+        kind.moe.top_k, rows * shape.attention_dp * tokens.fill,
+    )  # fmt: skip
+    chip = instance.cluster.chip(draft.stages[0].chips[0]).chip
+    timed = pass_time(
+        ChipGroup.of(
+            operations, np.full(len(ways), shape.tp), np.full(len(ways), shape.attention_dp), chip,
+            instance.profile.for_chip(chip.name), rates,
+        ),
+        [(kind, 1.0)], tokens, [ExpertShares(shares.load[:, None, :], shares.touched[:, None, :])], with_head=False,
+    )  # fmt: skip
+    return np.broadcast_to(timed.total_s(instance.profile.combination), (len(ways),))
+
+
+def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
+    """Expert maps of which one is best for the draft.
+
+    Layers add up, so in a role with one kind of pass each has its own best placement; a mixed replica
+    weighs two kinds, and all that are not worse in both are kept.
+    """
+    plan = replica_schedule(instance, draft)
+    passes = [tokens for tokens in (plan.decode, plan.prefill) if tokens is not None]
+    moe = instance.operations.moe
+    fixed = _in_order(instance, draft)
+    if fixed is not None:
+        return [fixed]
+    rates = rates_of_chips(
+        instance.cluster, [stage.chips for stage in draft.stages], draft.shape.tp,
+        moe.top_k if moe else 0,
+        instance.profile.for_chip(instance.cluster.chip(draft.stages[0].chips[0]).chip.name),
+        moved_in(instance, draft),
+    )  # fmt: skip
+    sums: list[tuple[tuple[float, ...], ExpertMap]] = [((0.0,) * len(passes), {})]
+    for layer in instance.operations.moe_layers:
+        stage = next(
+            s for s, one in enumerate(draft.stages) if one.layers[0] <= layer <= one.layers[1]
+        )
+        times = np.stack(
+            [layer_times(instance, draft, rates[stage], layer, tokens) for tokens in passes], axis=1
+        )
+        ways = placements(moe.num_experts if moe else 0, draft.stages[0].slots())
+        kept = not_worse(times)
+        grown = [
+            (tuple(np.add(total, times[way])), {**maps, layer: tuple(ways[way].tolist())})
+            for total, maps in sums
+            for way in kept
+        ]
+        alive = not_worse(np.array([total for total, _ in grown]))
+        sums = [grown[place] for place in alive]
+    return [maps for _, maps in sums]
+
+
+def _in_order(instance: Instance, draft: Replica) -> ExpertMap | None:
+    """Experts as the engine of the question starts, if it takes no others."""
+    engine, moe = instance.engine, instance.operations.moe
+    if (
+        engine is None
+        or moe is None
+        or engine.places_experts(instance.model, draft.shape.attention_dp)
+    ):
+        return None
+    row = tuple(slot % moe.num_experts for slot in range(sum(draft.stages[0].slots())))
+    return dict.fromkeys(instance.operations.moe_layers, row)
+
+
+def runs(instance: Instance, draft: Replica, maps: ExpertMap) -> bool:
+    """Whether the engine of the question runs a replica, by the evaluator's rule."""
+    layout = Layout(replicas=(draft,), expert_maps={"m": maps} if maps else {})
+    return not engine_runs.check(instance, layout, NOTHING)
+
+
+def not_worse(values: NDArray[np.float64]) -> list[int]:
+    """Rows of which no other is smaller or equal in every column (of equal ones the first)."""
+    kept: list[int] = []
+    for place in np.lexsort(values.T[::-1]).tolist():
+        if not any(np.all(values[other] <= values[place]) for other in kept):
+            kept.append(place)
+    return kept
