@@ -67,10 +67,8 @@ class Instance:
         limits = self.scenario.limits
         if not self.scenario.within_measured:
             return limits
-        chips = {placed.chip.name for placed in self.cluster.usable}
-        most = max(1, int(most_sequences(sorted(chips))))
-        own = min(limits.max_sequences_per_rank, most)
-        return limits.model_copy(update={"max_sequences_per_rank": own})
+        most = most_sequences({placed.chip.name for placed in self.cluster.usable})
+        return limits.at_most(max(1, int(most)))
 
     @property
     def speculative(self) -> Speculative | None:
@@ -276,7 +274,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
         model=model,
         cluster=found["cluster"],
         workload=workload,
-        profile=found["profile"],
+        profile=found["profile"].routed_as(workload.expert_load),
         expert_loads=loads,
         expert_loads_provenance=provenance,
     )

@@ -76,15 +76,14 @@ class Pricer:
             least_ttft_s=np.zeros(count),
         )
         blocks: list[tuple[NDArray[np.int64], int, PoolClass]] = []
-        for role in range(len(ROLES)):
-            for pool_class in self.classes:
-                rows = np.flatnonzero(
-                    (shapes.role == role) & (shapes.pool_class == pool_class.index)
-                )
-                blocks += [
-                    (rows[start : start + _BLOCK], role, pool_class)
-                    for start in range(0, len(rows), _BLOCK)
-                ]
+        order = np.lexsort((shapes.pool_class, shapes.role))
+        kinds = shapes.role[order] * len(self.classes) + shapes.pool_class[order]
+        for rows in np.split(order, np.flatnonzero(np.diff(kinds)) + 1):
+            blocks += [
+                (part, int(shapes.role[part[0]]), self.classes[int(shapes.pool_class[part[0]])])
+                for start in range(0, len(rows), _BLOCK)
+                if len(part := rows[start : start + _BLOCK])
+            ]
 
         def bounded(block: tuple[NDArray[np.int64], int, PoolClass]) -> Bounds:
             rows, role, pool_class = block
