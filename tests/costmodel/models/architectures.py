@@ -44,6 +44,7 @@ QUIRKS = {
         "bare",
     ): "version 4: takes attention_hidden_size over heads, whatever attention_head_dim is",
     ("moss_transcribe_diarize", "bare"): "ties by the outer class's default, against text_config",
+    ("ovis2", "default"): "version 4: the head reads 1,536 channels of 4,096, by the outer config",
     ("fuyu", "widened"): "version 4 ties by text_config, against the outer config",
     (
         "cpmant",
