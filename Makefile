@@ -82,6 +82,23 @@ models-fuzz: $(INSTALLED)
 exhaustive: $(INSTALLED)
 	$(BIN)/python -m pytest -s -m slow tests/solver/test_exhaustive.py tests/solver/test_parity.py tests/solver/tori
 
+# Twenty deployments solved, exported and read by the engines themselves: their parsers, configuration objects and
+# loaders of expert maps. Each engine in an environment of its own, some GB; no GPU. OUT_ENGINES keeps what is done
+VLLM := 0.33.0
+SGLANG := 0.5.23
+OUT_ENGINES ?= build/engines
+VLLM_PYTHON ?= $(OUT_ENGINES)/venv-vllm/bin/python
+SGLANG_PYTHON ?= $(OUT_ENGINES)/venv-sglang/bin/python
+.PHONY: engines
+$(OUT_ENGINES)/venv-%/bin/python:
+	$(PYTHON) -m venv $(OUT_ENGINES)/venv-$*
+	$(OUT_ENGINES)/venv-$*/bin/python -m pip install --quiet $*==$(if $(filter vllm,$*),$(VLLM),$(SGLANG))
+
+engines: $(INSTALLED) $(VLLM_PYTHON) $(SGLANG_PYTHON)
+	$(BIN)/python -m benchmarks.engines solve $(OUT_ENGINES)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks.engines read $(OUT_ENGINES) vllm=$(VLLM_PYTHON) sglang=$(SGLANG_PYTHON)
+	$(BIN)/python -m benchmarks.engines page $(OUT_ENGINES)
+
 # N random questions from end to end in two processes; goes on where it stopped. OUT: one line per question.
 # One question again: python -m benchmarks.hunt --seed 17 --write FOLDER
 N ?= 200

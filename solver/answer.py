@@ -10,7 +10,6 @@ from costmodel.question.instance import Instance
 from costmodel.replay.met import Met
 from costmodel.replay.targets import Targets
 from solver.certificate import Certificate
-from solver.verify import ROUNDING
 
 
 @dataclass(frozen=True)
@@ -113,29 +112,3 @@ class SearchResult:
     instance: Instance | None = None
     #: what replays said, where the question was traffic
     traffic: ForTraffic | None = None
-
-
-def better(one: Evaluation, other: Evaluation | None) -> bool:
-    """Whether one answer is the better: cheaper; as dear, and serving more; then lower TTFT, then lower TPOT.
-
-    Figures within rounding of each other are equal.
-    """
-    if other is None:
-        return True
-    for lower, higher in zip(_ranked(one), _ranked(other), strict=True):
-        if lower < higher - ROUNDING * abs(higher):
-            return True
-        if lower > higher + ROUNDING * abs(higher):
-            return False
-    return False
-
-
-def _ranked(evaluation: Evaluation) -> tuple[float, ...]:
-    """What decides between two answers, each the lower the better."""
-    cost = evaluation.usd_per_m_output_tokens
-    return (
-        float("inf") if cost is None else cost,
-        -evaluation.priced.requests_per_s,
-        evaluation.ttft_s or 0.0,
-        evaluation.tpot_s or 0.0,
-    )

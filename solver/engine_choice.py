@@ -16,10 +16,11 @@ from costmodel.question.engine_files import (
     load_engine,
 )
 from costmodel.question.instance import Instance
-from solver.answer import Alone, Progress, SearchResult, better
+from solver.answer import Alone, Progress, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock
 from solver.rounds import Search
+from solver.verify import better
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 #: searches one engine's question

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from solver.answer import Progress, better
+from solver.answer import Progress
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
@@ -27,8 +27,8 @@ from solver.rules import allowed
 from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
-from solver.threads import in_threads
-from solver.verify import ROUNDING, usd_per_m_output, verify
+from solver.threads import side_by_side
+from solver.verify import ROUNDING, better, usd_per_m_output, verify
 
 
 class Known:
@@ -133,7 +133,9 @@ class Known:
             return self.placed.place(row, int(self.bounds.per_rank[row]))
 
         wanted = list(rows)
-        for row, found in zip(wanted, in_threads(realised, wanted, self.workers), strict=True):
+        with side_by_side(self.workers, len(wanted)) as each:
+            made = list(each(realised, wanted))
+        for row, found in zip(wanted, made, strict=True):
             if found is not None:
                 self.items.tighten(row, found.upper_requests_per_s)
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.evaluate import evaluate
-from solver.answer import MainShape, RunnerUp, SearchResult, better
+from solver.answer import MainShape, RunnerUp, SearchResult
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.certificate import Certificate
 from solver.fleet.asked import Fleet
@@ -30,7 +30,7 @@ from solver.place.assemble import assemble
 from solver.place.mend import mended
 from solver.rounds import Search
 from solver.shapes.shapes import ROLES, ShapeTable
-from solver.verify import verify
+from solver.verify import better, verify
 
 _PREFILL = ROLES.index("prefill")
 #: widths of like shapes, the larger over the smaller at most

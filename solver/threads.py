@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
 
 
-def in_threads(
-    work: Callable[[Thing], Answer], things: Sequence[Thing], workers: int
-) -> list[Answer]:
-    """``work`` of every thing, by at most ``workers`` threads. Raises what the first that fails raised."""
-    if workers <= 1 or len(things) <= 1:
-        return [work(thing) for thing in things]
-    with ThreadPoolExecutor(min(workers, len(things))) as pool:
-        return list(pool.map(work, things))
+class Each(Protocol):
+    """``map``: the work of every thing. Raises what the first that fails raised."""
+
+    def __call__(
+        self, work: Callable[[Thing], Answer], things: Iterable[Thing], /
+    ) -> Iterable[Answer]:
+        """The answers, in the order of the things."""
+
+
+@contextmanager
+def side_by_side(workers: int, number: int) -> Iterator[Each]:
+    """``map`` for so many things, by at most ``workers`` threads."""
+    if workers <= 1 or number <= 1:
+        yield map
+        return
+    with ThreadPoolExecutor(min(workers, number)) as pool:
+        yield pool.map

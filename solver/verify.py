@@ -1,4 +1,4 @@
-"""The judge's word on what a search claims."""
+"""The judge's word on what a search claims, and on which of two answers is better."""
 
 from __future__ import annotations
 
@@ -32,3 +32,29 @@ def usd_per_m_output(instance: Instance) -> float:
     """$/M output tokens of one dollar per hour and (request per second)."""
     factor = instance.scenario.prices.chip_price_factor
     return factor / 3600.0 / instance.workload.output_tokens * 1e6
+
+
+def better(one: Evaluation, other: Evaluation | None) -> bool:
+    """Whether one answer is the better: cheaper; as dear, and serving more; then lower TTFT, then lower TPOT.
+
+    Figures within rounding of each other are equal.
+    """
+    if other is None:
+        return True
+    for lower, higher in zip(_ranked(one), _ranked(other), strict=True):
+        if lower < higher - ROUNDING * abs(higher):
+            return True
+        if lower > higher + ROUNDING * abs(higher):
+            return False
+    return False
+
+
+def _ranked(evaluation: Evaluation) -> tuple[float, ...]:
+    """What decides between two answers, each the lower the better."""
+    cost = evaluation.usd_per_m_output_tokens
+    return (
+        float("inf") if cost is None else cost,
+        -evaluation.priced.requests_per_s,
+        evaluation.ttft_s or 0.0,
+        evaluation.tpot_s or 0.0,
+    )

@@ -24,14 +24,16 @@ def load_cluster(
     *,
     count: int | None = None,
     failed: Sequence[str] = (),
+    taken: Sequence[str] = (),
     adjust: Callable[[Chip], Chip] | None = None,
+    change: Callable[[ClusterSpec], ClusterSpec] | None = None,
 ) -> Cluster:
     """The cluster of a name or a YAML file.
 
     ``"gb200-nvl72"`` is one rack, ``"gb200-nvl72@4"`` (or ``count=4``) four joined by its
     scale-out, ``"nvl-36"`` and ``"tpu-v5p-4x4x8"`` members of a family, anything with ``/`` or
-    ``.yaml`` a file. ``failed`` breaks more of it, in the names of :mod:`topology.failures`.
-    ``adjust`` changes every chip before the links are built, for what-if questions.
+    ``.yaml`` a file. ``failed`` breaks more of it, in the names of :mod:`topology.failures`, ``taken`` gives chips
+    to others. ``adjust`` changes every chip before the links are built, ``change`` the file, for what-if questions.
     Raises ``InstanceError`` with every problem found, or with what exists.
     """
     text, times = str(name_or_path), count
@@ -50,6 +52,10 @@ def load_cluster(
     spec, place = read_cluster_spec(text)
     if failed:
         spec = spec.model_copy(update={"failed": (*spec.failed, *failed)})
+    if taken:
+        spec = spec.model_copy(update={"taken": (*spec.taken, *taken)})
+    if change is not None:
+        spec = change(spec)
     label = text if times is None else f"{text}@{times}"
     if "/" in text or text.endswith(".yaml"):
         label = spec.name if times is None else f"{spec.name}@{times}"
@@ -145,7 +151,11 @@ def _assemble(
     place: str,
 ) -> Cluster:
     ids = [[f"r{d}g{p}" for p in range(len(chips))] for d, (_, chips, _, _) in enumerate(fabrics)]
-    broken, outside, unmatched = split(spec.failed, len(fabrics))
+    broken: list[list[str]] = [[] for _ in fabrics]
+    outside: list[str] = []
+    unmatched: list[str] = []
+    if spec.failed:
+        broken, outside, unmatched = split(spec.failed, len(fabrics))
     built: dict[Any, Fabric] = {}
     made: list[Fabric] = []
     for domain, (options, chips, _, _) in enumerate(fabrics):
@@ -170,7 +180,7 @@ def _assemble(
             network = Network(network_spec, ids, nics, failed)
     else:
         unmatched += outside
-    taken, wrong = taken_chips(spec.taken, ids)
+    taken, wrong = taken_chips(spec.taken, ids) if spec.taken else (set(), [])
     chips_are = f"chips are {ids[0][0]} to {ids[-1][-1]}"
     others = "their NICs r0g0.nic, domains r0, switches r0sw0, links r0g0--r0sw0"
     problems = [

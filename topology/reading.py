@@ -62,14 +62,19 @@ def read_text(path: Path, most: int = MAX_FILE_BYTES) -> str:
         raise InstanceError(Problem(shown(path), f"not UTF-8 text (byte {error.start})")) from None
 
 
-def parse_json(text: str, place: str) -> Any:
-    """The data of a JSON text. Raises ``InstanceError`` with line and column."""
+def parse_json(text: str, place: str, *, python: bool = False) -> Any:
+    """The data of a JSON text. Raises ``InstanceError`` with line and column.
+
+    ``python``: NaN and Infinity are read too, which Python's writers of JSON leave in it.
+    """
     elements = text.count(",") + text.count("[") + text.count("{")
     if elements > MAX_JSON_ELEMENTS:
         message = f"{elements:,} elements; at most {MAX_JSON_ELEMENTS:,} are read"
         raise InstanceError(Problem(place, message))
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+        return json.loads(
+            text, object_pairs_hook=_unique, parse_constant=float if python else _no_number
+        )
     except json.JSONDecodeError as error:
         where = f"{place}:{error.lineno}:{error.colno}"
         raise InstanceError(Problem(where, f"not JSON: {error.msg}")) from None

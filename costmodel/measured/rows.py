@@ -12,8 +12,9 @@ import csv
 import gzip
 import io
 import math
+import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -29,6 +30,9 @@ FLAGGED = "flagged: seems to mix runs with and without speculative decoding"
 
 #: mean of lengths drawn between 0.8 and 1 of nominal
 DRAWN = 0.9
+
+#: columns of percentiles, in ms
+PERCENTILE = re.compile(r"(?:ttft|tpot|itl|e2e)_p\d{1,2}_ms")
 
 REQUIRED = ("backend", "model_path", "system", "isl", "osl", "silicon_tpot_ms")
 
@@ -61,6 +65,7 @@ class MeasuredRow:
     ``decode`` is the group that decodes (and prefills too where ``prefill`` is ``None``);
     ``concurrency`` counts requests in the system, waiting ones included. ``precision`` is the weights'
     as written (empty: the checkpoint's own). ``fixed_lengths``: all requests are as long as nominal.
+    ``percentiles``: what was measured beside the means, such as ``ttft_p99_s``.
     """
 
     id: str
@@ -76,6 +81,7 @@ class MeasuredRow:
     tpot_s: float
     ttft_s: float | None
     fixed_lengths: bool
+    percentiles: tuple[tuple[str, float], ...] = ()
 
     @property
     def mode(self) -> Literal["aggregated", "disaggregated"]:
@@ -91,8 +97,15 @@ class Skipped:
     reason: str
 
 
-def read_measured(path: str | Path) -> tuple[list[MeasuredRow], list[Skipped]]:
-    """Rows of a CSV file (or ``.csv.gz``). Raises ``InstanceError`` for a file that is no such table."""
+def read_measured(
+    path: str | Path,
+    finish: Callable[[MeasuredRow, Mapping[str, str]], MeasuredRow] | None = None,
+) -> tuple[list[MeasuredRow], list[Skipped]]:
+    """Rows of a CSV file (or ``.csv.gz``). Raises ``InstanceError`` for a file that is no such table.
+
+    ``finish`` adds to a row what other columns of it say; it may raise ``ValueError`` with the reason why the
+    row is left out.
+    """
     text = _read_text(Path(path))
     table = csv.DictReader(io.StringIO(text))
     names = [name.strip() for name in table.fieldnames or []]
@@ -113,7 +126,8 @@ def read_measured(path: str | Path) -> tuple[list[MeasuredRow], list[Skipped]]:
                 name = f"{name} (line {number})"
             seen.add(name)
             try:
-                rows.append(_row(name, cells))
+                row = _row(name, cells)
+                rows.append(row if finish is None else finish(row, cells))
             except ValueError as error:
                 skipped.append(Skipped(name, str(error)))
     except csv.Error as error:
@@ -221,7 +235,17 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         tpot_s=_positive(cells, "silicon_tpot_ms") / 1e3,
         ttft_s=None if ttft is None else ttft / 1e3,
         fixed_lengths=mean == nominal,
+        percentiles=_percentiles(cells),
     )
+
+
+def _percentiles(cells: Mapping[str, str]) -> tuple[tuple[str, float], ...]:
+    """Columns such as ``ttft_p99_ms``, in seconds."""
+    found = []
+    for name in cells:
+        if PERCENTILE.fullmatch(name) and (value := _number(cells, name)) is not None:
+            found.append((name.removesuffix("_ms") + "_s", value / 1e3))
+    return tuple(found)
 
 
 def _as_set(group: Group, settings: Settings) -> Group:

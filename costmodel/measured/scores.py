@@ -115,6 +115,7 @@ class Validation:
                     "predicted_ttft_ms": 1e3 * float(self.ttft_s[i]),
                     "measured_tpot_ms": 1e3 * row.tpot_s,
                     "measured_ttft_ms": None if row.ttft_s is None else 1e3 * row.ttft_s,
+                    "measured_percentiles": dict(row.percentiles),
                     "tpot_ape": abs(float(self.tpot_s[i]) / row.tpot_s - 1.0),
                     "ttft_ape": None
                     if row.ttft_s is None

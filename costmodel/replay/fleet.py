@@ -14,7 +14,7 @@ from costmodel.replay.job import Habits
 from costmodel.replay.pass_table import STEP, Line, PassTable
 from costmodel.replay.server import Server
 from costmodel.replay.tabulate import pass_table
-from costmodel.replica.fleet import PricedLayout, uplink_bytes_per_s
+from costmodel.replica.fleet import PricedLayout
 from costmodel.replica.replica import ReplicaPrice
 from topology.errors import InstanceError, Problem
 
@@ -30,23 +30,6 @@ class Standing:
     domain: int
     prompt_tokens_per_s: float
     transfer_s: float
-
-
-@dataclass
-class Uplinks:
-    """When the uplinks of each domain are free again: hand-overs between domains share them in order."""
-
-    bytes_per_s: dict[int, float]
-    free_s: dict[int, float]
-
-    def sent_s(self, domain: int, now: float, moved: float, alone_s: float) -> float:
-        """When bytes that start now have left a domain; ``alone_s`` is what the sender's own links take."""
-        capacity = self.bytes_per_s.get(domain, 0.0)
-        if not capacity:
-            return now + alone_s
-        start = max(now, self.free_s.get(domain, 0.0))
-        self.free_s[domain] = start + moved / capacity
-        return max(now + alone_s, self.free_s[domain])
 
 
 #: tables of passes and shares of KV that were made, by replica and longest request
@@ -142,12 +125,3 @@ def kv_share(instance: Instance, replica: Replica, price: ReplicaPrice, longest:
             room = instance.usable_hbm_bytes(instance.cluster.chip(chip).chip) - (used - kv)
             worst = np.maximum(worst, bytes_of / max(room, 1.0))
     return Line.through(contexts.astype(float), worst / replica.shape.attention_dp, longest)
-
-
-def uplinks(instance: Instance) -> Uplinks:
-    """The uplinks of every domain, all free."""
-    cluster = instance.cluster
-    return Uplinks(
-        {d.index: uplink_bytes_per_s(cluster, d.index) for d in cluster.domains},
-        {},
-    )

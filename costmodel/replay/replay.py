@@ -10,12 +10,14 @@ from heapq import heappop, heappush
 from itertools import count
 from time import perf_counter
 
+from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
-from costmodel.replay.fleet import Standing, Tables, standing, uplinks
+from costmodel.replay.fleet import Standing, Tables, standing
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.job import Habits, Job
+from costmodel.replay.links import Links
 from costmodel.replay.met import Met, Totals, met
 from costmodel.replay.prefix_cache import PrefixCache
 from costmodel.replay.router import Router, Routing
@@ -87,15 +89,25 @@ def replay(
     course = course or Course.of(instance)
     gaps = Gaps()
     fleet = standing(instance, layout, course.habits, gaps, requests.longest, tables)
-    jobs = run(instance, fleet, requests, course)
+    links = Links.beside(instance.cluster.uplinks, evaluate(instance, layout).priced)
+    jobs = run(instance, fleet, requests, course, links)
     return met(
         instance, layout, requests, jobs,
         Totals(fleet, gaps, perf_counter() - began), closed=course.in_flight is not None,
     )  # fmt: skip
 
 
-def run(instance: Instance, fleet: list[Standing], requests: Requests, course: Course) -> list[Job]:
-    """The requests with the times that they met, in order of arrival."""
+def run(
+    instance: Instance,
+    fleet: list[Standing],
+    requests: Requests,
+    course: Course,
+    links: Links | None = None,
+) -> list[Job]:
+    """The requests with the times that they met, in order of arrival.
+
+    ``links``: what hand-overs between domains may use; all of it unless given.
+    """
     jobs = _jobs(requests)
     if len(requests.blocks):
         for one in fleet:
@@ -103,7 +115,7 @@ def run(instance: Instance, fleet: list[Standing], requests: Requests, course: C
     entry = Router([one for one in fleet if one.server.role != "decode"], course.routing)
     decode = Router([one for one in fleet if one.server.role == "decode"], "least-loaded")
     home = {id(one.server): one for one in fleet}
-    links, order = uplinks(instance), count()
+    links, order = links or Links(instance.cluster.uplinks), count()
     per_token = instance.request_kv_bytes / instance.workload.input_tokens
     #: time, order, kind (0 boundary, 1 arrival, 2 hand-over), which, version
     heap: list[tuple[float, int, int, object, int]] = []
@@ -149,10 +161,11 @@ def run(instance: Instance, fleet: list[Standing], requests: Requests, course: C
                     moved = (job.input_tokens) * per_token
                     alone = what.transfer_s * job.input_tokens / instance.workload.input_tokens
                     target = decode.choose(job)
-                    if home[id(target.server)].domain == what.domain:
+                    away = home[id(target.server)].domain
+                    if away == what.domain:
                         sent = job.first_s + alone
                     else:
-                        sent = links.sent_s(what.domain, job.first_s, moved, alone)
+                        sent = links.sent_s(what.domain, away, job.first_s, moved, alone)
                     job.first_s = sent
                     heappush(heap, (sent, next(order), 2, (target, job), 0))
                 elif closed is not None:

@@ -6,13 +6,12 @@ raising, and ``read(document) -> Found``. Of two that recognise a file the first
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from functools import lru_cache
 from typing import Protocol, cast
 
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
+from rackfit.shelf import modules
 from topology.errors import InstanceError, Problem
 
 
@@ -35,10 +34,7 @@ def readers() -> dict[str, Reader]:
     """Every reader by the name of its file."""
     import rackfit.discovery.readers as folder
 
-    names = sorted(found.name for found in pkgutil.iter_modules(folder.__path__))
-    return {
-        name: cast(Reader, importlib.import_module(f"{folder.__name__}.{name}")) for name in names
-    }
+    return {name: cast(Reader, module) for name, module in modules(folder).items()}
 
 
 def read(document: Document) -> Found:

@@ -77,7 +77,7 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The published document as plain data."""
         found = self.search
-        return self._traffic() | {
+        return self.for_traffic() | {
             "schema_version": SCHEMA_VERSION,
             "status": found.status,
             "instance": self.instance.describe(),
@@ -115,8 +115,8 @@ class Result:
             },
         }
 
-    def _traffic(self) -> dict[str, Any]:
-        """What replays said, where the question was traffic."""
+    def for_traffic(self) -> dict[str, Any]:
+        """``traffic`` and ``replay`` of the document: what replays said; empty where the question was no traffic."""
         found = self.search.traffic
         if found is None:
             return {}

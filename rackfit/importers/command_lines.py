@@ -1,5 +1,7 @@
 """Command files: one process per line, as a shell would read it, with optional remarks.
 
+A line may be a ``docker run``; manifests and systemd units are read too (:mod:`rackfit.importers.wrapped`).
+
 A line ``# rackfit: role=decode count=2 chips=r0g0,r0g1`` applies to the next process; all keys are
 optional. Lines may be continued with a backslash.
 """
@@ -7,9 +9,10 @@ optional. Lines may be continued with a backslash.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rackfit.importers.wrapped import Wrapped, inside_container, manifests, units
 from topology.errors import InstanceError, Problem
 from topology.reading import read_text
 
@@ -28,8 +31,37 @@ class Process:
 
 
 def read_processes(path: Path) -> list[Process]:
-    """Every process of a file. Raises ``InstanceError`` with file and line."""
+    """Every process of a command file, a Kubernetes manifest or a systemd unit. Raises ``InstanceError``."""
     text = read_text(path, MAX_BYTES)
+    if path.suffix in (".yaml", ".yml"):
+        return _unwrapped(manifests(text, path.name))
+    if path.suffix == ".service" or "[Service]" in text.splitlines():
+        return _unwrapped(units(text, path.name))
+    return _lines(text, path.name)
+
+
+def _unwrapped(found: list[Wrapped]) -> list[Process]:
+    """Processes of commands that stand in another file; of a script all its lines."""
+    processes = []
+    for one in found:
+        if one.script:
+            inner = _lines(one.script, one.place)
+        else:
+            made = _process(one.place, {}, one.words)
+            inner = [] if made is None else [made]
+        processes += [
+            replace(
+                process,
+                remarks={**one.remarks, **process.remarks},
+                environment={**one.environment, **process.environment},
+            )
+            for process in inner
+        ]
+    return processes
+
+
+def _lines(text: str, name: str) -> list[Process]:
+    """Every process of the lines of a shell."""
     found: list[Process] = []
     remarks: dict[str, str] = {}
     pending = ""
@@ -47,7 +79,7 @@ def read_processes(path: Path) -> list[Process]:
         if line.endswith("\\"):
             pending += line[:-1] + " "
             continue
-        place = f"{path.name}:{number}"
+        place = f"{name}:{number}"
         try:
             words = shlex.split(pending + line, comments=True)
         except ValueError as error:
@@ -67,4 +99,8 @@ def _process(place: str, remarks: dict[str, str], words: list[str]) -> Process |
     while words and "=" in words[0] and words[0].split("=", 1)[0].isidentifier():
         name, value = words.pop(0).split("=", 1)
         environment[name] = value
+    inside = inside_container(words)
+    if inside is not None:
+        words, given = inside
+        environment |= given
     return Process(place, remarks, environment, tuple(words)) if words else None

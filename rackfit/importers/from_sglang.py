@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from rackfit.importers.command_lines import Process, read_processes
 from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
-from topology.names import shown
+from topology.names import brief, shown
 from topology.spec import MAX_CHIPS
 
 NAME = "sglang"
@@ -19,16 +21,22 @@ MODULES = ("sglang.launch_server", "dynamo.sglang")
 
 def read(path: Path) -> list[FoundServer]:
     """Servers of a command file; processes with ``--node-rank`` above 0 belong to one before."""
+    found = servers(read_processes(path), path.parent)
+    if not found:
+        raise InstanceError(Problem(str(path), "holds no sglang.launch_server command"))
+    return found
+
+
+def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
+    """Servers among processes; files that they name lie in ``folder``."""
     found = []
-    for process in read_processes(path):
+    for process in processes:
         start = next((i for i, word in enumerate(process.words) if word in MODULES), None)
         if start is None:
             continue
         values, _ = option_table("sglang").read(process.words[start + 1 :], process.place)
         if values.get("--node-rank", 0) == 0:
-            found.append(_server(process, values, path.parent))
-    if not found:
-        raise InstanceError(Problem(str(path), "holds no sglang.launch_server command"))
+            found.append(_server(process, values, folder))
     return found
 
 
@@ -69,20 +77,32 @@ def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServ
     )
 
 
-def _locations(text: str | None, folder: Path, place: str) -> tuple[Rows | None, bool]:
-    """Rows of an expert location file, and whether it holds counts to be balanced at start."""
-    if text is None or text == "trivial":
-        return None, False
+def _location_data(text: str, folder: Path, place: str) -> tuple[Any, str]:
+    """What a file holds, or the option itself, as the engine takes both; and where it stands."""
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text), place
+        except (ValueError, RecursionError):
+            raise InstanceError(
+                Problem(place, f"--init-expert-location: not JSON: {brief(text)}")
+            ) from None
     path = Path(text) if Path(text).is_absolute() else folder / text
     if not is_file(path):
         message = f"--init-expert-location {shown(text, 200)}: no such file"
         raise InstanceError(Problem(place, message))
-    data = read_data(path)
+    return read_data(path), str(path)
+
+
+def _locations(text: str | None, folder: Path, place: str) -> tuple[Rows | None, bool]:
+    """Rows of an expert location file, and whether it holds counts to be balanced at start."""
+    if text is None or text == "trivial":
+        return None, False
+    data, path = _location_data(text, folder, place)
     if isinstance(data, dict) and "logical_count" in data:
         return None, True
     rows = data.get("physical_to_logical_map") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(
         isinstance(row, list) and all(type(expert) is int for expert in row) for row in rows
     ):
-        raise InstanceError(Problem(str(path), "expected physical_to_logical_map, rows of numbers"))
+        raise InstanceError(Problem(path, "expected physical_to_logical_map, rows of numbers"))
     return {layer: tuple(row) for layer, row in enumerate(rows)}, False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rackfit.exporters.options import option_table
-from rackfit.importers.command_lines import read_processes
+from rackfit.importers.command_lines import Process, read_processes
 from rackfit.importers.servers import (
     FoundServer,
     Remarked,
@@ -28,8 +29,16 @@ def read(path: Path) -> list[FoundServer]:
     """Servers of a file. An engine YAML is one server of both roles."""
     if path.suffix in (".yaml", ".yml"):
         return _from_yaml(path)
+    found = servers(read_processes(path), path.parent)
+    if not found:
+        raise InstanceError(Problem(str(path), "holds no trtllm-serve command"))
+    return found
+
+
+def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
+    """Servers among processes; configurations that they name lie in ``folder``."""
     found = []
-    for process in read_processes(path):
+    for process in processes:
         if "trtllm-serve" not in process.words:
             continue
         start = process.words.index("trtllm-serve")
@@ -37,12 +46,10 @@ def read(path: Path) -> list[FoundServer]:
         values, _ = option_table("trtllm").read(process.words[start + 2 : end], process.place)
         if "--config" not in values:
             raise InstanceError(Problem(process.place, "has no --config"))
-        config = path.parent / values["--config"]
+        config = folder / values["--config"]
         remarked = from_remarks(process.remarks, process.place)
         role = process.remarks.get("role")
         found.append(_server(_mapping(config), role, process.place, config.parent, remarked))
-    if not found:
-        raise InstanceError(Problem(str(path), "holds no trtllm-serve command"))
     return found
 
 

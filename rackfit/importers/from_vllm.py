@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +12,39 @@ from rackfit.importers.servers import FoundServer, from_remarks, role_of, sectio
 from topology.errors import InstanceError, Problem
 
 NAME = "vllm"
+MODULES = ("vllm.entrypoints.openai.api_server", "dynamo.vllm")
 
 
 def read(path: Path) -> list[FoundServer]:
     """Servers of a command file; headless processes belong to the server before them."""
-    found = []
-    for process in read_processes(path):
-        words = process.words
-        start = next(
-            (
-                i
-                for i in range(len(words) - 1)
-                if words[i].endswith("vllm") and words[i + 1] == "serve"
-            ),
-            None,
-        )
-        if start is None:
-            continue
-        values, _ = option_table("vllm").read(words[start + 2 :], process.place)
-        if not values.get("--headless") and values.get("--node-rank", 0) == 0:
-            found.append(_server(process, values))
+    found = servers(read_processes(path), path.parent)
     if not found:
         raise InstanceError(Problem(str(path), "holds no vllm serve command"))
     return found
+
+
+def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
+    """Servers among processes; ``folder`` is that of their file, from which vLLM reads nothing."""
+    found = []
+    for process in processes:
+        words = process.words
+        start = next((i for i in range(len(words)) if _starts(words, i)), None)
+        if start is None:
+            continue
+        options = words[start + (1 if words[start] in MODULES else 2) :]
+        values, _ = option_table("vllm").read(options, process.place)
+        if "--is-prefill-worker" in options:  # of Dynamo's launcher
+            values["--kv-transfer-config"] = {"kv_role": "kv_producer"}
+        if not values.get("--headless") and values.get("--node-rank", 0) == 0:
+            found.append(_server(process, values))
+    return found
+
+
+def _starts(words: Sequence[str], at: int) -> bool:
+    """Whether a server's program stands there: ``vllm serve``, or a module of vLLM or Dynamo."""
+    return words[at] in MODULES or (
+        words[at].endswith("vllm") and words[at + 1 : at + 2] == ("serve",)
+    )
 
 
 def _server(process: Process, values: dict[str, Any]) -> FoundServer:

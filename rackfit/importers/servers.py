@@ -157,7 +157,7 @@ def from_remarks(remarks: dict[str, str], place: str) -> Remarked:
     return Remarked(
         chips=tuple(named.split(",")) if named is not None else None,
         copies=copies,
-        sequences=None if unlike is None else _numbers(unlike, None, "sequences", place),
+        sequences=None if unlike is None else _numbers(unlike, None, "sequences", place, 0),
         idle=None if "idle" not in remarks else _idle(remarks["idle"], place),
     )
 
@@ -173,10 +173,10 @@ def _idle(text: str, place: str) -> tuple[KvTier, int]:
     return tier, conversations
 
 
-def _numbers(text: str, many: int | None, what: str, place: str) -> tuple[int, ...]:
+def _numbers(text: str, many: int | None, what: str, place: str, least: int = 1) -> tuple[int, ...]:
     words = text.split(",")
     if (many is not None and len(words) != many) or not all(
         word.isascii() and word.isdecimal() and len(word) < 10 for word in words
     ):
         raise InstanceError(Problem(place, f"{what} {text[:20]!r} is no whole number"))
-    return tuple(whole(int(word), what, place, most=_SIZES["copies"]) for word in words)
+    return tuple(whole(int(word), what, place, least, _SIZES["copies"]) for word in words)

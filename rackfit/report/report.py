@@ -21,6 +21,7 @@ from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.report.render import replica_groups
 from rackfit.report.report_figures import binds, deployment, links, times
+from rackfit.report.traffic_words import traffic_section
 from rackfit.report.uncertainty_words import interval_words
 from topology.catalogue import checked
 
@@ -77,12 +78,13 @@ def report_page(
     """
     with checked("layout"):
         proof = _Proof.model_validate(document)
+        replayed = traffic_section(document)
     known = document.get("instance", {}).get("digest") == instance.digest
     if not known:
-        proof = _Proof()
+        proof, replayed = _Proof(), ""
     groups = replica_groups(layout, evaluation) if evaluation.priced.replicas else []
     title = f"{instance.model.name} on {instance.cluster.name}"
-    sections = [_headline(instance, evaluation, proof, known), _violations(evaluation)]
+    sections = [_headline(instance, evaluation, proof, known), _violations(evaluation), replayed]
     if groups:
         sections += [
             binds(instance, evaluation, groups),

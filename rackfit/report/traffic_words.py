@@ -2,21 +2,58 @@
 
 from __future__ import annotations
 
-from costmodel.replay.met import Spread
-from rackfit.documents.result import Result
+from collections.abc import Mapping
+
+from pydantic import BaseModel, Field
+
+from rackfit.quoting import markup
 
 
-def traffic_lines(result: Result) -> list[str]:
+class _Spread(BaseModel):
+    p50: float
+    p99: float
+
+
+class _Replay(BaseModel):
+    requests: int
+    rate: float
+    ttft_s: _Spread
+    tpot_s: _Spread
+    goodput: float | None = None
+
+
+class _Traffic(BaseModel):
+    ttft_p99_s: float | None = None
+    tpot_p99_s: float | None = None
+    goodput: float | None = None
+    runs: int
+    losses: int
+    peak: float
+    mean_usd_per_hour: float = Field(gt=0)
+    spread_usd_per_hour: float = Field(gt=0)
+    usd_per_hour: float
+    usd_per_m_output_tokens: float
+    loads: dict[str, float]
+
+
+class ForTraffic(BaseModel):
+    """The parts of a document that replays fill; ``None`` where the question was no traffic."""
+
+    traffic: _Traffic | None = None
+    replay: _Replay | None = None
+
+
+def traffic_lines(document: Mapping[str, object]) -> list[str]:
     """One claim a line; none for an answer that is no answer for traffic."""
-    found = result.search.traffic
-    if found is None:
+    read = ForTraffic.model_validate(document)
+    found, met = read.traffic, read.replay
+    if found is None or met is None:
         return []
-    met, targets = found.met, found.targets
     after = f", {found.losses} of them after a loss" if found.losses else ""
     wanted = [
-        f"TTFT P99 {targets.ttft_p99_s:g} s" if targets.ttft_p99_s is not None else "",
-        f"TPOT P99 {targets.tpot_p99_s * 1e3:g} ms" if targets.tpot_p99_s is not None else "",
-        f"goodput {targets.goodput:.1%}" if targets.goodput is not None else "",
+        f"TTFT P99 {found.ttft_p99_s:g} s" if found.ttft_p99_s is not None else "",
+        f"TPOT P99 {found.tpot_p99_s * 1e3:g} ms" if found.tpot_p99_s is not None else "",
+        f"goodput {found.goodput:.1%}" if found.goodput is not None else "",
     ]
     peak = f" at {found.peak:g} times the mean rate" if found.peak > 1 else ""
     lines = [
@@ -36,5 +73,11 @@ def traffic_lines(result: Result) -> list[str]:
     return lines
 
 
-def _words(spread: Spread, factor: float, unit: str) -> str:
+def traffic_section(document: Mapping[str, object]) -> str:
+    """The same as part of a page."""
+    words = "".join(f"<li>{markup(line)}</li>" for line in traffic_lines(document))
+    return f"<h2>Under traffic</h2><ul>{words}</ul>" if words else ""
+
+
+def _words(spread: _Spread, factor: float, unit: str) -> str:
     return f"P50 {spread.p50 * factor:,.3g} {unit}, P99 {spread.p99 * factor:,.3g} {unit}"

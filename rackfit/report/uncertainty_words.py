@@ -23,8 +23,9 @@ def interval_words(intervals: Intervals) -> str:
 
 def lines_beside(result: Result) -> list[str]:
     """What is said beside an answer: its traffic, its runner-up, the engines, what was measured."""
-    parts = (traffic_lines, runner_up_lines, engine_lines, measured_lines)
-    return [line for part in parts for line in part(result)]
+    parts = (runner_up_lines, engine_lines, measured_lines)
+    said = [line for part in parts for line in part(result)]
+    return [*traffic_lines(result.for_traffic()), *said]
 
 
 def runner_up_lines(result: Result) -> list[str]:

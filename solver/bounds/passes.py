@@ -100,9 +100,55 @@ class Passes:
         )  # fmt: skip
 
     def _longest(self, tokens: Tokens, rows: Array, step_s: float) -> Array:
-        """Longest stage at least: the best cut of whole layers, each as short as its kind's shortest."""
+        """Longest stage at least: the best cut of whole layers, each as short as its kind's shortest.
+
+        Of one shape whose layers are bounded one by one, each layer is as short as its own bound.
+        """
         if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
             return np.zeros(len(self.tp))
+        if self.by_layer is not None:
+            order: Sequence[int] = range(self.instance.operations.num_layers)
+            layer_s = self._layer_by_layer(tokens, rows)
+        else:
+            order = self.instance.operations.kind_of_layer()
+            layer_s = self._kind_by_kind(tokens, rows)
+        head_s = np.broadcast_to(
+            self._timed([], tokens, None, with_head=True).total_s("per_op"), self.tp.shape
+        )
+        found = np.zeros(len(self.tp))
+        piped = self.pp > 1
+        found[piped] = (
+            shortest_longest_stage(
+                [seconds[piped] for seconds in layer_s], order, head_s[piped], self.pp[piped]
+            )
+            + step_s / self.pp[piped]
+        )
+        return found
+
+    def _layer_by_layer(self, tokens: Tokens, rows: Array) -> list[Array]:
+        """Least seconds of each layer of one shape."""
+        shares, moe = (
+            self._shares(rows * self.ranks * tokens.fill),
+            self.instance.operations.moe_layers,
+        )
+        row_of = {layer: row for row, layer in enumerate(moe)}
+        found = [np.zeros(1)] * self.instance.operations.num_layers
+        for kind, _ in self.layers:
+            own = None
+            if shares is not None and kind.moe:
+                places = [row_of[layer] for layer in kind.layers]
+                own = ExpertShares(
+                    shares.load[0, places][:, None], shares.touched[0, places][:, None]
+                )
+            seconds = self._timed([(kind, 1.0)], tokens, own, with_head=False).total_s("per_op")
+            for layer, each in zip(
+                kind.layers, np.broadcast_to(seconds, len(kind.layers)), strict=True
+            ):
+                found[layer] = np.array([each])
+        return found
+
+    def _kind_by_kind(self, tokens: Tokens, rows: Array) -> list[Array]:
+        """Least seconds of a layer of each kind."""
         least = None
         if self.experts is not None:
             least = ExpertShares(
@@ -111,28 +157,13 @@ class Passes:
                     :, None, None
                 ],
             )
-        layer_s = [
+        return [
             np.broadcast_to(
                 self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op"),
                 self.tp.shape,
             )
             for kind, _ in self.layers
         ]
-        head_s = np.broadcast_to(
-            self._timed([], tokens, None, with_head=True).total_s("per_op"), self.tp.shape
-        )
-        found = np.zeros(len(self.tp))
-        piped = self.pp > 1
-        found[piped] = (
-            shortest_longest_stage(
-                [seconds[piped] for seconds in layer_s],
-                self.instance.operations.kind_of_layer(),
-                head_s[piped],
-                self.pp[piped],
-            )
-            + step_s / self.pp[piped]
-        )
-        return found
 
     def _shares(self, tokens: Array) -> ExpertShares | None:
         """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""

@@ -18,6 +18,7 @@ from costmodel.question.instance import Instance
 from solver.bounds.block import Block
 from solver.bounds.expert_bounds import ExpertBounds, small_enough
 from solver.bounds.held_pricing import HeldBlock
+from solver.bounds.ordered_bounds import OrderedBounds, never_places
 from solver.bounds.priced import Array, Bounds, Priced
 from solver.bounds.shared_bounds import bounds_of_shared_slots
 from solver.kv_plan import keeps_idle
@@ -26,7 +27,7 @@ from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.stands import neighbours_matter
-from solver.threads import in_threads
+from solver.threads import side_by_side
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
@@ -58,8 +59,8 @@ class Pricer:
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
         elif moe is not None and instance.scenario.layer_slots == "same":
-            loads = instance.expert_loads
-            self.experts = ExpertBounds(loads, moe.top_k, hot_copies=self.hot_copies)
+            kind = OrderedBounds if never_places(instance) else ExpertBounds
+            self.experts = kind(instance.expert_loads, moe.top_k, hot_copies=self.hot_copies)
         elif moe is not None:
             self.experts = bounds_of_shared_slots(instance, moe.top_k, hot_copies=self.hot_copies)
 
@@ -75,23 +76,23 @@ class Pricer:
             least_ttft_s=np.zeros(count),
         )
         blocks: list[tuple[NDArray[np.int64], int, PoolClass]] = []
-        for role in range(len(ROLES)):
-            for pool_class in self.classes:
-                rows = np.flatnonzero(
-                    (shapes.role == role) & (shapes.pool_class == pool_class.index)
-                )
-                blocks += [
-                    (rows[start : start + _BLOCK], role, pool_class)
-                    for start in range(0, len(rows), _BLOCK)
-                ]
+        order = np.lexsort((shapes.pool_class, shapes.role))
+        kinds = shapes.role[order] * len(self.classes) + shapes.pool_class[order]
+        for rows in np.split(order, np.flatnonzero(np.diff(kinds)) + 1):
+            blocks += [
+                (part, int(shapes.role[part[0]]), self.classes[int(shapes.pool_class[part[0]])])
+                for start in range(0, len(rows), _BLOCK)
+                if len(part := rows[start : start + _BLOCK])
+            ]
 
         def bounded(block: tuple[NDArray[np.int64], int, PoolClass]) -> Bounds:
             rows, role, pool_class = block
             return self._most(shapes.take(rows), role, pool_class)
 
-        for (rows, _, _), found in zip(blocks, in_threads(bounded, blocks, workers), strict=True):
-            for name in Bounds.__dataclass_fields__:
-                getattr(result, name)[rows] = getattr(found, name)
+        with side_by_side(workers, len(blocks)) as each:
+            for (rows, _, _), found in zip(blocks, each(bounded, blocks), strict=True):
+                for name in Bounds.__dataclass_fields__:
+                    getattr(result, name)[rows] = getattr(found, name)
         return result
 
     def _most(self, shapes: ShapeTable, role: int, pool_class: PoolClass) -> Bounds:

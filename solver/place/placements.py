@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance
 from solver.bounds.expert_bounds import copies_are_hot
+from solver.bounds.ordered_bounds import placed_in_order
 from solver.clock import Clock
 from solver.experts import place_layers
 
@@ -73,16 +73,3 @@ class Placements:
                 loads[cold], slots_per_chip, effort="fast"
             ).physical_to_logical
         return experts
-
-
-def placed_in_order(loads: Array, slots_per_chip: Sequence[int]) -> PlacedExperts:
-    """Experts in order, chip by chip. No choice is left, so the bound is the load itself.
-
-    ``loads [layers, experts]`` have rows that sum to 1; copies of an expert share its tokens evenly.
-    """
-    layers, experts = loads.shape
-    row = np.array(in_order(experts, sum(slots_per_chip)), dtype=np.int64)
-    share = loads / np.bincount(row, minlength=experts)
-    starts = np.cumsum([0, *slots_per_chip[:-1]])
-    busiest = np.add.reduceat(share[:, row], starts, axis=1).max(axis=1)
-    return np.tile(row, (layers, 1)), busiest

@@ -111,11 +111,10 @@ class Footing:
 def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> ShapeTable:
     """All shapes of all roles on all classes."""
     widths = tensor_widths(instance)
-    families = span_families(classes, most_domains(instance, classes))
+    most = most_domains(instance, classes)
+    families = span_families(classes, most)
     spans = tuple(parts for family in families for parts in family.spans)
-    standings = [
-        one for c in classes for one in _standings(instance, c, most_domains(instance, classes))
-    ]
+    standings = [one for c in classes for one in _standings(instance, c, most)]
     standings += _span_standings(instance, spans)
     slots_of: dict[int, list[int]] = {}
     rows: list[tuple[int, ...]] = []

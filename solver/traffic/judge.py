@@ -1,4 +1,4 @@
-"""A layout found for traffic, judged: it is replayed on every run, and after every loss that counts."""
+"""A layout found for traffic, judged: it is replayed on every run, and after every loss on one that was drawn again."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Judge:
                 if not rest.replicas:
                     gone = Judged(1.0, 1.0, 0.0, self.asked.targets)
                     return Verdict(met, (*found, gone), after)
-                self._replay(rest, self.runs[1:], found)
+                self._replay(rest, self.runs[1:2], found)
                 if not found[-1].meets:
                     break
         if found[-1].meets and losing:

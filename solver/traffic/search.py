@@ -137,11 +137,14 @@ class _TrafficSearch:
                 break
 
     def _widths(self) -> list[int | None]:
-        """Chips of a replica at most: where a loss takes whole replicas, narrow ones lose less."""
+        """Chips of a replica at most: where a loss takes whole replicas, narrow ones lose less.
+
+        What is likely to be cheap comes first: what costs no less is not replayed.
+        """
         if not self.asked.spare:
             return [None]
         size = max(one.size for one in self.search.classes)
-        return [None, *(chips for chips in (32, 16, 8, 4, 2) if chips < size)]
+        return [*(chips for chips in (8, 4, 16, 2, 32) if chips < size), None]
 
     def _first(self, failed: dict[str, float], needs: dict[str, float]) -> dict[str, float] | None:
         """Ask for more of what was too slow until a layout meets the targets; what it was asked for."""

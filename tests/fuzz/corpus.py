@@ -11,6 +11,7 @@ from pathlib import Path
 
 import listings
 import numpy as np
+import results
 import yaml
 
 from costmodel.question.instance import resolve_instance
@@ -32,6 +33,11 @@ LISTINGS: dict[str, tuple[str, ...]] = {
     "blocks.conf": ("--chip", "gb200"), "topology.conf": ("scontrol.txt",), "topology.yaml": ("--chip", "gb200"),
     "gpu-1.xml": (), "gpu-1.txt": ("--chip", "h100"), "ibnet.out": ("nodes.json",),
 }  # fmt: skip
+#: results of benchmark tools
+RESULTS = (
+    "vllm-run.json", "sglang-run.jsonl", "aiperf-run.json", "genai-run.json", "guidellm-run.json", "stage-run.json",
+    "agg-run.json", "own-runs.csv",
+)  # fmt: skip
 
 
 def _layout(role_sizes: tuple[tuple[str, int], ...]) -> dict[str, object]:
@@ -114,6 +120,7 @@ def write_corpus(folder: Path) -> None:
         "hash_id,tokens\n" + "".join(f"{block},{200 + block}\n" for block in range(20))
     )
     listings.write(folder)
+    results.write(folder)
     _engine_files(folder)
 
 
@@ -223,6 +230,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "load.json": (("validate", "--load", "load.json", "--json"), ("validate", "--load", "load.json")),
     "fitted.csv": (("calibrate", "fitted.csv", "--out", "out/p.json"),),
     "traffic.yaml": (("replay", "layout.json", "--traffic", "traffic.yaml", "--duration", "5", "--json"),),
+    **{name: (("validate", name, "--chip", "h100", "--model", "llama-3.1-8b", "--json"),) for name in RESULTS},
+    "launch.sh": (("validate", "sglang-run.jsonl", "--chip", "h100"),),
     **{name: (("discover", name, *words, "--out", "out/c.yaml"), ("discover", name, *words, "--json"))
        for name, words in LISTINGS.items()},
     "sglang.sh": (("evaluate", "sglang.sh", "--from", "sglang", *ASKED, "--out", "out/a.json"),),

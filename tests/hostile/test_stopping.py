@@ -191,3 +191,28 @@ def test_hand_overs_are_asked_for_by_kind_of_pair(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(network, "unit", plain)
         counts[domains] = len(asked)
     assert counts[200] < 12 * counts[20]
+
+
+def test_what_holds_of_all_kinds_of_domains_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from costmodel.question.instance import resolve_instance
+    from costmodel.question.scenario import Scenario
+    from solver.shapes import shapes
+    from solver.shapes.pools import pool_classes
+
+    node = {"rack": "node", "fabric": {"kind": "nvswitch", "links_per_switch": [5, 4, 4, 5]}}
+    domains = [
+        {**node, "chips": [{"chip": "h100", "count": 8, "nic_bytes_per_s": 5e10 + number}]}
+        for number in range(6)
+    ]
+    data = {"name": "unlike", "domains": domains, "scale_out": {"kind": "rail-optimised"}}
+    (tmp_path / "unlike.json").write_text(json.dumps(data))
+    question = {"model": "llama-3.1-8b", "cluster": str(tmp_path / "unlike.json")}
+    instance = resolve_instance(Scenario.model_validate({**question, "workload": "chat"}))
+    classes = pool_classes(instance.cluster)
+    assert len(classes) == 6
+    plain, asked = shapes.most_domains, []
+    monkeypatch.setattr(shapes, "most_domains", lambda *words: (asked.append(1), plain(*words))[1])
+    assert len(shapes.enumerate_shapes(instance, classes)) > 0
+    assert len(asked) == 1

@@ -38,11 +38,12 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_the_answer_says_what_replays_met(trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "answer.json"
+    out, page = tmp_path / "answer.json", tmp_path / "page.html"
     targets = ("--ttft-p99", "1s", "--tpot-p99", "30ms", "--goodput", 0.99)
-    found = run("--traffic", trace, *targets, "--gap", 0.1, "--out", out)
+    found = run("--traffic", trace, *targets, "--gap", 0.1, "--out", out, "--report", page)
     assert found.exit_code == 0, found.output
     assert "all met TTFT P99 1 s, TPOT P99 30 ms" in found.output
+    assert "all met TTFT P99 1 s, TPOT P99 30 ms" in page.read_text()
     document = json.loads(out.read_text())
     jsonschema.validate(document, json.loads((FOLDER / "result.schema.json").read_text()))
     assert document["replay"]["ttft_s"]["p99"] <= 1.0

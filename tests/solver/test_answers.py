@@ -20,7 +20,6 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.api import solve
 from rackfit.documents.result import Result
-from solver.answer import better
 from solver.clock import Clock
 from solver.experts.replicas import LargestPieces
 from solver.fleet.asked import FleetAnswer
@@ -28,7 +27,8 @@ from solver.known import Known
 from solver.place.realise import Realiser
 from solver.search import search
 from solver.shapes.pools import pool_classes
-from solver.threads import in_threads
+from solver.threads import side_by_side
+from solver.verify import better
 from topology import load_cluster
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
@@ -188,7 +188,8 @@ def test_threads_may_meet_anywhere() -> None:
     try:
         for _ in range(2):
             shared = LargestPieces(shares)
-            found = in_threads(lambda spare: shared.largest(spare, 16).tolist(), spares, 8)  # noqa: B023
+            with side_by_side(8, len(spares)) as each:
+                found = list(each(lambda spare: shared.largest(spare, 16).tolist(), spares))  # noqa: B023
             assert found == wanted
     finally:
         sys.setswitchinterval(interval)

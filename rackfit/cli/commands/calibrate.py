@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from costmodel.measured.fitting.calibration import Calibration, calibrate, profile_json
-from costmodel.measured.rows import read_measured
 from costmodel.measured.systems import system_names
+from rackfit.cli import runs
 from rackfit.documents.output import check_writable, write_whole
-from topology.errors import InstanceError
+from rackfit.measurements.rows import read_runs
+from topology.errors import InstanceError, Problem
 from topology.names import shown_lines
 
 
@@ -21,18 +22,30 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    measured: Annotated[Path, typer.Argument(help="CSV of measured runs (or .csv.gz).")],
-    chip: Annotated[str | None, typer.Option(help="Use the rows of this chip only.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Use the rows of this engine only.")] = None,
+    measured: runs.Files = None,
+    *,
+    chip: Annotated[
+        str | None,
+        typer.Option(help="Use the rows of this chip only; chip of results that name none."),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Use the rows of this engine only; engine that --launch is for."),
+    ] = None,
+    launch: runs.Launch = None,
+    model: runs.Model = None,
+    warm_up: runs.WarmUp = 0.0,
     out: Annotated[Path | None, typer.Option(help="Write the profile here (JSON).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The profile on stdout.")] = False,
 ) -> None:
-    """Fit eight physical parameters per chip and engine to measured runs.
+    """Fit eight physical parameters per chip and engine to measured runs; see docs/your-measurements.md.
 
     Use the file with --profile. Needs scipy: pip install 'rackfit\\[calibrate]'.
     """
-    check_writable(out, besides=(measured,))
-    rows, skipped = read_measured(measured)
+    if not measured:
+        raise InstanceError(Problem("calibrate", "give one or more files of measured runs"))
+    check_writable(out, besides=(*measured, launch))
+    rows, skipped = read_runs(measured, runs.told(launch, chip, engine, model, warm_up))
     if engine is not None:
         rows = [row for row in rows if row.engine == engine.lower()]
     if chip is not None:

@@ -13,11 +13,12 @@ import typer
 from costmodel.measured.fitting.calibration import validate_unseen
 from costmodel.measured.load.runs import read_load_runs
 from costmodel.measured.load.scores import validate_load
-from costmodel.measured.rows import read_measured
 from costmodel.measured.scores import Score, Validation, validate_rows
 from costmodel.question.profile import load_profile
+from rackfit.cli import runs
 from rackfit.documents.output import check_writable, write_whole
 from rackfit.figures.scatter_plot import scatter_svg
+from rackfit.measurements.rows import read_runs
 from rackfit.report.load_words import load_text
 from topology.errors import InstanceError, Problem
 from topology.names import shown_lines
@@ -38,9 +39,13 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(
-    measured: Annotated[
-        Path | None, typer.Argument(help="CSV of measured runs (or .csv.gz).")
-    ] = None,
+    measured: runs.Files = None,
+    *,
+    chip: Annotated[str | None, typer.Option(help="Chip of results that name none.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Engine that --launch is for.")] = None,
+    launch: runs.Launch = None,
+    model: runs.Model = None,
+    warm_up: runs.WarmUp = 0.0,
     profile: Annotated[
         str | None,
         typer.Option(help="physics, calibrated (default), calibrated:ENGINE, or a profile file."),
@@ -60,13 +65,13 @@ def validate(
     """Predict each measured run and print the error, by model, system and engine.
 
     Rows that cannot be used are named with the reason. The columns are those of the shipped
-    measurements; see docs/accuracy.md. With --left-out (needs scipy) no row is predicted by a fit that
+    measurements; see docs/accuracy.md and docs/your-measurements.md. With --left-out (needs scipy) no row is predicted by a fit that
     has seen its model, system, chip or engine. With --load each test is replayed request by request; see
     docs/replay.md.
     """
-    if (measured is None) == (load is None):
+    if bool(measured) == (load is not None):
         raise InstanceError(
-            Problem("validate", "give either a CSV of measured runs, or --load FILE")
+            Problem("validate", "give either files of measured runs, or --load FILE")
         )
     if left_out is not None and (load is not None or profile is not None):
         other = "--load" if load is not None else "--profile"
@@ -82,9 +87,9 @@ def validate(
             else shown_lines(load_text(tests))
         )
         return
-    assert measured is not None
-    check_writable(plot, besides=(measured,))
-    rows, skipped = read_measured(measured)
+    assert measured
+    check_writable(plot, besides=(*measured, launch))
+    rows, skipped = read_runs(measured, runs.told(launch, chip, engine, model, warm_up))
     if left_out is None:
         found, fitted = validate_rows(rows, skipped, load_profile(named)), {"profile": named}
     else:

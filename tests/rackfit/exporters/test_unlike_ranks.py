@@ -22,6 +22,9 @@ PARTS = {
     "ranks": FoundServer(
         "ranks", "mixed", tp=1, attention_dp=4, pp=1, batch=40, sequences=(7, 10, 8, 10)
     ),
+    "idle ranks": FoundServer(
+        "idle", "mixed", tp=1, attention_dp=4, pp=1, batch=12, sequences=(0, 0, 2, 3)
+    ),
     "microbatches": FoundServer(
         "microbatches", "mixed", tp=2, attention_dp=1, pp=2, batch=8, sequences=(7,)
     ),

@@ -28,6 +28,7 @@ class View:
     logged: list[str] = field(default_factory=list)
     requested: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
+    title: str = ""
     png: bytes = b""
 
 
@@ -72,8 +73,11 @@ class Browser:
         os.close(self._out)
         os.close(self._in)
 
-    def show(self, page: Path, width_px: int, scheme: str) -> View:
-        """The page as seen ``width_px`` wide in a ``light`` or ``dark`` scheme, whole height."""
+    def show(self, page: Path, width_px: int, scheme: str, *, picture: bool = True) -> View:
+        """The page as seen ``width_px`` wide in a ``light`` or ``dark`` scheme, whole height.
+
+        Without ``picture`` nothing is drawn, which takes most of the time.
+        """
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         view = View(width_px)
@@ -90,8 +94,10 @@ class Browser:
         view.content_width_px = self._evaluate(session, "document.documentElement.scrollWidth")
         # what sticks out and is not inside a box that scrolls by itself
         view.outside = self._evaluate(session, _OUTSIDE)
-        shot = self._ask("Page.captureScreenshot", session, captureBeyondViewport=True)
-        view.png = base64.b64decode(shot["data"])
+        view.title = self._evaluate(session, "document.title")
+        if picture:
+            shot = self._ask("Page.captureScreenshot", session, captureBeyondViewport=True)
+            view.png = base64.b64decode(shot["data"])
         self._ask("Target.closeTarget", targetId=target)
         return view
 

@@ -9,11 +9,11 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.api import solve
 from rackfit.report.uncertainty_words import runner_up_lines
-from solver.answer import better
 from solver.clock import Clock
 from solver.runner_up import MainShape, like
 from solver.search import search
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.verify import better
 
 QUESTIONS = {
     "dense": {"model": "llama-3.1-8b", "cluster": "hgx-h100"},

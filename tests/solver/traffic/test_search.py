@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 
 import pytest
 
+from costmodel.layout.layout import Layout, Role
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.description import Arrivals, BothLengths, Description, Lengths
 from costmodel.question.traffic.requests import Requests
@@ -56,6 +61,39 @@ def test_fresh_requests_meet_the_targets_and_no_bound_is_beaten() -> None:
         for seed in range(50, 58)
     ]
     assert sum(met) >= 7
+
+
+def fleet(instance: Instance, roles: Sequence[Role]) -> Layout:
+    """Replicas of one chip each, with many slots."""
+    batches: dict[Role, int] = {"prefill": 8, "decode": 320, "mixed": 110}
+    parts = [
+        plain_layout(instance, role, tp=1, batch=batches[role], first_chip=chip)
+        for chip, role in enumerate(roles)
+    ]
+    return parts[0].model_copy(
+        update={"replicas": tuple(one for part in parts for one in part.replicas)}
+    )
+
+
+def test_fewer_chips_than_the_bound_says_meet_no_targets() -> None:
+    """Every mix of replicas of one chip, on a chip less, under traffic that goes on."""
+    asked = Asked(requests(rate=150), TARGETS)
+    own = questions(scenario(), asked)
+    bound = search(own.every, clock=Clock(), gap=0.001)
+    chips = own.every.cluster.chips
+    price = chips[0].chip.usd_per_hour
+    rate = own.every.scenario.rate
+    assert rate is not None
+    usd = bound.certificate.bound_usd_per_m_output_tokens / 1e6 * rate * 3600
+    least = ceil(usd * own.every.workload.output_tokens / price - 1e-6)
+    assert 3 <= least <= len(chips)
+    long = requests(7, 150, 9000)
+    mixes: list[list[Role]] = [["mixed"] * (least - 1)]
+    for prefill in range(1, least - 1):
+        mixes.append(["prefill"] * prefill + ["decode"] * (least - 1 - prefill))
+    for roles in mixes:
+        met = replay(own.spread, fleet(own.spread, roles), long)
+        assert not judged(met, TARGETS).meets, roles
 
 
 def test_a_layout_that_replays_refuse_is_not_the_answer() -> None:

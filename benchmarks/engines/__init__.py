@@ -1,0 +1,1 @@
+"""Twenty deployments of real engines: solved with ``--engine``, exported, and read by the engines themselves."""

@@ -1,0 +1,67 @@
+"""The engines read what was exported: tools/engine_reads.py in their environments, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines.deployments import Deployment, deployments
+from topology.catalogue import data_dir
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "engine_reads.py"
+#: GPUs that the tool can pretend, by the chip of a cluster
+DEVICES = ("gb200", "b200", "h200", "h100")
+
+
+def device_of(one: Deployment) -> str:
+    """The GPU of a deployment's cluster."""
+    return next(name for name in DEVICES if name in one.cluster)
+
+
+def read(folder: Path, pythons: dict[str, str]) -> bool:
+    """Have each engine (name to its environment's Python) read its exports; ``reads.jsonl``. Whether all was read."""
+    configs, out = folder / "configs", folder / "reads.jsonl"
+    done = {row["folder"] for row in rows(out)}
+    groups: dict[tuple[str, str], list[Path]] = defaultdict(list)
+    for one in deployments():
+        if one.engine in pythons and (folder / one.name).is_dir() and one.name not in done:
+            groups[one.engine, device_of(one)].append(folder / one.name)
+            config = configs / one.model / "config.json"
+            config.parent.mkdir(parents=True, exist_ok=True)
+            config.write_text((data_dir("models") / f"{one.model}.json").read_text())
+    codes = [
+        subprocess.run(
+            [pythons[engine], str(TOOL), str(out), str(configs), device, *map(str, folders)],
+            stdout=subprocess.DEVNULL,
+            check=False,
+        ).returncode
+        for (engine, device), folders in groups.items()
+    ]
+    return not any(codes)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Lines of ``reads.jsonl``; none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def summary(found: list[dict[str, Any]]) -> list[str]:
+    """A line for each deployment: kinds of commands, and how many of them were read."""
+    lines = [
+        "| deployment | processes | kinds of commands | parse | configure | expert maps load |",
+        "|---|---|---|---|---|---|",
+    ]
+    by_folder: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in found:
+        by_folder[row["folder"]].append(row)
+    for name, own in by_folder.items():
+        maps = [row["maps"] for row in own if row.get("maps") is not None]
+        cells = [
+            sum(row["processes"] for row in own), len(own), sum(row["parses"] for row in own),
+            sum(row["configures"] for row in own), f"{sum(maps)} of {len(maps)}" if maps else "-",
+        ]  # fmt: skip
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
+    return lines

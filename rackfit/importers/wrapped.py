@@ -1,0 +1,169 @@
+"""Commands inside other files: ``docker run``, Kubernetes manifests (llm-d and Dynamo among them), systemd units."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from topology.errors import InstanceError, Problem
+from topology.names import brief
+
+#: programs that start a container, and their options that take no value
+_RUNNERS = frozenset({"docker", "podman", "nerdctl"})
+_FLAGS = frozenset(
+    """
+    -d -i -t -it -ti -di -dit --detach --interactive --tty --rm --init --privileged --read-only --no-healthcheck -P
+    --publish-all --oom-kill-disable --tls-verify
+    """.split()  # noqa: SIM905
+)
+#: images whose entry point is ``vllm serve``
+_SERVES = re.compile(r"(^|/)vllm-openai(:|@|$)|(^|/)vllm-(tpu|openai-rocm)(:|@|$)")
+_SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash"})
+
+
+@dataclass
+class Wrapped:
+    """A command in a file: its words or the script that holds it, its environment, and remarks on it."""
+
+    place: str
+    words: list[str] = field(default_factory=list)
+    script: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+
+
+def inside_container(words: Sequence[str]) -> tuple[list[str], dict[str, str]] | None:
+    """Words and environment that ``docker run`` hands to a container; ``None`` for other commands."""
+    rest = list(words[1:] if words and words[0] == "sudo" else words)
+    if len(rest) < 2 or rest[0] not in _RUNNERS or rest[1] not in ("run", "create"):
+        return None
+    rest, environment, entry = rest[2:], {}, ""
+    while rest and rest[0].startswith("-"):
+        option, _, joined = rest.pop(0).partition("=")
+        if option in _FLAGS:
+            continue
+        value = joined or (rest.pop(0) if rest else "")
+        if option in ("-e", "--env") and "=" in value:
+            name, _, text = value.partition("=")
+            environment[name] = text
+        elif option == "--entrypoint":
+            entry = value
+    if not rest:
+        return [], environment
+    image, inner = rest[0], rest[1:]
+    return _started(image, shlex.split(entry), inner), environment
+
+
+def _started(image: str, entry: list[str], words: list[str]) -> list[str]:
+    """What runs in a container: its entry point's words, or those of the image where none are given."""
+    if entry or not _SERVES.search(image) or words[:2] == ["vllm", "serve"]:
+        return [*entry, *words]
+    return ["vllm", "serve", *words]
+
+
+def units(text: str, name: str) -> list[Wrapped]:
+    """Commands of a systemd unit: ``ExecStart`` with its ``Environment``."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    environment: dict[str, str] = {}
+    found = []
+    for number, line in enumerate(joined.splitlines(), start=1):
+        key, _, value = line.strip().partition("=")
+        if key.strip() == "Environment":
+            pairs = (word.partition("=") for word in shlex.split(value))
+            environment |= {first: last for first, _, last in pairs}
+        elif key.strip() == "ExecStart":
+            command = value.strip().lstrip("@-:+!")
+            words = [_filled(word, environment) for word in shlex.split(command)]
+            found.append(Wrapped(f"{name}:{number}", words, environment=environment))
+    return found
+
+
+def manifests(text: str, name: str) -> list[Wrapped]:
+    """Commands of every container of Kubernetes objects. Raises ``InstanceError``."""
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InstanceError(Problem(name, f"not YAML: {brief(str(error))}")) from None
+    found: list[Wrapped] = []
+    files = {
+        str(key): str(value)
+        for document in documents
+        if isinstance(document, dict) and document.get("kind") == "ConfigMap"
+        for key, value in (document.get("data") or {}).items()
+    }
+    for document in documents:
+        if isinstance(document, dict) and "kind" in document:
+            title = document.get("metadata") or {}
+            called = title.get("name", "") if isinstance(title, dict) else ""
+            found += _containers(document, f"{name}: {document['kind']} {called}", {}, [], 0)
+    for one in found:  # a file that a config map mounts stands in its words as it is
+        one.words = [
+            files.get(word.rpartition("/")[2], word) if word.startswith("/") else word
+            for word in one.words
+        ]
+    return found
+
+
+def _containers(
+    data: Any, place: str, remarks: dict[str, str], variables: list[Any], depth: int
+) -> Iterator[Wrapped]:
+    """Containers below a part of an object, with the copies and the role that stand above them."""
+    if depth > 40 or not isinstance(data, dict | list):
+        return
+    if isinstance(data, list):
+        for each in data:
+            yield from _containers(each, place, remarks, variables, depth + 1)
+        return
+    remarks = dict(remarks)
+    copies = data.get("replicas")
+    if type(copies) is int:
+        remarks["count"] = str(copies * int(remarks.get("count", "1")))
+    role = data.get("subComponentType", data.get("type"))
+    if role in ("prefill", "decode"):
+        remarks["role"] = role
+    variables = [*variables, *(data.get("envs") or ())]
+    for key, value in data.items():
+        if key == "workerTemplate" and "leaderTemplate" in data:
+            continue  # the leader's command names the whole group
+        below = value if isinstance(value, list) else [value]
+        if key not in ("containers", "mainContainer"):
+            yield from _containers(value, place, remarks, variables, depth + 1)
+            continue
+        for container in below:
+            if isinstance(container, dict) and remarks.get("count") != "0":
+                yield _container(container, place, remarks, variables)
+
+
+def _container(
+    data: dict[str, Any], place: str, remarks: dict[str, str], variables: list[Any]
+) -> Wrapped:
+    where = f"{place}, {data['name']}" if isinstance(data.get("name"), str) else place
+    environment = {
+        str(one["name"]): str(one["value"])
+        for one in [*variables, *(data.get("env") or ())]
+        if isinstance(one, dict) and "name" in one and "value" in one
+    }
+    command, words = ([str(word) for word in data.get(key) or ()] for key in ("command", "args"))
+    whole = [
+        _filled(word, environment) for word in _started(str(data.get("image", "")), command, words)
+    ]
+    if whole and whole[0] in _SHELLS:
+        # what follows -c, or -lc: the script
+        at = next((i for i, word in enumerate(whole) if re.fullmatch(r"-\w*c", word)), None)
+        script = whole[at + 1] if at is not None and at + 1 < len(whole) else ""
+        return Wrapped(where, script=script, environment=environment, remarks=remarks)
+    return Wrapped(where, whole, environment=environment, remarks=remarks)
+
+
+def _filled(word: str, environment: dict[str, str]) -> str:
+    """A word with the variables that are known put in."""
+    return re.sub(
+        r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)",
+        lambda found: environment.get(next(filter(None, found.groups())), found[0]),
+        word,
+    )

@@ -1,0 +1,1 @@
+"""Result files of benchmark tools as measured rows, one reader per tool."""

@@ -1,0 +1,87 @@
+"""``stage_N_lifecycle_metrics.json`` and ``summary_lifecycle_metrics.json`` of inference-perf."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rackfit.measurements.bench import Bench, failed, number, optional, percentiles
+from topology.errors import InstanceError, Problem
+
+TITLE = "inference-perf"
+
+_TIMES = {"time_per_output_token": "tpot", "time_to_first_token": "ttft", "request_latency": "e2e"}
+
+#: by how much time per chunk may differ from time per token before its percentiles are left out
+_CHUNKS = 0.1
+
+
+def recognises(entry: dict[str, Any]) -> bool:
+    """The three parts of its reports."""
+    return {"load_summary", "successes", "failures"} <= entry.keys()
+
+
+def read(entry: dict[str, Any], place: str) -> list[Bench]:
+    """One stage, or all of them together. The model's name is not in it."""
+    successes = _part(entry, "successes", place)
+    latency = _part(successes, "latency", f"{place}: successes")
+    means: dict[str, float | None] = {}
+    points: dict[str, float] = {}
+    for key, short in _TIMES.items():
+        inside = latency.get(key)
+        inside = inside if isinstance(inside, dict) else {}
+        where = f"{place}: {key}"
+        means[short] = optional(inside, "mean", where)
+        names = {p: f"{short}_{p}_s" for p in ("p50", "p90", "p95", "p99")} | {
+            "median": f"{short}_p50_s"
+        }
+        points |= percentiles(inside, names, 1.0, where)
+    if not means["tpot"]:
+        raise InstanceError(
+            Problem(f"{place}: time_per_output_token", "is missing; was the run streaming?")
+        )
+    done = number(successes, "count", place)
+    load, failures = _part(entry, "load_summary", place), _part(entry, "failures", place)
+    outputs = number(_part(successes, "output_len", place), "mean", f"{place}: output_len")
+    tpot = _per_token(means, outputs)
+    if abs(tpot - means["tpot"]) > _CHUNKS * tpot:
+        points = {name: value for name, value in points.items() if not name.startswith("tpot")}
+    lengths = _part(successes, "prompt_len", f"{place}: successes")
+    return [
+        Bench(
+            place=place,
+            tool=TITLE,
+            model=None,
+            input_tokens=number(lengths, "mean", f"{place}: prompt_len"),
+            output_tokens=outputs,
+            tpot_s=tpot,
+            ttft_s=means["ttft"],
+            requests=int(done),
+            requests_per_s=optional(
+                _part(successes, "throughput", place), "requests_per_sec", place
+            ),
+            e2e_s=means["e2e"],
+            streams=optional(load, "concurrency", place),
+            percentiles=points,
+            fixed_lengths=lengths.get("min") == lengths.get("max"),
+            unusable=failed(optional(failures, "count", place), done),
+        )
+    ]
+
+
+def _per_token(means: dict[str, float | None], outputs: float) -> float:
+    """Time per further token from end to end; its own figure is per chunk of the stream, which may be half a token.
+
+    Without an end-to-end time it is taken as it is.
+    """
+    e2e, ttft, own = means["e2e"], means["ttft"], means["tpot"]
+    assert own is not None
+    if e2e is None or ttft is None or outputs <= 1 or e2e <= ttft:
+        return own
+    return (e2e - ttft) / (outputs - 1)
+
+
+def _part(data: dict[str, Any], key: str, place: str) -> dict[str, Any]:
+    value = data.get(key)
+    if not isinstance(value, dict):
+        raise InstanceError(Problem(f"{place}: {key}", "is missing; the file seems cut off"))
+    return value

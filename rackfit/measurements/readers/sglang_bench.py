@@ -1,0 +1,57 @@
+"""``python -m sglang.bench_serving --output-file``: one JSON object per line and run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rackfit.measurements.bench import Bench, number, optional, percentiles, text
+
+TITLE = "sglang.bench_serving"
+
+
+def recognises(entry: dict[str, Any]) -> bool:
+    """Keys that only this tool has together."""
+    return {"sharegpt_output_len", "random_input_len", "completed"} <= entry.keys()
+
+
+def read(entry: dict[str, Any], place: str) -> list[Bench]:
+    """The run; ``accept_length`` above 1 means drafts."""
+    completed = number(entry, "completed", place)
+    info = entry.get("server_info")
+    info = info if isinstance(info, dict) else {}
+    accept = optional(entry, "accept_length", place)
+    rate = optional(entry, "request_rate", place)  # Infinity is none
+    timed = isinstance(entry.get("request_rate"), str)
+    streams = (
+        None
+        if timed or (rate is not None and rate > 0)
+        else optional(entry, "max_concurrency", place)
+    )
+    names = {
+        f"{p}_{metric}_ms": f"{metric.removesuffix('_latency')}_{p}_s"
+        for p in ("p90", "p95", "p99")
+        for metric in ("ttft", "tpot", "itl", "e2e_latency")
+    }
+    ttft, e2e = (optional(entry, f"mean_{name}_ms", place) for name in ("ttft", "e2e_latency"))
+    return [
+        Bench(
+            place=place,
+            tool=TITLE,
+            model=text(info, "served_model_name") or text(info, "model_path"),
+            engine="sglang" if text(entry, "backend") in ("sglang", "sglang-native") else None,
+            input_tokens=number(entry, "total_input_tokens", place) / completed,
+            output_tokens=number(entry, "total_output_tokens", place) / completed,
+            tpot_s=number(entry, "mean_tpot_ms", place) / 1e3,
+            ttft_s=None if not ttft else ttft / 1e3,
+            requests=int(completed),
+            requests_per_s=number(entry, "request_throughput", place),
+            e2e_s=None if e2e is None else e2e / 1e3,
+            streams=streams,
+            percentiles=percentiles(entry, names, 1e-3, place),
+            fixed_lengths=text(entry, "dataset_name") == "random"
+            and entry.get("random_range_ratio") == 1.0,
+            unusable=f"ran with drafts, {accept:g} tokens per pass"
+            if accept and accept > 1.001
+            else "",
+        )
+    ]

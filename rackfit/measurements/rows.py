@@ -1,0 +1,203 @@
+"""Files of measured runs as rows: tables and results of benchmark tools, with how each model was served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
+from rackfit.measurements.bench import Bench
+from rackfit.measurements.deployment import deployed_as, deployed_by
+from rackfit.shelf import modules
+from topology.catalogue import is_file, is_folder
+from topology.errors import InstanceError, Problem
+from topology.names import shown
+from topology.reading import parse_json, read_text
+
+#: runs of one call
+MAX_FILES = 5000
+#: launch commands of a run, in the folder of its results
+_BESIDE = ("launch.sh", "run.sh", "commands.sh")
+#: rows of a table with this id are those of the template
+EXAMPLE = "example"
+
+
+class Reader(Protocol):
+    """A module of the shelf of readers."""
+
+    TITLE: str
+
+    def recognises(self, entry: dict[str, Any]) -> bool:
+        """Whether a JSON object is this tool's."""
+        ...
+
+    def read(self, entry: dict[str, Any], place: str) -> list[Bench]:
+        """Its runs. Raises ``InstanceError``."""
+        ...
+
+
+@lru_cache(maxsize=1)
+def readers() -> dict[str, Reader]:
+    """Every reader by the name of its file."""
+    import rackfit.measurements.readers as folder
+
+    return {name: cast(Reader, module) for name, module in modules(folder).items()}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the user says of runs whose files do not: launch commands, chip, engine, model, seconds of warm-up."""
+
+    launch: Path | None = None
+    chip: str | None = None
+    engine: str | None = None
+    model: str | None = None
+    warm_up_s: float = 0.0
+
+
+def read_runs(
+    paths: Sequence[Path], told: Told | None = None
+) -> tuple[list[MeasuredRow], list[Skipped]]:
+    """Rows of files and folders, and runs that cannot be compared with the reason.
+
+    Raises ``InstanceError`` for files that are no runs, are cut off, or leave open how the model was served.
+    """
+    told = told or Told()
+    rows: list[MeasuredRow] = []
+    skipped: list[Skipped] = []
+    for path in _files(paths):
+        if path.name.lower().endswith((".csv", ".csv.gz")):
+            found, left_out = read_measured(path, lambda row, cells: _finish(row, cells, told))
+            rows += found
+            skipped += left_out
+            continue
+        for bench in read_benches(path, told.warm_up_s):
+            if bench.unusable:
+                skipped.append(Skipped(bench.place, bench.unusable))
+            else:
+                rows.append(_row(bench, path, told))
+    return rows, skipped
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """Files as given, and the results in folders. Raises ``InstanceError``."""
+    found: list[Path] = []
+    for path in paths:
+        if not is_folder(path):
+            found.append(path)
+            continue
+        inside = sorted(
+            file
+            for file in path.rglob("*")
+            if file.name.endswith((".json", ".jsonl", ".csv", ".csv.gz")) and is_file(file)
+        )
+        if not inside:
+            raise InstanceError(Problem(shown(path, 200), "holds no .json, .jsonl or .csv file"))
+        found += inside
+        if len(found) > MAX_FILES:
+            break
+    if len(found) > MAX_FILES:
+        raise InstanceError(Problem("runs", f"more than {MAX_FILES:,} files"))
+    return found
+
+
+def read_benches(path: Path, warm_up_s: float = 0.0) -> list[Bench]:
+    """Every run of one result file. Raises ``InstanceError`` for a file of no tool that is known."""
+    from rackfit.measurements.readers import vllm_bench
+
+    found: list[Bench] = []
+    for entry, place in _entries(path):
+        reader = next(
+            (r for r in readers().values() if isinstance(entry, dict) and r.recognises(entry)), None
+        )
+        if reader is None:
+            known = ", ".join(reader.TITLE for reader in readers().values())
+            raise InstanceError(
+                Problem(place, f"no result of a tool that is known; known: {known}, or a CSV")
+            )
+        if warm_up_s > 0:
+            if reader.TITLE != vllm_bench.TITLE:
+                message = f"results of {reader.TITLE} hold no times of requests; cut the warm-up in the tool"
+                raise InstanceError(Problem(f"{place}: --warm-up", message))
+            entry = vllm_bench.after_warm_up(entry, warm_up_s, place)
+        found += reader.read(entry, place)
+    return found
+
+
+def _entries(path: Path) -> Iterator[tuple[Any, str]]:
+    """The JSON objects of a file, one or one per line, and their places."""
+    text = read_text(path)
+    place = shown(path, 200)
+    if path.suffix == ".jsonl":
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                yield parse_json(line, f"{place}:{number}", python=True), f"{place}:{number}"
+        return
+    data = parse_json(text, place, python=True)
+    if isinstance(data, list):
+        for index, entry in enumerate(data):
+            yield entry, f"{place}[{index}]"
+    else:
+        yield data, place
+
+
+def _row(bench: Bench, path: Path, told: Told) -> MeasuredRow:
+    """A run as a row. Raises ``InstanceError`` with what is missing and which option gives it."""
+    problems = []
+    model, system = told.model or bench.model, bench.system or told.chip
+    deployed = bench.deployed
+    if deployed is None:
+        launch = told.launch or next(
+            (path.parent / n for n in _BESIDE if is_file(path.parent / n)), None
+        )
+        if launch is None:
+            message = f"{bench.tool} does not say how the model was served; give --launch FILE with the engine's command, or put it beside as {_BESIDE[0]}"
+            problems.append(Problem(bench.place, message))
+        else:
+            deployed = deployed_by(launch, told.engine)
+    if model is None:
+        problems.append(Problem(bench.place, f"{bench.tool} does not name the model; give --model"))
+    if system is None:
+        problems.append(Problem(bench.place, f"{bench.tool} does not name the chip; give --chip"))
+    if problems or deployed is None or model is None or system is None:
+        raise InstanceError(problems)
+    return MeasuredRow(
+        id=bench.place,
+        engine=(bench.engine if bench.deployed else None) or deployed.engine,
+        model=model,
+        system=system.lower(),
+        precision=bench.precision.lower(),
+        input_tokens=bench.input_tokens,
+        output_tokens=bench.output_tokens,
+        concurrency=bench.concurrency,
+        decode=deployed.decode,
+        prefill=deployed.prefill,
+        tpot_s=bench.tpot_s,
+        ttft_s=bench.ttft_s,
+        fixed_lengths=bench.fixed_lengths,
+        percentiles=tuple(sorted(bench.percentiles.items())),
+    )
+
+
+def _finish(row: MeasuredRow, cells: Mapping[str, str], told: Told) -> MeasuredRow:
+    """A row of a table with its ``launch`` and ``gpus``. Raises ``ValueError``: the row is left out."""
+    if row.id == EXAMPLE:
+        raise ValueError("the example row of the template")
+    if words := cells.get("launch"):
+        try:
+            deployed = deployed_as(words, row.engine, row.id)
+        except InstanceError as error:
+            raise ValueError(str(error)) from None
+        row = replace(row, decode=deployed.decode, prefill=deployed.prefill)
+    if gpus := cells.get("gpus"):
+        own = [row.decode] + ([row.prefill] if row.prefill else [])
+        chips = sum(group.chips * group.workers for group in own)
+        if gpus != str(chips):
+            raise ValueError(
+                f"gpus: says {gpus[:20]}, the sizes make {chips}; tp_size is the GPUs of one attention rank, SGLang's "
+                "--tp-size counts all of them: give the command in the column launch"
+            )
+    return row
