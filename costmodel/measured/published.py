@@ -102,7 +102,7 @@ def compare(deployment: PublishedRun, profile: Profile) -> ComparedRun:
         attention_dtype=deployment.attention_dtype,
         dispatch_dtype=deployment.dispatch_dtype,
     )
-    constants = profile.of_engine(deployment.engine)
+    constants = profile.of_engine(deployment.engine).routed_as(deployment.expert_load)
     if deployment.multiprocessors is not None:
         computing, every = deployment.multiprocessors
         constants = _computing_on(constants, computing / every)

@@ -7,7 +7,7 @@ prices anything: it says how far a layout is from what was ever run.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
@@ -87,7 +87,7 @@ def widths_measured(chip: str, role: str, tp: int, ranks: int, pp: int, engine: 
     )
 
 
-def most_sequences(chips: Sequence[str]) -> float:
+def most_sequences(chips: Collection[str]) -> float:
     """Sequences of one rank that count as measured on all of these chips; 0 where nothing was measured."""
     found = [
         max((one.most_sequences for one in measured_workers() if one.chip == chip), default=0.0)

@@ -66,6 +66,8 @@ class Efficiency(BaseModel):
     quantise_overhead_s: Seconds = 0.0
     exchange_overhead_s: Seconds = 0.0
     reduce_ramp_s: Seconds = 0.0
+    #: 1 where a pass's finitely many tokens fall unevenly on chips, 0 where they fall as expected
+    routing_noise: Annotated[float, Field(ge=0, le=10)] = 0.0
     #: HBM that the engine, graphs and communication buffers take on each chip
     runtime_bytes: Bytes = 0.0
     provenance: Literal["measured", "derived", "assumed"] = "derived"
@@ -207,6 +209,29 @@ class Profile(BaseModel):
     def for_chip(self, chip: str) -> Efficiency:
         """Efficiency of a chip, or the pooled values where it has none of its own."""
         return self.chips.get(chip, self.default)
+
+    def routed_as(self, expert_load: str) -> Profile:
+        """The profile; where an even load is asked for, every pass's tokens fall on the chips as expected."""
+        if expert_load != "uniform":
+            return self
+
+        def quiet(one: Efficiency) -> Efficiency:
+            return one.model_copy(update={"routing_noise": 0.0})
+
+        def quiet_chips(chips: dict[str, Efficiency]) -> dict[str, Efficiency]:
+            return {chip: quiet(one) for chip, one in chips.items()}
+
+        engines = {
+            name: EngineConstants(default=quiet(own.default), chips=quiet_chips(own.chips))
+            for name, own in self.engines.items()
+        }
+        return self.model_copy(
+            update={
+                "default": quiet(self.default),
+                "chips": quiet_chips(self.chips),
+                "engines": engines,
+            }
+        )
 
     def of_engine(self, engine: str) -> Profile:
         """The profile of one engine; itself where the engine has none of its own."""

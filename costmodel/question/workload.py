@@ -158,6 +158,11 @@ class Limits(BaseModel):
     #: sequences one attention rank may hold
     max_sequences_per_rank: Annotated[int, Field(ge=1, le=65_536)] = 4096
 
+    def at_most(self, sequences: int) -> Limits:
+        """The same with so many sequences on a rank at most."""
+        own = min(self.max_sequences_per_rank, sequences)
+        return self.model_copy(update={"max_sequences_per_rank": own})
+
     def prompts_in_pass(self, workload: Workload) -> int:
         """Prompts of one rank that a prefill pass takes: whole ones within its tokens, or one in even chunks.
 

@@ -19,6 +19,7 @@ from costmodel.passes.operations import LayerKind
 from costmodel.passes.overlap import both_halves, half
 from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import pass_time
+from costmodel.passes.routed import excess_tokens
 from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.replica.stage_experts import stage_shares
@@ -174,7 +175,10 @@ def _timed(
             continue
         shares = stage_shares(instance, layout, stages, kind, starts, counts, routed)
         experts.append(shares)
-        skew += shares.over_layers(shares.busiest_load) * (tp * ranks)
+        realised = shares.busiest_load + shares.per_layer(
+            _excess(instance, kind, routed, tp * ranks)
+        )
+        skew += shares.over_layers(realised) * (tp * ranks)
         moe_layers += counts
     is_last = np.zeros(count)
     is_last[np.cumsum(depth) - 1] = 1.0
@@ -207,6 +211,17 @@ def _timed(
             parts[part] = spent if slowest_yet else np.where(slower, spent, parts.get(part, 0.0))
     imbalance = np.where(moe_layers > 0, skew / np.maximum(moe_layers, 1), 1.0)
     return StageTimes(total, parts, imbalance, slowest, terms)
+
+
+def _excess(instance: Instance, kind: LayerKind, tokens: Array, chips: Array) -> Array:
+    """Share of a layer's routed tokens that the busiest chip has beyond its expected share, stage by stage.
+
+    Of chips of several types that of the first type: all have the same noise under a shipped profile.
+    """
+    assert kind.moe is not None
+    noise = instance.profile.for_chip(instance.cluster.chip_names[0]).routing_noise
+    met = np.maximum(tokens * kind.moe.top_k, 1e-300)
+    return np.asarray(excess_tokens(met, chips, noise) / met)
 
 
 def _types(instance: Instance, stages: Sequence[Stage]) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ def test_terms_equal_evaluate(sample, name):
     seconds = table.terms.seconds(profile_pricing(sample, profile)(owners(table)))
     tpot = table.tpot_s(seconds)
     for i, run in enumerate(sample):
-        instance = under(run.instance, profile.of_engine(run.row.engine))
+        own = profile.of_engine(run.row.engine).routed_as(run.instance.workload.expert_load)
+        instance = under(run.instance, own)
         found = evaluate(instance, layout_of(run.row, instance, int(batches[i])))
         assert found.tpot_s == pytest.approx(tpot[i], rel=1e-6), run.row.id
     assert {run.row.mode for run in sample} == {"aggregated", "disaggregated"}

@@ -70,6 +70,8 @@ COMMON = (
 )
 #: fraction of the peak in FP8 over that in BF16: medians of large GEMMs in public kernel tables
 FP8_OVER_BF16 = 0.8
+#: tokens of a pass choose their experts independently: not fitted
+ROUTING_NOISE = 1.0
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,7 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
         quantise_overhead_s=at["quantise_overhead_s"],
         exchange_overhead_s=at["exchange_overhead_s"],
         reduce_ramp_s=at["reduce_ramp_s"],
+        routing_noise=np.full_like(bf16, ROUTING_NOISE),
     )
 
 
@@ -209,6 +212,7 @@ def efficiency_at(
         quantise_overhead_s=rounded(one["quantise_overhead_s"]),
         exchange_overhead_s=rounded(one["exchange_overhead_s"]),
         reduce_ramp_s=rounded(one["reduce_ramp_s"]),
+        routing_noise=ROUTING_NOISE,
         runtime_bytes=runtime_bytes,
         provenance="measured" if measured else "assumed",
     )

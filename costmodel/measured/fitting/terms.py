@@ -18,6 +18,7 @@ from costmodel.measured.rows import Group
 from costmodel.models.spec import MoE
 from costmodel.passes.communication import GroupRates, rates_of_chips
 from costmodel.passes.group import ChipGroup
+from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import filled, pass_time, quantised_of, ramp_share, reductions_of
 from costmodel.passes.routed import full_tiles
 from costmodel.passes.tokens import ExpertShares, Tokens
@@ -29,7 +30,7 @@ Array = NDArray[np.float64]
 DTYPES = ("bf16", "fp8", "fp4", "int8", "int4")
 STREAMS = ("weights", "kv", "experts")
 _TRAFFIC = ("all_reduce", "dispatch", "combine")
-_PHYSICS = Efficiency()
+_PHYSICS, _NOISY = Efficiency(), Efficiency(routing_noise=1.0)
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Constants:
     quantise_overhead_s: Array
     exchange_overhead_s: Array
     reduce_ramp_s: Array
+    routing_noise: Array
 
 
 def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
@@ -80,6 +82,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
         quantise_overhead_s=column("quantise_overhead_s"),
         exchange_overhead_s=column("exchange_overhead_s"),
         reduce_ramp_s=column("reduce_ramp_s"),
+        routing_noise=column("routing_noise"),
     )
 
 
@@ -87,7 +90,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
 class TermTable:
     """Rooflines (``r_``) and collectives (``t_``) of passes, each with its pass, and counts per pass.
 
-    ``r_unpacked``: weights are widened before they are multiplied. ``counts [8, passes]``: layers, kernels,
+    ``r_unpacked``: weights are widened before they are multiplied; ``_noise_s``: what finitely many tokens add. ``counts [8, passes]``: layers, kernels,
     tensor-parallel layers, MoE layers, sampled sequences of a rank, quantised activations, waits of
     exchanges, ramps of all-reduces. ``expert_rows [passes]``: tokens per expert on average.
     """
@@ -99,17 +102,20 @@ class TermTable:
     r_unpacked: NDArray[np.bool_]
     r_compute_s: Array
     r_memory_s: Array
+    r_noise_s: Array
     t_pass: NDArray[np.intp]
     t_reduce: NDArray[np.bool_]
     t_latency_s: Array
     t_bytes_s: Array
+    t_noise_s: Array
     counts: Array
     expert_rows: Array
 
     def seconds(self, constants: Constants) -> Array:
         """Time of every pass, ``per_op`` combination."""
         arithmetic = constants.compute[self.r_dtype, self.r_pass]
-        compute = self.r_compute_s / np.where(
+        noise = constants.routing_noise
+        compute = (self.r_compute_s + noise[self.r_pass] * self.r_noise_s) / np.where(
             self.r_stream == STREAMS.index("experts"),
             arithmetic * full_tiles(self.expert_rows, constants.grouped)[self.r_pass],
             arithmetic,
@@ -118,7 +124,7 @@ class TermTable:
         memory = self.r_memory_s / np.where(
             self.r_unpacked, stream * constants.unpacking[self.r_pass], stream
         )
-        moved = self.t_bytes_s / np.where(
+        moved = (self.t_bytes_s + noise[self.t_pass] * self.t_noise_s) / np.where(
             self.t_reduce, constants.all_reduce[self.t_pass], constants.all_to_all[self.t_pass]
         )
         total = np.bincount(self.r_pass, np.maximum(compute, memory), self.num_passes)
@@ -142,8 +148,9 @@ class TermTable:
 class PassTerms:
     """What one pass adds to the table.
 
-    ``rooflines [n, 5]``: places of dtype and stream, whether weights are widened, seconds of compute and of
-    memory; ``traffic [m, 3]``: whether an all-reduce, seconds of latency and of bytes.
+    ``rooflines [n, 6]``: places of dtype and stream, whether weights are widened, seconds of compute, of
+    memory, and of compute on tokens beyond the expected; ``traffic [m, 4]``: whether an all-reduce, seconds of latency, of
+    bytes, and of bytes beyond the expected.
     """
 
     rooflines: Array
@@ -170,23 +177,35 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
         for kind in operations.kinds
     ]
     chip = instance.cluster.usable[0].chip
-    timed = pass_time(
-        ChipGroup.of(operations, group.tp, group.attention_dp, chip, _PHYSICS, rates), kinds, tokens,
-        shares, record=True,
-    )  # fmt: skip
+
+    def terms_at(efficiency: Efficiency) -> list[Term]:
+        return (
+            pass_time(
+                ChipGroup.of(operations, group.tp, group.attention_dp, chip, efficiency, rates),
+                kinds, tokens, shares, record=True,
+            ).terms
+            or []
+        )  # fmt: skip
+
+    terms = terms_at(_PHYSICS)
+    # loads that were asked to be even stay so
+    even = instance.workload.expert_load == "uniform" or operations.moe is None
+    noisy = terms if even else terms_at(_NOISY)
     rooflines: list[tuple[float, ...]] = []
     traffic: list[tuple[float, ...]] = []
-    dtypes = {term.dtype for term in timed.terms or [] if term.part not in _TRAFFIC}
+    dtypes = {term.dtype for term in terms if term.part not in _TRAFFIC}
     known = {d: (DTYPES.index(chip.computes_in(d)), chip.unpacks(d)) for d in dtypes}
-    for term in timed.terms or []:
+    for term, with_noise in zip(terms, noisy, strict=True):
         compute, memory = float(term.compute_s), float(term.memory_s)
         if term.part in _TRAFFIC:
-            traffic.append((term.part == "all_reduce", compute, memory))
+            beyond = float(with_noise.memory_s) - memory
+            traffic.append((term.part == "all_reduce", compute, memory, beyond))
         else:
             place, unpacks = known[term.dtype]
             # context is read as it is; its dtype is that of the arithmetic
             widened = term.stream != "kv" and unpacks
-            rooflines.append((place, STREAMS.index(term.stream), widened, compute, memory))
+            beyond = float(with_noise.compute_s) - compute
+            rooflines.append((place, STREAMS.index(term.stream), widened, compute, memory, beyond))
     layers = float(operations.num_layers)
     kernels = float(sum(len(kind.layers) * kind.num_kernels for kind in operations.kinds))
     sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
@@ -209,8 +228,8 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
     moe = operations.moe
     met = rows * group.attention_dp * float(np.asarray(tokens.fill))
     return PassTerms(
-        rooflines=np.array(rooflines, dtype=float).reshape(-1, 5),
-        traffic=np.array(traffic, dtype=float).reshape(-1, 3),
+        rooflines=np.array(rooflines, dtype=float).reshape(-1, 6),
+        traffic=np.array(traffic, dtype=float).reshape(-1, 4),
         counts=counts,
         expert_rows=met * moe.top_k / moe.num_experts if moe is not None else 0.0,
     )
@@ -219,8 +238,8 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
 def term_table(passes: Sequence[PassTerms]) -> TermTable:
     """The table of passes, numbered as they come."""
     numbers = np.arange(len(passes))
-    r = np.concatenate([np.zeros((0, 5)), *(one.rooflines for one in passes)]).T
-    t = np.concatenate([np.zeros((0, 3)), *(one.traffic for one in passes)]).T
+    r = np.concatenate([np.zeros((0, 6)), *(one.rooflines for one in passes)]).T
+    t = np.concatenate([np.zeros((0, 4)), *(one.traffic for one in passes)]).T
     return TermTable(
         num_passes=len(passes),
         r_pass=np.repeat(numbers, [len(one.rooflines) for one in passes]),
@@ -229,10 +248,12 @@ def term_table(passes: Sequence[PassTerms]) -> TermTable:
         r_unpacked=r[2].astype(bool),
         r_compute_s=r[3],
         r_memory_s=r[4],
+        r_noise_s=r[5],
         t_pass=np.repeat(numbers, [len(one.traffic) for one in passes]),
         t_reduce=t[0].astype(bool),
         t_latency_s=t[1],
         t_bytes_s=t[2],
+        t_noise_s=t[3],
         counts=np.array([one.counts for one in passes], dtype=float).reshape(-1, 8).T,
         expert_rows=np.array([one.expert_rows for one in passes], dtype=float),
     )

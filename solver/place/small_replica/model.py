@@ -117,7 +117,9 @@ class ReplicaModel:
         loads = self.instance.expert_loads[kind.moe_rows[kind.layers.index(layer)]]
         rows = float(tokens.rows)
         # one chip's worth of load and of touched experts, and the exchange per unit of skew
+        # (of routing as expected; what a pass's finitely many tokens add to either is the same for every placement)
         nothing = self.prices.parts(kind, tokens, ExpertShares(np.zeros((1, 1)), np.zeros((1, 1))))
+        excess_s, beyond = self.prices.excess(kind, tokens)
         full = ExpertShares(np.ones((1, 1)), np.zeros((1, 1)))
         touched = ExpertShares(np.zeros((1, 1)), np.ones((1, 1)))
         load_s = self.prices.parts(kind, tokens, full)["routed_experts"]
@@ -125,6 +127,8 @@ class ReplicaModel:
         skew_s = nothing["dispatch"] + nothing["combine"] - self.prices.exchange_latency_s()
         stretched_s = skew_s * float(self.prices.rates.skewed)
         name = f"{layer},{rows:g},{float(tokens.fill):g}"
+        excess = up(excess_s, TIME_UNIT_S)
+        beyond_s = up(stretched_s * beyond, TIME_UNIT_S)
         busiest = model.new_int_var(0, _LONGEST, f"experts_time[{name}]")
         skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), _LONGEST, f"exchange_time[{name}]")
         for g in range(chips):
@@ -140,9 +144,9 @@ class ReplicaModel:
                     loaded.append(up(load_s * share, TIME_UNIT_S) * here)
                     reached.append(up(touch_s * touch, TIME_UNIT_S) * here)
                     exchanged.append(up(stretched_s * share * chips, TIME_UNIT_S) * here)
-            model.add(busiest >= sum(loaded))
+            model.add(busiest >= sum(loaded) + excess)
             model.add(busiest >= sum(reached))
-            model.add(skewed >= sum(exchanged))
+            model.add(skewed >= sum(exchanged) + beyond_s)
         return up(sum(nothing.values()) - skew_s, TIME_UNIT_S) + busiest + skewed
 
     def _stages(self) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from costmodel.layout.layout import Replica
 from costmodel.passes.communication import GroupRates, hand_off_s
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_time import pass_time
+from costmodel.passes.routed import excess_tokens
 from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
@@ -35,12 +38,33 @@ class ReplicaPrices:
             self.rates,
         )  # fmt: skip
 
+    @cached_property
+    def quiet(self) -> ChipGroup:
+        """The same where a pass's tokens fall on the chips as expected."""
+        shape = self.draft.shape
+        return ChipGroup.of(
+            self.instance.operations, shape.tp, shape.attention_dp, self.chip,
+            self.efficiency.model_copy(update={"routing_noise": 0.0}), self.rates,
+        )  # fmt: skip
+
     def parts(
         self, kind: LayerKind, tokens: Tokens, shares: ExpertShares | None
     ) -> dict[str, float]:
-        """Seconds of one layer of a kind, by operation."""
-        timed = pass_time(self.group, [(kind, 1.0)], tokens, [shares], with_head=False)
+        """Seconds of one layer of a kind, by operation, where tokens fall as expected."""
+        timed = pass_time(self.quiet, [(kind, 1.0)], tokens, [shares], with_head=False)
         return {part: float(seconds) for part, seconds in timed.parts.items()}
+
+    def excess(self, kind: LayerKind, tokens: Tokens) -> tuple[float, float]:
+        """Seconds of the tokens that the busiest chip has beyond its expected share, and these over the mean share."""
+        assert kind.moe is not None
+        nothing = ExpertShares(np.zeros((1, 1)), np.zeros((1, 1)))
+        timed = pass_time(self.group, [(kind, 1.0)], tokens, [nothing], with_head=False)
+        shape, moe = self.draft.shape, kind.moe
+        sent = float(tokens.rows) * shape.attention_dp * moe.top_k
+        met, chips = np.asarray(float(tokens.fill) * sent), shape.chips_per_stage
+        noise = self.efficiency.routing_noise
+        excess = float(excess_tokens(met, np.asarray(float(chips)), noise))
+        return float(timed.parts["routed_experts"]), excess * chips / max(sent, 1e-300)
 
     def head_s(self, tokens: Tokens) -> float:
         """Seconds of what only the last stage runs."""

