@@ -1,8 +1,10 @@
-"""Runs commands on damaged files and damaged words, each in a process of its own that is watched.
+"""Runs commands on damaged files and damaged words, in processes that are watched.
 
 ``python tests/fuzz/running.py NUM [--processes 2] [--out FILE] [--only SEED]``. Input number ``i`` depends on
 ``i`` alone. Outcomes are appended to FILE as JSON lines, so that a run that was stopped goes on where it ended.
-A fault is: an exit code other than 0 to 3, a traceback, more than 10 s of a processor or 1 GB, a file outside of ``out``.
+A fault is: an exit code other than 0 to 3, a traceback, a library's warning, more than 10 s of a processor or 1 GB;
+whatever is written outside of ``out``, started or connected to; files of a command that was refused; a document
+that is no JSON.
 """
 
 from __future__ import annotations
