@@ -24,14 +24,16 @@ def load_cluster(
     *,
     count: int | None = None,
     failed: Sequence[str] = (),
+    taken: Sequence[str] = (),
     adjust: Callable[[Chip], Chip] | None = None,
+    change: Callable[[ClusterSpec], ClusterSpec] | None = None,
 ) -> Cluster:
     """The cluster of a name or a YAML file.
 
     ``"gb200-nvl72"`` is one rack, ``"gb200-nvl72@4"`` (or ``count=4``) four joined by its
     scale-out, ``"nvl-36"`` and ``"tpu-v5p-4x4x8"`` members of a family, anything with ``/`` or
-    ``.yaml`` a file. ``failed`` breaks more of it, in the names of :mod:`topology.failures`.
-    ``adjust`` changes every chip before the links are built, for what-if questions.
+    ``.yaml`` a file. ``failed`` breaks more of it, in the names of :mod:`topology.failures`, ``taken`` gives chips
+    to others. ``adjust`` changes every chip before the links are built, ``change`` the file, for what-if questions.
     Raises ``InstanceError`` with every problem found, or with what exists.
     """
     text, times = str(name_or_path), count
@@ -50,6 +52,10 @@ def load_cluster(
     spec, place = read_cluster_spec(text)
     if failed:
         spec = spec.model_copy(update={"failed": (*spec.failed, *failed)})
+    if taken:
+        spec = spec.model_copy(update={"taken": (*spec.taken, *taken)})
+    if change is not None:
+        spec = change(spec)
     label = text if times is None else f"{text}@{times}"
     if "/" in text or text.endswith(".yaml"):
         label = spec.name if times is None else f"{spec.name}@{times}"

@@ -30,10 +30,11 @@ from costmodel.question.profile import Profile, load_profile
 from costmodel.question.recorded_loads import loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
 from costmodel.question.speculation import Speculative
+from costmodel.question.what_if import cluster_of
 from costmodel.question.workload import Limits, Slo, Workload
 from costmodel.replica import memory
 from costmodel.replica.width_bytes import WidthBytes
-from topology import Chip, Cluster, TierKind, load_cluster
+from topology import Chip, Cluster, TierKind
 from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
 
@@ -191,12 +192,11 @@ class Instance:
             del data["workload"]["spread"]
         if self.speculative is None:
             del data["speculative"]
-        if not self.scenario.two_batch_overlap:
-            del data["two_batch_overlap"]
-        if self.scenario.engine is None:
-            del data["engine"]
         if self.scenario.layer_slots == "same":
             del data["layer_slots"]
+        for key in ("two_batch_overlap", "engine", "taken", "chip", "scale_out", "domain_size"):
+            if not data[key]:
+                del data[key]
         return data
 
 
@@ -208,7 +208,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
         "model": lambda: load_model(
             scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
         ),
-        "cluster": lambda: load_cluster(scenario.cluster, failed=scenario.failed),
+        "cluster": lambda: cluster_of(scenario),
         "workload": lambda: (
             scenario.workload
             if isinstance(scenario.workload, Workload)

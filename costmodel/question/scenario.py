@@ -39,7 +39,9 @@ class Scenario(BaseModel):
     (one per chip) or in ``any`` numbers, which fewer formats hold.
     ``within_measured`` keeps to workers and batches that somebody measured (see :mod:`costmodel.question.measured_shapes`).
     ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
-    :mod:`topology.failures`), in text joined by ``+``.
+    :mod:`topology.failures`), in text joined by ``+``, ``taken`` the chips that others use. ``chip`` changes figures
+    of every chip (``hbm_bytes_per_s: +20%``), ``scale_out`` options of the network, ``domain_size`` the chips of a
+    switched domain (see :mod:`costmodel.question.what_if`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,8 +70,12 @@ class Scenario(BaseModel):
     layer_slots: Literal["same", "rows", "any"] = "same"
     within_measured: bool = False
     failed: tuple[Line, ...] = ()
+    taken: tuple[Line, ...] = ()
+    chip: dict[str, Line | float | dict[str, Line | float]] = Field(default_factory=dict)
+    scale_out: dict[str, bool | float | Line] = Field(default_factory=dict)
+    domain_size: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
-    @field_validator("failed", "kv_tiers", mode="before")
+    @field_validator("failed", "taken", "kv_tiers", mode="before")
     @classmethod
     def _listed_in_text(cls, value: object) -> object:
         if isinstance(value, str):

@@ -80,6 +80,10 @@ slo:
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # adapters: {{count: 8, bytes: 150 MB}}   # LoRA adapters that every replica holds
 # failed: []           # what is out of service, such as [r0g3, r1]
+# taken: []            # chips that others use
+# chip: {{hbm_bytes_per_s: +20%}}  # what if: other figures of every chip, absolute or by so much
+# scale_out: {{oversubscription: 2}}  # what if: other options of the network between domains
+# domain_size: null    # what if: so many chips in a switched domain, as many in all
 # two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves; rackfit evaluate prices them, no search
 {beside_hbm}# prices:
 #   chip_price_factor: {prices.chip_price_factor:g}   # times the catalogue's price

@@ -254,11 +254,17 @@ class Deployment:
         return self._written(server, self._share(server, ("kv",), besides=others))
 
     def _written(self, server: Server, share: float) -> float:
-        """A share as it is written: rounded up, and no more than the engine leaves."""
+        """A share as it is written: rounded up, no less than the engine's own default, no more than it leaves.
+
+        Sequences are limited by their number; with less memory than usual an engine that needs more beside them than
+        is counted here would stop at start.
+        """
         cluster = self.instance.cluster
         chips = {chip.chip.name: chip.chip for chip in map(cluster.chip, server.replica.chips)}
         left = min(self.instance.usable_hbm_bytes(chip) / chip.hbm_bytes for chip in chips.values())
-        return min(left, ceil(share * 1000 - 1e-9) / 1000)
+        engine = self.instance.engine
+        usual = (engine.memory.default if engine is not None else None) or 0.0
+        return min(left, max(usual, ceil(share * 1000 - 1e-9) / 1000))
 
     def _share(self, server: Server, kinds: Sequence[str], besides: Sequence[str] = ()) -> float:
         price = self.evaluation.priced.replicas[server.index]

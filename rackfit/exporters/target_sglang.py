@@ -54,7 +54,7 @@ def approximate(instance: Instance, layout: Layout) -> Layout:
 
 def notes(deployment: Deployment) -> list[str]:
     """What the commands rely on beside the layout, and how they are started."""
-    start = start_notes(deployment, "--context-length", ", then router.sh on any of them")
+    start = start_notes(deployment, "--context-length", ", then bash router.sh on any of them")
     return [*engine_notes(deployment), *router_notes(deployment, SGLANG), *start]
 
 

@@ -116,7 +116,7 @@ def notes(deployment: Deployment) -> list[str]:
         )
     found += router_notes(deployment, VLLM) if routed else needs(deployment, None)
     return found + start_notes(
-        deployment, "--max-model-len", ", then router.sh on any of them" if routed else ""
+        deployment, "--max-model-len", ", then bash router.sh on any of them" if routed else ""
     )
 
 

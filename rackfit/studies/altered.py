@@ -10,15 +10,14 @@ import numpy as np
 from costmodel.experts.expert_load import skewed_load
 from costmodel.models.spec import Layer, MoE
 from costmodel.question.instance import Instance
-from topology import Chip, load_cluster
+from costmodel.question.what_if import cluster_of
+from topology import Chip
 from topology.errors import InstanceError, Problem
 
 
 def with_chips(instance: Instance, adjust: Callable[[Chip], Chip]) -> Instance:
     """The instance on the same cluster of adjusted chips."""
-    scenario = instance.scenario
-    cluster = load_cluster(scenario.cluster, failed=scenario.failed, adjust=adjust)
-    return replace(instance, cluster=cluster)
+    return replace(instance, cluster=cluster_of(instance.scenario, adjust))
 
 
 def with_ratio(instance: Instance, ratio: float) -> Instance:

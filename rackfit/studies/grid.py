@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from costmodel.question.scenario import Scenario, load_workload
+from costmodel.question.what_if import percent
+from rackfit.studies.axes import check_axis
 from rackfit.studies.base import Axes, Own
 from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
@@ -72,12 +74,16 @@ def make_points(
 ) -> list[Point]:
     """Every combination of axis values, the last axis fastest.
 
-    ``cluster.domain_size`` cuts an ``nvl-N@M`` cluster into domains of that size, same total;
+    ``cluster.domain_size`` cuts a cluster into domains of that size, same total; ``+20%`` changes a number of the
+    scenario, a figure of the chips or an option of the network by so much;
     axes among ``parameters`` are not put into the scenario. Raises ``InstanceError`` for keys and values that no scenario accepts.
     """
     count = math.prod(len(values) for values in axes.values())
     if not 0 < count <= MAX_POINTS:
         raise InstanceError(Problem("study", f"{count} points; 1 to {MAX_POINTS} are run"))
+    for key in axes:
+        if key not in (parameters or {}):
+            check_axis(key)
     points = []
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
@@ -97,7 +103,11 @@ def make_points(
 def _put(data: dict[str, Any], key: str, value: Any) -> None:
     """Set a dotted key; a workload named in the scenario is written out before a part is changed."""
     if key == "cluster.domain_size":
-        data["cluster"] = resized(str(data.get("cluster")), value)
+        cluster = str(data.get("cluster"))
+        if _FAMILY.fullmatch(cluster):
+            data["cluster"] = resized(cluster, value)
+        elif value is not None:
+            data["domain_size"] = value
         return
     *folders, last = key.split(".")
     if folders[:1] == ["workload"] and isinstance(data.get("workload"), str):
@@ -109,8 +119,29 @@ def _put(data: dict[str, Any], key: str, value: Any) -> None:
             raise InstanceError(Problem(key, f"{folder} has no parts to vary"))
     if value is None:
         inside.pop(last, None)
-    else:
+    elif folders[:1] in (["chip"], ["scale_out"]):
         inside[last] = value
+    else:
+        inside[last] = _by_percent(data, key, value)
+
+
+def _by_percent(data: dict[str, Any], key: str, value: Any) -> Any:
+    """``value``, or by ``+20%`` the number that the scenario has there. Raises ``InstanceError``."""
+    try:
+        factor = percent(value)
+    except ValueError as error:
+        raise InstanceError(Problem(f"--over {key}", str(error))) from None
+    if factor is None:
+        return value
+    with checked(key):
+        old: Any = Scenario.model_validate(data).model_dump()
+    for part in key.split("."):
+        old = old.get(part) if isinstance(old, dict) else None
+    if not isinstance(old, int | float) or isinstance(old, bool):
+        raise InstanceError(
+            Problem(f"--over {key}", f"{value} of what? the scenario has no number there")
+        )
+    return round(old * factor) if isinstance(old, int) else old * factor
 
 
 def resized(cluster: str, size: Any) -> str:

@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     measured: runs.Files = None,
+    *,
     chip: Annotated[
         str | None,
         typer.Option(help="Use the rows of this chip only; chip of results that name none."),

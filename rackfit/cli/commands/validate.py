@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def validate(
     measured: runs.Files = None,
+    *,
     chip: Annotated[str | None, typer.Option(help="Chip of results that name none.")] = None,
     engine: Annotated[str | None, typer.Option(help="Engine that --launch is for.")] = None,
     launch: runs.Launch = None,

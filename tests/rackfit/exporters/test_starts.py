@@ -214,3 +214,17 @@ def test_ascend_sides_that_the_connector_does_not_join_are_named(
     found = [note for note in notes if "the KV connector stops these servers" in note]
     assert bool(found) == bool(said)
     assert all(said in note for note in found)
+
+
+@pytest.mark.parametrize(("engine", "usual"), [("vllm", 0.92), ("trtllm", 0.9)])
+def test_small_batches_leave_the_engine_its_usual_memory(engine: str, usual: float) -> None:
+    """Two sequences need a fifth of the memory; so little would stop an engine that captures graphs."""
+    instance = question("llama-3.1-8b", "hgx-h100")
+    files = exported(instance, [server("mixed", 1)], engine).files
+    fractions = [
+        float(text.split()[0])
+        for content in files.values()
+        for name in ("--gpu-memory-utilization ", "free_gpu_memory_fraction: ")
+        for text in content.split(name)[1:]
+    ]
+    assert set(fractions) == {usual}
