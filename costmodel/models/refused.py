@@ -33,7 +33,6 @@ _OTHERS = {
     "kosmos-2.5": "an encoder's output is projected by cross-attention, and no engine serves it",
     "mllama": "cross-attention layers read an image encoder's output",
     "moshi": "a second decoder writes audio codes for every token",
-    "open-llama": "a table shared by input and output under keys of its own",
     "pi0": "a policy for robots, whose output is actions",
     "reformer": "hashed attention in reversible layers",
     "transfo-xl": "segments with a memory, adaptive softmax",

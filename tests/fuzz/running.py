@@ -1,8 +1,10 @@
-"""Runs commands on damaged files and damaged words, each in a process of its own that is watched.
+"""Runs commands on damaged files and damaged words, in processes that are watched.
 
 ``python tests/fuzz/running.py NUM [--processes 2] [--out FILE] [--only SEED]``. Input number ``i`` depends on
 ``i`` alone. Outcomes are appended to FILE as JSON lines, so that a run that was stopped goes on where it ended.
-A fault is: an exit code other than 0 to 3, a traceback, more than 10 s of a processor or 1 GB, a file outside of ``out``.
+A fault is: an exit code other than 0 to 3, a traceback, a library's warning, more than 10 s of a processor or 1 GB;
+whatever is written outside of ``out``, started or connected to; files of a command that was refused; a document
+that is no JSON.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ import topology
 from costmodel.question.engine_files import engine_data
 from rackfit.cli.app import build_app
 
+#: launch files and their engines
+ENGINE_FILES = {f"{engine}.sh": engine for engine in ("sglang", "trtllm", "vllm")}
 MOST_S, MOST_KB = 10.0, 1_000_000
 #: what a message must not hold
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
@@ -77,8 +81,9 @@ def _run_input(seed: int, scratch: Scratch, asker: Asker) -> Outcome:
         words, what = damaged_words(words, options_of(words[0]), random), "words"
     else:
         content = damaged_file(name, (work / name).read_bytes(), random)
-        if name.endswith(".sh") and random.random() < 0.5:
-            content = with_flags((work / name).read_bytes(), engine_flags(name[:-3]), random)
+        if name in ENGINE_FILES and random.random() < 0.5:
+            flags = engine_flags(ENGINE_FILES[name])
+            content = with_flags((work / name).read_bytes(), flags, random)
         (work / name).write_bytes(content)
         before = listing(scratch.folder)
     # words may name another place to write to, but none above the scratch folder

@@ -262,6 +262,21 @@ def test_a_study_does_without_a_folder_for_its_points(
     assert "Not a directory" in said
 
 
+def test_an_error_of_its_own_is_no_answer_of_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr("rackfit.studies.point.solve_row", broken)
+    question = tmp_path / "q.yaml"
+    asks = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
+    question.write_text(yaml.safe_dump(asks))
+    code, said = asked("study", "grid", question, "--over", "slo.tpot=0.05", "--fresh")
+    assert code == 4
+    assert "ZeroDivisionError: a fault of ours" in said
+
+
 def test_what_no_point_expects_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     from rackfit.studies.grid import make_points
 

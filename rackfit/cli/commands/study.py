@@ -51,8 +51,9 @@ def study_command(
     """Ask a family of questions and say what changes the answer.
 
     Finished points are kept, so that a study that was interrupted or extended goes on where it
-    stopped. Exit code 0 if any point has an answer, 1 if none has.
+    stopped. Exit code 0 if any point has an answer, 1 if none has, 4 if that was an error of Rackfit's own.
     """
+    from rackfit.cli.app import EXIT_INTERNAL
     from rackfit.documents.output import make_folder, say, write_whole
     from rackfit.figures.files import check_png, write_figures
     from rackfit.studies.base import Options
@@ -102,7 +103,8 @@ def study_command(
     for path in written:
         say(f"written: {path}")
     if len(result.failed) == len(result.rows):
-        raise typer.Exit(1)
+        internal = any(row["status"] == "internal" for row in result.failed)
+        raise typer.Exit(EXIT_INTERNAL if internal else 1)
 
 
 class _Progress:

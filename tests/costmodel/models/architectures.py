@@ -24,7 +24,7 @@ HALVES_OF_ENCODER_DECODERS = frozenset(
     """.split()  # noqa: SIM905
 )
 #: Classes refused by name, see costmodel/models/refused.py.
-REFUSED = frozenset(["blt", "mllama", "moshi", "open-llama", "reformer", "transfo-xl"])
+REFUSED = frozenset(["blt", "mllama", "moshi", "reformer", "transfo-xl"])
 #: Classes whose count differs for a reason that is theirs; by config where not in all.
 QUIRKS = {
     ("xlstm", "widened"): "version 5 keeps two tables, though tie_word_embeddings is true",
@@ -35,7 +35,16 @@ QUIRKS = {
         "zamba2",
         "widened",
     ): "shares its block by tying: tie_word_embeddings false makes copies of it",
+    (
+        "helium",
+        "bare",
+    ): "version 4: projects the output from the hidden size, whatever heads x width is",
+    (
+        "zamba2",
+        "bare",
+    ): "version 4: takes attention_hidden_size over heads, whatever attention_head_dim is",
     ("moss_transcribe_diarize", "bare"): "ties by the outer class's default, against text_config",
+    ("ovis2", "default"): "version 4: the head reads 1,536 channels of 4,096, by the outer config",
     ("fuyu", "widened"): "version 4 ties by text_config, against the outer config",
     (
         "cpmant",

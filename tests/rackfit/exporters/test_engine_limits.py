@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import yaml
 from conftest import PROFILE
-from launch_lines import Line, read_lines
+from engine_questions import asked, lines_of, parts, ranks
+from launch_lines import read_lines
 
 from costmodel.evaluate import evaluate
-from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.api import solve
@@ -26,29 +27,6 @@ from solver.bounds.pricing import Pricer
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import ROLES, enumerate_shapes
 from topology.errors import ExportError, InstanceError
-
-
-def asked(model: str, cluster: str, engine: str, **more: object) -> Instance:
-    """A question for one engine."""
-    workload = Workload(input_tokens=4000, output_tokens=1000)
-    data = {"model": model, "cluster": cluster, "workload": workload, "engine": engine, **more}
-    return resolve_instance(Scenario.model_validate(data))
-
-
-def lines_of(instance: Instance, server: FoundServer, target: str) -> list[Line]:
-    """The commands of one server, in order."""
-    layout = build_layout(instance, [server]).layout
-    return read_lines(export_layout(instance, layout, target).files["commands.sh"])
-
-
-def ranks(role: str, dp: int, *, tp: int = 1, batch: int = 64) -> FoundServer:
-    return FoundServer("x", role, tp=tp, attention_dp=dp, pp=1, batch=batch)
-
-
-def parts(instance: Instance, server: FoundServer) -> dict[str, float]:
-    """Seconds by part of one server's passes."""
-    layout = build_layout(instance, [server]).layout
-    return evaluate(instance, layout).priced.replicas[0].stages[0].parts
 
 
 def test_a_class_without_all_to_all_gathers(tmp_path: Path) -> None:
