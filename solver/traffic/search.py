@@ -34,8 +34,9 @@ from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: layouts judged at most; how much more is asked of a pool that was too slow, the first time and at most
 _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
-#: where no layout meets the targets: parts of a prompt's time in a steady state that are asked for instead
-_HURRIES = (0.6, 0.35, 0.2)
+#: where no layout meets the targets: parts of a prompt's time in a steady state that are asked for instead; layouts
+#: judged before that, where nothing may be lost
+_HURRIES, _EACH = (0.6, 0.35, 0.2), 8
 #: capacities so close are equal: less is no longer tried
 _AS_MUCH = 1.004
 
@@ -149,7 +150,8 @@ class _TrafficSearch:
     def _first(self, failed: dict[str, float], needs: dict[str, float]) -> dict[str, float] | None:
         """Ask for more of what was too slow until a layout meets the targets; what it was asked for."""
         steps: dict[str, float] = dict.fromkeys(ROLES, _STEP)
-        while self._time():
+        most = self.tries + (_TRIES if self.asked.spare else _EACH)
+        while self._time() and self.tries < most:
             fleet = self.fleets.least(needs)
             if fleet is not None and self._as_dear(fleet):
                 return needs  # what meets the targets with these replicas costs no less

@@ -167,7 +167,7 @@ def damaged_file(name: str, content: bytes, random: Random) -> bytes:
         read, write = structured[ending]
         try:
             text = write(damaged_data(read(content.decode()), random))
-        except (TypeError, ValueError, yaml.YAMLError):  # junk that the format cannot hold
+        except (TypeError, ValueError, OverflowError, yaml.YAMLError):  # junk that the format cannot hold
             return damaged_bytes(content, random)
         return text.encode("utf-8", "surrogatepass")
     if ending in ("csv", "sh", "txt", "yaml") and random.random() < 0.7:

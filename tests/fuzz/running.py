@@ -38,6 +38,8 @@ import topology
 from costmodel.question.engine_files import engine_data
 from rackfit.cli.app import build_app
 
+#: launch files and their engines
+ENGINE_FILES = {f"{engine}.sh": engine for engine in ("sglang", "trtllm", "vllm")}
 MOST_S, MOST_KB = 10.0, 1_000_000
 #: what a message must not hold
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
@@ -79,8 +81,9 @@ def _run_input(seed: int, scratch: Scratch, asker: Asker) -> Outcome:
         words, what = damaged_words(words, options_of(words[0]), random), "words"
     else:
         content = damaged_file(name, (work / name).read_bytes(), random)
-        if name.endswith(".sh") and random.random() < 0.5:
-            content = with_flags((work / name).read_bytes(), engine_flags(name[:-3]), random)
+        if name in ENGINE_FILES and random.random() < 0.5:
+            flags = engine_flags(ENGINE_FILES[name])
+            content = with_flags((work / name).read_bytes(), flags, random)
         (work / name).write_bytes(content)
         before = listing(scratch.folder)
     # words may name another place to write to, but none above the scratch folder

@@ -109,7 +109,9 @@ def test_layouts_around_an_answer_are_layouts(tmp_path: Path) -> None:
     assert made
     for words, layout in made:
         broken = {violation.rule for violation in evaluate(instance, layout).violations}
-        assert broken <= {"hbm_capacity", "ttft_target", "tpot_target", "uplink_capacity"}, words
+        # (limits: one prompt more than a full prefill pass takes)
+        held = {"hbm_capacity", "limits", "ttft_target", "tpot_target", "uplink_capacity"}
+        assert broken <= held, words
 
 
 def test_domains_in_another_order_hold_the_same_layouts(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def _values(data: Any, key: str, depth: int = 0) -> Iterator[Any]:
 
 
 def _models(config: Any) -> Iterator[str]:
-    for key in ("model_names", "models", "model_selection"):
+    for key in ("model_names", "models", "model", "model_selection"):
         for value in _values(config, key):
             names = value if isinstance(value, list) else [value]
             for name in names:
@@ -119,18 +119,38 @@ def _models(config: Any) -> Iterator[str]:
                 )
 
 
+def _measured(data: Any, depth: int = 0) -> Any:
+    """A configuration without the phases whose requests are not counted."""
+    if depth > _DEPTH:
+        return None
+    if isinstance(data, dict):
+        kept = {key: value for key, value in data.items() if key != "warmup"}
+        return {key: _measured(value, depth + 1) for key, value in kept.items()}
+    if isinstance(data, list):
+        return [_measured(part, depth + 1) for part in data[:50] if not _is_warm_up(part)]
+    return data
+
+
+def _is_warm_up(phase: Any) -> bool:
+    return isinstance(phase, dict) and (
+        "warmup" in (phase.get("kind"), phase.get("name"))
+        or phase.get("exclude_from_results") is True
+    )
+
+
 def _streams(config: Any, place: str) -> float | None:
     """The closed loop's concurrency; none where a rate of requests is set."""
+    counted = _measured(config)
     rates = [
         value
-        for value in _values(config, "request_rate")
+        for key in ("request_rate", "rate")
+        for value in _values(counted, key)
         if isinstance(value, int | float) and value
     ]
-    found = [value for value in _values(config, "concurrency") if type(value) is int and value > 0]
+    found = [value for value in _values(counted, "concurrency") if type(value) is int and value > 0]
     if rates:
         return None
     if len(set(found)) > 1:
-        raise InstanceError(
-            Problem(place, f"several concurrencies in one run: {brief(sorted(set(found)))}")
-        )
+        message = f"several concurrencies in one run: {brief(sorted(set(found)))}"
+        raise InstanceError(Problem(place, message))
     return float(found[0]) if found else None

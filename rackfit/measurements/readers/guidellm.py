@@ -105,7 +105,7 @@ def _model(data: Any) -> str | None:
                     return found
                 deeper += [
                     here[key]
-                    for key in ("args", "config", "backend", "worker", "backend_kwargs")
+                    for key in ("args", "config", "spec", "backend", "worker", "backend_kwargs")
                     if key in here
                 ]
         places = deeper

@@ -61,6 +61,26 @@ def test_lengths_times_and_concurrency(
     assert dict(row.percentiles)["tpot_p99_s"] > row.tpot_s
 
 
+def test_newer_configurations_are_read(folder: Path) -> None:
+    phases = [
+        {"name": "warmup", "concurrency": 1},
+        {"name": "profiling", "type": "concurrency", "concurrency": 8},
+    ]
+    newer = results.aiperf(input_config={"models": [{"name": results.MODEL}], "phases": phases})
+    (row,) = rows(saved(folder, newer))
+    assert (row.model, row.concurrency) == (results.MODEL, 8)
+    phases[1] = {"name": "profiling", "type": "poisson", "rate": 4.0, "concurrency": 64}
+    (row,) = rows(
+        saved(folder, newer | {"input_config": {"model": results.MODEL, "phases": phases}}),
+        model="x",
+    )
+    assert row.concurrency == pytest.approx(4.0 * 2.0)
+    guide = results.guidellm()
+    del guide["args"]
+    guide["config"] = {"spec": {"backend": {"kind": "openai_http", "model": results.MODEL}}}
+    assert {row.model for row in rows(saved(folder, guide))} == {results.MODEL}
+
+
 def test_time_per_chunk_is_not_time_per_token(folder: Path) -> None:
     halved = results.inference_perf()
     latency = halved["successes"]["latency"]

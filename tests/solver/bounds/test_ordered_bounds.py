@@ -11,8 +11,10 @@ from costmodel.question.engine import in_order
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from solver.bounds.expert_bounds import GRID, ExpertBounds
-from solver.bounds.ordered_bounds import OrderedBounds, never_places
+from solver.bounds.ordered_bounds import OrderedBounds, never_places, placed_in_order
 from solver.bounds.pricing import Pricer
+from solver.clock import Clock
+from solver.rounds import Search
 from solver.shapes.pools import pool_classes
 
 
@@ -57,3 +59,25 @@ def test_bounds_know_which_engines_place_nothing(
     assert never_places(instance) == fixed
     experts = Pricer(instance, pool_classes(instance.cluster)).experts
     assert isinstance(experts, OrderedBounds) == fixed
+
+
+@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "deepseek-v2-lite", "ernie-4.5-21b-a3b"])
+def test_stages_of_unlike_layers_are_bounded_layer_by_layer(model: str) -> None:
+    """Layers in order are loaded unlike: the longest stage is that of the best cut of these layers."""
+    workload = {"input_tokens": 4000, "output_tokens": 200}
+    data = {"model": model, "cluster": "hgx-h100", "workload": workload, "engine": "vllm",
+            "slo": {"ttft": 5.0, "tpot": 0.05}}  # fmt: skip
+    instance = resolve_instance(Scenario.model_validate(data))
+    search = Search(instance, Clock(None), 0.01, 0, None)
+    shapes = search.shapes
+    assert instance.operations.moe is not None
+    plain = shapes.slots == instance.operations.moe.num_experts
+    piped = (shapes.role == 0) & (shapes.tp == 1) & (shapes.attention_dp == 2) & plain
+    for row in np.flatnonzero(piped & (shapes.pp > 2)).tolist():
+        own = spread(int(shapes.slots[row]), int(shapes.stage_chips[row]))
+        loads = placed_in_order(instance.expert_loads, own)[1]
+        search.place([row])
+        rate = search.placed.realised[row].requests_per_s
+        most = int(search.bounds.per_rank[row])
+        bound = search.pricer.tightened(shapes, row, loads, most)
+        assert rate <= bound <= rate * (1 + 1e-6)
