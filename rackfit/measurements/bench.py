@@ -100,6 +100,21 @@ def text(data: Mapping[str, Any], key: str) -> str | None:
     return shown(value, 300) if isinstance(value, str) and value else None
 
 
+def means(entry: Mapping[str, Any], place: str, e2e_name: str) -> dict[str, Any]:
+    """Mean lengths and times of a run, as tools write that descend from vLLM's ``benchmark_serving.py``."""
+    completed = number(entry, "completed", place)
+    ttft, e2e = (optional(entry, f"mean_{name}_ms", place) for name in ("ttft", e2e_name))
+    return {
+        "input_tokens": number(entry, "total_input_tokens", place) / completed,
+        "output_tokens": number(entry, "total_output_tokens", place) / completed,
+        "tpot_s": number(entry, "mean_tpot_ms", place) / 1e3,
+        "ttft_s": None if not ttft else ttft / 1e3,
+        "requests": int(completed),
+        "requests_per_s": number(entry, "request_throughput", place),
+        "e2e_s": None if e2e is None else e2e / 1e3,
+    }
+
+
 def percentiles(
     data: Mapping[str, Any], names: Mapping[str, str], factor: float, place: str
 ) -> dict[str, float]:

@@ -59,7 +59,8 @@ class Pricer:
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
         elif moe is not None and instance.scenario.layer_slots == "same":
-            kind = OrderedBounds if never_places(instance) else ExpertBounds
+            ordered = engine is not None and never_places(instance)
+            kind = OrderedBounds if ordered else ExpertBounds
             self.experts = kind(instance.expert_loads, moe.top_k, hot_copies=self.hot_copies)
         elif moe is not None:
             self.experts = bounds_of_shared_slots(instance, moe.top_k, hot_copies=self.hot_copies)

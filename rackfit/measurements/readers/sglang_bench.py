@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackfit.measurements.bench import Bench, number, optional, percentiles, text
+from rackfit.measurements.bench import Bench, means, optional, percentiles, text
 
 TITLE = "sglang.bench_serving"
 
@@ -16,7 +16,6 @@ def recognises(entry: dict[str, Any]) -> bool:
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
     """The run; ``accept_length`` above 1 means drafts."""
-    completed = number(entry, "completed", place)
     info = entry.get("server_info")
     info = info if isinstance(info, dict) else {}
     accept = optional(entry, "accept_length", place)
@@ -32,20 +31,13 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
         for p in ("p90", "p95", "p99")
         for metric in ("ttft", "tpot", "itl", "e2e_latency")
     }
-    ttft, e2e = (optional(entry, f"mean_{name}_ms", place) for name in ("ttft", "e2e_latency"))
     return [
         Bench(
             place=place,
             tool=TITLE,
             model=text(info, "served_model_name") or text(info, "model_path"),
             engine="sglang" if text(entry, "backend") in ("sglang", "sglang-native") else None,
-            input_tokens=number(entry, "total_input_tokens", place) / completed,
-            output_tokens=number(entry, "total_output_tokens", place) / completed,
-            tpot_s=number(entry, "mean_tpot_ms", place) / 1e3,
-            ttft_s=None if not ttft else ttft / 1e3,
-            requests=int(completed),
-            requests_per_s=number(entry, "request_throughput", place),
-            e2e_s=None if e2e is None else e2e / 1e3,
+            **means(entry, place, "e2e_latency"),
             streams=streams,
             percentiles=percentiles(entry, names, 1e-3, place),
             fixed_lengths=text(entry, "dataset_name") == "random"

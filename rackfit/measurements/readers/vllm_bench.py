@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackfit.measurements.bench import Bench, failed, number, optional, percentiles, text
+from rackfit.measurements.bench import Bench, failed, means, number, optional, percentiles, text
 from topology.errors import InstanceError, Problem
 
 TITLE = "vllm bench serve"
@@ -29,8 +29,6 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
         for p in _POINTS
         for metric in ("ttft", "tpot", "itl", "e2el")
     }
-    e2e = optional(entry, "mean_e2el_ms", place)
-    ttft = optional(entry, "mean_ttft_ms", place)
     rate = entry.get("request_rate")
     closed = rate in ("inf", None) or rate == float("inf")
     return [
@@ -38,13 +36,7 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             place=place,
             tool=TITLE,
             model=text(entry, "model_id"),
-            input_tokens=number(entry, "total_input_tokens", place) / completed,
-            output_tokens=number(entry, "total_output_tokens", place) / completed,
-            tpot_s=number(entry, "mean_tpot_ms", place) / 1e3,
-            ttft_s=None if not ttft else ttft / 1e3,
-            requests=int(completed),
-            requests_per_s=number(entry, "request_throughput", place),
-            e2e_s=None if e2e is None else e2e / 1e3,
+            **means(entry, place, "e2el"),
             streams=optional(entry, "max_concurrency", place) if closed else None,
             percentiles=percentiles(entry, names, 1e-3, place),
             fixed_lengths=isinstance(inputs, list) and len(set(map(str, inputs))) == 1,
