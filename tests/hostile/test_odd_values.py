@@ -76,7 +76,7 @@ def test_engine_files(fields: dict[str, Any], message: str, tmp_path: Path) -> N
         ("vllm", "VLLM_PP_LAYER_PARTITION=a,b vllm serve m", "expected layers by stage, got 'a,b'"),
         ("vllm", "vllm serve m --data-parallel-size 0", "expected at least 1, got 0"),
         ("vllm", "vllm serve m --eplb-config " + "[" * 5000, "commands.sh:1: --eplb-config: expected json"),
-        ("vllm", "# rackfit: count=²\nvllm serve m", "count '²' is not a number of servers"),
+        ("vllm", "# rackfit: count=²\nvllm serve m", "count '²' is no whole number"),
         ("vllm", "# rackfit: count=100000\nvllm serve m", "needs 100000 chips, 8 are left"),
         ("sglang", "sglang.launch_server --ep-num-redundant-experts 1000000000", "spare: expected"),
         ("sglang", "sglang.launch_server --ep-num-redundant-experts 1000 --tp 8 --ep 8", "lies twice on a rank"),

@@ -27,7 +27,6 @@ def recognises(entry: dict[str, Any]) -> bool:
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
     """The run. ``tp`` counts all GPUs of attention, data parallel ranks included, as the harness sets it."""
-    drafts = text(entry, "spec_decoding")
     framework = (text(entry, "framework") or "").removeprefix("dynamo-").split("-disagg")[0].lower()
     ttft = optional(entry, "mean_ttft", place)
     names = {
@@ -55,12 +54,21 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             requests=0,
             streams=number(entry, "conc", place),
             percentiles=points,
-            unusable=""
-            if drafts in (None, "none", "off", "false")
-            else f"ran with drafts ({drafts})",
+            unusable=_unusable(entry, place),
             deployed=_deployed(entry, _ENGINES.get(framework, framework), place),
         )
     ]
+
+
+def _unusable(entry: dict[str, Any], place: str) -> str:
+    """Why a row cannot be compared: drafts, or context that is divided over GPUs."""
+    drafts = text(entry, "spec_decoding")
+    if drafts not in (None, "none", "off", "false"):
+        return f"ran with drafts ({drafts})"
+    for key in entry:
+        if key.endswith(("dcp_size", "pcp_size")) and (optional(entry, key, place) or 1) > 1:
+            return f"divides contexts over GPUs ({key})"
+    return ""
 
 
 def _system(hardware: str) -> str:

@@ -159,6 +159,7 @@ def test_runs_that_cannot_be_compared_are_left_out_with_the_reason(folder: Path)
         (results.vllm(spec_decode_acceptance_length=2.4), "ran with drafts, 2.4 tokens per pass"),
         (results.sglang(accept_length=1.9), "ran with drafts"),
         (results.inferencex(spec_decoding="mtp"), "ran with drafts (mtp)"),
+        (results.inferencex(dcp_size=8), "divides contexts over GPUs (dcp_size)"),
         (results.vllm(failed=6), "6 of 18 requests failed"),
         (
             results.aiperf(error_request_count={"unit": "requests", "avg": 60.0}),
