@@ -24,14 +24,16 @@ PAIR = pairs()["NVL72 over nodes"]
 def test_a_rack_is_above_nodes_at_125_tokens_per_second_of_each_user():
     """One draft, accepted as the DeepSeek-V3 report says (85 to 90 %): measured 4.39 times, within 25 %.
 
-    Documented disagreement: both systems are slower here than was measured. The published speeds are of software
-    of August 2026; the runs that the profile rests on end in March.
+    Documented disagreement: since the profile's last fit both systems are priced slower than they ran; why is
+    not known.
     """
     assert SPECULATIVE == {"draft_tokens": 1, "acceptance": 0.85}
     found = plain_speeds(PAIR)
     assert found[0] / found[1] == pytest.approx(PAIR.ratio, rel=0.25)
     assert MEASURED[0] / MEASURED[1] == pytest.approx(PAIR.ratio, rel=0.01)
-    assert all(slower < measured for slower, measured in zip(found, MEASURED, strict=True))
+    slower = [1 - one / ran for one, ran in zip(found, MEASURED, strict=True)]
+    assert min(slower) > 0
+    assert f"by up to {max(slower):.0%}, since the last fit" in PUBLISHED.read_text()
 
 
 def test_a_rack_stays_above_nodes_with_three_drafts_but_less_far():
