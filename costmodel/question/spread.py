@@ -58,7 +58,7 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
     if alike and not exempt:
         return None
     new, steps = given - cached, np.maximum(asked - 1.0, 0.0 if exempt else 1.0)
-    work = [_most_left(values, exempt) for values in (
+    work = [most_left(values, exempt) for values in (
         steps, steps * (given + asked / 2), steps * (given + asked)
     )]  # fmt: skip
     return Spread(
@@ -72,7 +72,7 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
     )
 
 
-def _most_left(values: NDArray[np.float64], exempt: float) -> float:
+def most_left(values: NDArray[np.float64], exempt: float) -> float:
     """Mean over all of what is left without the largest of a share of them."""
     kept = len(values) - int(exempt * len(values))
     return float(np.partition(values, kept - 1)[:kept].sum() / len(values))

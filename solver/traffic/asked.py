@@ -63,11 +63,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Questions:
-    """Steady questions: at the mean lengths, at the spread of lengths, and what every schedule has to carry."""
+    """Steady questions: at the mean lengths, at the spread of lengths, and what every schedule has to carry.
+
+    ``exempt``: share of the requests whose decoding the last one leaves out.
+    """
 
     mean: Instance
     spread: Instance
     every: Instance
+    exempt: float
 
 
 def questions(scenario: Scenario, asked: Asked) -> Questions:
@@ -86,18 +90,18 @@ def questions(scenario: Scenario, asked: Asked) -> Questions:
     requests, targets = asked.requests, asked.targets
     slo = Slo(ttft=targets.ttft_p99_s, tpot=targets.tpot_p99_s)
     base = scenario.model_copy(update={"rate": asked.peak_rate, "pay": "used", "slo": slo})
-    every = spread_of(requests, targets.exempt) if targets.exempt < 1.0 else spread_of(requests)
+    exempt = targets.exempt if targets.exempt < 1.0 else 0.0
+    every = spread_of(requests, exempt)
     whole = resolve_instance(base).workload
-    return Questions(
-        *(
-            resolve_instance(base.model_copy(update={"workload": _workload(whole, requests, spread)} | own))
-            for spread, own in (
-                (None, {}),
-                (spread_of(requests), {}),
-                (every, {"slo": Slo(tpot=targets.tpot_p99_s)}),
-            )
+    mean, own, least = (
+        resolve_instance(base.model_copy(update={"workload": _workload(whole, requests, spread)} | slo))
+        for spread, slo in (
+            (None, {}),
+            (spread_of(requests), {}),
+            (every, {"slo": Slo(tpot=targets.tpot_p99_s)}),
         )
     )  # fmt: skip
+    return Questions(mean, own, least, exempt)
 
 
 def _workload(base: Workload, requests: Requests, spread: Spread | None) -> Workload:

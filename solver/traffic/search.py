@@ -29,6 +29,7 @@ from solver.traffic.found import Found, Steady, answered
 from solver.traffic.judge import Judge, Verdict
 from solver.traffic.loads import carried
 from solver.traffic.losses import spread_out, units
+from solver.traffic.windows import least_share
 from solver.verify import ROUNDING, verify
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
@@ -77,6 +78,7 @@ class _TrafficSearch:
         self.own, self.asked, self.clock, self.target, self.seed = own, asked, clock, gap, seed
         self.on_progress, self.workers = on_progress, workers
         self.every = self._steady(own.every)
+        self.least_share = least_share(own.every, asked.requests, own.exempt)
         self.mean = self._steady(own.mean)
         self.search = Search(own.spread, clock, gap, seed, None, workers=workers)
         spread = self.search.run()
@@ -249,7 +251,7 @@ class _TrafficSearch:
         What is left after the loss of any of ``n`` units must cost as much as any layout, and the dearest unit is
         at least an ``n``-th of all.
         """
-        bound = self.every.certificate.bound_usd_per_m_output_tokens
+        bound = self.every.certificate.bound_usd_per_m_output_tokens * self.least_share
         if self.asked.spare:
             number = len(units(self.own.spread, self.asked.spare))
             bound *= number / (number - 1.0) if number > 1 else 1.0
@@ -264,9 +266,13 @@ class _TrafficSearch:
 
     def _answer(self) -> SearchResult:
         assert self.best is not None
-        certificate = Certificate(
-            self._bound(), self._gap(), (*self.every.certificate.covers, *COVERS)
-        )
+        covers = (*self.every.certificate.covers, *COVERS)
+        if self.least_share < 1.0:
+            covers += (
+                f"windows: the bound is lowered by {1.0 - self.least_share:.1%}, as layers that read a part of the "
+                "context read and keep less of unlike lengths than of their mean",
+            )
+        certificate = Certificate(self._bound(), self._gap(), covers)
         steady = Steady(self.mean, self.spread)
         return answered(
             self.asked, self.own.spread, steady, self.best, certificate,
