@@ -77,7 +77,7 @@ def test_yaml_is_bounded(text: str, message: str) -> None:
         ('{"a": NaN}', "NaN is not a number of JSON"),
         ('{"a": -Infinity}', "-Infinity is not a number of JSON"),
         ("1" * 5000, "4300"),
-        ('{"a": \n 1,}', "x:2:4: not JSON"),
+        ('{"a": \n 1,}', r"x:2:[34]: not JSON"),
     ],
     ids=range(8),
 )
