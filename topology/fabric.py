@@ -6,19 +6,24 @@ share one. Builders in ``topology/builders`` subclass :class:`Fabric`. Never kno
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import networkx as nx
 from pydantic import BaseModel, ConfigDict
 
 from topology.chip import Chip
+from topology.errors import NoRoute
 from topology.rate import Leg
-from topology.routing.blocks import ChipBlock, front
+from topology.routing.blocks import ChipBlock, by_speed, front
 from topology.routing.spread import Demand, Edge, spread
+
+#: sets of one number of chips that are told apart where chips differ in links
+_FEW_SETS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,21 @@ class Fabric(ABC):
 
         ``gathers``: the set that gathers soonest is looked for, also where that takes time.
         """
-        return [ChipBlock(self.pick(candidates, count))]
+        first = self.pick(candidates, count)
+        many = self.interchangeable_chips or math.comb(len(candidates), count) > _FEW_SETS
+        if most == 1 or count == 1 or many:
+            return [ChipBlock(first)]
+        found = [self._priced(members) for members in combinations(sorted(candidates), count)]
+        joined = [block for block in found if block is not None]
+        return by_speed(joined)[:most] if joined else [ChipBlock(first)]
+
+    def _priced(self, members: tuple[int, ...]) -> ChipBlock | None:
+        """A set with its times; ``None`` where two of its chips have no way to each other."""
+        try:
+            there, gathered = self.exchange(members), self.gather(members)
+        except NoRoute:
+            return None
+        return ChipBlock(members, there.s_per_byte, gathered.s_per_byte, there.latency_s)
 
     def quickest(
         self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False

@@ -60,9 +60,13 @@ def expert_loads(instance: Instance, layout: Layout, groups: Sequence[ReplicaGro
     if not series:
         return ""
     chart = Chart("Busiest chip of each layer", "layer", "its routed tokens over the mean", series)
+    noisy = any(
+        instance.profile.for_chip(chip).routing_noise > 0 for chip in instance.cluster.chip_names
+    )
+    drawn = " The few tokens of one pass fall less evenly, and are priced so." if noisy else ""
     basis = f"{instance.expert_loads_provenance}: {instance.workload.expert_load}"
     return (
-        f"<h2>Expert load</h2><p>1 is perfect balance. Load of the experts is {markup(basis)}.</p>"
+        f"<h2>Expert load</h2><p>1 is perfect balance. Load of the experts is {markup(basis)}.{drawn}</p>"
         '<div class="wide" tabindex="0" role="region" aria-label="expert load by layer">'
         f"{chart.svgs()}</div>"
     )

@@ -97,7 +97,7 @@ def test_a_curve_that_cannot_be_drawn_is_refused_before_the_search(
         (counts, nodes, "c.png", "SVG"),
         (counts, nodes, "missing/c.svg", "does not exist"),
         (counts, (*nodes, "--current", counts, "--max-moves", 3), "c.svg", "no --current"),
-        (counts, (*nodes, "--out", tmp_path / "p.svg"), "p.svg", "--out"),
+        (counts, (*nodes, "--out", tmp_path / "p.svg"), "p.svg", "is written twice"),
     ):
         refused = run(
             app, loads, "--gpus", 8, "--slots", 40, "--out", out, *more, "--curve", tmp_path / curve

@@ -5,7 +5,8 @@ Exempt, because the mutated file is another legal config that no reader can tell
 - another number within the key's range (``hidden_size`` 4096 -> 5120), unless it contradicts another
   key (list lengths, divisibility, groups), and 0 where 0 means "none" (``ZERO_IS_LEGAL``);
 - the other truth value of a boolean key;
-- another known value of a string key (``topk_method``, ``quant_method``, a known ``model_type``).
+- another known value of a string key (``topk_method``, ``quant_method``, a known ``model_type``);
+- without code of its own (``auto_map``), which engines are told of and nothing is counted by.
 
 Keys without effect on any count (``inert.py``, and what a family ignores) change nothing, which the
 same comparison proves.
@@ -55,7 +56,7 @@ OTHER = {
 OTHER |= {
     f"class-{kind}": decoders()[kind]["variants"]["default"]["config"]
     for kind in (
-        "axk2", "bamba", "dots3_note_text", "gemma3n_text", "gpt_neo", "inkling2_text", "jetmoe",
+        "axk2", "bamba", "dots3_note_text", "gemma3n_text", "git", "gpt_neo", "inkling2_text", "jetmoe",
         "lfm3", "mamba2", "olmo_hybrid", "xlstm", "recurrent_gemma", "modernbert-decoder", "zamba2",
         "zaya",
     )
@@ -90,11 +91,16 @@ def _legal(key: str, old: object, new: object) -> bool:
     return new == 0 and not isinstance(new, bool) and key in ZERO_IS_LEGAL
 
 
+def _counted(model: ModelSpec) -> ModelSpec:
+    """The model without what is said of it beside its counts."""
+    return replace(model, notes=(), readings=(), own_code=False)
+
+
 def _silent(name: str, mutations: dict[str, Any]) -> list[str]:
     data = _config(name)
     base = _read(data)
     assert base is not None
-    plain = replace(base, notes=(), readings=())
+    plain = _counted(base)
     found = []
     for owner, key in list(_objects(data)):
         original = list(owner.items())
@@ -112,7 +118,7 @@ def _silent(name: str, mutations: dict[str, Any]) -> list[str]:
             owner.update(original)
             if mutant is None or set(mutant.notes) - set(base.notes):
                 continue
-            if replace(mutant, notes=(), readings=()) != plain:
+            if _counted(mutant) != plain:
                 found.append(f"{key}: {label}")
     return found
 

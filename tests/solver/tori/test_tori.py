@@ -89,19 +89,23 @@ def test_replicas_that_do_not_fit_beside_each_other_make_room(tmp_path: Path) ->
     )
     found = search(instance, clock=Clock(60))
     # what fits beside each other: two columns, four chips that are no box, and two in the corner that is left
-    beside: list[tuple[Role, int, int, int, list[int]]] = [
-        ("decode", 8, 1, 90, [0, 1, 4, 5, 8, 9, 12, 13]),
-        ("mixed", 4, 1, 12, [2, 3, 6, 10]),
-        ("prefill", 1, 2, 4, [11, 15]),
+    beside: list[tuple[Role, int, int, list[int], int]] = [
+        ("decode", 8, 1, [0, 1, 4, 5, 8, 9, 12, 13], 90),
+        ("mixed", 4, 1, [2, 3, 6, 10], 0),
+        ("prefill", 1, 2, [11, 15], 4),
     ]
-    replicas = []
-    for role, tp, pp, batch, places in beside:
-        drawn = plain_layout(instance, role, tp=tp, pp=pp, batch=batch)
-        replicas += moved(drawn, [f"r0g{place}" for place in places]).replicas
-    known = evaluate(instance, Layout(replicas=tuple(replicas)))
-    assert known.feasible
-    assert known.usd_per_m_output_tokens is not None
-    assert cost(found) <= known.usd_per_m_output_tokens
+    known = []
+    for most in range(8, 16):
+        replicas = []
+        for role, tp, pp, places, batch in beside:
+            drawn = plain_layout(instance, role, tp=tp, pp=pp, batch=batch or most)
+            replicas += moved(drawn, [f"r0g{place}" for place in places]).replicas
+        judged = evaluate(instance, Layout(replicas=tuple(replicas)))
+        if judged.feasible:
+            assert judged.usd_per_m_output_tokens is not None
+            known.append(judged.usd_per_m_output_tokens)
+    assert 0 < len(known) < 8  # some meet the target, larger ones do not
+    assert cost(found) <= min(known)
 
 
 def test_a_replica_without_a_free_box_stands_on_the_quickest_set(tmp_path: Path) -> None:
