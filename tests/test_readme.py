@@ -64,9 +64,9 @@ def test_commands_are_found() -> None:
 
 @pytest.fixture(scope="module")
 def layout_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The layout that the README's first commands write."""
+    """The layout that the README's export reads, for the engine that it names."""
     out = tmp_path_factory.mktemp("solved") / "layout.json"
-    args = ["solve", "deepseek-v3-gb200-nvl72", "--out", str(out)]
+    args = ["solve", "deepseek-v3-gb200-nvl72", "--engine", "sglang", "--out", str(out)]
     assert CliRunner().invoke(build_app(), args).exit_code == 0
     return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,6 +20,8 @@ from topology.reading import parse_json, read_text
 
 #: runs of one call
 MAX_FILES = 5000
+#: entries of a folder that are looked at; a whole disk is no folder of results
+MAX_ENTRIES = 20_000
 #: launch commands of a run, in the folder of its results
 _BESIDE = ("launch.sh", "run.sh", "commands.sh")
 #: rows of a table with this id are those of the template
@@ -89,11 +92,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         if not is_folder(path):
             found.append(path)
             continue
-        inside = sorted(
-            file
-            for file in path.rglob("*")
-            if file.name.endswith((".json", ".jsonl", ".csv", ".csv.gz")) and is_file(file)
-        )
+        inside = sorted(_results(path))
         if not inside:
             raise InstanceError(Problem(shown(path, 200), "holds no .json, .jsonl or .csv file"))
         found += inside
@@ -102,6 +101,21 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     if len(found) > MAX_FILES:
         raise InstanceError(Problem("runs", f"more than {MAX_FILES:,} files"))
     return found
+
+
+def _results(folder: Path) -> Iterator[Path]:
+    """Result files below a folder. Raises ``InstanceError`` for a folder of so many entries that it is no such one."""
+    seen = 0
+    for parent, folders, files in os.walk(folder):
+        seen += len(folders) + len(files)
+        if seen > MAX_ENTRIES:
+            message = f"holds more than {MAX_ENTRIES:,} files and folders; name a folder of results"
+            raise InstanceError(Problem(shown(folder, 200), message))
+        for name in files:
+            if name.endswith((".json", ".jsonl", ".csv", ".csv.gz")) and is_file(
+                file := Path(parent, name)
+            ):
+                yield file
 
 
 def read_benches(path: Path, warm_up_s: float = 0.0) -> list[Bench]:
