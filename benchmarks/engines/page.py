@@ -9,6 +9,8 @@ from benchmarks.engines import reading
 from benchmarks.engines.choice import choices, rows
 from benchmarks.engines.deployments import Deployment, deployments
 from costmodel.evaluate import evaluate
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
 from rackfit.documents.result import read_result
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
@@ -18,6 +20,19 @@ _FRACTION = re.compile(
 )
 #: what a question must be proven within
 _PROVEN = 0.01
+
+
+def widest(instance: Instance, layout: Layout) -> str:
+    """The widest expert group that generates tokens, in words; empty where no experts are spread."""
+    groups = [one for one in layout.replicas if one.role != "prefill" and one.shape.ep > 1]
+    if not groups:
+        return ""
+    chosen = max(groups, key=lambda one: one.shape.ep)
+    hosts = {
+        (placed.domain, placed.position // placed.chip.chips_per_host)
+        for placed in (instance.cluster.chip(chip) for chip in chosen.stages[0].chips)
+    }
+    return f"{chosen.shape.ep} ranks on {len(hosts)} host{'s' if len(hosts) > 1 else ''}; "
 
 
 def row(one: Deployment, folder: Path) -> str:
@@ -35,7 +50,7 @@ def row(one: Deployment, folder: Path) -> str:
     cells = [
         one.model, one.cluster, one.engine, f"{one.input:,}, {one.output:,}", f"{one.before:.3f}",
         f"{cost:.3f}", f"{gap:.1%}".replace("%", " %"), f"{fill:.2f}", f"{largest_fraction(one, folder):.3g}",
-        one.reason + ("" if gap <= _PROVEN else "; not proven within 1 %"),
+        widest(instance, layout) + one.reason + ("" if gap <= _PROVEN else "; not proven within 1 %"),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
