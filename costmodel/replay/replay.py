@@ -21,6 +21,7 @@ from costmodel.replay.links import Links
 from costmodel.replay.met import Met, Totals, met
 from costmodel.replay.prefix_cache import PrefixCache
 from costmodel.replay.router import Router, Routing
+from topology.errors import InstanceError, Problem
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,17 @@ def replay(
     Raises
     ------
     InstanceError
-        The layout cannot be priced, or cannot hold the longest request.
+        The layout cannot be priced, lacks a pool, or cannot hold the longest request.
     """
     began = perf_counter()
     course = course or Course.of(instance)
     gaps = Gaps()
     fleet = standing(instance, layout, course.habits, gaps, requests.longest, tables)
-    links = Links.beside(instance.cluster.uplinks, evaluate(instance, layout).priced)
+    judged = evaluate(instance, layout)
+    lacking = [found.message for found in judged.violations if found.rule == "both_pools"]
+    if lacking:
+        raise InstanceError(Problem("layout", lacking[0]))
+    links = Links.beside(instance.cluster.uplinks, judged.priced)
     jobs = run(instance, fleet, requests, course, links)
     return met(
         instance, layout, requests, jobs,
