@@ -119,7 +119,9 @@ def random_question(
                 )
             )  # fmt: skip
     whole = bool(rng.integers(2))
-    question = Question(whole, CHIP.usd_per_hour * sum(sizes), None, Links(room, 1.0))
+    # with little KV, passes send more than the KV of any fleet's requests would be
+    kv_bytes = float(rng.choice([1.0, 0.05]))
+    question = Question(whole, CHIP.usd_per_hour * sum(sizes), None, Links(room, kv_bytes))
     return items, tuple(classes), question
 
 
