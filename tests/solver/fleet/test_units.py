@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -13,11 +14,14 @@ from benchmarks.hunt.neighbours import elsewhere
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from solver.clock import Clock
+from solver.fleet.asked import Links, Question
 from solver.fleet.beside import beside
+from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.search import search
 from solver.shapes.pools import Pool, PoolClass
 from topology import load_chip
+from topology.scaleout.uplinks import Uplinks
 
 CHIP = load_chip("h100")
 
@@ -76,3 +80,19 @@ def test_pools_that_replicas_share_are_put_into_one_unit() -> None:
     assert beside(within, classes, unit_of) == within
     four = beside([stand(4, pools[2:6])], classes, unit_of)
     assert len({unit_of[pool.domain] for pool in four[0][1]}) == 2
+
+
+def test_replicas_over_many_domains_of_one_chip_fill_what_the_relaxation_did_not_name() -> None:
+    """Of nine domains the best prefill takes four and the best decode eight; four and five serve together."""
+    pools = tuple(Pool(d, CHIP, (f"r{d}g0",)) for d in range(9))
+    classes = (PoolClass(0, CHIP, 1, pools, (CHIP.usd_per_hour,)),)
+    prefill = [Item(n, 0, 0, n, 1, rate) for n, rate in ((4, 400.0), (5, 480.0))]
+    decode = [Item(n, 1, 0, n, 1, rate) for n, rate in ((4, 8.0), (5, 15.0), (8, 32.0))]
+    links = Links(Uplinks(np.full(9, 50.0), np.full(9, 50.0), np.arange(9)), 1.0)
+    answer = solve_fleet(
+        [*prefill, *decode], classes, Question(False, 9 * CHIP.usd_per_hour, None, links),
+        clock=Clock(), time_limit_s=20, seed=0,
+    )  # fmt: skip
+    assert answer.fleet is not None
+    assert answer.fleet.requests_per_s == pytest.approx(15.0)
+    assert sorted(item.slices for item, _ in answer.fleet.stands) == [4, 5]
