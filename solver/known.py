@@ -165,8 +165,11 @@ class Known:
         )  # fmt: skip
 
     def hoped(self) -> list[Item]:
-        """Items of shapes that were placed by what they serve, of others by their bounds."""
-        return self.items.best(*self.hoped_rates())
+        """Items of shapes that were placed by what they serve and send, of others by their bounds."""
+        return [
+            self.placed.sending(item) if item.shape in self.placed.realised else item
+            for item in self.items.best(*self.hoped_rates())
+        ]
 
     def hoped_rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """By shape: requests/s hoped for, and of those whose KV leaves its domain."""
