@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from benchmarks.hunt.neighbours import elsewhere
+from benchmarks.hunt.questions import draw_question
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.scenario import load_scenario
 from solver.clock import Clock
 from solver.fleet.asked import Links, Question
 from solver.fleet.beside import beside
@@ -96,3 +98,11 @@ def test_replicas_over_many_domains_of_one_chip_fill_what_the_relaxation_did_not
     assert answer.fleet is not None
     assert answer.fleet.requests_per_s == pytest.approx(15.0)
     assert sorted(item.slices for item, _ in answer.fleet.stands) == [4, 5]
+
+
+def test_replicas_whose_passes_send_more_than_links_carry_are_not_the_last(tmp_path: Path) -> None:
+    """A question of the hunt: the first replicas span two domains, of which one has slow NICs."""
+    path = draw_question(1203, tmp_path).write(tmp_path)
+    instance = resolve_instance(load_scenario(str(path)))
+    found = search(instance, clock=Clock(10))
+    assert evaluate(instance, found.layout).violations == ()
