@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackfit.figures.chart import Chart
+from rackfit.figures.live import figure
 from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.studies.base import Row, Study
@@ -19,6 +20,7 @@ def study_page(
     conclusion: Sequence[str],
     rows: Sequence[Row],
     columns: list[str],
+    axes: Sequence[str],
 ) -> str:
     """The page of a finished study."""
     said = "".join(f"<p>{markup(sentence)}</p>" for sentence in conclusion)
@@ -29,13 +31,30 @@ def study_page(
         f"{study.name}: {study.question}",
         [
             f'<div class="headline">{said}</div>',
-            *(
-                f'<div class="wide" tabindex="0" role="region" aria-label="{markup(chart.title)}">'
-                f"{chart.svgs()}</div>"
-                for chart in charts
-            ),
+            *map(figure, charts),
             "<h2>Table</h2>",
-            table(shown, cells, "table of the study"),
+            _answers(study, rows[:_MAX_ROWS], axes),
             more,
+            f"<details><summary>Every column</summary>{table(shown, cells, 'every column')}</details>",
         ],
     )
+
+
+def _answers(study: Study, rows: Sequence[Row], axes: Sequence[str]) -> str:
+    """What was asked, on how many chips, and what a terminal shows of the answer."""
+    counted = any("chips_total" in row for row in rows)
+    known = {key: title for key, title in study.shown.items() if any(key in row for row in rows)}
+    cells = [
+        [
+            *(row.get(axis, "") for axis in axes),
+            *([_chips(row)] if counted else []),
+            *(row.get(key, "") for key in known),
+        ]
+        for row in rows
+    ]
+    head = [*axes, *(["chips in use"] if counted else []), *known.values()]
+    return table(head, cells, "table of the study")
+
+
+def _chips(row: Row) -> str:
+    return f"{row['chips_used']} of {row['chips_total']}" if "chips_total" in row else ""

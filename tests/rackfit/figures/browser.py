@@ -90,6 +90,7 @@ class Browser:
         self._events.clear()
         self._ask("Page.navigate", session, url=page.as_uri())
         self._until("Page.loadEventFired")
+        self._wait(session, _DRAWN)
         self._collect(view)
         view.content_width_px = self._evaluate(session, "document.documentElement.scrollWidth")
         # what sticks out and is not inside a box that scrolls by itself
@@ -100,6 +101,14 @@ class Browser:
             view.png = base64.b64decode(shot["data"])
         self._ask("Target.closeTarget", targetId=target)
         return view
+
+    def _wait(self, session: str, expression: str) -> None:
+        """Until an expression is true; ``RuntimeError`` where it does not become so."""
+        deadline = time.monotonic() + _WAIT_S
+        while not self._evaluate(session, expression):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the page never reached: {expression}")
+            time.sleep(0.05)
 
     def _collect(self, view: View) -> None:
         for event in self._events:
@@ -148,26 +157,30 @@ class Browser:
         return message
 
 
+#: all charts are there, where the page has any
+_DRAWN = "!document.querySelector('figure.live') || !!document.documentElement.dataset.drawn"
 _OUTSIDE = """
 (() => {
   const wide = document.documentElement.clientWidth, found = [];
   for (const element of document.body.querySelectorAll('*')) {
     if (element.closest('.wide') && !element.matches('.wide')) continue;
+    if (element.closest('.plot svg')) continue;
     const box = element.getBoundingClientRect();
     if (box.width > 0 && box.right > wide + 1) found.push(element.tagName + ' ' + box.right);
   }
   for (const box of document.querySelectorAll('.wide'))
     if (box.tabIndex !== 0 || !box.getAttribute('aria-label')) found.push('not reached by keyboard: ' + box.textContent.slice(0, 40));
-  for (const svg of document.querySelectorAll('svg.chart')) {
+  for (const svg of document.querySelectorAll('svg.chart, .plot svg')) {
     if (svg.getClientRects().length === 0) continue;
     if (svg.hasAttribute('role') && !svg.getAttribute('aria-label')) found.push('figure without a label');
-    const frame = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll('text')];
+    const frame = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll('text')].filter(text =>
+      +getComputedStyle(text).opacity > 0 && text.getAttribute('opacity') !== '0');
     for (const text of texts) {
       const box = text.getBoundingClientRect();
-      if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1)
+      if (box.left < frame.left - 1 || box.top < frame.top - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1)
         found.push('text cut off: ' + text.textContent);
     }
-    const ticks = texts.filter(text => text.classList.contains('tick') || text.classList.contains('name') || text.classList.contains('head'));
+    const ticks = texts.filter(text => svg.closest('.plot') || text.classList.contains('tick') || text.classList.contains('name') || text.classList.contains('head'));
     for (let i = 0; i < ticks.length; i++) for (let j = i + 1; j < ticks.length; j++) {
       const a = ticks[i].getBoundingClientRect(), b = ticks[j].getBoundingClientRect();
       if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
