@@ -1,6 +1,6 @@
-"""Layers by machine on the clusters of Helix, each asked in a process of its own: value, bound, gap, seconds.
+"""Layers by machine on the clusters of Helix: value, bound, gap, seconds, under its rates and under Rackfit's own.
 
-``python -m benchmarks.flows [--page]``; ``--page`` also writes the table into docs/flow.md. What Helix reports is
+``python -m benchmarks.flows [--page]``: each question in a process of its own. ``--page`` also writes the tables into docs/flow.md. What Helix reports is
 from the logs of its artifact (the files in ``instances/flows`` name it).
 """
 
@@ -10,11 +10,20 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from costmodel.flow.judge import usd_per_m_tokens
+from costmodel.flow.question import FlowQuestion, load_flow
+from costmodel.flow.rates import priced
+from solver.flow.search import place_layers
+from topology.errors import NoFeasibleLayout
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "flow.md"
-START, END = "<!-- flows: start -->\n", "<!-- flows: end -->\n"
+#: model and workload of the rates from Rackfit's cost model
+OWN = ("llama-3.1-70b", "chat")
 
 
 @dataclass(frozen=True)
@@ -40,10 +49,10 @@ PUBLISHED = {
 }
 
 
-def asked(name: str) -> tuple[dict[str, float], float]:
-    """The document of ``rackfit flow NAME --json``, and seconds from the start of the process to its end."""
+def asked(*words: str) -> tuple[dict[str, Any], float]:
+    """The document of ``rackfit flow WORDS --json``, and seconds from the start of the process to its end."""
     began = time.perf_counter()
-    words = [sys.executable, "-m", "rackfit", "flow", name, "--json"]
+    words = (sys.executable, "-m", "rackfit", "flow", *words, "--json")
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     return json.loads(done.stdout), time.perf_counter() - began
 
@@ -66,14 +75,70 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def alike(question: FlowQuestion) -> float:
+    """Tokens/s where every replica has machines of one kind: the best of each kind by itself, together."""
+    total = 0.0
+    for kind in dict.fromkeys(question.nodes):
+        own = [node for node, name in enumerate(question.nodes) if name == kind]
+        speeds = [
+            [
+                question.link(one, other) * question.model.activation_bytes
+                for other in own
+                if other > one
+            ]
+            for one in own[:-1]
+        ]
+        ends = {
+            "source": [question.entry(node) * question.model.token_bytes for node in own],
+            "sink": [question.leaving(node) * question.model.token_bytes for node in own],
+        }
+        data = question.model_dump(exclude_none=True)
+        data |= {"nodes": [kind] * len(own), "links": {"between": speeds, **ends}}
+        with suppress(NoFeasibleLayout):
+            total += place_layers(FlowQuestion.model_validate(data)).tokens_per_s
+    return total
+
+
+def own_table() -> str:
+    """The same clusters at rates of the cost model, in money."""
+    model, workload = OWN
+    lines = [
+        "| cluster | tokens/s | bound | gap | seconds | USD per million tokens | only alike machines: tokens/s "
+        "| USD per million tokens |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name in PUBLISHED:
+        question = load_flow(name)
+        if question.model.name != "llama2-70b":
+            continue
+        found, seconds = asked(name, "--model", model, "--workload", workload)
+        gap = "proven optimal" if found["status"] == "optimal" else f"{found['gap']:.1%}"
+        question = priced(question, model, workload)
+        apart = alike(question)
+        cost = usd_per_m_tokens(question, apart)
+        lines.append(
+            f"| {name} | {found['tokens_per_s']:,.2f} | {found['bound_tokens_per_s']:,.2f} | {gap} | {seconds:.1f} | "
+            f"{found['usd_per_m_tokens']:.3f} | {apart:,.2f} | {'-' if cost is None else f'{cost:.3f}'} |"
+        )
+        print(lines[-1], flush=True)
+    return "\n".join(lines) + "\n"
+
+
+def put(text: str, mark: str, found: str) -> str:
+    """The page with a table between its marks."""
+    start, end = f"<!-- {mark}: start -->\n", f"<!-- {mark}: end -->\n"
+    before, _, rest = text.partition(start)
+    return before + start + "\n" + found + "\n" + end + rest.partition(end)[2]
+
+
 def main() -> None:
-    """Print the table; with ``--page`` write it too."""
-    found = table()
+    """Print the tables; with ``--page`` write them too."""
+    tables = {"flows": table(), "own": own_table()}
     if "--page" in sys.argv[1:]:
         text = PAGE.read_text(encoding="utf-8")
-        before, _, rest = text.partition(START)
-        after = rest.partition(END)[2]
-        PAGE.write_text(before + START + "\n" + found + "\n" + END + after, encoding="utf-8")
+        for mark, found in tables.items():
+            text = put(text, mark, found)
+        PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from costmodel.flow.judge import load_placement, tokens_per_s
 from costmodel.flow.question import load_flow
+from costmodel.flow.rates import priced
 from rackfit.cli.app import build_app
 from topology.catalogue import data_dir, read_data
 from topology.errors import InstanceError, NoFeasibleLayout
@@ -48,6 +49,17 @@ def test_json_has_money_of_all_machines(tmp_path: Path) -> None:
     assert document["unused"] == []
 
 
+def test_rates_may_come_from_the_cost_model() -> None:
+    document = json.loads(run("helix-single24", "--model", "llama-3.1-70b", "--json").output)
+    asked = priced(load_flow("helix-single24"), "llama-3.1-70b", "chat")
+    assert document["model"]["name"] == asked.model.name
+    kinds = asked.machines.items()
+    assert document["rates_tokens_per_s"] == {k: list(m.tokens_per_s) for k, m in kinds}
+    placement = {int(node): tuple(one["layers"]) for node, one in document["placement"].items()}
+    assert document["tokens_per_s"] == pytest.approx(tokens_per_s(asked, placement))
+    assert document["gap"] < 0.01
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -55,6 +67,8 @@ def test_json_has_money_of_all_machines(tmp_path: Path) -> None:
         (("helix-quality10", "--gap", "-1"), "--gap"),
         (("helix-quality10", "--time-limit", "-1"), "time limit"),
         (("helix-quality10", "--placement", "nowhere.json"), "nowhere.json"),
+        (("helix-quality10", "--workload", "chat"), "--model"),
+        (("helix-quality10", "--model", "nothing"), "unknown name 'nothing'"),
     ],
 )
 def test_bad_input_is_refused(words: tuple[str, ...], said: str) -> None:

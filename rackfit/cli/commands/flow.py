@@ -29,6 +29,19 @@ def flow_command(
         Path | None,
         typer.Option(help='Judge this placement ({"0": [first, last], ..}) instead of searching.'),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Rates from the cost model for this model (name or config.json) instead of those of the file; "
+            "machines must name their chip."
+        ),
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="Workload of these rates: name or file (default chat).")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Profile of these rates: physics, calibrated or a file.")
+    ] = None,
     gap: Annotated[float, typer.Option(help="Stop when this gap is proven.")] = 0.0,
     time_limit: question.TimeLimit = None,
     seed: question.Seed = 0,
@@ -38,7 +51,8 @@ def flow_command(
     """Give each machine a range of layers so that most tokens flow from machine to machine, with a bound.
 
     Machines may be unlike, and links slow. The next machine of a request starts at the layer after the last
-    one of the machine before; requests take every path there is. The value is the greatest flow, in tokens/s
+    one of the machine before; requests take every path there is. Rates are measured ones, from the file, or with
+    --model those of the cost model. The value is the greatest flow, in tokens/s
     of prompts and answers together; no placement lets more flow than the bound.
     """
     from rackfit.cli.interrupts import Stop
@@ -51,6 +65,7 @@ def flow_command(
     def work() -> tuple[FlowQuestion, FlowFound]:
         from costmodel.flow.judge import load_placement
         from costmodel.flow.question import load_flow
+        from costmodel.flow.rates import priced
         from solver.clock import Clock, check_time_limit
         from solver.flow.search import FlowSearch, judged
         from topology.errors import InstanceError, Problem
@@ -59,6 +74,11 @@ def flow_command(
         if not 0 <= gap < 1e6:
             raise InstanceError(Problem("--gap", f"must be at least 0, got {gap:g}"))
         asked = load_flow(name)
+        if model is not None:
+            asked = priced(asked, model, workload or "chat", profile or "calibrated")
+        elif workload is not None or profile is not None:
+            option = "--workload" if workload is not None else "--profile"
+            raise InstanceError(Problem(option, "is for rates of the cost model: give --model too"))
         clock = stop.clock = Clock(time_limit, started=stop.started)
         if placement is not None:
             return asked, judged(asked, load_placement(placement), clock=clock, seed=seed)
@@ -87,6 +107,10 @@ def _document(asked: FlowQuestion, found: FlowFound, seed: int) -> dict[str, Any
         "schema_version": 1,
         "status": "optimal" if found.optimal else "feasible",
         "question": asked.name,
+        "model": asked.model.model_dump(),
+        "rates_tokens_per_s": {
+            kind: list(machine.tokens_per_s) for kind, machine in asked.machines.items()
+        },
         "tokens_per_s": found.tokens_per_s,
         "bound_tokens_per_s": found.bound_tokens_per_s,
         "plain_bound_tokens_per_s": found.plain_bound_tokens_per_s,
