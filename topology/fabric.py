@@ -164,9 +164,11 @@ class Fabric(ABC):
         if self.interchangeable_chips:
             return [frozenset(p for p in range(len(self.chips)) if f"g{p}" not in self.failed)]
         names = set(self.chip_names())
+        graph = self.graph.copy()
+        graph.add_nodes_from(names - self.failed)  # a chip without links is a part of its own
         joined = (
             frozenset(int(name[1:]) for name in nodes & names)
-            for nodes in nx.weakly_connected_components(self.graph)
+            for nodes in nx.weakly_connected_components(graph)
         )
         return sorted((part for part in joined if part), key=lambda part: (-len(part), min(part)))
 

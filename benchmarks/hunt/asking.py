@@ -10,14 +10,12 @@ import io
 import json
 import math
 import time
-import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
 
 from benchmarks.hunt.neighbours import neighbours
+from benchmarks.hunt.outcome import ROUNDING, Outcome, differing
 from benchmarks.hunt.questions import Question, draw_question
 from benchmarks.hunt.variants import Variant, draw_variants, unlimited_nics
 from costmodel.evaluate import evaluate
@@ -40,7 +38,6 @@ from topology.errors import (
     InstanceError,
     NoFeasibleLayout,
     NoLayoutInTime,
-    VerificationError,
 )
 
 #: a question that takes longer is a fault, seconds
@@ -49,47 +46,6 @@ LONGEST_S = 60.0
 REFUSALS = ("has no usable chip", "does not run on", "does not serve", "has no class for")
 _TARGETS = ("sglang", "vllm", "trtllm", "vllm-ascend", "dynamo", "slurm", "json", "dot", "graphml")
 _FIGURES = ("usd_per_m_output_tokens", "output_tokens_per_s", "ttft_s", "tpot_s", "chips_used")
-#: relative rounding of one figure worked out twice
-_ROUNDING = 1e-9
-
-
-@dataclass
-class Outcome:
-    """What came of a question. ``binding``: its answer costs more than with unlimited NICs.
-
-    ``binding`` is ``proven`` where the bound says so, ``found`` where only the answers differ by more than
-    the gap.
-    """
-
-    seed: int
-    answer: str = ""
-    cost: float | None = None
-    bound: float | None = None
-    gap: float | None = None
-    solve_s: float = 0.0
-    wall_s: float = 0.0
-    binding: str = ""
-    relations: int = 0
-    failures: list[dict[str, str]] = field(default_factory=list)
-
-    def fail(self, kind: str, detail: str) -> None:
-        """Note a fault."""
-        self.failures.append({"kind": kind, "detail": detail[:600]})
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, a line of the hunt's file."""
-        return asdict(self)
-
-    @contextmanager
-    def guarded(self, step: str) -> Iterator[None]:
-        """Note whatever is raised inside as a fault of a step."""
-        try:
-            yield
-        except Exception as error:
-            kind = "exit 4" if isinstance(error, VerificationError) else "traceback"
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(frame.filename).name}:{frame.lineno}"
-            self.fail(kind, f"{step}: {type(error).__name__}: {error} ({place})")
 
 
 def ask(seed: int, folder: Path, *, time_limit_s: float = 20.0, gap: float = 0.01) -> Outcome:
@@ -186,7 +142,7 @@ class Asker:
         if judged.violations:
             self.outcome.fail("figures move", f"violations: {judged.violations[0]}")
         now = json.loads(json.dumps(judged.as_dict()))
-        if changed := _differing(document["evaluation"], now):
+        if changed := differing(document["evaluation"], now):
             self.outcome.fail("figures move", f"evaluated again: {changed}")
         if self.outcome.seed % 5 == 0:
             with redirect_stdout(io.StringIO()):
@@ -225,7 +181,7 @@ class Asker:
             return None
         cost = judged.usd_per_m_output_tokens
         assert cost is not None
-        if cost < bound * (1 - _ROUNDING):
+        if cost < bound * (1 - ROUNDING):
             self.outcome.fail("bound beaten", f"{words}: {cost:.8g} under {bound:.8g}")
         return cost
 
@@ -267,7 +223,7 @@ class Asker:
             assert free is not None
             if bound is None or cost is None:
                 self.outcome.binding = "proven" if self.outcome.answer == "infeasible" else "found"
-            elif free < bound * (1 - _ROUNDING):
+            elif free < bound * (1 - ROUNDING):
                 self.outcome.binding = "proven"
             elif free < cost / (1 + self.gap):
                 self.outcome.binding = "found"
@@ -328,20 +284,3 @@ class Asker:
             self.against(
                 instance, layout, bound, f"{variant.name}: its answer here", must_fit=variant.exact
             )
-
-
-def _differing(then: Any, now: Any, place: str = "") -> str:
-    """The first place where two documents differ by more than rounding; empty if none."""
-    if isinstance(then, dict) and isinstance(now, dict):
-        for key in {**then, **now}:
-            if found := _differing(then.get(key), now.get(key), f"{place}.{key}"):
-                return found
-        return ""
-    if isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
-        for index, (a, b) in enumerate(zip(then, now, strict=True)):
-            if found := _differing(a, b, f"{place}[{index}]"):
-                return found
-        return ""
-    numbers = isinstance(then, int | float) and isinstance(now, int | float)
-    same = math.isclose(then, now, rel_tol=_ROUNDING) if numbers else then == now
-    return "" if same else f"{place.lstrip('.')}: {then} -> {now}"

@@ -21,7 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks.hunt.asking import Outcome, ask
+from benchmarks.hunt.asking import ask
+from benchmarks.hunt.outcome import Outcome
 from benchmarks.hunt.summary import read_outcomes, summary
 
 #: a question with all its checks that takes longer is given up, seconds
@@ -30,7 +31,7 @@ _GIVEN_UP_S = 300
 _TASKS = 100
 
 
-def asked(seed: int) -> dict[str, Any]:
+def asked(seed: int, time_limit_s: float = 20.0) -> dict[str, Any]:
     """The outcome of a seed, in a process of its own choosing."""
 
     def give_up(number: int, frame: FrameType | None) -> None:
@@ -40,7 +41,7 @@ def asked(seed: int) -> dict[str, Any]:
     signal.alarm(_GIVEN_UP_S)
     try:
         with tempfile.TemporaryDirectory(prefix="hunt-") as folder:
-            return ask(seed, Path(folder)).as_dict()
+            return ask(seed, Path(folder), time_limit_s=time_limit_s).as_dict()
     except TimeoutError as error:
         late = Outcome(seed, answer="given up", wall_s=float(_GIVEN_UP_S))
         late.fail("over 60 s", str(error))
@@ -49,13 +50,13 @@ def asked(seed: int) -> dict[str, Any]:
         signal.alarm(0)
 
 
-def hunt(seeds: list[int], out: Path, processes: int) -> None:
+def hunt(seeds: list[int], out: Path, processes: int, time_limit_s: float = 20.0) -> None:
     """Ask all seeds and append each outcome to ``out`` at once."""
     out.parent.mkdir(parents=True, exist_ok=True)
     left = list(seeds)
     while left:
         try:
-            _hunt_in_pool(left, out, processes)
+            _hunt_in_pool(left, out, processes, time_limit_s)
         except (
             BrokenProcessPool
         ):  # one question killed its process: the first that was not answered
@@ -73,7 +74,7 @@ def _append(out: Path, outcome: dict[str, Any]) -> None:
         file.write(json.dumps(outcome) + "\n")
 
 
-def _hunt_in_pool(seeds: list[int], out: Path, processes: int) -> None:
+def _hunt_in_pool(seeds: list[int], out: Path, processes: int, time_limit_s: float) -> None:
     context = multiprocessing.get_context("spawn")
     waiting = iter(seeds)
     with ProcessPoolExecutor(processes, context, max_tasks_per_child=_TASKS) as pool:
@@ -81,7 +82,7 @@ def _hunt_in_pool(seeds: list[int], out: Path, processes: int) -> None:
         count = 0
         while True:
             for seed in waiting:
-                running.add(pool.submit(asked, seed))
+                running.add(pool.submit(asked, seed, time_limit_s))
                 if len(running) >= 2 * processes:
                     break
             if not running:
@@ -108,6 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--time-limit", type=float, default=20.0, help="of each search, seconds")
     parser.add_argument("--out", type=Path, default=Path("build/hunt.jsonl"))
     parser.add_argument("--seed", type=int, help="ask this one question and print its outcome")
     parser.add_argument("--write", type=Path, help="with --seed: keep its files here")
@@ -115,12 +117,15 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
     if options.seed is not None:
         with tempfile.TemporaryDirectory(prefix="hunt-") as folder:
-            outcome = ask(options.seed, options.write or Path(folder))
+            outcome = ask(
+                options.seed, options.write or Path(folder), time_limit_s=options.time_limit
+            )
         print(json.dumps(outcome.as_dict(), indent=1))
         return 1 if outcome.failures else 0
     wanted = range(options.first, options.first + options.count)
     done = read_outcomes(options.out)
-    hunt([seed for seed in wanted if seed not in done], options.out, options.processes)
+    left = [seed for seed in wanted if seed not in done]
+    hunt(left, options.out, options.processes, options.time_limit)
     found = {seed: one for seed, one in read_outcomes(options.out).items() if seed in wanted}
     print(summary(found))
     return 1 if any(one["failures"] for one in found.values()) else 0

@@ -40,9 +40,9 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
 - Runs that contradict themselves: gpt-oss-120b on H100 under 512 users is twice as fast per token as under
   64 users on the same chips, below the physics bound; such rows are named and left out.
 - Engine versions: rows of one engine from several months share their parameters.
-- Software of one date: GB200 runs of late 2025 take 32 ms per token at every load, and their prefill pools serve a third
-  of what the same pools served in February 2026.
-- Attention ranks of TensorRT-LLM on B200 with FP8 experts: some 9 ms per pass at every batch that nothing here explains.
+- Software of one date: GB200 runs of late 2025 take equally long per token at every load, and their prefill pools serve
+  less than the same pools did some months later. Rows carry no version that tells them apart.
+- Attention ranks of TensorRT-LLM on B200 with FP8 experts: a time per pass at every batch that nothing here explains.
 - The synchronisation of requests beyond "engines that prefill first keep equal lengths in waves" and "short prompts of
   equal lengths share passes of up to {TOGETHER_TOKENS:,} tokens", a number chosen by the errors of left-out models.
 - Runs whose prompts were found in a prefix cache, or whose engine fell back to slower kernels, without the

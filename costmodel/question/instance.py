@@ -229,8 +229,8 @@ def resolve_instance(scenario: Scenario) -> Instance:
         problems.append(
             Problem(
                 "workload",
-                f"{workload.input_tokens} input + {workload.output_tokens} output tokens exceed the "
-                f"{model.max_context} positions that {model.name} supports",
+                f"{workload.longest_words} than the {model.max_context} positions that "
+                f"{model.name} supports",
             )
         )
     if scenario.speculative is not None and (scenario.kv_tiers or workload.hold_s is not None):

@@ -115,6 +115,13 @@ class Workload(BaseModel):
         return self.input_tokens + self.output_tokens
 
     @property
+    def longest_words(self) -> str:
+        """Why the longest request may be too long; "than .." goes on."""
+        if self.spread is None:
+            return f"{self.input_tokens} input + {self.output_tokens} output tokens are more"
+        return f"the longest request has {self.spread.longest} tokens with its answer, more"
+
+    @property
     def longest(self) -> int:
         """Tokens of the longest request with its answer."""
         return self.final_context if self.spread is None else self.spread.longest

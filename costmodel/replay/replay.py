@@ -84,10 +84,18 @@ def replay(
     Raises
     ------
     InstanceError
-        The layout cannot be priced, lacks a pool, or cannot hold the longest request.
+        The layout cannot be priced, lacks a pool, or cannot hold the longest request; or that request is longer
+        than the model supports.
     """
     began = perf_counter()
     course = course or Course.of(instance)
+    supported = instance.model.max_context
+    if supported is not None and requests.longest > supported:
+        message = (
+            f"the longest request has {requests.longest} tokens with its answer, more than the "
+            f"{supported} positions that {instance.model.name} supports"
+        )
+        raise InstanceError(Problem("traffic", message))
     gaps = Gaps()
     fleet = standing(instance, layout, course.habits, gaps, requests.longest, tables)
     judged = evaluate(instance, layout)

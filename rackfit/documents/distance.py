@@ -47,10 +47,8 @@ def measured_distance(instance: Instance, layout: Layout) -> dict[str, Any]:
         }
         for worker, count in kinds.items()
     ]
-    absent: list[str] = []
-    for one in replicas:
-        absent += [name for name in one["not_measured"] if name not in absent]  # type: ignore[attr-defined]
-    return {"not_measured": absent, "replicas": replicas}
+    absent = dict.fromkeys(name for worker in kinds for name in missing_of(worker))
+    return {"not_measured": list(absent), "replicas": replicas}
 
 
 def _worker(instance: Instance, replica: Replica) -> Worker:

@@ -12,6 +12,7 @@ from costmodel.experts.moe_load import expert_shares
 from costmodel.layout.layout import Layout, Stage
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
+from rackfit.figures.live import figure
 from rackfit.quoting import markup
 from rackfit.report.render import ReplicaGroup
 
@@ -67,6 +68,5 @@ def expert_loads(instance: Instance, layout: Layout, groups: Sequence[ReplicaGro
     basis = f"{instance.expert_loads_provenance}: {instance.workload.expert_load}"
     return (
         f"<h2>Expert load</h2><p>1 is perfect balance. Load of the experts is {markup(basis)}.{drawn}</p>"
-        '<div class="wide" tabindex="0" role="region" aria-label="expert load by layer">'
-        f"{chart.svgs()}</div>"
+        f"{figure(chart)}"
     )

@@ -37,7 +37,7 @@ def read_processes(path: Path) -> list[Process]:
         return _unwrapped(manifests(text, path.name))
     if path.suffix == ".service" or "[Service]" in text.splitlines():
         return _unwrapped(units(text, path.name))
-    return _lines(text, path.name)
+    return shell_processes(text, path.name)
 
 
 def _unwrapped(found: list[Wrapped]) -> list[Process]:
@@ -45,7 +45,7 @@ def _unwrapped(found: list[Wrapped]) -> list[Process]:
     processes = []
     for one in found:
         if one.script:
-            inner = _lines(one.script, one.place)
+            inner = shell_processes(one.script, one.place)
         else:
             made = _process(one.place, {}, one.words)
             inner = [] if made is None else [made]
@@ -60,8 +60,8 @@ def _unwrapped(found: list[Wrapped]) -> list[Process]:
     return processes
 
 
-def _lines(text: str, name: str) -> list[Process]:
-    """Every process of the lines of a shell."""
+def shell_processes(text: str, name: str) -> list[Process]:
+    """Every process of the lines of a shell, said to be in a file ``name``. Raises ``InstanceError``."""
     found: list[Process] = []
     remarks: dict[str, str] = {}
     pending = ""

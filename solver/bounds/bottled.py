@@ -83,7 +83,8 @@ def bottled(
     for pool_class in classes:
         if any(homes[pool.domain] > 1 for pool in pool_class.pools):
             continue  # the links of a domain with several types of chips are left to the fleet model
-        room = links.room(pool_class.domain)
+        # alike domains may lie in units of one domain and of several
+        room = max(links.room(pool.domain) for pool in pool_class.pools)
         stay, leave, decode, mixed = (
             _packed(items, pool_class, role, leaves)
             for role, leaves in (

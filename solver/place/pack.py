@@ -67,6 +67,8 @@ def packed(
         return None
     if instance.operations.moe is None:
         for row in sorted({item.shape for item in placed.items.best()} - set(placed.realised)):
+            if placed.clock.over:
+                break
             found = placed.place(row, int(most_per_rank[row]))
             placed.items.tighten(row, found.upper_requests_per_s)
     known = best.stands if best is not None else ()
@@ -107,7 +109,7 @@ def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[PoolCho
         rates: dict[tuple[float, ...], float] = {}
         for block in fabric.blocks(places, count, _SETS):
             kind = (block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s)
-            if kind not in rates and len(rates) < _KINDS:
+            if kind not in rates and len(rates) < _KINDS and not placed.clock.over:
                 slices = [(pools[0], named(pools[0].domain, block), count)]
                 rates[kind] = placed.on(item, slices).requests_per_s
             if rates.get(kind, 0.0) > 0:

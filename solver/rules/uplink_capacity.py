@@ -18,9 +18,11 @@ from __future__ import annotations
 from typing import Any
 
 from solver.fleet.variables import FleetVariables
-from solver.scaling import up
+from solver.scaling import down, up
 
 OF = "fleet"
+#: room of so many times the most that any fleet hands over leaves enough for that
+_WIDE = 16
 HOLDS = "flows of KV between domains bound the rate; what passes send is within NICs and leaves"
 
 
@@ -32,8 +34,7 @@ def constrain(fleet: FleetVariables) -> None:
     unit_flows: dict[int, list[tuple[Any, Any, Any]]] = {}
     pooled: Any = 0
     for cut in fleet.cuts:
-        room = links.uplinks.domain[cut.domain]
-        most = _requests(fleet, float(room)) * cut.times
+        room = float(links.uplinks.domain[cut.domain])
         local, leaving, entering, out, into = (
             model.new_int_var(0, fleet.ceiling, f"{name}[{cut.name}]")
             for name in ("local", "leaving", "entering", "out", "into")
@@ -43,13 +44,12 @@ def constrain(fleet: FleetVariables) -> None:
         model.add(local + entering <= sum(cut.demand))
         model.add(out <= leaving + sum(cut.wide_supply))
         model.add(into <= entering + sum(cut.wide_demand))
-        sent = sum(_requests(fleet, load, sent=True) * variable for load, variable in cut.sent)
-        model.add(out + sent <= most)
-        model.add(into + sent <= most)
+        _within(fleet, room, cut.times, (out, into), cut.sent)
         pooled += local
         unit = int(links.uplinks.unit_of[cut.domain])
-        far = sum(_requests(fleet, load, sent=True) * variable for load, variable in cut.sent_far)
-        unit_flows.setdefault(unit if cut.named else -1 - unit, []).append((out, into, far))
+        unit_flows.setdefault(unit if cut.named else -1 - unit, []).append(
+            (out, into, cut.sent_far)
+        )
     ups: Any = 0
     downs: Any = 0
     for unit, flows in unit_flows.items():
@@ -61,10 +61,8 @@ def constrain(fleet: FleetVariables) -> None:
         model.add(inside + above <= sum(out for out, _, _ in flows))
         model.add(inside + below <= sum(into for _, into, _ in flows))
         if unit >= 0:
-            far = sum(sent for _, _, sent in flows)
-            room = _requests(fleet, float(links.uplinks.unit[name]))
-            model.add(above + far <= room)
-            model.add(below + far <= room)
+            far = [one for _, _, sent in flows for one in sent]
+            _within(fleet, float(links.uplinks.unit[name]), 1, (above, below), far)
         pooled += inside
         ups, downs = ups + above, downs + below
     across = model.new_int_var(0, fleet.ceiling, "across")
@@ -73,10 +71,26 @@ def constrain(fleet: FleetVariables) -> None:
     model.add(fleet.pooled <= pooled + across)
 
 
-def _requests(fleet: FleetVariables, load: float, *, sent: bool = False) -> int:
-    """Bytes/s as units of requests whose KV is that much, rounded up; no more than any fleet serves."""
+def _within(
+    fleet: FleetVariables,
+    room: float,
+    times: Any,
+    flows: tuple[Any, Any],
+    sent: list[tuple[float, Any]],
+) -> None:
+    """Each flow of KV and what passes send (bytes/s, replicas) fit in ``times`` rooms (bytes/s).
+
+    In units of requests, whose KV is so many bytes: room rounded up, what passes send rounded down. Where
+    room is far more than any fleet hands over, only what passes send is held to it.
+    """
     assert fleet.links is not None
-    moved = fleet.links.request_bytes
-    if not moved:
-        return 0 if sent else fleet.ceiling
-    return min(fleet.ceiling, up(load / moved, fleet.unit) + (not sent))
+    model, unit = fleet.model, fleet.links.request_bytes * fleet.unit
+    wide = not unit or room / unit > _WIDE * fleet.ceiling
+    if wide:
+        unit = room / fleet.ceiling or 1.0
+    most = up(room, unit) + 1
+    passes = sum(min(down(load, unit), most + 1) * variable for load, variable in sent)
+    if wide and not sent:
+        return
+    for flow in flows:
+        model.add((0 if wide else flow) + passes <= most * times)

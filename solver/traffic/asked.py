@@ -23,10 +23,11 @@ _LEAST_AGAIN, _MOST_AGAIN, _TOGETHER = 2, 6, 50_000
 
 #: what the bound of an answer for traffic holds for
 COVERS = (
-    "every order in which requests are served, pieces of prompts and passes: in the long run each pool computes all "
-    "prompts, and decodes at least what is left without the heaviest requests that may miss the TPOT target, with "
-    "passes that last no longer than the TPOT target on average",
-    "not covered: prompts of which a prefix is reused; passes in which prompts and decoding share a mixed replica",
+    "every order in which requests are served, and pieces of prompts: in the long run each pool computes all prompts, "
+    "and decodes at least what is left without the heaviest requests that may miss the TPOT target, with equal passes "
+    "that last no longer than the TPOT target",
+    "not covered: prompts of which a prefix is reused; passes in which prompts and decoding share a mixed replica; "
+    "large and small decode batches that take turns, where a pass grows more slowly than its batch",
 )
 
 
@@ -63,7 +64,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Questions:
-    """Steady questions: at the mean lengths, at the spread of lengths, and what every schedule has to carry.
+    """Steady questions: at the mean lengths, at the spread of lengths, and what every order of requests has to carry.
 
     ``exempt``: share of the requests whose decoding the last one leaves out.
     """

@@ -1,6 +1,6 @@
 r"""The search for a layout that meets percentiles under traffic.
 
-1. Steady questions: at the mean lengths, at their spread, and of what every schedule has to carry, whose bound is
+1. Steady questions: at the mean lengths, at their spread, and of what every order of requests has to carry, whose bound is
 the certificate's. 2. Queueing formulas say what load each pool may carry. 3. The cheapest fleet with so much
 capacity is replayed. 4. A pool that was too slow needs more than that fleet had; then less is tried between
 what failed and what met the targets, as long as that is cheaper.
@@ -52,7 +52,7 @@ def search_traffic(
     on_progress: Callable[[Progress], None] | None = None,
     workers: int = 1,
 ) -> SearchResult:
-    """The cheapest layout found whose replays meet the targets, with a bound for every schedule.
+    """The cheapest layout found whose replays meet the targets, with a bound for every order of requests.
 
     Raises what :func:`solver.search.search` raises; ``NoFeasibleLayout`` that is not proven where layouts carry
     the rate and none that was found meets the targets.

@@ -15,6 +15,7 @@ from benchmarks.hunt.asking import ask
 from benchmarks.hunt.clusters import DrawnCluster
 from benchmarks.hunt.models import described
 from benchmarks.hunt.neighbours import neighbours
+from benchmarks.hunt.outcome import Outcome
 from benchmarks.hunt.questions import Question, draw_question
 from benchmarks.hunt.running import hunt
 from benchmarks.hunt.summary import read_outcomes, summary
@@ -55,7 +56,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, change: Callable[[Result], Result])
     monkeypatch.setattr(asking, "solve", changed)
 
 
-def kinds(outcome: asking.Outcome) -> set[str]:
+def kinds(outcome: Outcome) -> set[str]:
     return {failure["kind"] for failure in outcome.failures}
 
 
@@ -130,7 +131,7 @@ def test_domains_in_another_order_hold_the_same_layouts(tmp_path: Path) -> None:
 
 def test_a_hunt_goes_on_where_it_stopped(tmp_path: Path) -> None:
     out = tmp_path / "hunt.jsonl"
-    known = asking.Outcome(7, answer="optimal", cost=1.0, gap=0.0, binding="proven").as_dict()
+    known = Outcome(7, answer="optimal", cost=1.0, gap=0.0, binding="proven").as_dict()
     out.write_text(json.dumps(known) + "\n" + '{"seed": 80, "ans')
     assert list(read_outcomes(out)) == [7]
     hunt([8], out, processes=1)

@@ -1,4 +1,4 @@
-"""A slice of ``make hunt``: a few of its questions, quick ones, one with an uplink that binds."""
+"""The first questions of ``make hunt``, as they come; uplinks bind in one of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks.hunt.asking import ask
 
-SEEDS = (1, 4, 25, 33, 34, 62)
+SEEDS = range(13)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_wrong_with_the_answer(seed: int, tmp_path: Path) -> None:
     outcome = ask(seed, tmp_path)
-    assert outcome.answer in ("optimal", "feasible")
+    assert outcome.answer in ("optimal", "feasible", "infeasible")
     assert outcome.failures == []

@@ -10,7 +10,7 @@ import pytest
 from costmodel.measured.fitting.calibration import LEAST_ROWS, calibrate
 from costmodel.measured.fitting.fit import fit, predicted_tpot_s, problem_of, start_of
 from costmodel.measured.fitting.intervals import parameter_intervals
-from costmodel.measured.fitting.parameters import BY_CELL, COMMON
+from costmodel.measured.fitting.parameters import BY_CELL, COMMON, efficiency_at
 from costmodel.measured.runs import runs_of
 from costmodel.measured.scores import score
 from costmodel.question.profile import load_profile
@@ -100,3 +100,14 @@ def test_shipped_profile_and_report_are_reproduced_bit_for_bit():
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_constants_are_shipped_as_people_write_them():
+    """A solver ends at 4.9999997e-05; what is shipped and printed is 5e-05."""
+    values = {one.name: np.array([one.start * (1 - 6e-8)]) for one in (*COMMON, *BY_CELL)}
+    found = efficiency_at(values, 0, 1e9, measured=True)
+    starts = {one.name: one.start for one in BY_CELL}
+    assert found.kernel_overhead_s == starts["kernel_overhead_s"]
+    numbers = [*found.compute.values(), *(v for v in vars(found).values() if isinstance(v, float))]
+    assert len(numbers) >= 17
+    assert all(number == float(f"{number:.4g}") for number in numbers)

@@ -45,7 +45,7 @@ def test_a_replay_as_a_document(layout: Path, tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     mean = sum(float(row["ttft_s"]) for row in rows) / len(rows)
     assert mean == pytest.approx(document["ttft_s"]["mean"], rel=1e-4)
-    assert page.read_text().count("<svg") >= 3
+    assert page.read_text().count('<figure class="live">') >= 3
 
 
 def test_more_load_waits_longer_and_too_much_is_said(layout: Path) -> None:
@@ -86,3 +86,11 @@ def test_bad_options_are_refused(layout: Path, words: tuple[object, ...], messag
     found = run(layout, *words)
     assert isinstance(found.exception, InstanceError)
     assert message in str(found.exception)
+
+
+def test_a_request_longer_than_the_model_supports_is_refused(layout: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "long.csv"
+    trace.write_text("t_s,input_tokens,output_tokens\n0,1000,10\n1,131000,300\n")
+    found = run(layout, "--traffic", trace)
+    said = "traffic: the longest request has 131300 tokens with its answer, more than the 131072 positions"
+    assert said in str(found.exception)

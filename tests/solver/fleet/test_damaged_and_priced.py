@@ -88,6 +88,26 @@ def test_chips_without_a_switch_in_common_serve_apart(tmp_path: Path) -> None:
     assert solved(resolve_instance(plain)).evaluation.chips_used >= 6
 
 
+def test_slices_of_one_chip_serve_and_are_paid(tmp_path: Path) -> None:
+    slice_of_one = {
+        "rack": "slice", "fabric": {"kind": "torus", "shape": [1, 1]},
+        "chips": [{"chip": "tpu-v6e", "count": 1}],
+    }  # fmt: skip
+    node = {**NODE, "chips": [{"chip": "h100", "count": 2}]}
+    path = tmp_path / "ones.yaml"
+    domains = [slice_of_one, slice_of_one, node]
+    path.write_text(
+        yaml.safe_dump({"name": "ones", "domains": domains, "scale_out": {"kind": "leaf-spine"}})
+    )
+    asked = {
+        "model": "llama-3.1-8b", "cluster": str(path), "slo": {"tpot": 0.05},
+        "workload": {"input_tokens": 500, "output_tokens": 200},
+    }  # fmt: skip
+    found = solved(resolve_instance(Scenario.model_validate({**asked, "pay": "whole"})))
+    used = {chip for replica in found.layout.replicas for chip in replica.chips}
+    assert used == {"r0g0", "r1g0", "r2g0", "r2g1"}
+
+
 def test_a_replica_over_nodes_stands_on_the_fast_nics(tmp_path: Path) -> None:
     chips = [
         {"chip": "h100", "count": 4, "nic_bytes_per_s": "0.1 GB/s"},

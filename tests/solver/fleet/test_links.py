@@ -119,7 +119,9 @@ def random_question(
                 )
             )  # fmt: skip
     whole = bool(rng.integers(2))
-    question = Question(whole, CHIP.usd_per_hour * sum(sizes), None, Links(room, 1.0))
+    # with little KV, passes send more than the KV of any fleet's requests would be
+    kv_bytes = float(rng.choice([1.0, 0.05]))
+    question = Question(whole, CHIP.usd_per_hour * sum(sizes), None, Links(room, kv_bytes))
     return items, tuple(classes), question
 
 
@@ -178,6 +180,27 @@ def compare(seeds: range) -> None:
 
 def test_best_fleet_within_links_equals_brute_force() -> None:
     compare(range(40))
+
+
+def test_links_of_domains_alike_count_by_the_unit_they_lie_in() -> None:
+    """A domain alone in its unit has that unit's links; one beside others hands over inside the unit, too."""
+    pools = [
+        Pool(domain, CHIP, tuple(f"r{domain}g{at}" for at in range(size)))
+        for domain, size in enumerate((1, 1, 2))
+    ]
+    classes = (
+        PoolClass(0, CHIP, 1, (pools[0], pools[1]), (CHIP.usd_per_hour,)),
+        PoolClass(1, CHIP, 2, (pools[2],), (CHIP.usd_per_hour,) * 2),
+    )
+    links = Links(Uplinks(np.full(3, 9.0), np.array([0.5, 0.5]), np.array([0, 1, 1])), 1.0)
+    items = [Item(0, 1, 0, 1, 1, 1.7), Item(1, 2, 0, 1, 1, 0.4), Item(2, 0, 1, 1, 2, 2.0, (), True)]
+    answer = solve_fleet(
+        items, classes, Question(True, 4 * CHIP.usd_per_hour, None, links),
+        clock=Clock(), time_limit_s=20, seed=0,
+    )  # fmt: skip
+    assert answer.fleet is not None
+    assert answer.fleet.requests_per_s == pytest.approx(2.1)
+    assert answer.bound == pytest.approx(4 * CHIP.usd_per_hour / 2.1)
 
 
 @pytest.mark.slow
