@@ -164,7 +164,11 @@ def _axis(alt: Any, label: str, across: bool, values: Sequence[float] | None = N
 
 def _scale(alt: Any, log: bool, zero: bool, **more: Any) -> Any:
     """Logarithmic, or linear with or without its zero."""
-    return alt.Scale(type="log", **more) if log else alt.Scale(type="linear", zero=zero, **more)
+    return (
+        alt.Scale(type="log", nice=False, padding=12)
+        if log
+        else alt.Scale(type="linear", zero=zero, **more)
+    )
 
 
 def _lines(alt: Any, chart: Chart, names: list[str]) -> Any:

@@ -106,7 +106,7 @@ class StudyResult:
                 self.conclusion,
                 self.rows,
                 self.columns(),
-                list(self.axes),
+                self.axes,
             )
         paths = [folder / f"{self.study.name}{ending}" for ending in texts]
         for path, text in zip(paths, texts.values(), strict=True):

@@ -73,4 +73,5 @@ STUDY = Study(
     axes=_axes,
     chart=_chart,
     conclude=_conclude,
+    explored=True,
 )

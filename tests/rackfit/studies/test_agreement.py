@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,26 @@ def test_csv_and_json_hold_the_same_rows(name: str, written: Path) -> None:
     assert len(table) == len(rows)
     for line, row in zip(table, rows, strict=True):
         for key, value in row.items():
+            assert line[key] == ("" if value is None else str(value))
+
+
+@pytest.mark.parametrize("name", ["frontier", "grid"])
+def test_sliders_hold_the_cells_of_the_csv(name: str, written: Path) -> None:
+    page = (written / f"{name}.html").read_text()
+    section = page.split('<section class="explore">')[1]
+    found = re.search(r'<script type="application/json">(.*?)</script>', section)
+    assert found
+    told = json.loads(found[1])
+    with (written / f"{name}.csv").open() as file:
+        table = list(csv.DictReader(file))
+    names = [axis["name"] for axis in told["axes"]]
+    places = list(product(*(axis["values"] for axis in told["axes"])))
+    assert len(places) == len(told["points"]) == len(table) >= 2
+    by_place = {tuple(line[name] for name in names): line for line in table}
+    for place, point in zip(places, told["points"], strict=True):
+        line = by_place[tuple(map(str, place))]
+        assert {"status", "bound_usd_per_m_output_tokens", "gap", "digest"} <= set(point)
+        for key, value in point.items():
             assert line[key] == ("" if value is None else str(value))
 
 
