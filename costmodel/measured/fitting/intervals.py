@@ -7,22 +7,28 @@ interval on the unbounded scale maps to the limits. The ridge counts as a measur
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.measured.fitting.fit import Fitted, Problem, linearised
 from costmodel.measured.fitting.parameters import BY_CELL, COMMON, values_at
 
+Array = NDArray[np.float64]
 #: standard normal quantile of a 90 % interval
-_NINETY = 1.645
+NINETY = 1.645
+
+
+def fit_covariance(problem: Problem, fitted: Fitted) -> tuple[Array, float]:
+    """Covariance ``[unknowns, unknowns]`` of a fit's unknowns, and the spread of its rows' log errors."""
+    residuals, jacobian = linearised(problem, fitted)
+    spread = 1.4826 * float(np.median(np.abs(residuals[: len(problem.runs)])))
+    return np.asarray(spread**2 * np.linalg.pinv(jacobian.T @ jacobian)), spread
 
 
 def parameter_intervals(
     problem: Problem, fitted: Fitted
 ) -> dict[tuple[str, str], dict[str, tuple[float, float, float]]]:
     """Low, value and high of every parameter by chip and engine that have rows."""
-    residuals, jacobian = linearised(problem, fitted)
-    rows = len(problem.runs)
-    spread = 1.4826 * float(np.median(np.abs(residuals[:rows])))
-    covariance = spread**2 * np.linalg.pinv(jacobian.T @ jacobian)
+    covariance, _ = fit_covariance(problem, fitted)
     structure = fitted.structure
     names = [p.name for p in (*COMMON, *BY_CELL)]
     found: dict[tuple[str, str], dict[str, tuple[float, float, float]]] = {}
@@ -35,7 +41,7 @@ def parameter_intervals(
             slopes[place] = 1.0
             gradient = structure.chain(slopes, levels)[0]
             width[place] = np.sqrt(max(0.0, float(gradient @ covariance @ gradient)))
-        low, value, high = (values_at(scales + sign * _NINETY * width) for sign in (-1.0, 0.0, 1.0))
+        low, value, high = (values_at(scales + sign * NINETY * width) for sign in (-1.0, 0.0, 1.0))
         found[chip, engine] = {
             name: (float(low[name][0]), float(value[name][0]), float(high[name][0]))
             for name in names
