@@ -1,6 +1,6 @@
 """Command files: one process per line, as a shell would read it, with optional remarks.
 
-A line may be a ``docker run``; manifests and systemd units are read too (:mod:`rackfit.importers.wrapped`).
+A line may be a ``docker run``; manifests and systemd units are read too (:mod:`rackfit.importers.wrapped`, :mod:`rackfit.importers.kubernetes`).
 
 A line ``# rackfit: role=decode count=2 chips=r0g0,r0g1`` applies to the next process; all keys are
 optional. Lines may be continued with a backslash.
@@ -9,10 +9,12 @@ optional. Lines may be continued with a backslash.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rackfit.importers.wrapped import Wrapped, inside_container, manifests, units
+from rackfit.importers.kubernetes import manifests
+from rackfit.importers.wrapped import Wrapped, inside_container, units
 from topology.errors import InstanceError, Problem
 from topology.reading import read_text
 
@@ -28,6 +30,26 @@ class Process:
     remarks: dict[str, str]
     environment: dict[str, str]
     words: tuple[str, ...]
+
+
+#: options that say where a process of a group runs; one command of a pod stands for the whole group
+_PLACES = frozenset(
+    """
+    --data-parallel-start-rank --data-parallel-rank --data-parallel-address --node-rank --master-addr
+    --dist-init-addr
+    """.split()  # noqa: SIM905
+)
+
+
+def without_hidden_places(words: Sequence[str]) -> tuple[str, ...]:
+    """Words without places that a variable of the pod hides: they change no size."""
+    hidden = {
+        place + step
+        for place, word in enumerate(words[:-1])
+        if word in _PLACES and "$" in words[place + 1]
+        for step in (0, 1)
+    }
+    return tuple(word for place, word in enumerate(words) if place not in hidden)
 
 
 def read_processes(path: Path) -> list[Process]:
