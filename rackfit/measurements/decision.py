@@ -97,13 +97,13 @@ def decide(
         None if first is None else evaluate(former, first),
         None if second is None else evaluate(later, second),
         None if first is None else evaluate(later, first),
-        first is not None and second is not None and _kinds(first) == _kinds(second),
+        first is not None and second is not None and kinds(first) == kinds(second),
         runs,
     )
 
 
-def _kinds(layout: Layout) -> Counter[tuple[str, int, int, int, int]]:
-    """Replicas by role and widths; the batch follows from the profile."""
+def kinds(layout: Layout) -> Counter[tuple[str, int, int, int, int]]:
+    """Replicas by role, ``tp``, ``ep``, ``pp`` and ``attention_dp``; the batch follows from the profile."""
     return Counter(
         (one.role, one.shape.tp, one.shape.ep, one.shape.pp, one.shape.attention_dp)
         for one in layout.replicas
