@@ -23,7 +23,7 @@ from costmodel.measured.rows import Group, MeasuredRow
 from costmodel.measured.runs import Run, sequences_that_fit
 from costmodel.question.instance import Instance
 from rackfit.measurements.bench_commands import ENGINES, bench_command, launch_command
-from rackfit.measurements.decision import kinds
+from rackfit.report.compare import built, built_words
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 Array = NDArray[np.float64]
@@ -56,7 +56,7 @@ class Probed:
         return {
             "schema_version": 1,
             "layouts": [
-                {"replicas": _words(layout), "usd_per_m_output_tokens": float(np.exp(cost))}
+                {"replicas": built_words(layout), "usd_per_m_output_tokens": float(np.exp(cost))}
                 for layout, cost in zip(self.layouts, self.question.costs, strict=True)
             ],
             "answer_sd": self.question.answer_sd(np.zeros((len(self.layouts),) * 2)),
@@ -104,13 +104,6 @@ class Probed:
 
 def _range(sd: float) -> str:
     return f"{np.expm1(-NINETY * sd):+.0%} to {np.expm1(NINETY * sd):+.0%}"
-
-
-def _words(layout: Layout) -> str:
-    return ", ".join(
-        f"{count} x {role} tp {tp} ep {ep} pp {pp} attention dp {ranks}"
-        for (role, tp, ep, pp, ranks), count in sorted(kinds(layout).items())
-    )
 
 
 def probe(
@@ -218,7 +211,7 @@ def _top_layouts(
             continue
     unlike: dict[frozenset[object], Layout] = {}
     for layout in found:
-        unlike.setdefault(frozenset(kinds(layout).items()), layout)
+        unlike.setdefault(frozenset(built(layout).items()), layout)
     return sorted(unlike.values(), key=lambda layout: log_cost(instance, layout, prior.mean))
 
 
