@@ -78,6 +78,12 @@ def _vllm(site: Site, version: str, metrics: Mapping[str, list[Sample]]) -> Show
 
 def _sglang(info: dict[str, Any], metrics: Mapping[str, list[Sample]]) -> Shown:
     options = {f"--{name.replace('_', '-')}": value for name, value in info.items()}
+    ranks = info.get("attn_dp_size") or 1
+    if ranks == 1 and info.get("enable_dp_attention"):  # the older spelling
+        ranks = info.get("dp_size") or 1
+    chunk = info.get("chunked_prefill_size")
+    if type(ranks) is int and type(chunk) is int and chunk > 0:  # shown for one attention rank
+        options["--chunked-prefill-size"] = chunk * ranks
     return Shown("sglang", str(info["version"]), _text(info.get("served_model_name")), options,
                  means=_means(metrics, "sglang"))  # fmt: skip
 

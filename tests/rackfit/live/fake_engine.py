@@ -117,6 +117,9 @@ class Sglang(Engine):
     def get(self, path: str) -> Answer:
         if path == "/server_info":
             info = {name.replace("-", "_"): value for name, value in self.given.items()}
+            if "chunked_prefill_size" in info:  # as sglang/srt/arg_groups/parallel_hook.py does
+                ranks = info.get("attn_dp_size") or info.get("dp_size", 1)
+                info["chunked_prefill_size"] //= ranks
             return _json(
                 info | {"version": "0.5.23", "internal_states": [{}], "launch_command": ""}
             )

@@ -19,6 +19,8 @@ from rackfit.api import solve
 from rackfit.cli.app import main
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
+from rackfit.live.shown import shown_by
+from rackfit.live.site import Site
 from rackfit.live.timing import Timed
 from rackfit.live.verdict import Report
 
@@ -159,6 +161,13 @@ def test_another_engine_version_or_model_is_a_difference(run: Run, tmp_path: Pat
     assert f"  model: exported {result.instance.model.name}, runs x" in out
     assert code == 1
     assert "  engine: exported vllm 0.33.0, runs sglang 0.5.23" in engine
+
+
+@pytest.mark.parametrize("ranks", ["--attn-dp-size 4", "--enable-dp-attention --dp-size 4"])
+def test_sglang_shows_the_chunk_of_one_attention_rank(ranks: str) -> None:
+    line = f"sglang serve --model-path m --tp-size 8 {ranks} --chunked-prefill-size 8192"
+    with serving(Sglang(line)) as url:
+        assert shown_by(Site(url)).options["--chunked-prefill-size"] == 8192
 
 
 def test_requests_are_timed_at_the_router_with_the_workloads_prompt(
