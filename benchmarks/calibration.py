@@ -12,6 +12,7 @@ import argparse
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,16 @@ from costmodel.measured.fitting.crossvalidation import fold_of
 from costmodel.measured.fitting.fit import LogErrors, Problem, fit, problem_of, start_of
 from costmodel.measured.fitting.intervals import NINETY
 from costmodel.measured.fitting.shipping import profile_of
-from costmodel.measured.own.calibration import pricing_at, update_cell
+from costmodel.measured.own.calibration import calibrate_cell, pricing_at, update_cell
 from costmodel.measured.own.prior import Known, prior_of, shipped_known
 from costmodel.measured.own.shipped import deployment_of, known_of
 from costmodel.measured.predict import predict, predict_under
 from costmodel.measured.runs import Run
 from costmodel.measured.scores import scorable
+from costmodel.question.instance import resolve_instance
 from costmodel.question.profile import Profile, load_profile
+from costmodel.question.scenario import Scenario
+from rackfit.measurements.probe import log_cost, probe
 
 Array = NDArray[np.float64]
 #: runs that calibrate, and draws of them
@@ -54,7 +58,7 @@ def calibrated_prediction(
     tpot, ttft = np.zeros(len(rest)), np.zeros(len(rest))
     for key in sorted({(run.chip, run.row.engine) for run in rest}):
         mine = [run for run in some if (run.chip, run.row.engine) == key]
-        cell = update_cell(prior_of(known, profile, *key), mine, profile, known)
+        cell, _ = calibrate_cell(prior_of(known, profile, *key), mine, profile, known)
         places = [i for i, run in enumerate(rest) if (run.chip, run.row.engine) == key]
         found = predict(
             [rest[i] for i in places], cell.pricing(), {**profile.first_token, **cell.first_token}
@@ -147,14 +151,14 @@ class Trial:
     layouts: float
 
 
-def recovery(runs: Sequence[Run], trials: int) -> list[Trial]:
+def recovery(runs: Sequence[Run], trials: int, seed: int = 2) -> list[Trial]:
     """Hidden parameters of deployments in turn, measured with 5 % noise at 5, 10 and 30 of their layouts."""
     profile, known = load_profile("calibrated"), shipped_known()
     deployments: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     for run in runs:
         deployments[deployment_of(run)].append(run)
     pools = [pool for pool in deployments.values() if len(pool) >= max(MANY) + OTHERS]
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(seed)
     found = []
     for trial in range(trials):
         pool = pools[trial % len(pools)]
@@ -205,13 +209,92 @@ def print_recovery(found: Sequence[Trial]) -> None:
         )
 
 
+#: questions whose top layouts are told apart: model, cluster, engine, TPOT
+QUESTIONS = (
+    ("llama-3.1-70b", "hgx-h100", "vllm", "40 ms"),
+    ("llama-3.1-70b", "hgx-b200@2", "sglang", "20 ms"),
+    ("qwen3-32b", "hgx-h200", "sglang", "20 ms"),
+    ("gpt-oss-120b", "hgx-h100@2", "vllm", "15 ms"),
+    ("qwen3-235b-a22b", "hgx-h200@2", "sglang", "40 ms"),
+)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A pair of top layouts: how often random and proposed runs put them in the right order, of how many trials."""
+
+    question: str
+    random: float
+    proposed: float
+    unmeasured: float
+    trials: int
+
+
+def ordered(trials: int) -> list[Ordered]:
+    """Every pair of top layouts of every question, hidden parameters drawn anew for each trial."""
+    rng = np.random.default_rng(3)
+    profile, known = load_profile("calibrated"), shipped_known()
+    found = []
+    for model, cluster, engine, tpot in QUESTIONS:
+        scenario = Scenario.model_validate(
+            {"model": model, "cluster": cluster, "engine": engine, "slo": {"ttft": "2 s", "tpot": tpot},
+             "workload": {"input_tokens": 2000, "output_tokens": 500}}
+        )  # fmt: skip
+        asked = probe(resolve_instance(scenario), 3)
+        prior, runs, layouts = asked.prior, asked.runs, asked.layouts
+        pairs = list(combinations(range(len(layouts)), 2))
+        right = np.zeros((3, len(pairs)))
+        for _ in range(trials):
+            truth = rng.multivariate_normal(prior.mean, prior.covariance, method="cholesky")
+            exact = predict(runs, pricing_at(truth), {}).tpot_s
+            real = [log_cost(asked.instance, layout, truth) for layout in layouts]
+            means = [prior.mean]
+            for chosen in (
+                rng.choice(len(runs), min(3, len(runs)), replace=False).tolist(),
+                [pick.run for pick in asked.picks],
+            ):
+                seen = exact[chosen] * np.exp(NOISE * rng.standard_normal(len(chosen)))
+                rows = [
+                    replace(runs[i], row=replace(runs[i].row, tpot_s=float(time)))
+                    for i, time in zip(chosen, seen, strict=True)
+                ]
+                means.append(update_cell(prior, rows, profile, known).after.mean)
+            for way, mean in enumerate(means):
+                thought = [log_cost(asked.instance, layout, mean) for layout in layouts]
+                for place, (a, b) in enumerate(pairs):
+                    right[way, place] += (thought[a] < thought[b]) == (real[a] < real[b])
+        for place in range(len(pairs)):
+            blind, random, proposed = (float(one) for one in right[:, place] / trials)
+            found.append(Ordered(f"{model} on {cluster}", random, proposed, blind, trials))
+    return found
+
+
+def print_ordered(found: Sequence[Ordered]) -> None:
+    """Pair by pair, and those that random runs order badly."""
+    for one in found:
+        print(
+            f"  {one.question:<36} right order: unmeasured {one.unmeasured:.0%}, three random runs "
+            f"{one.random:.0%}, three proposed {one.proposed:.0%} of {one.trials} trials"
+        )
+    hard = [one for one in found if one.random <= 0.6]
+    good = [one for one in hard if one.proposed >= 0.8]
+    print(
+        f"{len(found)} pairs; {len(hard)} that random runs order in at most 60 %, of which proposed runs order "
+        f"{len(good)} in at least 80 %; over all pairs random {np.mean([o.random for o in found]):.1%}, proposed "
+        f"{np.mean([o.proposed for o in found]):.1%}, unmeasured {np.mean([o.unmeasured for o in found]):.1%}"
+    )
+
+
 def main() -> None:
     """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("left-out", "recovery"))
+    parser.add_argument("what", choices=("left-out", "recovery", "probe"))
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--trials", type=int, default=TRIALS)
     asked = parser.parse_args()
+    if asked.what == "probe":
+        print_ordered(ordered(asked.trials))
+        return
     runs, _ = scorable(*shipped_rows())
     if asked.what == "left-out":
         print_left_out(left_out(runs, asked.draws))

@@ -17,6 +17,8 @@ from topology.errors import InstanceError, Problem
 NEEDS_EXTRA = "needs the extra: pip install 'rackfit[charts]'"
 #: plot of a file, in pixels; a page takes the width that there is
 _WIDTH, _HEIGHT = 640, 320
+#: around the plot of a file, for letters that are wider where it is shown than where it was laid out
+_ROOM = {"left": 32, "right": 16, "top": 8, "bottom": 8}
 #: letters of a line: titles of files, labels of bars, titles of axes
 _TITLE, _BAR, _AXIS = 78, 24, 46
 #: pixels beside a bar for its figure
@@ -95,9 +97,12 @@ def svg_text(spec: Mapping[str, Any]) -> str:
         "text": textwrap.wrap(told["title"], _TITLE) or [""],
         "subtitle": textwrap.wrap(told["note"], _TITLE + 20),
     }
-    whole = {**spec, "title": title, "width": _WIDTH}
+    whole = {**spec, "title": title, "width": _WIDTH, "padding": _ROOM}
     version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    text: str = convert.vegalite_to_svg(whole, vl_version=version, config=theme())
+    config = theme()
+    config |= {"font": "Arial, Helvetica, sans-serif"}
+    config["legend"]["columnPadding"] = 32
+    text: str = convert.vegalite_to_svg(whole, vl_version=version, config=config)
     return text
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from functools import lru_cache
 from typing import Any
 
 from rackfit.figures.chart import Chart
-from rackfit.figures.drawing import NEEDS_EXTRA, bundle, can_draw, chart_spec, theme
+from rackfit.figures.drawing import NEEDS_EXTRA, bundle, can_draw, chart_spec, chart_svg, theme
 from rackfit.quoting import markup, script_json
 
 _SPEC = re.compile(r'<script type="application/json" class="spec">(.*?)</script>', re.DOTALL)
@@ -63,6 +64,14 @@ def figure(chart: Chart) -> str:
         f'<div class="wide" tabindex="0" role="region" aria-label="values: {label}">{_values(chart)}</div>'
         "</details></figure>"
     )
+
+
+def still(chart: Chart) -> str:
+    """The chart as a picture, for what runs no scripts; its values where it cannot be drawn."""
+    if not can_draw():
+        return figure(chart)
+    drawn = b64encode(chart_svg(chart).encode()).decode()
+    return f'<img alt="{markup(chart.description)}" src="data:image/svg+xml;base64,{drawn}">'
 
 
 def scripts(body: str) -> str:

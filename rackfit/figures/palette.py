@@ -17,7 +17,10 @@ DARK_PAPER = ("#e6e6e6", "#16181c", "#3a3d44")
 
 def map_style() -> str:
     """CSS of the maps of racks, whose parts are the classes c0 to c6; a page includes it once."""
-    fonts = "svg.chart{font:12px system-ui,sans-serif;max-width:100%;height:auto}"
+    fonts = (
+        "svg.chart{font:12px system-ui,sans-serif;max-width:100%;height:auto}"
+        ".chart .frame{fill:none;stroke:#999}.chart .small{font-size:9px}"
+    )
     light, dark = (
         f".chart .back{{fill:{paper}}}.chart text{{fill:{ink}}}"
         + "".join(f".bar.c{index}{{fill:{colour}}}" for index, colour in enumerate(colours))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from costmodel.question.profile import Profile
 from costmodel.question.scenario import Scenario
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.importers.deployment import import_deployment
+from rackfit.report.compare import built
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 
@@ -97,14 +97,6 @@ def decide(
         None if first is None else evaluate(former, first),
         None if second is None else evaluate(later, second),
         None if first is None else evaluate(later, first),
-        first is not None and second is not None and _kinds(first) == _kinds(second),
+        first is not None and second is not None and built(first) == built(second),
         runs,
-    )
-
-
-def _kinds(layout: Layout) -> Counter[tuple[str, int, int, int, int]]:
-    """Replicas by role and widths; the batch follows from the profile."""
-    return Counter(
-        (one.role, one.shape.tp, one.shape.ep, one.shape.pp, one.shape.attention_dp)
-        for one in layout.replicas
     )

@@ -28,7 +28,7 @@ from rackfit.report.uncertainty_words import interval_words
 from topology.catalogue import checked
 
 _STYLE = (
-    ".track{display:inline-block;width:8.6em}.chart .frame{fill:none;stroke:#999}.chart .small{font-size:9px}"
+    ".track{display:inline-block;width:8.6em}"
     ".meter{display:inline-block;height:.8em;background:#0072b2;margin-right:.5em;"
     "vertical-align:middle;print-color-adjust:exact}"
     "@media (prefers-color-scheme:dark){.meter{background:#56b4e9}}"

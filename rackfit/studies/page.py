@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackfit.figures.chart import Chart
-from rackfit.figures.live import figure
+from rackfit.figures.live import figure, still
 from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.studies.base import Axes, Row, Study
@@ -42,6 +42,18 @@ def study_page(
         ],
         STYLE if explored else "",
     )
+
+
+def study_html(
+    study: Study,
+    charts: Sequence[Chart],
+    conclusion: Sequence[str],
+    rows: Sequence[Row],
+    axes: Axes,
+) -> str:
+    """A finished study as a notebook shows it."""
+    said = "".join(f"<p>{markup(sentence)}</p>" for sentence in conclusion)
+    return f"{said}{''.join(map(still, charts))}{_answers(study, rows[:_MAX_ROWS], axes)}"
 
 
 def _answers(study: Study, rows: Sequence[Row], axes: Axes) -> str:

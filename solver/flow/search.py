@@ -9,6 +9,7 @@ from itertools import permutations
 from costmodel.flow.judge import Range, problems, tokens_per_s
 from costmodel.flow.question import FlowQuestion
 from solver.clock import Clock, check_seed
+from solver.flow.borders import Borders
 from solver.flow.cover import Cover
 from solver.flow.exact import settle, small
 from solver.flow.groups import Group, groups_of, kinds_of, together
@@ -29,6 +30,10 @@ _MOST_ROOMS = 3
 _MOST_MISSES = 40
 #: small changes tried at the end, and the work for the last word, seconds of an idle core
 _POLISH, _SETTLE_S = 3000, 60.0
+#: the same where rooms are so many that rows do not see their links
+_POLISH_LINKS = 20_000
+#: flows tried between value and bound for what slow links exclude
+_HALVINGS = 12
 
 
 @dataclass(frozen=True)
@@ -101,10 +106,12 @@ class FlowSearch:
         else:
             self._rows(groups)
         if not self._enough():
+            tries = _POLISH if rooms <= _MOST_ROOMS else _POLISH_LINKS
             flow, ranges = polish(
-                self.network, self._held[1], tries=_POLISH, clock=self.clock, seed=self.seed
+                self.network, self._held[1], tries=tries, clock=self.clock, seed=self.seed
             )
             self._take(flow, ranges)
+        self._borders()
         if not self._enough() and small(self.question):
             self.bound, found = settle(
                 self.question,
@@ -117,6 +124,23 @@ class FlowSearch:
             if found is not None:
                 self._take(self.network.flow(found), found)
         return self.best()
+
+    def _borders(self) -> None:
+        """Lower the bound by what slow links exclude: to the value if they do, else as far as a few halvings show."""
+        borders = Borders(self.question, self.kinds, clock=self.clock, seed=self.seed)
+        if self._enough():
+            return
+        low = self.flow * (1 + SAME / 2)
+        if borders.exclude(low):
+            self.bound = min(self.bound, low)
+        for _ in range(_HALVINGS):
+            middle = (low + self.bound) / 2
+            if self._enough():
+                break
+            if borders.exclude(middle):
+                self.bound = min(self.bound, middle)
+            else:
+                low = middle
 
     def best(self) -> FlowFound:
         """The best placement so far, judged. Raises ``VerificationError`` where the judge contradicts."""

@@ -17,18 +17,18 @@ Array = NDArray[np.float64]
 NINETY = 1.645
 
 
-def fit_covariance(problem: Problem, fitted: Fitted) -> tuple[Array, float]:
-    """Covariance ``[unknowns, unknowns]`` of a fit's unknowns, and the spread of its rows' log errors."""
-    residuals, jacobian = linearised(problem, fitted)
-    spread = 1.4826 * float(np.median(np.abs(residuals[: len(problem.runs)])))
-    return np.asarray(spread**2 * np.linalg.pinv(jacobian.T @ jacobian)), spread
+def row_spread(residuals: Array, rows: int) -> float:
+    """Robust standard deviation of the first ``rows`` residuals."""
+    return 1.4826 * float(np.median(np.abs(residuals[:rows])))
 
 
 def parameter_intervals(
     problem: Problem, fitted: Fitted
 ) -> dict[tuple[str, str], dict[str, tuple[float, float, float]]]:
     """Low, value and high of every parameter by chip and engine that have rows."""
-    covariance, _ = fit_covariance(problem, fitted)
+    residuals, jacobian = linearised(problem, fitted)
+    spread = row_spread(residuals, len(problem.runs))
+    covariance = spread**2 * np.linalg.pinv(jacobian.T @ jacobian)
     structure = fitted.structure
     names = [p.name for p in (*COMMON, *BY_CELL)]
     found: dict[tuple[str, str], dict[str, tuple[float, float, float]]] = {}

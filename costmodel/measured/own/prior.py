@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from costmodel.measured.fitting.fit import RIDGE
+from costmodel.measured.fitting.fit import RIDGE, Fitted, Problem, linearised
+from costmodel.measured.fitting.intervals import row_spread
 from costmodel.measured.fitting.parameters import ALL, BY_CELL, Structure, rounded, scales_of
 from costmodel.question.profile import Efficiency, Profile
 from topology.catalogue import checked, data_dir, read_data
@@ -25,8 +26,9 @@ Array = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0)]
 
 FILE = "parameters.json"
-#: most standard deviation of a parameter: the curvature at a limit tells nothing of what lies away from it
-MOST_SD = 4.0
+#: deviation of an unknown that measurements say nothing of. The curvature at a limit is that: it tells nothing of what
+#: lies away from it
+UNKNOWN_SD = 4.0
 #: a chip or an engine without rows
 OTHER = "other"
 
@@ -87,6 +89,14 @@ def cell(profile: Profile, chip: str, engine: str) -> Efficiency:
     return profile.of_engine(engine).for_chip(chip)
 
 
+def fit_covariance(problem: Problem, fitted: Fitted) -> tuple[Array, float]:
+    """Covariance ``[unknowns, unknowns]`` of a fit's unknowns, and the spread of its rows' log errors."""
+    residuals, jacobian = linearised(problem, fitted)
+    spread = row_spread(residuals, len(problem.runs))
+    told = jacobian.T @ jacobian / spread**2
+    return np.asarray(np.linalg.inv(told + np.eye(len(told)) / UNKNOWN_SD**2)), spread
+
+
 def cell_covariance(
     structure: Structure, covariance: Array, spread: float, chip: str, engine: str
 ) -> Array:
@@ -97,9 +107,7 @@ def cell_covariance(
     missing += (chip, engine) not in structure.pairs
     free = np.zeros(len(ALL))
     free[-len(BY_CELL) :] = [(spread / (RIDGE * one.stiffness)) ** 2 for one in BY_CELL]
-    found = chain @ covariance @ chain.T + missing * np.diag(free)
-    cut = np.minimum(1.0, MOST_SD / np.sqrt(np.diag(found)))
-    return np.asarray(cut[:, None] * found * cut)
+    return np.asarray(chain @ covariance @ chain.T + missing * np.diag(free))
 
 
 def factor_rows(covariance: Array) -> tuple[tuple[float, ...], ...]:

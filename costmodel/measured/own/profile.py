@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.measured.fitting.intervals import NINETY
 from costmodel.measured.fitting.parameters import ALL, efficiency_at, values_at
@@ -12,6 +13,7 @@ from costmodel.measured.own.calibration import Cell, OwnCalibration
 from costmodel.measured.own.prior import cell as cell_of
 from costmodel.question.profile import Efficiency, EngineConstants, Profile
 
+Array = NDArray[np.float64]
 #: share of the way between a parameter's limits within which it is said to be at one
 _AT_LIMIT = 0.02
 #: a parameter is told by the runs that lost this share of its variance
@@ -67,7 +69,7 @@ def own_profile(found: OwnCalibration, base: Profile, name: str) -> Profile:
     # the engine with most runs of a chip comes last
     for cell in sorted(found.cells, key=lambda c: counts[c.prior.chip, c.prior.engine]):
         chip, engine = cell.prior.chip, cell.prior.engine
-        values = _efficiency(cell, base)
+        values = efficiency_of(cell.after.mean, cell_of(base, chip, engine))
         own = engines.get(engine, EngineConstants(default=base.default))
         engines[engine] = own.model_copy(update={"chips": {**own.chips, chip: values}})
         chips[chip] = values
@@ -89,9 +91,10 @@ def own_profile(found: OwnCalibration, base: Profile, name: str) -> Profile:
     )
 
 
-def _efficiency(cell: Cell, base: Profile) -> Efficiency:
-    runtime = cell_of(base, cell.prior.chip, cell.prior.engine).runtime_bytes
-    return efficiency_at(values_at(cell.after.mean[:, None]), 0, runtime, measured=True)
+def efficiency_of(scales: Array, former: Efficiency) -> Efficiency:
+    """Values at parameters ``[parameters]`` on the unbounded scale; what is not fitted stays as it was."""
+    found = efficiency_at(values_at(scales[:, None]), 0, former.runtime_bytes, measured=True)
+    return found.model_copy(update={"routing_noise": former.routing_noise})
 
 
 def error_words(found: OwnCalibration) -> list[str]:

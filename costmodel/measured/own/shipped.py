@@ -16,11 +16,10 @@ from costmodel.measured.fitting.fit import (
     measured_ttft_s,
     prefill_loads,
 )
-from costmodel.measured.fitting.intervals import fit_covariance
 from costmodel.measured.fitting.parameters import ALL, rounded
 from costmodel.measured.own.deviations import deviations
 from costmodel.measured.own.first_token import log_errors, log_slopes, logarithms
-from costmodel.measured.own.prior import OTHER, Known, cell_covariance, factor_rows
+from costmodel.measured.own.prior import OTHER, Known, cell_covariance, factor_rows, fit_covariance
 from costmodel.measured.predict import constants_of_run, regime_of
 from costmodel.measured.runs import Run
 from costmodel.question.profile import FirstToken

@@ -15,9 +15,10 @@ from costmodel.replica.replica import stage_terms
 from rackfit.api import solve
 from rackfit.documents.result import Result
 from rackfit.figures.drawing import chart_spec
-from rackfit.figures.expert_load_plot import expert_loads, stage_load
+from rackfit.figures.expert_load_plot import expert_loads
 from rackfit.figures.live import specs_of
 from rackfit.figures.roofline_plot import chip_of, roofline_chart, roofline_points, rooflines
+from rackfit.figures.stage_load import stage_load
 from rackfit.report.render import replica_groups
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from solver.clock import Clock
+from solver.flow.borders import Borders
 from solver.flow.cover import Cover
 from solver.flow.groups import kinds_of
 from solver.flow.search import SAME, place_layers
@@ -18,6 +19,9 @@ def agree(seed: int) -> None:
     cover = Cover(kinds_of(question), question.model.layers, clock=Clock()).tighten()
     assert cover >= best * (1 - SAME), "the bound is below a placement"
     assert found.bound_tokens_per_s >= best * (1 - SAME), "the bound is below a placement"
+    borders = Borders(question, kinds_of(question), clock=Clock())
+    for share in (0.5, 0.9, 1 - SAME):
+        assert not borders.exclude(best * share), "a flow is excluded that a placement passes"
     assert found.tokens_per_s == pytest.approx(best, rel=SAME)
     assert found.optimal
 

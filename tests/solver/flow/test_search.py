@@ -9,9 +9,10 @@ import pytest
 from costmodel.flow.judge import tokens_per_s
 from costmodel.flow.question import FlowQuestion, load_flow
 from solver.clock import Clock
+from solver.flow.borders import Borders, shared_layers
 from solver.flow.cover import Cover
 from solver.flow.groups import groups_of, kinds_of
-from solver.flow.search import FlowSearch, judged, place_layers
+from solver.flow.search import SAME, FlowSearch, judged, place_layers
 from tests.solver.flow.enumerated_flows import tiny
 from topology.errors import InstanceError, NoFeasibleLayout
 
@@ -55,6 +56,41 @@ def test_the_bound_is_the_best_pattern_of_a_case_by_hand() -> None:
     found = place_layers(question)
     assert found.tokens_per_s == pytest.approx(130)
     assert found.optimal
+
+
+def test_slow_links_prove_the_plan_for_three_regions_to_be_the_best() -> None:
+    """No layer beyond a region's own can be held by one machine: its links pass half of the flow."""
+    question = load_flow("helix-distributed24")
+    found = place_layers(question)
+    assert found.optimal
+    kinds = kinds_of(question)
+    borders = Borders(question, kinds, clock=Clock())
+    assert borders.exclude(found.tokens_per_s * (1 + SAME))
+    assert not borders.exclude(found.tokens_per_s * (1 - SAME))
+    # at once that much: 8 layers on an A100, 3 on an L4, 2 on a T4, and a shared layer at each of two borders
+    assert shared_layers(question, kinds, 1800.0) == 2
+
+
+def test_layers_that_machines_share_by_hand() -> None:
+    """Two islands of two machines, each of which passes 50 with two layers and 30 with three; ten layers."""
+    rows = [[1e6, 100.0, 100.0], [100.0, 100.0], [1e6]]
+    question = FlowQuestion.model_validate(
+        {
+            "name": "x",
+            "model": {"name": "m", "layers": 10, "activation_bytes": 10},
+            "machines": {"a": {"tokens_per_s": [90, 50, 30]}},
+            "nodes": ["a"] * 4,
+            "links": {"between": rows, "source": 1e6, "sink": 1e6},
+        }
+    )
+    kinds = kinds_of(question)
+    # links of 10 tokens/s carry 8: one island of four machines, which holds 12 single layers
+    assert shared_layers(question, kinds, 8.0) == 0
+    # 20 does not cross: islands hold 6 single layers each, and one between them is shared
+    assert shared_layers(question, kinds, 20.0) == 1
+    # at 40 they hold 4 each: 2 of 10 are shared
+    assert shared_layers(question, kinds, 40.0) == 2
+    assert shared_layers(question, kinds, 95.0) == 10
 
 
 def test_nodes_of_a_room_are_joined_by_links_that_cannot_be_full() -> None:
