@@ -21,6 +21,7 @@ from costmodel.measured.own.profile import efficiency_of
 from costmodel.measured.predict import predict
 from costmodel.measured.rows import Group, MeasuredRow
 from costmodel.measured.runs import Run, sequences_that_fit
+from costmodel.measured.systems import resolve_instance_like
 from costmodel.question.instance import Instance
 from rackfit.measurements.bench_commands import ENGINES, bench_command, launch_command
 from rackfit.report.compare import built, built_words
@@ -31,6 +32,8 @@ Array = NDArray[np.float64]
 WORLDS = 4
 #: step of the derivatives of a cost on the unbounded scale
 _STEP = 0.1
+#: tokens of a short answer
+_SHORT = 16
 #: shares of a layout's batch that are worth measuring
 _SHARES = (1.0, 0.25, 0.0625)
 
@@ -69,6 +72,7 @@ class Probed:
         return {
             "chips": row.decode.chips,
             "concurrency": users,
+            "output_tokens": round(row.output_tokens),
             "expected_tpot_ms": 1e3 * float(self.tpot_s[pick.run]),
             "gain": pick.gain,
             "answer_sd": pick.answer_sd,
@@ -93,7 +97,8 @@ class Probed:
         found.append("runs to measure, the most telling first:")
         for number, one in enumerate(data["runs"], 1):
             found += [
-                f"{number}. {one['chips']} chips, {one['concurrency']} requests in flight, about "
+                f"{number}. {one['chips']} chips, {one['concurrency']} requests in flight with answers of "
+                f"{one['output_tokens']} tokens, about "
                 f"{one['expected_tpot_ms']:.1f} ms per token; choosing after runs 1 to {number} saves "
                 f"{one['gain']:.2%} on average, the cost is then known to {_range(one['answer_sd'])}",
                 f"   {one['launch']}",
@@ -216,26 +221,43 @@ def _top_layouts(
 
 
 def candidate_runs(instance: Instance, layouts: list[Layout]) -> list[Run]:
-    """One worker of every width of the layouts, at its batch and below, on the question's requests."""
+    """One worker of every width of the layouts, at its batch and below: on the question's requests, and on their prompts
+    with short answers, of which prefill takes most of the time."""
+    found: dict[tuple[Group, int, int], Run] = {}
+    for question in (instance, _short_answers(instance)):
+        for layout in layouts:
+            for replica in layout.replicas:
+                shape = replica.shape
+                group = Group(shape.tp, shape.attention_dp, shape.pp, 1, shape.ep)
+                for share in _SHARES:
+                    users = max(1, round(share * shape.batch))
+                    key = (group, users, question.workload.output_tokens)
+                    run = None if key in found else _run(question, group, users, len(found))
+                    if run is not None:
+                        found[key] = run
+    return list(found.values())
+
+
+def _short_answers(instance: Instance) -> Instance:
+    """The question with answers of a few tokens."""
+    workload = instance.workload.model_copy(
+        update={"output_tokens": min(_SHORT, instance.workload.output_tokens), "spread": None}
+    )
+    return resolve_instance_like(
+        instance, instance.scenario.model_copy(update={"workload": workload})
+    )
+
+
+def _run(instance: Instance, group: Group, users: int, number: int) -> Run | None:
+    """A run of one worker; ``None`` where it does not hold so many requests."""
     engine = (instance.scenario.engine or "").partition("@")[0]
     workload, chip = instance.workload, instance.cluster.usable[0].chip.name
-    found: dict[tuple[int, int, int, bool, int], Run] = {}
-    for layout in layouts:
-        for replica in layout.replicas:
-            shape = replica.shape
-            group = Group(shape.tp, shape.attention_dp, shape.pp, 1, shape.ep)
-            for share in _SHARES:
-                users = max(1, round(share * shape.batch))
-                key = (group.tp, group.attention_dp, group.pp, group.expert_ways > 1, users)
-                most = sequences_that_fit(instance, group, engine)
-                if key in found or most < users:
-                    continue
-                row = MeasuredRow(
-                    id=f"{len(found)}", engine=engine, model=instance.model.name, system=chip, precision="",
-                    input_tokens=workload.new_tokens, output_tokens=workload.output_tokens,
-                    concurrency=users, decode=group, prefill=None, tpot_s=1.0, ttft_s=None,
-                    fixed_lengths=True,
-                )  # fmt: skip
-                rates = worker_rates(instance, group, 0)
-                found[key] = Run(row, instance, chip, rates, None, most)
-    return list(found.values())
+    most = sequences_that_fit(instance, group, engine)
+    if most < users:
+        return None
+    row = MeasuredRow(
+        id=f"{number}", engine=engine, model=instance.model.name, system=chip, precision="",
+        input_tokens=workload.new_tokens, output_tokens=workload.output_tokens, concurrency=users,
+        decode=group, prefill=None, tpot_s=1.0, ttft_s=None, fixed_lengths=True,
+    )  # fmt: skip
+    return Run(row, instance, chip, worker_rates(instance, group, 0), None, most)

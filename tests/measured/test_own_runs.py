@@ -144,6 +144,40 @@ def test_one_run_is_used_and_not_scored(rows):
     assert own.held_out == PROFILE.held_out
 
 
+def test_a_chip_of_one_run_is_left_out_of_the_scores(rows):
+    some = [r for r in rows if r.system == "h100_sxm" and "Llama-3.1-8B" in r.model][:3]
+    alone = next(r for r in rows if r.system == "b200_sxm" and r.prefill is None)
+    found = calibrate_own([*some, alone], [], PROFILE, KNOWN)
+    together = [r for r in some if sum(o.engine == r.engine for o in some) > 1]
+    assert len(together) > 1
+    for one in found.tpot():
+        assert one is not None
+        assert one.n == len(together)
+        assert np.isfinite(one.mape)
+
+
+def test_constants_of_the_first_token_are_own_where_they_predict_better(rows):
+    """Runs whose first tokens are twice the shipped ones tell so; runs of mere noise do not."""
+    runs = [
+        run
+        for run in runs_of(
+            [row for row in rows if row.system == "h100_sxm" and row.engine == "vllm"][:30]
+        )[0]
+        if run.row.prefill is None
+    ][:8]
+    shipped = predict_under(runs, PROFILE)
+    assert len(runs) == 8
+    for factors, own in ((np.full(8, 2.0), True), (np.array([3.0, 1 / 3] * 4), False)):
+        told = [
+            replace(run.row, tpot_s=float(tpot), ttft_s=float(ttft * factor))
+            for run, tpot, ttft, factor in zip(
+                runs, shipped.tpot_s, shipped.ttft_s, factors, strict=True
+            )
+        ]
+        cell = calibrate_own(told, [], PROFILE, KNOWN).cells[0]
+        assert bool(cell.first_token) == own
+
+
 def test_the_own_profile_replaces_its_cells_alone(rows):
     some = [r for r in rows if r.system == "h100_sxm" and "Llama-3.1-8B" in r.model][:5]
     engines = {row.engine for row in some}

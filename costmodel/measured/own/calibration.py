@@ -2,14 +2,14 @@
 
 Each chip with an engine is a cell: its sixteen parameters start normally distributed around the shipped values
 (:mod:`costmodel.measured.own.prior`), its runs update them. What predicts a first token follows, for each way in
-which requests come to prefill. Errors are cross-validated: no run is predicted by itself.
+which requests come to prefill, where it predicts runs that were left out better. Errors are cross-validated: no run is predicted by itself.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,18 +76,21 @@ class OwnCalibration:
     after: Prediction | None
 
     def tpot(self) -> tuple[Score | None, Score | None]:
-        """Errors of TPOT before, and after by cross-validation."""
+        """Errors of TPOT before, and after by cross-validation, over the same runs."""
         measured = np.array([run.row.tpot_s for run in self.runs])
-        return score(self.before.tpot_s, measured), (
-            None if self.after is None else score(self.after.tpot_s, measured)
-        )
+        return self._scores("tpot_s", measured)
 
     def ttft(self) -> tuple[Score | None, Score | None]:
         """The same of TTFT, over the runs that measured it."""
-        known = np.array([run.row.ttft_s is not None for run in self.runs])
-        measured = np.array([run.row.ttft_s for run in self.runs if run.row.ttft_s is not None])
-        return score(self.before.ttft_s[known], measured), (
-            None if self.after is None else score(self.after.ttft_s[known], measured)
+        measured = [np.nan if run.row.ttft_s is None else run.row.ttft_s for run in self.runs]
+        return self._scores("ttft_s", np.array(measured))
+
+    def _scores(self, figure: str, measured: Array) -> tuple[Score | None, Score | None]:
+        before = getattr(self.before, figure)
+        after = None if self.after is None else getattr(self.after, figure)
+        scored = np.isfinite(measured) & (True if after is None else np.isfinite(after))
+        return score(before[scored], measured[scored]), (
+            None if after is None else score(after[scored], measured[scored])
         )
 
 
@@ -108,27 +111,52 @@ def calibrate_own(
     for place, run in enumerate(runs):
         places[run.chip, run.row.engine].append(place)
     cells = []
-    after = [np.full(len(runs), np.nan) for _ in range(4)]
+    after = Prediction(*(np.full(len(runs), np.nan) for _ in range(4)))
     for key in sorted(places):
         mine = [runs[place] for place in places[key]]
-        prior = prior_of(known, profile, *key)
-        cells.append(update_cell(prior, mine, profile, known, noise=noise))
-        for out in _folds(len(mine)):
-            rest = [run for place, run in enumerate(mine) if place not in out]
-            held = [mine[place] for place in sorted(out)]
-            fold = update_cell(prior, rest, profile, known, noise=noise)
-            found = predict(held, fold.pricing(), {**profile.first_token, **fold.first_token})
-            index = [places[key][place] for place in sorted(out)]
-            for into, figures in zip(after, vars(found).values(), strict=True):
-                into[index] = figures
+        cell, found = calibrate_cell(
+            prior_of(known, profile, *key), mine, profile, known, noise=noise
+        )
+        cells.append(cell)
+        if found is not None:
+            for into, figures in zip(vars(after).values(), vars(found).values(), strict=True):
+                into[places[key]] = figures
     alone = all(len(mine) < 2 for mine in places.values())
     return OwnCalibration(
-        tuple(cells),
-        runs,
-        unsupported,
-        predict_under(runs, profile),
-        None if alone else Prediction(*after),
+        tuple(cells), runs, unsupported, predict_under(runs, profile), None if alone else after
     )
+
+
+def calibrate_cell(
+    prior: Prior,
+    runs: Sequence[Run],
+    profile: Profile,
+    known: Known,
+    *,
+    noise: float | None = None,
+) -> tuple[Cell, Prediction | None]:
+    """The cell after its runs, and every run as the others predict it (``None``: there are no others).
+
+    Constants of the first token are the own ones where these predict runs that were left out better.
+    """
+    cell = update_cell(prior, runs, profile, known, noise=noise)
+    if len(runs) < 2:
+        return replace(cell, first_token={}), None
+    shipped, own = (Prediction(*(np.full(len(runs), np.nan) for _ in range(4))) for _ in range(2))
+    for out in _folds(len(runs)):
+        rest = [run for place, run in enumerate(runs) if place not in out]
+        held = [runs[place] for place in sorted(out)]
+        fold = update_cell(prior, rest, profile, known, noise=noise)
+        for into, constants in ((shipped, {}), (own, fold.first_token)):
+            found = predict(held, fold.pricing(), {**profile.first_token, **constants})
+            for whole, figures in zip(vars(into).values(), vars(found).values(), strict=True):
+                whole[sorted(out)] = figures
+    measured = np.array([np.nan if r.row.ttft_s is None else r.row.ttft_s for r in runs])
+    known_ttft = np.isfinite(measured)
+    was, now = (score(one.ttft_s[known_ttft], measured[known_ttft]) for one in (shipped, own))
+    if was is None or now is None or now.mape < was.mape:
+        return cell, own
+    return replace(cell, first_token={}), shipped
 
 
 def _folds(runs: int) -> list[set[int]]:
