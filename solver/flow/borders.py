@@ -36,13 +36,15 @@ _MOST_ROUNDS, _KNAPSACK_S = 60, 5.0
 _ROUNDING = 1e-9
 
 
+def alone_layers(kind: Kind, flow: float) -> int:
+    """The most layers that a machine holds and still passes the flow; 0 if it never does."""
+    return max((k for k, rate in enumerate(kind.rates, 1) if rate >= flow), default=0)
+
+
 def shared_layers(question: FlowQuestion, kinds: Sequence[Kind], flow: float) -> int:
     """Layers that two machines or more hold in every placement that passes ``flow``."""
     least_rate = flow * (1 - _ROUNDING)
-    alone = {
-        kind.name: max((k for k, rate in enumerate(kind.rates, 1) if rate >= least_rate), default=0)
-        for kind in kinds
-    }
+    alone = {kind.name: alone_layers(kind, least_rate) for kind in kinds}
     number = len(question.nodes)
     islands: nx.Graph[int] = nx.Graph()
     islands.add_nodes_from(range(number))
@@ -82,14 +84,9 @@ class Borders:
                 break
             prices, extra = self._dual(flow, shared)
             spent = sum(kind.count * p for kind, p in zip(self.kinds, prices, strict=True))
+            most = [alone_layers(kind, flow * (1 - _ROUNDING)) for kind in self.kinds]
             single = min(
-                (
-                    price / k
-                    for kind, price in zip(self.kinds, prices, strict=True)
-                    for k, rate in enumerate(kind.rates, 1)
-                    if rate >= flow * (1 - _ROUNDING)
-                ),
-                default=math.inf,
+                (price / k for price, k in zip(prices, most, strict=True) if k), default=math.inf
             )
             together, pattern = self._cheapest(prices, flow)
             least = layers * together
@@ -105,18 +102,22 @@ class Borders:
     def _dual(self, flow: float, shared: int) -> tuple[list[float], float]:
         """Prices, and how much more than 1 a shared layer costs, that make most of what is known."""
         solver = pywraplp.Solver.CreateSolver("GLOP")
-        prices = [solver.NumVar(0.0, solver.infinity(), kind.name) for kind in self.kinds]
+        prices = [
+            solver.NumVar(float(alone_layers(kind, flow)), solver.infinity(), kind.name)
+            for kind in self.kinds
+        ]
         extra = solver.NumVar(-1.0, float(self.question.model.layers), "extra")
-        for kind, price in zip(self.kinds, prices, strict=True):
-            for k, rate in enumerate(kind.rates, 1):
-                if rate >= flow:
-                    solver.Add(price >= k)
         for pattern in self.patterns:
             if pattern.tokens_per_s >= flow:
-                shares = pattern.shares(len(prices))
-                solver.Add(sum(a * p for a, p in zip(shares, prices, strict=True)) - extra >= 1)
-        spent = sum(kind.count * p for kind, p in zip(self.kinds, prices, strict=True))
-        solver.Minimize(spent - shared * extra)
+                row = solver.Constraint(1.0, solver.infinity())
+                row.SetCoefficient(extra, -1.0)
+                for price, share in zip(prices, pattern.shares(len(prices)), strict=True):
+                    if share:
+                        row.SetCoefficient(price, share)
+        for kind, price in zip(self.kinds, prices, strict=True):
+            solver.Objective().SetCoefficient(price, kind.count)
+        solver.Objective().SetCoefficient(extra, -shared)
+        solver.Objective().SetMinimization()
         solver.Solve()
         return [max(0.0, price.solution_value()) for price in prices], extra.solution_value()
 

@@ -14,7 +14,7 @@ This holds for any prices and any links, which only take flow away. The best pri
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortools.linear_solver import pywraplp
@@ -27,6 +27,8 @@ from solver.flow.groups import Kind
 _COST, _RATE = 10**9, 10**11
 #: relative width at which the search for the best bound ends
 _CLOSE = 1e-7
+#: share of the time that is left, and prices tried for one flow
+_SHARE, _MOST_ROUNDS = 0.3, 60
 #: work allowed for one knapsack, seconds of an idle core
 _KNAPSACK_S = 5.0
 
@@ -56,7 +58,7 @@ class Cover:
         self.seed = seed
         self.patterns: list[Pattern] = []
         #: largest flow that no prices tried so far exclude
-        self.bound = self.plain
+        self.bound = self._truncated()
 
     @property
     def plain(self) -> float:
@@ -66,10 +68,26 @@ class Cover:
             sum(kind.count * one for kind, one in zip(self.kinds, best, strict=True)) / self.layers
         )
 
+    def _truncated(self) -> float:
+        """Largest *F* at which machines that pass no more than *F* each could work off *F* for all layers."""
+        low, high = 0.0, self.plain
+
+        def enough(flow: float) -> bool:
+            best = [
+                kind.count * max(k * min(flow, rate) for k, rate in enumerate(kind.rates, 1))
+                for kind in self.kinds
+            ]
+            return sum(best) >= self.layers * flow * (1 - 1e-12)
+
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if enough(middle) else (low, middle)
+        return high
+
     def tighten(self) -> float:
         """Lower the bound as far as prices can. Proven whenever it is read; time left makes it lower."""
-        low = 0.0
-        while self.bound - low > _CLOSE * self.bound and not self.clock.over:
+        low, latest = 0.0, self.clock.elapsed_s + self.clock.remaining_s * _SHARE
+        while self.bound - low > _CLOSE * self.bound and self.clock.elapsed_s < latest:
             middle = (low + self.bound) / 2
             if not self._exclude(middle):
                 low = middle
@@ -80,7 +98,7 @@ class Cover:
 
         That sum is the number of layers that they could hold at most.
         """
-        for _ in range(100):
+        for _ in range(_MOST_ROUNDS):
             prices, total = self._dual(flow)
             if self.clock.over:
                 break
@@ -92,7 +110,9 @@ class Cover:
 
     def _exclude(self, flow: float) -> bool:
         """Whether some prices prove that less than ``flow`` passes; the bound is then lower."""
-        while not self.clock.over:
+        for _ in range(_MOST_ROUNDS):
+            if self.clock.over:
+                break
             prices, total = self._dual(flow)
             if total >= self.layers * (1 - 1e-12):
                 return False
@@ -108,25 +128,28 @@ class Cover:
     def _dual(self, flow: float) -> tuple[list[float], float]:
         """Least prices at which every known pattern that passes ``flow`` costs 1, and their sum over machines."""
         solver = pywraplp.Solver.CreateSolver("GLOP")
-        variables = [solver.NumVar(0.0, solver.infinity(), kind.name) for kind in self.kinds]
-        for pattern in (*self._alike(flow), *self.patterns):
+        variables = [
+            solver.NumVar(self._least(kind, flow), solver.infinity(), kind.name)
+            for kind in self.kinds
+        ]
+        for pattern in self.patterns:
             if pattern.tokens_per_s >= flow:
-                shares = pattern.shares(len(variables))
-                solver.Add(sum(share * p for share, p in zip(shares, variables, strict=True)) >= 1)
+                row = solver.Constraint(1.0, solver.infinity())
+                for variable, share in zip(variables, pattern.shares(len(variables)), strict=True):
+                    if share:
+                        row.SetCoefficient(variable, share)
         counts = [kind.count for kind in self.kinds]
-        solver.Minimize(sum(n * p for n, p in zip(counts, variables, strict=True)))
-        if solver.Solve() != pywraplp.Solver.OPTIMAL:  # no pattern at all passes it
-            return [0.0] * len(variables), 0.0
+        for count, variable in zip(counts, variables, strict=True):
+            solver.Objective().SetCoefficient(variable, count)
+        solver.Objective().SetMinimization()
+        solver.Solve()
         prices = [max(0.0, variable.solution_value()) for variable in variables]
         return prices, sum(n * p for n, p in zip(counts, prices, strict=True))
 
-    def _alike(self, flow: float) -> Iterator[Pattern]:
-        """Patterns of one kind with equally many layers each: as few machines as pass the flow."""
-        for t, kind in enumerate(self.kinds):
-            for k, rate in enumerate(kind.rates, 1):
-                count = max(1, math.ceil(flow / rate))
-                if count <= kind.count:
-                    yield Pattern(((t, k, count),), max(flow, count * rate))
+    def _least(self, kind: Kind, flow: float) -> float:
+        """Least price at which patterns of one kind with equally many layers each cost 1."""
+        machines = [(k, max(1, math.ceil(flow / rate))) for k, rate in enumerate(kind.rates, 1)]
+        return max((k / count for k, count in machines if count <= kind.count), default=0.0)
 
     def _richest(self, prices: Sequence[float], budget: float) -> tuple[float, Pattern]:
         """At most what a pattern within the budget passes, and a pattern.

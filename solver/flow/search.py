@@ -30,6 +30,8 @@ _MOST_ROOMS = 3
 _MOST_MISSES = 40
 #: small changes tried at the end, and the work for the last word, seconds of an idle core
 _POLISH, _SETTLE_S = 3000, 60.0
+#: the same where rooms are so many that rows do not see their links
+_POLISH_LINKS = 20_000
 #: flows tried between value and bound for what slow links exclude
 _HALVINGS = 12
 
@@ -104,8 +106,9 @@ class FlowSearch:
         else:
             self._rows(groups)
         if not self._enough():
+            tries = _POLISH if rooms <= _MOST_ROOMS else _POLISH_LINKS
             flow, ranges = polish(
-                self.network, self._held[1], tries=_POLISH, clock=self.clock, seed=self.seed
+                self.network, self._held[1], tries=tries, clock=self.clock, seed=self.seed
             )
             self._take(flow, ranges)
         self._borders()

@@ -14,6 +14,8 @@ from solver.flow.groups import Group
 
 #: nodes of a lane, nodes of a section, and tries of lanes for one length and of nodes for all lanes, at most
 MOST_IN_LANE, MOST_IN_SECTION, MOST_TRIES, MOST_NODES = 3, 5, 40_000, 500_000
+#: groups of a room up to which lanes have several nodes
+_FEW = 16
 #: lanes that pass a smaller share of the flow are left out
 _LEAST_SHARE = 0.03
 
@@ -73,7 +75,7 @@ def _lanes(groups: Sequence[Group], own: list[int], flow: float) -> dict[int, di
     found: dict[int, dict[_Used, Lane]] = {}
     last: dict[int, dict[_Used, Lane]] = {0: {none: Lane((), flow)}}
     tries = 0
-    for _ in range(MOST_IN_LANE):
+    for _ in range(MOST_IN_LANE if len(own) <= _FEW else 1):
         longer: dict[int, dict[_Used, Lane]] = {}
         for length, lanes in last.items():
             for used, lane in lanes.items():
