@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import textwrap
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 from typing import Any
 
 from rackfit.figures import palette
@@ -167,6 +168,16 @@ def _axis(alt: Any, label: str, across: bool, values: Sequence[float] | None = N
     )
 
 
+def _decades(log: bool, values: Sequence[float]) -> list[float] | None:
+    """Round numbers of a logarithmic axis: 1, 2 and 5 of each decade; ``None`` where these are too few."""
+    if not log or not values:
+        return None
+    powers = range(floor(log10(values[0])), floor(log10(values[-1])) + 1)
+    found = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    inside = [tick for tick in found if values[0] <= tick <= values[-1]]
+    return inside if len(inside) >= 3 else None
+
+
 def _scale(alt: Any, log: bool, zero: bool, **more: Any) -> Any:
     """Logarithmic, or linear with or without its zero."""
     return (
@@ -178,6 +189,7 @@ def _scale(alt: Any, log: bool, zero: bool, **more: Any) -> Any:
 
 def _lines(alt: Any, chart: Chart, names: list[str]) -> Any:
     xs = sorted({float(x) for _, x, _, _ in chart.values})
+    ys = sorted({y for _, _, y, _ in chart.values})
     few = len(xs) <= 10 and all(float(f"{x:.3g}") == x for x in xs)
     x_scale = _scale(alt, chart.log_x, zero=False, nice=False, padding=12)
     y_scale = _scale(alt, chart.log_y, zero=True)
@@ -189,9 +201,13 @@ def _lines(alt: Any, chart: Chart, names: list[str]) -> Any:
         x=alt.X(
             "x:Q",
             scale=x_scale,
-            axis=_axis(alt, chart.x_label, not chart.log_x, xs if few else None),
+            axis=_axis(
+                alt, chart.x_label, not chart.log_x, xs if few else _decades(chart.log_x, xs)
+            ),
         ),
-        y=alt.Y("y:Q", scale=y_scale, axis=_axis(alt, chart.y_label, False)),
+        y=alt.Y(
+            "y:Q", scale=y_scale, axis=_axis(alt, chart.y_label, False, _decades(chart.log_y, ys))
+        ),
         color=colour,
     )
     layers = []

@@ -97,7 +97,7 @@ def container(
         # what follows -c, or -lc: the script
         at = next((i for i, word in enumerate(whole) if re.fullmatch(r"-\w*c", word)), None)
         script = whole[at + 1] if at is not None and at + 1 < len(whole) else ""
-        script = _computed(_filled(script, environment), environment)
+        script = _computed(script, environment)
         return Wrapped(where, script=script, environment=environment, remarks=remarks)
     return Wrapped(where, whole, environment=environment, remarks=remarks)
 

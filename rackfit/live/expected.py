@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodel.layout.layout import Layout
+from costmodel.question.engine import is_hybrid
 from costmodel.question.instance import Instance
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.options import OptionTable, option_table
@@ -30,7 +31,11 @@ _PLACES = frozenset(
 
 @dataclass(frozen=True)
 class Expected:
-    """One exported server: its first process. ``options`` by the engine's own name, without its places."""
+    """One exported server: its first process. ``options`` by the engine's own name, without its places.
+
+    ``kv_tokens``: KV that one attention rank holds at the full batch, every sequence at its longest; ``None``
+    where layers keep unlike numbers of tokens.
+    """
 
     name: str
     role: str
@@ -38,6 +43,7 @@ class Expected:
     port: int
     model: str
     options: dict[str, Any]
+    kv_tokens: int | None = None
 
 
 def expected_servers(
@@ -66,9 +72,21 @@ def expected_servers(
                 port=int(values["--port"]),
                 model=str(values["--served-model-name"]),
                 options={name: value for name, value in own.items() if name not in _PLACES},
+                kv_tokens=_kv_tokens(instance, process.remarks["role"], values),
             )
         )
     return table, found
+
+
+def _kv_tokens(instance: Instance, role: str, values: dict[str, Any]) -> int | None:
+    if is_hybrid(instance.model):
+        return None
+    sequences = values.get("--max-num-seqs")
+    if sequences is None:  # SGLang counts those of all attention ranks
+        ranks = values.get("--attn-dp-size") or values.get("--dp-size") or 1
+        sequences = -(-values["--max-running-requests"] // ranks)
+    workload = instance.workload
+    return int(sequences) * (workload.input_tokens if role == "prefill" else workload.final_context)
 
 
 def matched(

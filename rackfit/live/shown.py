@@ -27,7 +27,8 @@ _HISTOGRAMS = {
 class Shown:
     """A server's own words. ``hidden``: how to start it so that it says the rest, where it says little.
 
-    ``means``: mean seconds and count since its start, of ``ttft_s`` and ``tpot_s``.
+    ``means``: mean seconds and count since its start, of ``ttft_s`` and ``tpot_s``. ``kv_tokens``: what the KV cache
+    of the fullest attention rank has room for.
     """
 
     engine: str
@@ -36,6 +37,7 @@ class Shown:
     options: dict[str, Any]
     hidden: str = ""
     means: dict[str, tuple[float, int]] = field(default_factory=dict)
+    kv_tokens: int | None = None
 
 
 def shown_by(site: Site) -> Shown:
@@ -58,7 +60,10 @@ def _vllm(site: Site, version: str, metrics: Mapping[str, list[Sample]]) -> Show
     options: dict[str, Any] = {}
     if first.get("max_model_len") is not None:
         options["--max-model-len"] = first["max_model_len"]
+    rooms = []
     for sample in metrics.get("vllm:cache_config_info", ()):
+        room = sample.labels.get("kv_cache_size_tokens", "")
+        rooms += [int(room)] if room.isdecimal() else []
         options |= {
             name: sample.labels[label]
             for name, label in _CACHE_LABELS.items()
@@ -72,14 +77,22 @@ def _vllm(site: Site, version: str, metrics: Mapping[str, list[Sample]]) -> Show
     config = info.get("vllm_config")
     hidden = "VLLM_SERVER_DEV_MODE=1 at its start lets it show the rest"
     if isinstance(config, dict):
-        options, hidden = _configured(config) | options, ""
-    return Shown("vllm", version, _text(first.get("id")), options, hidden, _means(metrics, "vllm"))
+        options, hidden = options | _configured(config), ""
+    return Shown("vllm", version, _text(first.get("id")), options, hidden, _means(metrics, "vllm"),
+                 min(rooms, default=None))  # fmt: skip
 
 
 def _sglang(info: dict[str, Any], metrics: Mapping[str, list[Sample]]) -> Shown:
     options = {f"--{name.replace('_', '-')}": value for name, value in info.items()}
+    ranks = info.get("attn_dp_size") or 1
+    if ranks == 1 and info.get("enable_dp_attention"):  # the older spelling
+        ranks = info.get("dp_size") or 1
+    chunk = info.get("chunked_prefill_size")
+    if type(ranks) is int and type(chunk) is int and chunk > 0:  # shown for one attention rank
+        options["--chunked-prefill-size"] = chunk * ranks
+    room = info.get("max_total_num_tokens")
     return Shown("sglang", str(info["version"]), _text(info.get("served_model_name")), options,
-                 means=_means(metrics, "sglang"))  # fmt: skip
+                 means=_means(metrics, "sglang"), kv_tokens=room if type(room) is int else None)  # fmt: skip
 
 
 def _text(value: object) -> str | None:

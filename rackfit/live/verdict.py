@@ -51,7 +51,12 @@ def compare(table: OptionTable, expected: Expected, shown: Shown, url: str) -> C
     if shown.engine == engine:
         if shown.model is not None and shown.model != expected.model:
             found.append(Difference("model", expected.model, shown.model))
+        needed, room = expected.kv_tokens, shown.kv_tokens
+        if needed is not None and room is not None and room < needed:
+            found.append(Difference("KV cache", f"{needed:,} tokens", f"room for {room:,}"))
         for name, value in expected.options.items():
+            if value == "auto":
+                continue  # the engine shows what it chose
             names = (name, *table.options[name].get("aliases", ()))
             said = next((shown.options[one] for one in names if one in shown.options), None)
             if said is None:

@@ -44,6 +44,14 @@ def test_equal_ratios_are_equal_distances_on_a_log_axis() -> None:
         assert third - second == pytest.approx(second - first, abs=0.2)
 
 
+def test_every_decade_of_a_log_axis_has_its_number() -> None:
+    points = [(float(x), float(x)) for x in range(70, 12_000, 170)]
+    svg = chart_svg(Chart("t", "x", "y", [Series("a", points)], log_x=True, log_y=True))
+    drawn = re.findall(r">([\d,]+)</text>", svg)
+    for label in ("100", "1,000", "10,000"):
+        assert drawn.count(label) == 2  # across and up
+
+
 def test_lines_start_at_zero_and_larger_is_higher() -> None:
     low, high = dots(Chart("t", "x", "y", [Series("a", [(0, 0.0), (1, 5.0)])]))
     assert low[1] == 320.0

@@ -42,7 +42,9 @@ def options(line: str) -> dict[str, Any]:
 
 
 class Engine:
-    """What every fake server does: count paths, stream tokens."""
+    """What every fake server does: count paths, stream tokens. ``kv_tokens``: room of one rank's cache."""
+
+    kv_tokens = 0
 
     def __init__(self, line: str) -> None:
         self.given = options(line)
@@ -68,6 +70,7 @@ class Vllm(Engine):
     """``vllm serve``; ``dev``: with VLLM_SERVER_DEV_MODE=1. ``mean_s``: TPOT of 1,000 requests before."""
 
     version = "0.33.0"
+    kv_tokens = 10**9
 
     def __init__(self, line: str, *, dev: bool = True, mean_s: float = 0.0) -> None:
         super().__init__(line)
@@ -91,6 +94,7 @@ class Vllm(Engine):
         for rank in range(self.given["data-parallel-size"]):
             cache = f'cache_dtype="{self.given["kv-cache-dtype"]}",engine="{rank}"'
             cache += f',gpu_memory_utilization="{self.given["gpu-memory-utilization"]}"'
+            cache += f',kv_cache_size_tokens="{self.kv_tokens}"'
             yield f"vllm:cache_config_info{{{cache}}} 1.0"
             labels = f'{{engine="{rank}",model_name="{name}"}}'
             yield "# TYPE vllm:num_requests_running gauge"
@@ -114,9 +118,14 @@ class Vllm(Engine):
 class Sglang(Engine):
     """``sglang.launch_server``."""
 
+    kv_tokens = 10**9
+
     def get(self, path: str) -> Answer:
         if path == "/server_info":
             info = {name.replace("-", "_"): value for name, value in self.given.items()}
+            if "chunked_prefill_size" in info:  # as sglang/srt/arg_groups/parallel_hook.py does
+                ranks = info.get("attn_dp_size") or info.get("dp_size", 1)
+                info["chunked_prefill_size"] //= ranks
             return _json(
                 info | {"version": "0.5.23", "internal_states": [{}], "launch_command": ""}
             )

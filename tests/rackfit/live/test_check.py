@@ -19,8 +19,12 @@ from rackfit.api import solve
 from rackfit.cli.app import main
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
+from rackfit.exporters.options import option_table
+from rackfit.live.expected import Expected
+from rackfit.live.shown import Shown, shown_by
+from rackfit.live.site import Site
 from rackfit.live.timing import Timed
-from rackfit.live.verdict import Report
+from rackfit.live.verdict import Report, compare
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -159,6 +163,38 @@ def test_another_engine_version_or_model_is_a_difference(run: Run, tmp_path: Pat
     assert f"  model: exported {result.instance.model.name}, runs x" in out
     assert code == 1
     assert "  engine: exported vllm 0.33.0, runs sglang 0.5.23" in engine
+
+
+def test_a_cache_without_room_for_the_full_batch_is_named(run: Run, tmp_path: Path) -> None:
+    result, name, line = vllm()
+    found = re.search(r"--max-num-seqs (\d+)", line)
+    assert found is not None
+    # 400 tokens in and 50 out; a prefill server hands its KV on
+    needed = int(found[1]) * (400 if name.startswith("prefill") else 450)
+    path = document(result, tmp_path)
+    fake = Vllm(line)
+    for room, wanted in ((needed, 0), (needed - 1, 1)):
+        fake.kv_tokens = room
+        with serving(fake) as url:
+            code, out, _ = run(path, f"{name}={url}", "--requests", 0)
+        assert code == wanted
+        words = f"  KV cache: exported {needed:,} tokens, runs room for {room:,}"
+        assert (words in out.splitlines()) == bool(wanted)
+
+
+def test_what_is_left_to_the_engine_is_not_compared() -> None:
+    table = option_table("vllm@0.33")
+    wanted = Expected("mixed-0", "mixed", "a", 1, "m", {"--dtype": "auto", "--max-num-seqs": 4})
+    said = Shown("vllm", "0.33.0", "m", {"--dtype": "torch.bfloat16", "--max-num-seqs": 4})
+    found = compare(table, wanted, said, "http://a")
+    assert (found.compared, found.differences) == (("--max-num-seqs",), ())
+
+
+@pytest.mark.parametrize("ranks", ["--attn-dp-size 4", "--enable-dp-attention --dp-size 4"])
+def test_sglang_shows_the_chunk_of_one_attention_rank(ranks: str) -> None:
+    line = f"sglang serve --model-path m --tp-size 8 {ranks} --chunked-prefill-size 8192"
+    with serving(Sglang(line)) as url:
+        assert shown_by(Site(url)).options["--chunked-prefill-size"] == 8192
 
 
 def test_requests_are_timed_at_the_router_with_the_workloads_prompt(
