@@ -117,6 +117,11 @@ bench-pricing: $(INSTALLED)
 bench-replay: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.replay
 
+# layers by machine on four published clusters: value, bound, gap, seconds from process start; writes the table of docs/flow.md
+.PHONY: bench-flows
+bench-flows: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.flows --page
+
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve
 

@@ -10,6 +10,7 @@ from benchmarks.baselines.eplb import eplb
 from costmodel.experts.dispatch import chip_loads, imbalance, static_table
 from costmodel.experts.fanout import remote_copies
 from rackfit.figures.chart import Chart, Series
+from rackfit.figures.drawing import chart_svg
 from solver.experts import place_layers
 from solver.experts.nodes.copies import Routing
 from solver.experts.nodes.grouped import place_on_nodes
@@ -97,14 +98,9 @@ def draw(points, path, title):
         if "nodes ignored" not in label:
             series[label[:4]].append((float(copies.mean()), float(balance.mean())))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        Chart(
-            title,
-            "copies to other nodes per token",
-            "busiest over mean chip",
-            [Series(name, sorted(found)) for name, found in series.items()],
-        ).svg(standalone=True)
-    )
+    shown = [Series(name, sorted(found)) for name, found in series.items()]
+    across, up = "copies to other nodes per token", "busiest over mean chip"
+    path.write_text(chart_svg(Chart(title, across, up, shown)))
 
 
 def drawn_tokens(share, tokens, rng):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.documents.output import write_whole
+from rackfit.figures.drawing import chart_svg
 from rackfit.studies.base import Options, Row, along, solved
 from rackfit.studies.registry import find_study, studies
 from rackfit.studies.run import StudyResult, default_cache, study
@@ -209,7 +210,7 @@ def main() -> None:
         "# Gallery of studies", "",
         "Written by `make gallery`: every study on its default scenario. Numbers in figures and sentences",
         "are computed from each study's table (`--out` writes it as CSV and JSON, with the figures as SVG and a",
-        "page; `--png` writes the figures as PNG, extra `png`).", "",
+        "page; `--png` writes the figures as PNG, extra `charts`).", "",
     ]  # fmt: skip
     FIGURES.mkdir(exist_ok=True)
     body: list[str] = []
@@ -221,7 +222,7 @@ def main() -> None:
         files = []
         for number, chart in enumerate(result.study.figures(result.rows), start=1):
             files.append(f"{name}.svg" if number == 1 else f"{name}-{number}.svg")
-            write_whole(chart.svg(standalone=True), FIGURES / files[-1])
+            write_whole(chart_svg(chart), FIGURES / files[-1])
         body += section(result, files)
         again = f", {result.reused} of {len(result.rows)} points reused" if result.reused else ""
         print(f"{name}: {time.monotonic() - began:.1f} s{again}", file=sys.stderr)

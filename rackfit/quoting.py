@@ -35,6 +35,12 @@ def markup(text: str) -> str:
     return escape(_NOT_IN_XML.sub("\ufffd", text))
 
 
+def script_json(value: Any) -> str:
+    """Plain data as JSON inside a ``<script>``: no text of it ends the script or begins a comment."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
+
+
 def dot_string(text: str) -> str:
     """A Graphviz string: a JSON string is one, with the same escapes."""
     return json.dumps(text, ensure_ascii=False)

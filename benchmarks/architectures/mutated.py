@@ -13,6 +13,7 @@ OPTIONAL = (
     "mlp_only_layers", "decoder_sparse_step", "conv_bias", "n_inner", "ffn_dim_multiplier",
     "mamba_conv_bias", "mamba_proj_bias", "use_conv_bias", "layers_block_type", "max_position_embeddings",
     "query_pre_attn_scalar", "attn_output_gate", "time_step_rank", "n_shared_experts",
+    "attention_head_dim",
 )  # fmt: skip
 #: Keys that are scaled in the mutated config, by what.
 _SCALED = {

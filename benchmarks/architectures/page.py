@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.architectures import fixture
 from benchmarks.architectures.compare import Row, load, rows
 from tests.costmodel.models.architectures import (
+    CACHE_QUIRKS,
     ENCODERS,
     HALVES_OF_ENCODER_DECODERS,
     QUIRKS,
@@ -58,9 +59,9 @@ def defaults(counts: dict[str, Any]) -> str:
     return json.dumps(document, indent=0) + "\n"
 
 
-def verdict(row: Row) -> str:
-    """The row's verdict, or ``quirk`` where the class has a reason of its own to differ."""
-    if row.verdict in ("wrong", "refused") and quirk(row.kind, row.variant) is not None:
+def verdict(row: Row, version: str) -> str:
+    """The row's verdict, or ``quirk`` where the class has a reason of its own to differ in that version."""
+    if row.verdict in ("wrong", "refused") and quirk(row.kind, row.variant, version) is not None:
         return "quirk"
     return row.verdict
 
@@ -79,7 +80,7 @@ def tally(counts: dict[str, Any], found: list[Row]) -> list[str]:
     }  # fmt: skip
     for name, label in labels.items():
         group = [
-            verdict(row) for row in found
+            verdict(row, counts["transformers"]) for row in found
             if (row.group != "text" if name == "multimodal" else row.group == "text" and row.variant == name)
         ]  # fmt: skip
         count = Counter(group)
@@ -135,7 +136,11 @@ def page(versions: list[tuple[dict[str, Any], list[Row]]]) -> str:
         "|---|---|---|",
     ]
     lines += [f"| {kind} | {variant or 'all'} | {why} |" for (kind, variant), why in QUIRKS.items()]
-    lines += left_out("Refused by name", [row for row in found if verdict(row) == "refused"])
+    lines += [f"| {kind} | cache | {why} |" for kind, why in CACHE_QUIRKS.items()]
+    lines += left_out(
+        "Refused by name",
+        [row for row in found if verdict(row, newest["transformers"]) == "refused"],
+    )
     lines += left_out("Not built from the class's defaults",
                       [row for row in found if row.counted is None])  # fmt: skip
     lines += [
@@ -162,7 +167,9 @@ def main() -> None:
         (counts, [row for row in rows(counts) if row.kind not in _LEFT_OUT]) for counts in files
     ]
     (ROOT / "docs/architectures.md").write_text(page(versions))
-    wrong = [row for row in versions[0][1] if row.group == "text" and verdict(row) == "wrong"]
+    newest, found = versions[0]
+    version = newest["transformers"]
+    wrong = [row for row in found if row.group == "text" and verdict(row, version) == "wrong"]
     for row in wrong:
         print(f"wrong: {row.kind} {row.variant}: {row.read} for {row.counted}", file=sys.stderr)
     sys.exit(bool(wrong))

@@ -1,6 +1,7 @@
 """``python -m costmodel.measured``: fit the shipped measurements, write the profile and its report.
 
-Writes ``instances/profiles/calibrated.json``, ``instances/measured/workers.csv`` and ``docs/accuracy.md``; takes about two minutes. With
+Writes ``instances/profiles/calibrated.json``, ``instances/measured/workers.csv``, ``instances/measured/parameters.json``
+and ``docs/accuracy.md``; takes about two minutes. With
 ``--check`` nothing is written and the exit code says whether the files are up to date.
 """
 
@@ -18,6 +19,8 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 from costmodel.measured.accuracy import accuracy_document  # noqa: E402
 from costmodel.measured.fitting.calibration import calibrate, profile_json, shipped_rows  # noqa: E402
 from costmodel.measured.fitting.workers import workers_csv  # noqa: E402
+from costmodel.measured.own import prior  # noqa: E402
+from costmodel.measured.own.shipped import known_of  # noqa: E402
 from costmodel.question.measured_shapes import FILE  # noqa: E402
 
 
@@ -31,9 +34,11 @@ def main() -> int:
     root = Path(__file__).resolve().parents[2]
     rows, skipped = shipped_rows()
     found = calibrate(rows, skipped, "calibrated")
+    known = known_of(found.problem, found.fitted, found.profile.first_token)
     wanted = {
         root / "instances" / "profiles" / "calibrated.json": profile_json(found.profile),
         root / "instances" / "measured" / FILE: workers_csv(found.problem, found.left_out[0]),
+        root / "instances" / "measured" / prior.FILE: prior.known_json(known),
         root / "docs" / "accuracy.md": accuracy_document(found),
     }
     stale = [

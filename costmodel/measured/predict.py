@@ -194,11 +194,20 @@ class PrefillLoad:
     pass_s: Array
     waiting_s: Array
 
+    def of(self, chosen: NDArray[np.bool_]) -> PrefillLoad:
+        """The same of the chosen runs."""
+        return PrefillLoad(*(one[chosen] for one in vars(self).values()))
+
     def ttft_s(self, constants: Sequence[FirstToken]) -> Array:
         """Mean TTFT of every run under its constants."""
-        base, factor, share, passes = np.array(
-            [(c.base_s, c.prefill_factor, c.queue_share, c.decode_passes) for c in constants]
-        ).T
+        return self.mean_s(
+            *np.array(
+                [(c.base_s, c.prefill_factor, c.queue_share, c.decode_passes) for c in constants]
+            ).T
+        )
+
+    def mean_s(self, base: Array, factor: Array, share: Array, passes: Array) -> Array:
+        """The same from the constants as arrays ``[runs]``."""
         return np.asarray(
             base
             + factor * self.own_s

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from costmodel.flow.question import FlowQuestion
 from costmodel.models.config import MAX_EXPERTS, MAX_LAYERS, MAX_SIZE
 from costmodel.models.registry import by_architecture, by_model_type
 from costmodel.question.profile import Profile
@@ -76,6 +77,11 @@ def workload_schema() -> Schema:
 def traffic_schema() -> Schema:
     """Schema of ``instances/traffic/*.yaml``."""
     return Traffic.model_json_schema()
+
+
+def flow_schema() -> Schema:
+    """Schema of ``instances/flows/*.yaml``."""
+    return FlowQuestion.model_json_schema()
 
 
 def profile_schema() -> Schema:

@@ -1,10 +1,14 @@
-"""What a notebook shows of an answer."""
+"""What a notebook shows of an answer: the price and its proof, what to deploy, where it is, what takes time."""
 
 from __future__ import annotations
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart, Series
+from rackfit.figures.live import still
+from rackfit.figures.palette import map_style
+from rackfit.figures.rack_map import rack_map
 from rackfit.quoting import markup
 
 
@@ -27,4 +31,22 @@ def answer_html(
         f"${evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
         f"{markup(status)}, at most {gap:.2%} above the least possible cost</p>"
         f"<table><tr>{head}</tr>{body}</table>"
+        f"<style>{map_style()}</style>{rack_map(instance, layout, evaluation)}"
+        f"{still(_pass_times(layout, evaluation))}"
     )
+
+
+def _pass_times(layout: Layout, evaluation: Evaluation) -> Chart:
+    """Milliseconds of a pass by kind of work, for the largest replica of each role, the longest first."""
+    pairs = zip(layout.replicas, evaluation.priced.replicas, strict=True)
+    series: dict[str, Series] = {}
+    for replica, price in sorted(pairs, key=lambda pair: -len(pair[0].chips)):
+        parts: dict[str, float] = {}
+        for stage in price.stages:
+            for part, seconds in stage.parts.items():
+                parts[part] = parts.get(part, 0.0) + 1e3 * float(seconds)
+        taken = sorted(parts.items(), key=lambda part: -part[1])
+        points = [(part.replace("_", " "), value) for part, value in taken if value > 0]
+        name = f"{replica.role} on {len(replica.chips)} chips"
+        series.setdefault(replica.role, Series(name, points))
+    return Chart("Time of one pass by kind", "kind", "ms", list(series.values()), kind="bar")

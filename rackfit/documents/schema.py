@@ -15,6 +15,7 @@ from costmodel.question.uncertainty import Intervals
 from rackfit.documents.data_schemas import (
     chip_schema,
     cluster_schema,
+    flow_schema,
     model_schema,
     profile_schema,
     tier_schema,
@@ -200,6 +201,7 @@ def published() -> dict[str, dict[str, Any]]:
     found = {
         "chip": chip_schema(),
         "cluster": cluster_schema(),
+        "flow": flow_schema(),
         "model": model_schema(),
         "profile": profile_schema(),
         "result": result_schema(),

@@ -14,7 +14,7 @@ from rackfit.exporters.deployment import Deployment, Server
 from rackfit.quoting import shell_word
 
 #: ports of the router of prefill and decode servers, and of that of servers of both roles beside it
-_PORTS = (8000, 8001)
+PORTS = (8000, 8001)
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def router_files(deployment: Deployment, router: Router) -> dict[str, str]:
             words += [f"--{server.role}", _url(server)]
             if server.role == "prefill" and router.bootstrap:
                 words.append(str(bootstrap_port(server)))
-        files["router.sh"] = _script(words, _PORTS[0])
+        files["router.sh"] = _script(words, PORTS[0])
     if mixed:
         words = [*router.program, "--worker-urls", *map(_url, mixed)]
-        files["router-mixed.sh" if pools else "router.sh"] = _script(words, _PORTS[bool(pools)])
+        files["router-mixed.sh" if pools else "router.sh"] = _script(words, PORTS[bool(pools)])
     return files
 
 
@@ -76,8 +76,8 @@ def router_notes(deployment: Deployment, router: Router) -> list[str]:
     if len(roles) > 2 and price.requests_per_s:
         share = price.mixed_per_s / price.requests_per_s
         found.append(
-            f"two routers: router.sh on port {_PORTS[0]} for prefill and decode servers, router-mixed.sh on port "
-            f"{_PORTS[1]} for the others, which serve {share:.0%} of the requests; what splits them is yours to choose"
+            f"two routers: router.sh on port {PORTS[0]} for prefill and decode servers, router-mixed.sh on port "
+            f"{PORTS[1]} for the others, which serve {share:.0%} of the requests; what splits them is yours to choose"
         )
     return [*found, *needs(deployment, router.package)]
 

@@ -1,54 +1,40 @@
-"""Figures as files of their own: the charts of a page as SVG, and any of them as PNG.
+"""Figures as files of their own: the charts and maps of a page as SVG, and any of them as PNG.
 
-PNG needs the package ``resvg-py`` (extra ``rackfit[png]``), which needs no browser.
+Charts and PNG need the extra ``rackfit[charts]``, which needs no browser.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 from rackfit.documents.output import check_writable, make_folder, write_whole
-from topology.errors import InstanceError, Problem
+from rackfit.figures.drawing import png_bytes, svg_text
+from rackfit.figures.live import specs_of
 
-#: pixels across, twice what the figures are laid out for
-_WIDTH_PX = 1520
-_CHART = re.compile(r'<svg [^>]*role="img" aria-label="([^"]*)"[^>]*>.*?</svg>', re.DOTALL)
-
-
-def check_png(option: str) -> None:
-    """Raise ``InstanceError`` where PNG files cannot be drawn, before anything is computed."""
-    _resvg(option)
-
-
-def png_bytes(svg: str) -> bytes:
-    """A standalone SVG as PNG, in its light colours."""
-    drawn: bytes = bytes(_resvg("PNG").svg_to_bytes(svg_string=svg, width=_WIDTH_PX))
-    return drawn
+_MAP = re.compile(r'<svg [^>]*role="img" aria-label="([^"]*)"[^>]*>.*?</svg>', re.DOTALL)
 
 
 def figures_of(page: str, style: str) -> dict[str, str]:
-    """Every labelled chart of a page as standalone SVG with ``style``, by a file's name.
+    """Every chart and labelled map of a page as standalone SVG, by a file's name; maps get ``style``.
 
-    Names come from the labels; a second figure of one name gets a number.
+    Names come from the titles; a second figure of one name gets a number.
     """
+    drawn = [
+        (place, str(spec["usermeta"]["title"]), svg_text(spec)) for place, spec in specs_of(page)
+    ]
+    for match in _MAP.finditer(page):
+        text = match[0].replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+        start = text.index(">") + 1
+        text = f"{text[:start]}<style>{style}</style>{text[start:]}\n"
+        drawn.append((match.start(), unescape(match[1]), text))
     found: dict[str, str] = {}
-    for match in _CHART.finditer(page):
-        if match[0].startswith('<svg xmlns="http://www.w3.org/2000/svg" class="chart narrow"'):
-            continue  # the same again, for telephones
-        name = _name(unescape(match[1]))
+    for _, label, text in sorted(drawn):
+        name = _name(label)
         count = sum(known.rpartition("-")[0] == name or known == name for known in found)
-        drawn = match[0]
-        if " xmlns=" not in drawn:
-            drawn = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-        start = drawn.index(">") + 1
-        found[name if not count else f"{name}-{count + 1}"] = (
-            f"{drawn[:start]}<style>{style}</style>{drawn[start:]}\n"
-        )
+        found[name if not count else f"{name}-{count + 1}"] = text
     return found
 
 
@@ -78,11 +64,3 @@ def write_figures(
 
 def _name(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:60] or "figure"
-
-
-def _resvg(place: str) -> Any:
-    try:
-        return importlib.import_module("resvg_py")
-    except ImportError:
-        message = "needs the extra: pip install 'rackfit[png]'"
-        raise InstanceError(Problem(place, message)) from None

@@ -6,15 +6,18 @@ from pathlib import Path
 
 from costmodel.experts.expert_load import ExpertLoads
 from rackfit.figures.chart import Chart, Series
+from rackfit.figures.drawing import chart_svg, check_charts
 from rackfit.placement.placed import Placed
 from solver.experts.request import PlaceOptions, chooses_nodes
 from topology.errors import InstanceError, Problem
 
 
 def check_curve_path(curve: Path | None) -> None:
-    """Raise ``InstanceError`` unless ``curve`` is called an SVG file."""
+    """Raise ``InstanceError`` unless ``curve`` is called an SVG file and can be drawn."""
     if curve is not None and curve.suffix.lower() != ".svg":
         raise InstanceError(Problem("--curve", f"{curve}: the curve is SVG; name it FILE.svg"))
+    if curve is not None:
+        check_charts("--curve")
 
 
 def check_curve(
@@ -58,12 +61,8 @@ def curve_svg(placed: Placed) -> str:
                 f"{name}: chosen has {abs(saved):.1%} {'fewer' if saved >= 0 else 'more'} copies"
             )
             series.append(Series(words, [point(other.imbalance, other.copies)], "dots"))
-    return Chart(
-        "Balance against traffic",
-        "copies to other nodes per token",
-        "busiest chip above the mean, %",
-        series,
-    ).svg(standalone=True)
+    across, up = "copies to other nodes per token", "busiest chip above the mean, %"
+    return chart_svg(Chart("Balance against traffic", across, up, series))
 
 
 def point(balance: float, copies: float) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import MEMORY_KINDS
-from rackfit.figures.expert_load_plot import stage_load
+from rackfit.figures.stage_load import stage_load
 from rackfit.quoting import markup
 from topology import Domain
 

@@ -10,7 +10,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.held import place_in_flight, reading_from
 from costmodel.replica.replica import StageTerms, stage_terms
 from rackfit.figures.chart import Chart, Series
-from rackfit.quoting import markup
+from rackfit.figures.live import figure
 from rackfit.report.page import table
 from rackfit.report.render import ReplicaGroup
 from topology import Chip
@@ -74,9 +74,16 @@ def chip_of(instance: Instance, stage: StageTerms) -> Chip:
 
 
 def roofline_chart(
-    instance: Instance, stage: StageTerms, points: Sequence[RooflinePoint], title: str
+    instance: Instance,
+    stage: StageTerms,
+    points: Sequence[RooflinePoint],
+    title: str,
+    names: Sequence[str] = (),
 ) -> Chart:
-    """Dots by operation; a roof for each number format in use, at the profile's efficiencies."""
+    """Dots by operation; a roof for each number format in use, at the profile's efficiencies.
+
+    ``names``: those of every roofline that is shown beside this one, so that a colour means one thing.
+    """
     chip, efficiency = chip_of(instance, stage), instance.profile.for_chip(stage.slowest_chip)
     width = chip.hbm_bytes_per_s * efficiency.hbm
     peaks = {
@@ -89,16 +96,25 @@ def roofline_chart(
     roofs = []
     for dtype, peak in peaks.items():
         line = [(low, low * width), (peak / width, peak), (high, peak)]
-        roofs.append(Series(f"roof, {dtype}", [(x, y / 1e12) for x, y in line], "line"))
+        roofs.append(Series(roof_name(dtype), [(x, y / 1e12) for x, y in line], "line"))
     dots = [
-        Series(f"{point.part.replace('_', ' ')}, {point.dtype}",
-               [(point.intensity, point.flops_per_s / 1e12)], "dots")
+        Series(dot_name(point), [(point.intensity, point.flops_per_s / 1e12)], "dots")
         for point in points
     ]  # fmt: skip
     return Chart(
         title, "FLOP per byte of HBM traffic", "TFLOP/s of a chip", [*dots, *roofs],
-        log_x=True, log_y=True,
+        log_x=True, log_y=True, names=names,
     )  # fmt: skip
+
+
+def dot_name(point: RooflinePoint) -> str:
+    """An operation in the key of a roofline."""
+    return f"{point.part.replace('_', ' ')}, {point.dtype}"
+
+
+def roof_name(dtype: str) -> str:
+    """The roof of a number format in the key of a roofline."""
+    return f"roof, {dtype}"
 
 
 def rooflines(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]) -> str:
@@ -106,28 +122,28 @@ def rooflines(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]
     largest: dict[str, ReplicaGroup] = {}
     for group in sorted(groups, key=lambda group: len(group[0].chips)):
         largest[group[0].role] = group
-    parts = []
+    found: list[tuple[str, Instance, StageTerms, list[RooflinePoint]]] = []
     for replica, _, _ in largest.values():
         read = reading_from(instance, place_in_flight(replica))
         first = stage_terms(read, layout, replica)[0]
         for name in first.passes:
-            points = roofline_points(read, first, name)
-            if not points:
-                continue
             title = f"{name.capitalize()} pass of a {replica.role} replica on {len(replica.chips)} chips"
-            chart = roofline_chart(read, first, points, title)
-            rows = [
-                [p.part.replace("_", " "), p.dtype, p.intensity, p.flops_per_s / 1e12,
-                 p.seconds * 1e3, p.bound]
-                for p in points
-            ]  # fmt: skip
-            parts.append(
-                f'<div class="wide" tabindex="0" role="region" aria-label="{markup(title)}">'
-                f"{chart.svgs()}</div>"
-                + table(
-                    ["operation", "format", "FLOP/B", "TFLOP/s", "ms", "waits for"], rows, title
-                )
-            )
+            found.append((title, read, first, roofline_points(read, first, name)))
+    every = [point for *_, points in found for point in points]
+    names = [*sorted({dot_name(p) for p in every}), *sorted({roof_name(p.dtype) for p in every})]
+    parts = []
+    for title, read, first, points in found:
+        if not points:
+            continue
+        rows = [
+            [p.part.replace("_", " "), p.dtype, p.intensity, p.flops_per_s / 1e12,
+             p.seconds * 1e3, p.bound]
+            for p in points
+        ]  # fmt: skip
+        parts.append(
+            figure(roofline_chart(read, first, points, title, names))
+            + table(["operation", "format", "FLOP/B", "TFLOP/s", "ms", "waits for"], rows, title)
+        )
     if not parts:
         return ""
     note = (

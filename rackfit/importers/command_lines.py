@@ -1,6 +1,6 @@
 """Command files: one process per line, as a shell would read it, with optional remarks.
 
-A line may be a ``docker run``; manifests and systemd units are read too (:mod:`rackfit.importers.wrapped`).
+A line may be a ``docker run``; manifests and systemd units are read too (:mod:`rackfit.importers.wrapped`, :mod:`rackfit.importers.kubernetes`).
 
 A line ``# rackfit: role=decode count=2 chips=r0g0,r0g1`` applies to the next process; all keys are
 optional. Lines may be continued with a backslash.
@@ -9,10 +9,12 @@ optional. Lines may be continued with a backslash.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rackfit.importers.wrapped import Wrapped, inside_container, manifests, units
+from rackfit.importers.kubernetes import manifests
+from rackfit.importers.wrapped import Wrapped, inside_container, units
 from topology.errors import InstanceError, Problem
 from topology.reading import read_text
 
@@ -30,6 +32,26 @@ class Process:
     words: tuple[str, ...]
 
 
+#: options that say where a process of a group runs; one command of a pod stands for the whole group
+_PLACES = frozenset(
+    """
+    --data-parallel-start-rank --data-parallel-rank --data-parallel-address --node-rank --master-addr
+    --dist-init-addr
+    """.split()  # noqa: SIM905
+)
+
+
+def without_hidden_places(words: Sequence[str]) -> tuple[str, ...]:
+    """Words without places that a variable of the pod hides: they change no size."""
+    hidden = {
+        place + step
+        for place, word in enumerate(words[:-1])
+        if word in _PLACES and "$" in words[place + 1]
+        for step in (0, 1)
+    }
+    return tuple(word for place, word in enumerate(words) if place not in hidden)
+
+
 def read_processes(path: Path) -> list[Process]:
     """Every process of a command file, a Kubernetes manifest or a systemd unit. Raises ``InstanceError``."""
     text = read_text(path, MAX_BYTES)
@@ -37,7 +59,7 @@ def read_processes(path: Path) -> list[Process]:
         return _unwrapped(manifests(text, path.name))
     if path.suffix == ".service" or "[Service]" in text.splitlines():
         return _unwrapped(units(text, path.name))
-    return _lines(text, path.name)
+    return shell_processes(text, path.name)
 
 
 def _unwrapped(found: list[Wrapped]) -> list[Process]:
@@ -45,7 +67,7 @@ def _unwrapped(found: list[Wrapped]) -> list[Process]:
     processes = []
     for one in found:
         if one.script:
-            inner = _lines(one.script, one.place)
+            inner = shell_processes(one.script, one.place)
         else:
             made = _process(one.place, {}, one.words)
             inner = [] if made is None else [made]
@@ -60,8 +82,8 @@ def _unwrapped(found: list[Wrapped]) -> list[Process]:
     return processes
 
 
-def _lines(text: str, name: str) -> list[Process]:
-    """Every process of the lines of a shell."""
+def shell_processes(text: str, name: str) -> list[Process]:
+    """Every process of the lines of a shell, said to be in a file ``name``. Raises ``InstanceError``."""
     found: list[Process] = []
     remarks: dict[str, str] = {}
     pending = ""

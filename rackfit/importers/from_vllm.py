@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.exporters.options import option_table
-from rackfit.importers.command_lines import Process, read_processes
+from rackfit.importers.command_lines import Process, read_processes, without_hidden_places
 from rackfit.importers.servers import FoundServer, from_remarks, role_of, section, stage_layers
 from topology.errors import InstanceError, Problem
 
@@ -31,7 +31,7 @@ def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
         start = next((i for i in range(len(words)) if _starts(words, i)), None)
         if start is None:
             continue
-        options = words[start + (1 if words[start] in MODULES else 2) :]
+        options = without_hidden_places(words[start + (1 if words[start] in MODULES else 2) :])
         values, _ = option_table("vllm").read(options, process.place)
         if "--is-prefill-worker" in options:  # of Dynamo's launcher
             values["--kv-transfer-config"] = {"kv_role": "kv_producer"}

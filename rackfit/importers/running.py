@@ -11,11 +11,18 @@ from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from rackfit.documents.output import say, write_whole
+from rackfit.documents.output import say, write_folder, write_whole
 from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
 from rackfit.exporters.engine_limits import under_engine
+from rackfit.exporters.export import export_layout
+from rackfit.importers.change import Change, change_to, placed_anew
 from rackfit.importers.deployment import import_deployment
-from topology.errors import NoFeasibleLayout, NoLayoutInTime
+from rackfit.quoting import shell_word
+from rackfit.report.compare import built_words
+from topology.errors import ExportError, InstanceError, NoFeasibleLayout, NoLayoutInTime
+
+#: relative rise of throughput that a change of placement is named for
+_WORTH = 1e-3
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,9 @@ class Running:
     notes: tuple[str, ...]
     instead: Result | None = None
     nothing_instead: str = ""
+    keep: Change | None = None
+    nothing_kept: str = ""
+    best: Change | None = None
 
     @property
     def excess(self) -> float | None:
@@ -45,11 +55,14 @@ class Running:
             "layout": layout_dict(self.layout),
             "notes": list(self.notes),
         }
+        if self.keep is not None:
+            data["keep"] = {"layout": layout_dict(self.keep.layout), **self.keep.as_dict()}
         if self.instead is not None:
             data["instead"] = {
                 "excess": self.excess,
                 "evaluation": self.instead.evaluation.as_dict(),
                 "layout": layout_dict(self.instead.layout),
+                "change": None if self.best is None else self.best.as_dict(),
             }
         return data
 
@@ -71,14 +84,29 @@ def evaluate_running(
     judged = tuple(one for one in evaluation.violations if one.rule != "engine_runs")
     evaluation = replace(evaluation, violations=judged)
     instead, nothing = None, ""
+    keep, not_kept, best = None, "", None
     if compare:
+        running = (imported.layout, evaluation)
+        anew, not_kept = placed_anew(instance, imported.layout)
+        keep = None if anew is None else change_to(instance, running, anew, instance)
         from rackfit.api import solve
 
         try:
             instead = solve(asked)
+            best = change_to(instance, running, instead.layout, instead.instance)
         except (NoFeasibleLayout, NoLayoutInTime) as error:
             nothing = str(error)
-    return Running(instance, imported.layout, evaluation, imported.notes, instead, nothing)
+    return Running(
+        instance,
+        imported.layout,
+        evaluation,
+        imported.notes,
+        instead,
+        nothing,
+        keep,
+        not_kept,
+        best,
+    )
 
 
 def price_running(
@@ -89,13 +117,19 @@ def price_running(
     balanced: bool,
     compare: bool,
     out: Path | None,
+    into: Path | None,
     as_json: bool,
 ) -> bool:
-    """Print the price of a running deployment. Returns whether a rule is broken."""
+    """Print the price of a running deployment, write the layouts of the change into a folder.
+
+    Returns whether a rule is broken.
+    """
     running = evaluate_running(scenario, engine, path, balanced=balanced, compare=compare)
     text = json.dumps(running.as_dict(), indent=1, allow_nan=False) + "\n"
     if out is not None:
         write_whole(text, out)
+    if into is not None:
+        write_folder(change_files(running), into)
     for note in running.notes:
         say(f"note: {note}")
     if as_json:
@@ -107,6 +141,8 @@ def price_running(
     if running.instead is not None:
         print_instead(running.instead)
     print(verdict(running), end="")
+    if compare:
+        print("\n".join(change_lines(running, engine, into)))
     return bool(running.evaluation.violations)
 
 
@@ -126,3 +162,65 @@ def verdict(running: Running) -> str:
     if running.excess <= 0:
         return f"Rackfit found nothing cheaper: {found}\n"
     return f"you pay {running.excess:.1%} more than needed: Rackfit found {found}\n"
+
+
+def change_files(running: Running) -> dict[str, str]:
+    """``keep.json`` and ``best.json``: what `rackfit export` makes launch files of."""
+    found = {}
+    changes = {
+        "keep.json": (running.instance, running.keep),
+        "best.json": (running.instead.instance if running.instead else None, running.best),
+    }
+    for name, (instance, change) in changes.items():
+        if instance is None or change is None:
+            continue
+        data = {
+            "schema_version": SCHEMA_VERSION,
+            "instance": instance.describe(),
+            "evaluation": change.evaluation.as_dict(),
+            "layout": layout_dict(change.layout),
+        }
+        found[name] = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    return found
+
+
+def change_lines(running: Running, engine: str, into: Path | None) -> list[str]:
+    """The change in words: what to keep, what to load, what it brings, and the commands."""
+    found, written = [], []
+    if running.keep is None:
+        found.append(f"keep the servers: {running.nothing_kept or 'they have no price'}")
+    elif running.keep.faster < _WORTH:
+        found.append("keep the servers and their expert placement: another brings under 0.1%")
+    else:
+        written.append("keep")
+        found.append(
+            f"keep the servers ({built_words(running.layout)}) and load another expert placement: {running.keep.words()}"
+        )
+    if running.best is not None:
+        written.append("best")
+        found.append(
+            f"the best layout altogether ({built_words(running.best.layout)}): {running.best.words()}"
+        )
+    if into is None:
+        return [*found, "--into DIR writes these layouts for rackfit export"] if written else found
+    for name in written:
+        folder = str(into / name)
+        if name == "best" and not _runs(running, engine):
+            found.append(
+                f"{engine} cannot run that one as it is; --engine {engine} asks for the best that it runs"
+            )
+            continue
+        found.append(
+            f"rackfit export {shell_word(folder + '.json')} --to {engine} --out {shell_word(folder)}"
+        )
+    return found
+
+
+def _runs(running: Running, engine: str) -> bool:
+    """Whether the engine's launch files can say the best layout."""
+    assert running.instead is not None
+    try:
+        export_layout(running.instead.instance, running.instead.layout, engine)
+    except (ExportError, InstanceError):
+        return False
+    return True

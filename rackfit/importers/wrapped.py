@@ -1,17 +1,13 @@
-"""Commands inside other files: ``docker run``, Kubernetes manifests (llm-d and Dynamo among them), systemd units."""
+"""Commands inside other things: ``docker run``, containers of a pod, systemd units."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
-
-import yaml
-
-from topology.errors import InstanceError, Problem
-from topology.names import brief
 
 #: programs that start a container, and their options that take no value
 _RUNNERS = frozenset({"docker", "podman", "nerdctl"})
@@ -83,65 +79,10 @@ def units(text: str, name: str) -> list[Wrapped]:
     return found
 
 
-def manifests(text: str, name: str) -> list[Wrapped]:
-    """Commands of every container of Kubernetes objects. Raises ``InstanceError``."""
-    try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InstanceError(Problem(name, f"not YAML: {brief(str(error))}")) from None
-    found: list[Wrapped] = []
-    files = {
-        str(key): str(value)
-        for document in documents
-        if isinstance(document, dict) and document.get("kind") == "ConfigMap"
-        for key, value in (document.get("data") or {}).items()
-    }
-    for document in documents:
-        if isinstance(document, dict) and "kind" in document:
-            title = document.get("metadata") or {}
-            called = title.get("name", "") if isinstance(title, dict) else ""
-            found += _containers(document, f"{name}: {document['kind']} {called}", {}, [], 0)
-    for one in found:  # a file that a config map mounts stands in its words as it is
-        one.words = [
-            files.get(word.rpartition("/")[2], word) if word.startswith("/") else word
-            for word in one.words
-        ]
-    return found
-
-
-def _containers(
-    data: Any, place: str, remarks: dict[str, str], variables: list[Any], depth: int
-) -> Iterator[Wrapped]:
-    """Containers below a part of an object, with the copies and the role that stand above them."""
-    if depth > 40 or not isinstance(data, dict | list):
-        return
-    if isinstance(data, list):
-        for each in data:
-            yield from _containers(each, place, remarks, variables, depth + 1)
-        return
-    remarks = dict(remarks)
-    copies = data.get("replicas")
-    if type(copies) is int:
-        remarks["count"] = str(copies * int(remarks.get("count", "1")))
-    role = data.get("subComponentType", data.get("type"))
-    if role in ("prefill", "decode"):
-        remarks["role"] = role
-    variables = [*variables, *(data.get("envs") or ())]
-    for key, value in data.items():
-        if key == "workerTemplate" and "leaderTemplate" in data:
-            continue  # the leader's command names the whole group
-        below = value if isinstance(value, list) else [value]
-        if key not in ("containers", "mainContainer"):
-            yield from _containers(value, place, remarks, variables, depth + 1)
-            continue
-        for container in below:
-            if isinstance(container, dict) and remarks.get("count") != "0":
-                yield _container(container, place, remarks, variables)
-
-
-def _container(
+def container(
     data: dict[str, Any], place: str, remarks: dict[str, str], variables: list[Any]
 ) -> Wrapped:
+    """The command of one container with its environment and that of what stands above it."""
     where = f"{place}, {data['name']}" if isinstance(data.get("name"), str) else place
     environment = {
         str(one["name"]): str(one["value"])
@@ -156,6 +97,7 @@ def _container(
         # what follows -c, or -lc: the script
         at = next((i for i, word in enumerate(whole) if re.fullmatch(r"-\w*c", word)), None)
         script = whole[at + 1] if at is not None and at + 1 < len(whole) else ""
+        script = _computed(script, environment)
         return Wrapped(where, script=script, environment=environment, remarks=remarks)
     return Wrapped(where, whole, environment=environment, remarks=remarks)
 
@@ -167,3 +109,16 @@ def _filled(word: str, environment: dict[str, str]) -> str:
         lambda found: environment.get(next(filter(None, found.groups())), found[0]),
         word,
     )
+
+
+def _computed(script: str, environment: dict[str, str]) -> str:
+    """A script with the products of known numbers worked out: ``$((LWS_GROUP_SIZE * DP_SIZE_LOCAL))``."""
+
+    def product(found: re.Match[str]) -> str:
+        words = [word.strip().removeprefix("$") for word in found[1].split("*")]
+        factors = [environment.get(word, word) for word in words]
+        if all(re.fullmatch(r"\d{1,6}", factor) for factor in factors):
+            return str(prod(int(factor) for factor in factors))
+        return found[0]
+
+    return re.sub(r"\$\(\(([^()]{1,200})\)\)", product, script)

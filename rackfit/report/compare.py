@@ -116,6 +116,19 @@ def _roles(layout: Layout) -> dict[str, str]:
     return {chip: replica.role for replica in layout.replicas for chip in replica.chips}
 
 
+def built(layout: Layout) -> Counter[str]:
+    """Replicas by role and widths; batches follow from the profile."""
+    return Counter(
+        f"{one.role} tp {one.shape.tp} ep {one.shape.ep} pp {one.shape.pp} attention dp {one.shape.attention_dp}"
+        for one in layout.replicas
+    )
+
+
+def built_words(layout: Layout) -> str:
+    """How many replicas of which role and widths."""
+    return ", ".join(f"{count} x {kind}" for kind, count in sorted(built(layout).items()))
+
+
 def _kind(replica: Replica) -> str:
     shape = replica.shape
     return (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackfit.figures.chart import chart_style
+from rackfit.figures.live import STYLE as CHART_STYLE
+from rackfit.figures.live import scripts
+from rackfit.figures.palette import map_style
 from rackfit.quoting import markup
 
 _STYLE = """
@@ -17,15 +19,15 @@ margin:0 auto;padding:1.5em 1em}
 h1{font-size:1.5em;line-height:1.25;overflow-wrap:anywhere}
 h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid var(--line)}
 .headline{background:var(--soft);padding:.8em 1em;border-radius:6px}.headline strong{font-size:1.3em}
-.wide{overflow-x:auto}.wide>svg.chart:not(.narrow){min-width:620px}.wide:focus-visible,rect:focus-visible{outline:2px solid var(--link)}
+.wide{overflow-x:auto}.wide>svg.chart{min-width:620px}.wide:focus-visible,rect:focus-visible{outline:2px solid var(--link)}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9em}
 th,td{text-align:left;vertical-align:top;padding:.25em .8em .25em 0;border-bottom:1px solid var(--line)}
 th{white-space:nowrap}td{min-width:5em;max-width:28em;white-space:nowrap}
 td.long{min-width:22em;white-space:normal;overflow-wrap:anywhere}
 .note{font-size:.9em;opacity:.85}
 @media screen and (max-width:640px){th[scope=row]{white-space:normal;min-width:9em}td.long{min-width:15em}}
-@media print{body{max-width:none;font-size:12px;padding:0}.wide{overflow:visible}svg.chart,tr{break-inside:avoid}
-h2,.note,h2+p{break-after:avoid}.wide>svg.chart{min-width:0!important;max-width:90%}}
+@media print{body{max-width:none;font-size:12px;padding:0}.wide{overflow:visible}svg.chart,.plot,tr{break-inside:avoid}
+h2,.note,h2+p{break-after:avoid}figure details{display:none}.wide>svg.chart{min-width:0!important;max-width:90%}}
 """
 
 
@@ -36,8 +38,8 @@ def page(title: str, sections: Sequence[str], style: str = "") -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<link rel="icon" href="data:,">'
-        f"<title>{markup(title)}</title><style>{_STYLE}{chart_style()}{style}</style></head>\n"
-        f"<body><h1>{markup(title)}</h1>\n{body}\n</body></html>\n"
+        f"<title>{markup(title)}</title><style>{_STYLE}{map_style()}{CHART_STYLE}{style}</style></head>\n"
+        f"<body><h1>{markup(title)}</h1>\n{body}\n{scripts(body)}</body></html>\n"
     )
 
 

@@ -9,6 +9,7 @@ from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.reuse import reuse
 from costmodel.replay.met import PERCENTILES, Met, Spread
 from rackfit.figures.chart import Chart, Series
+from rackfit.figures.live import figure
 from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.report.replay_words import MEASURES, lines
@@ -48,15 +49,17 @@ def _over_time(met: Met) -> str:
             middle.append(float((edges[stretch] + edges[stretch + 1]) / 2))
             p50.append(float(np.percentile(own, 50)))
             p99.append(float(np.percentile(own, 99)))
-    return Chart(
-        "Time to first token by arrival",
-        "seconds since the first request",
-        "TTFT, s",
-        [
-            Series("P50", list(zip(middle, p50, strict=True)), "line"),
-            Series("P99", list(zip(middle, p99, strict=True)), "line"),
-        ],
-    ).svgs()
+    return figure(
+        Chart(
+            "Time to first token by arrival",
+            "seconds since the first request",
+            "TTFT, s",
+            [
+                Series("P50", list(zip(middle, p50, strict=True)), "line"),
+                Series("P99", list(zip(middle, p99, strict=True)), "line"),
+            ],
+        )
+    )
 
 
 def _rates(met: Met) -> str:
@@ -68,9 +71,9 @@ def _rates(met: Met) -> str:
     for name, times in (("arrived", met.arrival_s), ("ended", met.ends_s)):
         counts = np.histogram(times, edges)[0] / width
         series.append(Series(name, list(zip(middle, counts.tolist(), strict=True)), "line"))
-    return Chart(
-        "Requests per second", "seconds since the first request", "requests/s", series
-    ).svgs()
+    return figure(
+        Chart("Requests per second", "seconds since the first request", "requests/s", series)
+    )
 
 
 def _shares(met: Met) -> str:
@@ -79,12 +82,14 @@ def _shares(met: Met) -> str:
     points = [
         (float(np.quantile(met.ttft, share)), float(share)) for share in shares if len(met.ttft)
     ]
-    return Chart(
-        "Share of requests by time to first token",
-        "TTFT, s",
-        "share of requests",
-        [Series("TTFT", points, "line")],
-    ).svgs()
+    return figure(
+        Chart(
+            "Share of requests by time to first token",
+            "TTFT, s",
+            "share of requests",
+            [Series("TTFT", points, "line")],
+        )
+    )
 
 
 def _prefixes(requests: Requests) -> str:
@@ -96,10 +101,12 @@ def _prefixes(requests: Requests) -> str:
         max(float(found.distances[0]), 1.0), max(float(found.distances[-1]), 2.0), _STRETCHES
     )
     points = [(float(c), 100.0 * found.hit_rate(float(c))) for c in capacities]
-    return Chart(
-        "Prompt tokens found in one cache for all requests",
-        "tokens of KV that the cache keeps",
-        "% of prompt tokens",
-        [Series("least recently used out first", points, "line")],
-        log_x=True,
-    ).svgs()
+    return figure(
+        Chart(
+            "Prompt tokens found in one cache for all requests",
+            "tokens of KV that the cache keeps",
+            "% of prompt tokens",
+            [Series("least recently used out first", points, "line")],
+            log_x=True,
+        )
+    )

@@ -13,8 +13,10 @@ from pydantic import BaseModel, Field
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from rackfit.figures.chart import Chart, Series, chart_style
+from rackfit.figures.chart import Chart, Series
 from rackfit.figures.expert_load_plot import expert_loads
+from rackfit.figures.live import figure
+from rackfit.figures.palette import map_style
 from rackfit.figures.rack_map import rack_map
 from rackfit.figures.roofline_plot import rooflines
 from rackfit.quoting import markup
@@ -26,7 +28,7 @@ from rackfit.report.uncertainty_words import interval_words
 from topology.catalogue import checked
 
 _STYLE = (
-    ".track{display:inline-block;width:8.6em}.chart .frame{fill:none;stroke:#999}.chart .small{font-size:9px}"
+    ".track{display:inline-block;width:8.6em}"
     ".meter{display:inline-block;height:.8em;background:#0072b2;margin-right:.5em;"
     "vertical-align:middle;print-color-adjust:exact}"
     "@media (prefers-color-scheme:dark){.meter{background:#56b4e9}}"
@@ -101,8 +103,8 @@ def report_page(
 
 
 def figure_style() -> str:
-    """CSS that a figure of a report needs outside the page."""
-    return chart_style() + _STYLE
+    """CSS that a map of a report needs outside the page."""
+    return map_style() + _STYLE
 
 
 def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: bool) -> str:
@@ -186,7 +188,7 @@ def _trajectory(solve: _Solve) -> str:
         last = solve.trajectory[-1].elapsed_s
         return f"<h2>How it was found</h2><p>In one round, after {last:.1f} s.</p>"
     chart = Chart("Incumbent and bound", "seconds", "$ per million output tokens", series)
-    return f'<h2>How it was found</h2><div class="wide" tabindex="0" role="region" aria-label="incumbent and bound">{chart.svgs()}</div>'
+    return f"<h2>How it was found</h2>{figure(chart)}"
 
 
 def _assumptions(instance: Instance, evaluation: Evaluation, proof: _Proof) -> str:

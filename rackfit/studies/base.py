@@ -58,7 +58,8 @@ class Study:
 
     ``parameters`` are keys of the study's own, with the values they have where no axis says
     otherwise; ``answer`` makes the row of a point from its instance and these. A study without
-    ``answer`` asks the solver. ``shown`` are the columns that a terminal prints.
+    ``answer`` asks the solver. ``shown`` are the columns that a terminal prints. The page of a study
+    that is ``explored`` has sliders over its points.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Study:
     answer: Callable[[Instance, Own, Options], Row] | None = None
     shown: Mapping[str, str] = field(default_factory=lambda: SOLVED)
     unheeded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    explored: bool = False
 
     def figures(self, rows: Sequence[Row]) -> list[Chart]:
         """Every chart of a finished table."""

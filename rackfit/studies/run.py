@@ -14,11 +14,12 @@ from typing import Any
 
 from costmodel.question.scenario import load_scenario
 from rackfit.documents.output import make_folder, write_whole
+from rackfit.figures.drawing import can_draw, chart_svg
 from rackfit.figures.files import write_figures
 from rackfit.studies.backends import Backend, answered, check_backend
 from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, basis_words, solved
 from rackfit.studies.grid import make_points
-from rackfit.studies.page import study_page
+from rackfit.studies.page import study_html, study_page
 from rackfit.studies.point import solve_point
 from rackfit.studies.registry import find_study
 from topology.errors import InstanceError, Problem
@@ -105,18 +106,26 @@ class StudyResult:
                 self.conclusion,
                 self.rows,
                 self.columns(),
+                self.axes,
             )
         paths = [folder / f"{self.study.name}{ending}" for ending in texts]
         for path, text in zip(paths, texts.values(), strict=True):
             write_whole(text, path)
         return [*paths, *write_figures(self.figures(), svg=folder, png=None)]
 
-    def figures(self) -> dict[str, str]:
-        """The figures as standalone SVG, by a file's name without ending; none without an answer."""
+    def _repr_html_(self) -> str:
+        """What a notebook shows of the study."""
         charts = self.study.figures(self.rows) if solved(self.rows) else []
+        return study_html(self.study, charts, self.conclusion, self.rows, self.axes)
+
+    def figures(self) -> dict[str, str]:
+        """The figures as standalone SVG, by a file's name without ending; none without an answer or
+        without the extra ``rackfit[charts]``.
+        """
+        charts = self.study.figures(self.rows) if solved(self.rows) and can_draw() else []
         name = self.study.name
         return {
-            name if number == 1 else f"{name}-{number}": chart.svg(standalone=True)
+            name if number == 1 else f"{name}-{number}": chart_svg(chart)
             for number, chart in enumerate(charts, start=1)
         }
 

@@ -93,6 +93,8 @@ def write_corpus(folder: Path) -> None:
     files["cluster.yaml"] = {**cluster, "name": "mine", "domains": [domain], "failed": ["r1g2.nic"]}
     torus = read_data(data_dir("clusters") / "tpu-v5e.yaml")
     files["torus.yaml"] = {**torus, "name": "torus"}
+    files["flow.yaml"] = read_data(data_dir("flows") / "helix-quality10.yaml")
+    files["ranges.json"] = {str(node): [6 * node, 6 * node + 5] for node in range(10)}
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 1000, (3, 64))
     files["loads.json"] = {"logical_count": counts[None].tolist()}
@@ -194,6 +196,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("catalogue", "clusters", "--picture", "cluster.yaml", "--out", "out/c.html"),
     ),
     "torus.yaml": (("collective", "all-to-all", "--cluster", "torus.yaml", "--bytes", "1 MB", "--json"),),
+    "flow.yaml": (("flow", "flow.yaml", *SHORT, "--json"), ("flow", "flow.yaml", *SHORT, "--out", "out/f.json")),
+    "ranges.json": (("flow", "flow.yaml", "--placement", "ranges.json", *SHORT),),
     "profile.json": (("solve", *ASKED, "--profile", "profile.json", *SHORT, "--json"),),
     "config.json": (
         ("model", "config.json"),

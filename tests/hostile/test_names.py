@@ -32,6 +32,7 @@ from rackfit.exporters.deployment import ExportOptions
 from rackfit.exporters.export import export_layout, write_files
 from rackfit.exporters.hosts import Hosts, read_host_names
 from rackfit.exporters.registry import exporters
+from rackfit.figures.live import bundle_script, draw_script
 from rackfit.quoting import dot_string, markup, plain, shell_comment, yaml_scalar
 from rackfit.report.render import print_evaluation
 from rackfit.report.report import report_page
@@ -91,12 +92,18 @@ class _Page(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
+        self.scripts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        if self.tags and self.tags[-1][0] == "script" and self.cdata_elem == "script":
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
 
 
 def export_all(instance: Instance, layout: Layout, out: Path) -> dict[str, dict[str, str]]:
@@ -136,13 +143,19 @@ def check_exports(found: dict[str, dict[str, str]], model: str, rack: str, host:
             assert re.fullmatch(r"#SBATCH --[a-z-]+(=[A-Za-z0-9.,-]+)?", line)
 
 
+def check_scripts(scripts: list[str]) -> None:
+    """A page's scripts are Vega, the one that draws, and charts as JSON; a name is in none but as data."""
+    for script in scripts:
+        if script not in (bundle_script(), draw_script()):
+            assert set(json.loads(script)) >= {"$schema", "datasets", "usermeta"}
+
+
 def check_page(page: str, names: tuple[str, ...]) -> None:
     """No tag and no attribute comes of a name, and each can be read."""
     parser = _Page()
     parser.feed(page)
-    assert {tag for tag, _ in parser.tags} & {"script", "img", "iframe", "object", "link"} <= {
-        "link"
-    }
+    assert not {tag for tag, _ in parser.tags} & {"img", "iframe", "object"}
+    check_scripts(parser.scripts)
     assert not [a for _, attrs in parser.tags for a in attrs if a.startswith("on")]
     text = " ".join(parser.text)
     assert all(name in text for name in names)

@@ -55,9 +55,7 @@ def fit_first_token(
     )
     steps = np.array([float(run.instance.workload.decode_steps) for run in problem.runs])
     decode_s = (steps * predicted_tpot_s(problem, fitted))[known]
-    own, users, passes, waiting = (
-        x[known] for x in (load.own_s, load.users_s, load.pass_s, load.waiting_s)
-    )
+    here = load.of(known)
     seen = measured[known]
     start = np.zeros((levels.shape[1], 4))
     start[0] = _START
@@ -68,7 +66,7 @@ def fit_first_token(
     def residuals(x: Array) -> Array:
         unknowns = x.reshape(-1, 4)
         base, more, share, several = constants(levels @ unknowns).T
-        found = base + (1.0 + more) * own + np.maximum(share * users, waiting) + several * passes
+        found = here.mean_s(base, 1.0 + more, share, several)
         whole = np.log((found + decode_s) / (seen + decode_s))
         return np.concatenate([np.log(found / seen), _WHOLE * whole, _RIDGE * unknowns[1:].ravel()])
 

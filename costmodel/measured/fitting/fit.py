@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +32,8 @@ Array = NDArray[np.float64]
 
 #: log error beyond which a row pulls less the farther off it is
 _ROBUST_AT = 0.1
-#: the same of TTFT, which queueing spreads more
-_FIRST_TOKEN_ROBUST_AT = 0.3
 #: weight of an addition of one unit on the logit scale, in units of a row's log error
-_RIDGE = 2.0
+RIDGE = 2.0
 _MOST_STEPS = 40
 #: step of the numerical derivative on the logit scale
 _STEP = 1e-4
@@ -90,47 +89,58 @@ def problem_of(runs: Sequence[Run], pricing: Pricing) -> Problem:
     )
 
 
-class _System:
-    """Residuals and Jacobian of a problem's chosen rows, the ridge's rows last."""
+class LogErrors:
+    """Logarithm of predicted over measured TPOT of a problem's rows, from parameters on the unbounded scale."""
 
-    def __init__(self, problem: Problem, structure: Structure, keep: NDArray[np.bool_]):
+    def __init__(self, problem: Problem):
         self.problem = problem
-        self.structure = structure
-        self.keep = keep
-        self.levels = structure.levels(
-            [run.chip for run in problem.runs], [run.row.engine for run in problem.runs]
-        )
         self.owner = owners(problem.table)
         self.shares = wave_shares(problem.runs, problem.batches)
-        self.held = structure.held_places()
 
-    def log_error(self, scales: Array) -> Array:
-        """Logarithm of predicted over measured TPOT of all rows."""
+    def at(self, scales: Array) -> Array:
+        """Of every row ``[rows]`` at ``scales [parameters, rows]``."""
         table = self.problem.table
         found = table.terms.seconds(constants_at(values_at(scales), self.owner))
         tpot = found[table.decode] + self.shares * table.events * table.prefill_s(found)
         return np.asarray(np.log(tpot / self.problem.measured_s))
 
-    def residuals(self, x: Array) -> Array:
-        """Log errors, then the ridge."""
-        rows = self.log_error(self.structure.scales(x, self.levels))[self.keep]
-        return np.concatenate([rows, _RIDGE * self.structure.held(x)])
-
-    def jacobian(self, x: Array) -> Array:
-        """Slopes by parameter (numerical), spread over the unknowns that add up to it."""
-        scales = self.structure.scales(x, self.levels)
-        here = self.log_error(scales)
+    def slopes(self, scales: Array) -> Array:
+        """Derivatives ``[parameters, rows]`` by the parameters of each row (numerical)."""
+        here = self.at(scales)
         slopes = np.zeros_like(scales)
         for place in range(len(scales)):
             moved = scales.copy()
             moved[place] += _STEP
-            slopes[place] = (self.log_error(moved) - here) / _STEP
+            slopes[place] = (self.at(moved) - here) / _STEP
+        return slopes
+
+
+class _System:
+    """Residuals and Jacobian of a problem's chosen rows, the ridge's rows last."""
+
+    def __init__(self, problem: Problem, structure: Structure, keep: NDArray[np.bool_]):
+        self.errors = LogErrors(problem)
+        self.structure = structure
+        self.keep = keep
+        self.levels = structure.levels(
+            [run.chip for run in problem.runs], [run.row.engine for run in problem.runs]
+        )
+        self.held = structure.held_places()
+
+    def residuals(self, x: Array) -> Array:
+        """Log errors, then the ridge."""
+        rows = self.errors.at(self.structure.scales(x, self.levels))[self.keep]
+        return np.concatenate([rows, RIDGE * self.structure.held(x)])
+
+    def jacobian(self, x: Array) -> Array:
+        """Slopes by parameter, spread over the unknowns that add up to it."""
+        slopes = self.errors.slopes(self.structure.scales(x, self.levels))
         rows = self.structure.chain(slopes, self.levels)[self.keep]
-        ridge = _RIDGE * self.structure.stiffness()[:, None] * np.eye(x.size)[self.held]
+        ridge = RIDGE * self.structure.stiffness()[:, None] * np.eye(x.size)[self.held]
         return np.vstack([rows, ridge])
 
 
-def _row_loss(rows: int) -> Callable[[Array], Array]:
+def row_loss(rows: int) -> Callable[[Array], Array]:
     """Cauchy's loss of the first ``rows`` squared residuals, the square itself of the ridge's."""
 
     def loss(squares: Array) -> Array:
@@ -142,18 +152,23 @@ def _row_loss(rows: int) -> Callable[[Array], Array]:
     return loss
 
 
-def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:
-    """Fit the chosen rows (all by default)."""
+def least_squares_solver() -> Callable[..., Any]:
+    """scipy's least squares. Raises ``InstanceError`` where scipy is not installed."""
     try:
         from scipy.optimize import least_squares
     except ImportError:
         raise InstanceError("calibration needs scipy: pip install 'rackfit[calibrate]'") from None
+    solver: Callable[..., Any] = least_squares
+    return solver
 
+
+def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:
+    """Fit the chosen rows (all by default)."""
     keep = np.ones(len(problem.runs), dtype=bool) if chosen is None else chosen
     start = start_of([run for run, good in zip(problem.runs, keep, strict=True) if good])
     system = _System(problem, start.structure, keep)
-    solution = least_squares(
-        system.residuals, start.x, jac=system.jacobian, loss=_row_loss(int(keep.sum())),
+    solution = least_squares_solver()(
+        system.residuals, start.x, jac=system.jacobian, loss=row_loss(int(keep.sum())),
         f_scale=_ROBUST_AT,
         max_nfev=_MOST_STEPS, xtol=1e-5, ftol=1e-5, gtol=1e-8,
     )  # fmt: skip

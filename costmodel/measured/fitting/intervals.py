@@ -7,12 +7,19 @@ interval on the unbounded scale maps to the limits. The ridge counts as a measur
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.measured.fitting.fit import Fitted, Problem, linearised
 from costmodel.measured.fitting.parameters import BY_CELL, COMMON, values_at
 
+Array = NDArray[np.float64]
 #: standard normal quantile of a 90 % interval
-_NINETY = 1.645
+NINETY = 1.645
+
+
+def row_spread(residuals: Array, rows: int) -> float:
+    """Robust standard deviation of the first ``rows`` residuals."""
+    return 1.4826 * float(np.median(np.abs(residuals[:rows])))
 
 
 def parameter_intervals(
@@ -20,8 +27,7 @@ def parameter_intervals(
 ) -> dict[tuple[str, str], dict[str, tuple[float, float, float]]]:
     """Low, value and high of every parameter by chip and engine that have rows."""
     residuals, jacobian = linearised(problem, fitted)
-    rows = len(problem.runs)
-    spread = 1.4826 * float(np.median(np.abs(residuals[:rows])))
+    spread = row_spread(residuals, len(problem.runs))
     covariance = spread**2 * np.linalg.pinv(jacobian.T @ jacobian)
     structure = fitted.structure
     names = [p.name for p in (*COMMON, *BY_CELL)]
@@ -35,7 +41,7 @@ def parameter_intervals(
             slopes[place] = 1.0
             gradient = structure.chain(slopes, levels)[0]
             width[place] = np.sqrt(max(0.0, float(gradient @ covariance @ gradient)))
-        low, value, high = (values_at(scales + sign * _NINETY * width) for sign in (-1.0, 0.0, 1.0))
+        low, value, high = (values_at(scales + sign * NINETY * width) for sign in (-1.0, 0.0, 1.0))
         found[chip, engine] = {
             name: (float(low[name][0]), float(value[name][0]), float(high[name][0]))
             for name in names

@@ -40,9 +40,17 @@ class Parameter:
 
     def origin(self) -> float:
         """The start on the unbounded scale."""
-        share = np.log(self.start / self.low) / np.log(self.high / self.low)
+        return self.scale(self.start)
+
+    def scale(self, value: float) -> float:
+        """A value between the limits on the unbounded scale; one on a limit is taken just inside it."""
+        share = np.log(value / self.low) / np.log(self.high / self.low)
+        share = min(max(float(share), _INSIDE), 1.0 - _INSIDE)
         return float(np.log(share / (1.0 - share)))
 
+
+#: how near a limit a value is taken to be, as a share of the way between the limits on the scale of logarithms
+_INSIDE = 1e-4
 
 #: fitted for each chip and engine
 BY_CELL = (
@@ -68,6 +76,8 @@ COMMON = (
     Parameter("exchange_overhead_s", 5e-5, 1e-6, 2e-4, 20.0),
     Parameter("reduce_ramp_s", 2e-5, 1e-6, 1e-4, 0.1),
 )
+#: every parameter of a chip with an engine, in the order of :meth:`Structure.scales`
+ALL = (*COMMON, *BY_CELL)
 #: fraction of the peak in FP8 over that in BF16: medians of large GEMMs in public kernel tables
 FP8_OVER_BF16 = 0.8
 #: tokens of a pass choose their experts independently: not fitted
@@ -151,7 +161,24 @@ class Structure:
 
 def values_at(scales: Array) -> dict[str, Array]:
     """Parameter values from the unbounded scale ``[parameters, n]``."""
-    return {p.name: p.value(scales[i]) for i, p in enumerate((*COMMON, *BY_CELL))}
+    return {p.name: p.value(scales[i]) for i, p in enumerate(ALL)}
+
+
+def scales_of(efficiency: Efficiency) -> Array:
+    """Parameters ``[parameters]`` of a fitted efficiency on the unbounded scale: :func:`efficiency_at` the other way."""
+    bf16 = efficiency.arithmetic("bf16")
+    derived = {
+        "compute": bf16,
+        "fp4_compute": efficiency.arithmetic("fp4") / bf16,
+        "kv": efficiency.stream("kv"),
+        "experts": efficiency.stream("experts"),
+    }
+    return np.array(
+        [
+            p.scale(derived[p.name] if p.name in derived else getattr(efficiency, p.name))
+            for p in ALL
+        ]
+    )
 
 
 def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants:

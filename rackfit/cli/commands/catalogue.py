@@ -17,6 +17,7 @@ Kind = Literal[
     "profiles",
     "loads",
     "traffic",
+    "flows",
     "exporters",
     "studies",
 ]
@@ -36,7 +37,7 @@ def catalogue_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List shipped models, chips, tiers, clusters, workloads, scenarios, profiles, loads, traffic,
-    exporters or studies.
+    flows, exporters or studies.
 
     ``catalogue clusters --picture gb200-nvl72 --out rack.html`` draws a cluster instead, its links
     coloured by bandwidth.
@@ -94,6 +95,8 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
         return _models()
     if kind == "traffic":
         return _traffic()
+    if kind == "flows":
+        return _flows()
     if kind == "studies":
         from rackfit.studies.registry import studies
 
@@ -121,6 +124,21 @@ def _chips() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _flows() -> list[dict[str, Any]]:
+    from costmodel.flow.question import flow_names, load_flow
+
+    return [
+        {
+            "name": name,
+            "model": found.model.name,
+            "layers": found.model.layers,
+            "machines": len(found.nodes),
+            "title": found.title,
+        }
+        for name, found in ((name, load_flow(name)) for name in flow_names())
+    ]
 
 
 def _tiers() -> list[dict[str, Any]]:

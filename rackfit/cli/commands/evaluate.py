@@ -34,8 +34,15 @@ def evaluate_command(
         bool, typer.Option("--balanced", help="With --from: the engine's balancer is ideal.")
     ] = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="With --from: also solve, and print what is lost.")
+        bool,
+        typer.Option(
+            "--compare", help="With --from: also solve; what is lost, what to change and how."
+        ),
     ] = False,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="With --compare: write the layouts of the change into this new folder."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="With --from: write the layout as a document here.")
     ] = None,
@@ -58,12 +65,18 @@ def evaluate_command(
         from rackfit.documents.output import check_writable
         from rackfit.importers.running import price_running
 
+        if into is not None and not compare:
+            _refuse({"into": into}, "is for --compare")
         check_writable(out, besides=(layout, *asked.files()))
         broken = price_running(
-            asked.build(), from_, layout, balanced=balanced, compare=compare, out=out, as_json=json
-        )
+            asked.build(), from_, layout, balanced=balanced, compare=compare, out=out, into=into,
+            as_json=json,
+        )  # fmt: skip
         raise typer.Exit(1 if broken else 0)
-    _refuse(asdict(asked) | {"balanced": balanced or None, "compare": compare or None, "out": out})
+    _refuse(
+        asdict(asked)
+        | {"balanced": balanced or None, "compare": compare or None, "out": out, "into": into}
+    )
     instance, decision, document = read_result(layout)
     evaluation = evaluate(instance, decision)
     written = document.get("instance", {}).get("digest")
@@ -87,11 +100,13 @@ def evaluate_command(
         raise typer.Exit(1)
 
 
-def _refuse(options: dict[str, Any]) -> None:
+def _refuse(
+    options: dict[str, Any],
+    message: str = "is for --from; a document of rackfit solve holds its question",
+) -> None:
     """Raise ``InstanceError`` for every option that would be ignored."""
     from topology.errors import InstanceError, Problem
 
     given = [name for name, value in options.items() if value is not None]
     if given:
-        message = "is for --from; a document of rackfit solve holds its question"
         raise InstanceError([Problem(f"--{name.replace('_', '-')}", message) for name in given])

@@ -76,6 +76,8 @@ def export_command(
     from rackfit.exporters.export import export_layout, write_files
     from rackfit.exporters.hosts import Hosts, read_host_names
     from rackfit.exporters.registry import exporter
+    from rackfit.live.expected import ENGINES as CHECKED
+    from rackfit.quoting import shell_word
     from topology.errors import InstanceError, Problem
 
     exporter(to)
@@ -119,6 +121,11 @@ def export_command(
         return
     write_files(exported.files, out)
     say(f"{len(exported.files)} files written to {out}")
+    if to in CHECKED:
+        say(
+            f"nothing was started yet; once the servers run: rackfit check {shell_word(str(layout))} URL.. says "
+            "whether they run what was exported, as fast as promised"
+        )
 
 
 def loss_text(exported: Exported) -> str:

@@ -17,10 +17,10 @@ def report_command(
     layout: Annotated[Path, typer.Argument(help="A JSON document written by rackfit solve.")],
     out: Annotated[Path | None, typer.Option(help="Write the page here, not to stdout.")] = None,
     svg: Annotated[
-        Path | None, typer.Option(help="Write each figure as SVG into this folder.")
+        Path | None, typer.Option(help="Write each figure as SVG into this folder (extra: charts).")
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(help="Write each figure as PNG into this folder (extra: png).")
+        Path | None, typer.Option(help="Write each figure as PNG into this folder (extra: charts).")
     ] = None,
 ) -> None:
     """Draw a layout as one HTML page that works offline: cost, proof, rack map, times, links.
@@ -32,12 +32,14 @@ def report_command(
     from costmodel.evaluate import evaluate
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.documents.result import read_result
-    from rackfit.figures.files import check_png, figures_of, write_figures
+    from rackfit.figures.drawing import check_charts
+    from rackfit.figures.files import figures_of, write_figures
     from rackfit.report.report import figure_style, report_page
 
     check_writable(out, besides=(layout,))
-    if png is not None:
-        check_png("--png")
+    for option, folder in (("--svg", svg), ("--png", png)):
+        if folder is not None:
+            check_charts(option)
     instance, decision, document = read_result(layout)
     evaluation = evaluate(instance, decision)
     page = report_page(instance, decision, evaluation, document)

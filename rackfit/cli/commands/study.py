@@ -37,7 +37,7 @@ def study_command(
         Path | None, typer.Option(help="Write table, figure and page into this folder.")
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(help="Write the figures as PNG into this folder (extra: png).")
+        Path | None, typer.Option(help="Write the figures as PNG into this folder (extra: charts).")
     ] = None,
     gap: Annotated[float, typer.Option(help="Proven gap at which each point stops.")] = 0.02,
     time_limit: Annotated[float, typer.Option(help="Seconds of each point at most.")] = 120.0,
@@ -55,7 +55,8 @@ def study_command(
     """
     from rackfit.cli.app import EXIT_INTERNAL
     from rackfit.documents.output import make_folder, say, write_whole
-    from rackfit.figures.files import check_png, write_figures
+    from rackfit.figures.drawing import check_charts
+    from rackfit.figures.files import write_figures
     from rackfit.studies.base import Options
     from rackfit.studies.grid import parse_over
     from rackfit.studies.run import default_cache, study
@@ -69,7 +70,7 @@ def study_command(
     if problems:
         raise InstanceError(problems)
     if png is not None:
-        check_png("--png")
+        check_charts("--png")
     make_folder(out)
     make_folder(png)
     make_folder(cache)

@@ -17,7 +17,8 @@ from costmodel.measured.scores import Score, Validation, validate_rows
 from costmodel.question.profile import load_profile
 from rackfit.cli import runs
 from rackfit.documents.output import check_writable, write_whole
-from rackfit.figures.scatter_plot import scatter_svg
+from rackfit.figures.drawing import chart_svg, check_charts
+from rackfit.figures.scatter_plot import scatter_chart
 from rackfit.measurements.rows import read_runs
 from rackfit.report.load_words import load_text
 from topology.errors import InstanceError, Problem
@@ -88,6 +89,8 @@ def validate(
         )
         return
     assert measured
+    if plot is not None:
+        check_charts("--plot")
     check_writable(plot, besides=(*measured, launch))
     rows, skipped = read_runs(measured, runs.told(launch, chip, engine, model, warm_up))
     if left_out is None:
@@ -96,13 +99,13 @@ def validate(
         key = "system" if left_out is LeftOutKey.chip else left_out.value
         found, fitted = validate_unseen(rows, skipped, key), {"left_out": left_out.value}
     if plot is not None:
-        text = scatter_svg(
+        chart = scatter_chart(
             (1e3 * found.measured_tpot_s).tolist(),
             (1e3 * found.tpot_s).tolist(),
             [run.row.model for run in found.runs],
             "ms per output token",
         )
-        write_whole(text, plot)
+        write_whole(chart_svg(chart), plot)
     typer.echo(json.dumps(found.as_dict() | fitted) if as_json else shown_lines(_text(found)))
 
 

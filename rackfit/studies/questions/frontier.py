@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Row, Study, solved
+from rackfit.studies.base import Axes, Row, Study, solved, varied
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:
@@ -15,11 +15,15 @@ def _axes(base: Mapping[str, Any]) -> Axes:
     return {"cluster": list(clusters), "slo.tpot": [0.01, 0.015, 0.02, 0.03, 0.05, 0.1]}
 
 
-def _by_cluster(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by cluster and by what else was varied, from the tightest target to the loosest."""
     found: dict[str, list[Row]] = {}
-    for row in sorted(solved(rows), key=lambda row: _target_ms(row)):
-        found.setdefault(row["cluster_name"], []).append(row)
-    return found
+    several = len({row["model_name"] for row in solved(rows)}) > 1
+    for label, alike in varied(solved(rows), ("slo.tpot",)).items():
+        for row in alike:
+            names = (row["cluster_name"], row["model_name"] if several else "", label)
+            found.setdefault(", ".join(filter(None, names)), []).append(row)
+    return {name: sorted(line, key=_target_ms) for name, line in found.items()}
 
 
 def _target_ms(row: Row) -> float:
@@ -31,7 +35,7 @@ def _target_ms(row: Row) -> float:
 def _chart(rows: Sequence[Row]) -> Chart:
     series = [
         Series(name, [(_target_ms(row), row["usd_per_m_output_tokens"]) for row in line])
-        for name, line in _by_cluster(rows).items()
+        for name, line in _lines(rows).items()
     ]
     return Chart(
         "Cost against speed", "target: ms per output token", "$ per million output tokens",
@@ -41,7 +45,7 @@ def _chart(rows: Sequence[Row]) -> Chart:
 
 def _conclude(rows: Sequence[Row]) -> list[str]:
     said = []
-    for name, line in _by_cluster(rows).items():
+    for name, line in _lines(rows).items():
         fast, slow = line[0], line[-1]
         split = [row for row in line if row["prefill_chips"]]
         if fast is slow:
@@ -54,13 +58,13 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
             f"${slow['usd_per_m_output_tokens']:.4f}); prefill and decode are apart at "
             f"{len(split)} of {len(line)} targets."
         )
-    targets = sorted({_target_ms(row) for row in solved(rows)})
     winners = []
-    for target in targets:
+    named = {id(row): name for name, line in _lines(rows).items() for row in line}
+    for target in sorted({_target_ms(row) for row in solved(rows)}):
         there = [row for row in solved(rows) if _target_ms(row) == target]
         best = min(there, key=lambda row: float(row["usd_per_m_output_tokens"]))
-        winners.append(f"{target:g} ms: {best['cluster_name']}")
-    said.append(f"Cheapest cluster by target: {', '.join(winners)}.")
+        winners.append(f"{target:g} ms: {named[id(best)]}")
+    said.append(f"Cheapest by target: {'; '.join(winners)}.")
     return said
 
 
@@ -72,4 +76,5 @@ STUDY = Study(
     axes=_axes,
     chart=_chart,
     conclude=_conclude,
+    explored=True,
 )  # fmt: skip

@@ -31,10 +31,11 @@ def _chart(rows: Sequence[Row]) -> Chart:
     shown = found if len(found) <= _MAX_BARS else found[:_MAX_BARS]
     names = axis_names(rows)
     bars = [(_label(row, names), row["usd_per_m_output_tokens"]) for row in shown]
+    chips = [f"{row['chips_used']} of {row['chips_total']} chips" for row in shown]
     title = f"Cost of a million output tokens: {len(shown)} of {len(found)} points, cheapest first"
     return Chart(
         title, "point", "$ per million output tokens",
-        [Series("cheapest layout", bars)], kind="bar",
+        [Series("cheapest layout", bars, about=chips)], kind="bar",
     )  # fmt: skip
 
 
@@ -72,4 +73,5 @@ STUDY = Study(
     axes=_axes,
     chart=_chart,
     conclude=_conclude,
+    explored=True,
 )

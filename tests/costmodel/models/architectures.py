@@ -35,22 +35,16 @@ QUIRKS = {
         "zamba2",
         "widened",
     ): "shares its block by tying: tie_word_embeddings false makes copies of it",
-    (
-        "helium",
-        "bare",
-    ): "version 4: projects the output from the hidden size, whatever heads x width is",
-    (
-        "zamba2",
-        "bare",
-    ): "version 4: takes attention_hidden_size over heads, whatever attention_head_dim is",
     ("moss_transcribe_diarize", "bare"): "ties by the outer class's default, against text_config",
     ("ovis2", "default"): "version 4: the head reads 1,536 channels of 4,096, by the outer config",
     ("fuyu", "widened"): "version 4 ties by text_config, against the outer config",
-    (
-        "cpmant",
-        "",
-    ): "cache: puts 32 prompt tokens before every sequence; version 4 ties two tables of unlike size",
-    ("deepseek_v4", ""): "cache: keeps a part of a compressed entry and its index in buffers",
+    ("cpmant", ""): "version 4 ties two tables of unlike size",
+}
+#: Classes whose cache differs for such a reason.
+CACHE_QUIRKS = {
+    "cpmant": "puts 32 prompt tokens before every sequence",
+    "lfm2": "version 4 makes room for convolutions in layers of attention, too",
+    "deepseek_v4": "keeps a part of a compressed entry and its index in buffers",
 }
 
 
@@ -67,6 +61,8 @@ def decoders() -> dict[str, Any]:
     return {kind: entry for kind, entry in counts().items() if kind not in left_out}
 
 
-def quirk(kind: str, variant: str) -> str | None:
-    """Why a class's count differs, where it has a reason of its own."""
-    return QUIRKS.get((kind, "")) or QUIRKS.get((kind, variant))
+def quirk(kind: str, variant: str, version: str = "5") -> str | None:
+    """Why a class's count differs, where it has a reason of its own in that version of the library."""
+    why = QUIRKS.get((kind, "")) or QUIRKS.get((kind, variant))
+    old = why is not None and why.startswith("version 4") and not version.startswith("4")
+    return None if old else why

@@ -28,7 +28,7 @@ from topology.quantity import (
 )  # fmt: skip
 from topology.scaleout.base import network_kinds
 
-KINDS = ("chip", "cluster", "model", "profile", "scenario", "tier", "traffic", "workload")
+KINDS = ("chip", "cluster", "flow", "model", "profile", "scenario", "tier", "traffic", "workload")
 SHIPPED = [
     (kind, path)
     for kind in KINDS

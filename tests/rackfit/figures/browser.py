@@ -29,6 +29,7 @@ class View:
     requested: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     title: str = ""
+    answer: Any = None
     png: bytes = b""
 
 
@@ -73,11 +74,58 @@ class Browser:
         os.close(self._out)
         os.close(self._in)
 
-    def show(self, page: Path, width_px: int, scheme: str, *, picture: bool = True) -> View:
+    def show(
+        self, page: Path, width_px: int, scheme: str, *, picture: bool = True, script: str = ""
+    ) -> View:
         """The page as seen ``width_px`` wide in a ``light`` or ``dark`` scheme, whole height.
 
-        Without ``picture`` nothing is drawn, which takes most of the time.
+        Without ``picture`` nothing is drawn, which takes most of the time. ``script`` is an expression
+        evaluated in the page; what it gives is ``answer``.
         """
+        target, session, view = self._open(page, width_px, scheme)
+        view.answer = self._evaluate(session, script) if script else None
+        self._collect(view)
+        view.content_width_px = self._evaluate(session, "document.documentElement.scrollWidth")
+        # what sticks out and is not inside a box that scrolls by itself
+        view.outside = self._evaluate(session, _OUTSIDE)
+        view.title = self._evaluate(session, "document.title")
+        if picture:
+            shot = self._ask("Page.captureScreenshot", session, captureBeyondViewport=True)
+            view.png = base64.b64decode(shot["data"])
+        self._ask("Target.closeTarget", targetId=target)
+        return view
+
+    def click_and_point(self, page: Path, count: str) -> tuple[int, int, int, str]:
+        """Clicks the first key of the first legend, then points at the first point.
+
+        Returns ``count`` (an expression) before and after, the keys that are left, and the tooltip's words.
+        """
+        target, session, _ = self._open(page, 1280, "light")
+        before = self._evaluate(session, count)
+        self._mouse(session, ".role-legend-symbol path", ("mousePressed", "mouseReleased"))
+        self._wait(session, f"{count} !== {before}")
+        after = self._evaluate(session, count)
+        keys = self._evaluate(
+            session, "document.querySelectorAll('.role-legend-symbol path').length"
+        )
+        self._mouse(session, ".mark-symbol.role-mark path", ("mouseMoved",))
+        words = "document.querySelector('#vg-tooltip-element.visible')?.textContent ?? ''"
+        self._wait(session, words)
+        said = self._evaluate(session, words)
+        self._ask("Target.closeTarget", targetId=target)
+        return before, after, keys, said
+
+    def _mouse(self, session: str, selector: str, kinds: tuple[str, ...]) -> None:
+        x, y = self._evaluate(
+            session,
+            f"(() => {{ const e = document.querySelector('{selector}'); e.scrollIntoView({{block: 'center'}});"
+            "const box = e.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()",
+        )
+        for kind in kinds:
+            pressed = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
+            self._ask("Input.dispatchMouseEvent", session, type=kind, x=x, y=y, **pressed)
+
+    def _open(self, page: Path, width_px: int, scheme: str) -> tuple[str, str, View]:
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         view = View(width_px)
@@ -90,16 +138,16 @@ class Browser:
         self._events.clear()
         self._ask("Page.navigate", session, url=page.as_uri())
         self._until("Page.loadEventFired")
-        self._collect(view)
-        view.content_width_px = self._evaluate(session, "document.documentElement.scrollWidth")
-        # what sticks out and is not inside a box that scrolls by itself
-        view.outside = self._evaluate(session, _OUTSIDE)
-        view.title = self._evaluate(session, "document.title")
-        if picture:
-            shot = self._ask("Page.captureScreenshot", session, captureBeyondViewport=True)
-            view.png = base64.b64decode(shot["data"])
-        self._ask("Target.closeTarget", targetId=target)
-        return view
+        self._wait(session, _DRAWN)
+        return target, session, view
+
+    def _wait(self, session: str, expression: str) -> None:
+        """Until an expression is true; ``RuntimeError`` where it does not become so."""
+        deadline = time.monotonic() + _WAIT_S
+        while not self._evaluate(session, expression):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the page never reached: {expression}")
+            time.sleep(0.05)
 
     def _collect(self, view: View) -> None:
         for event in self._events:
@@ -112,7 +160,7 @@ class Browser:
                 view.logged.append(json.dumps(params)[:500])
 
     def _evaluate(self, session: str, expression: str) -> Any:
-        options = {"expression": expression, "returnByValue": True}
+        options = {"expression": expression, "returnByValue": True, "awaitPromise": True}
         return self._ask("Runtime.evaluate", session, **options)["result"]["value"]
 
     def _ask(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
@@ -148,26 +196,30 @@ class Browser:
         return message
 
 
+#: all charts are there, where the page has any
+_DRAWN = "!document.querySelector('figure.live') || !!document.documentElement.dataset.drawn"
 _OUTSIDE = """
 (() => {
   const wide = document.documentElement.clientWidth, found = [];
   for (const element of document.body.querySelectorAll('*')) {
     if (element.closest('.wide') && !element.matches('.wide')) continue;
+    if (element.closest('.plot svg')) continue;
     const box = element.getBoundingClientRect();
     if (box.width > 0 && box.right > wide + 1) found.push(element.tagName + ' ' + box.right);
   }
   for (const box of document.querySelectorAll('.wide'))
     if (box.tabIndex !== 0 || !box.getAttribute('aria-label')) found.push('not reached by keyboard: ' + box.textContent.slice(0, 40));
-  for (const svg of document.querySelectorAll('svg.chart')) {
+  for (const svg of document.querySelectorAll('svg.chart, .plot svg')) {
     if (svg.getClientRects().length === 0) continue;
     if (svg.hasAttribute('role') && !svg.getAttribute('aria-label')) found.push('figure without a label');
-    const frame = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll('text')];
+    const frame = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll('text')].filter(text =>
+      +getComputedStyle(text).opacity > 0 && text.getAttribute('opacity') !== '0');
     for (const text of texts) {
       const box = text.getBoundingClientRect();
-      if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1)
+      if (box.left < frame.left - 1 || box.top < frame.top - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1)
         found.push('text cut off: ' + text.textContent);
     }
-    const ticks = texts.filter(text => text.classList.contains('tick') || text.classList.contains('name') || text.classList.contains('head'));
+    const ticks = texts.filter(text => svg.closest('.plot') || text.classList.contains('tick') || text.classList.contains('name') || text.classList.contains('head'));
     for (let i = 0; i < ticks.length; i++) for (let j = i + 1; j < ticks.length; j++) {
       const a = ticks[i].getBoundingClientRect(), b = ticks[j].getBoundingClientRect();
       if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&

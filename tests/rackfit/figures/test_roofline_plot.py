@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import numpy as np
 import pytest
 import yaml
@@ -11,8 +14,11 @@ from costmodel.question.instance import resolve_instance
 from costmodel.replica.replica import stage_terms
 from rackfit.api import solve
 from rackfit.documents.result import Result
-from rackfit.figures.expert_load_plot import expert_loads, stage_load
+from rackfit.figures.drawing import chart_spec
+from rackfit.figures.expert_load_plot import expert_loads
+from rackfit.figures.live import specs_of
 from rackfit.figures.roofline_plot import chip_of, roofline_chart, roofline_points, rooflines
+from rackfit.figures.stage_load import stage_load
 from rackfit.report.render import replica_groups
 
 
@@ -56,10 +62,24 @@ def test_terms_add_up_to_the_parts_of_a_pass(result: Result) -> None:
 def test_the_plot_has_a_dot_for_each_row(result: Result) -> None:
     first = stage_terms(result.instance, result.layout, result.layout.replicas[0])[0]
     points = roofline_points(result.instance, first, next(iter(first.passes)))
-    text = roofline_chart(result.instance, first, points, "t").svg()
-    for point in points:
-        assert f"{point.intensity:.3g}".rstrip("0") in text or f"{point.intensity:,.0f}" in text
-        assert f"{point.flops_per_s / 1e12:.4g}</title>" in text
+    chart = roofline_chart(result.instance, first, points, "t")
+    rows = chart_spec(chart)["datasets"]["rows"]
+    dots = [(row["x"], row["y"]) for row in rows if row["look"] == "dots"]
+    assert dots == [(point.intensity, point.flops_per_s / 1e12) for point in points]
+
+
+def test_an_operation_has_one_colour_in_all_rooflines_of_a_report(result: Result) -> None:
+    """Colours go by the order of the names: it was that of the times, which differs between passes."""
+    groups = replica_groups(result.layout, result.evaluation)
+    specs = [spec for _, spec in specs_of(rooflines(result.instance, result.layout, groups))]
+    assert len(specs) >= 2
+    orders = []
+    for spec in specs:
+        domains = re.findall(r'"domain": (\[[^]]*\])', json.dumps(spec["layer"]))
+        assert len(set(domains)) == 1
+        orders.append(json.loads(domains[0]))
+        assert {row["series"] for row in spec["datasets"]["rows"]} <= set(orders[-1])
+    assert all(order == orders[0] for order in orders)
 
 
 def test_sections_name_every_operation(result: Result) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from rackfit.api import solve
 from rackfit.report.report import report_page
 from rackfit.studies.base import Options, Row
 from rackfit.studies.registry import find_study, studies
-from rackfit.studies.run import default_cache, study
+from rackfit.studies.run import StudyResult, default_cache, study
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 pytestmark = [
@@ -78,6 +79,74 @@ def test_report_of_a_dense_model_with_a_failed_chip(browser: Browser, tmp_path: 
     check(browser, page)
 
 
+#: every solved place of the sliders, then one between each two
+_MOVED = """
+(() => {
+  const box = document.querySelector('.explore'), found = box.querySelector('.found'), shown = [];
+  const slider = box.querySelector('input'), chosen = box.querySelector('select');
+  for (let i = 0; i < chosen.options.length; i++) for (let at = 0; at <= +slider.max; at += 5) {
+    chosen.selectedIndex = i;
+    slider.value = at;
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
+    const values = Object.fromEntries([...found.querySelectorAll('dd')].map(e => [e.dataset.key, e.dataset.value]));
+    shown.push([found.dataset.solved, values, found.textContent]);
+  }
+  return shown;
+})()
+"""
+
+
+def explored(tmp_path: Path) -> StudyResult:
+    """A study of two clusters at three targets, with one point that has no answer."""
+    rows: list[Row] = []
+    for cluster in ("a", "b"):
+        for target in (0.01, 0.03, 0.1):
+            cost = 0.1 / target**0.5 * (1.1 if cluster == "b" else 1.0)
+            row: Row = {
+                "cluster": cluster, "slo.tpot": target, "status": "optimal", "error": "",
+                "model_name": "m", "cluster_name": cluster, "prefill_chips": 2, "chips_used": 8,
+                "chips_total": 9, "usd_per_m_output_tokens": cost, "tpot_s": target, "gap": 1e-3,
+                "bound_usd_per_m_output_tokens": cost / 1.001,
+            }  # fmt: skip
+            rows.append(row)
+    rows[0] = {
+        "cluster": "a", "slo.tpot": 0.01, "status": "infeasible", "error": "TPOT is too tight",
+    }  # fmt: skip
+    axes = {"cluster": ["a", "b"], "slo.tpot": [0.01, 0.03, 0.1]}
+    result = StudyResult(find_study("frontier"), {}, axes, tuple(rows), 0)
+    result.write(tmp_path)
+    return result
+
+
+def test_sliders_show_the_values_of_the_csv(browser: Browser, tmp_path: Path) -> None:
+    explored(tmp_path)
+    with (tmp_path / "frontier.csv").open() as file:
+        table = list(csv.DictReader(file))
+    view = browser.show(tmp_path / "frontier.html", 1280, "light", picture=False, script=_MOVED)
+    solved_places = [shown for shown in view.answer if shown[0] == "yes"]
+    between = [text for state, _, text in view.answer if state == "no"]
+    assert len(solved_places) == len(table) == 6
+    for (_, values, _), line in zip(solved_places, table, strict=True):
+        for key, value in values.items():
+            if key in ("status", "error"):
+                assert value == line[key]
+            else:
+                assert float(value) == float(line[key])
+    assert len(between) == 4
+    assert all(text.startswith("Not solved here") for text in between)
+    assert "TPOT is too tight" in between[0]
+    check(browser, tmp_path / "frontier.html")
+
+
+def test_the_legend_chooses_and_points_say_their_numbers(browser: Browser, tmp_path: Path) -> None:
+    explored(tmp_path)
+    dots = "document.querySelectorAll('.plot .mark-symbol.role-mark path').length"
+    page = tmp_path / "frontier.html"
+    before, after, keys, words = browser.click_and_point(page, dots)
+    assert (before, after, keys) == (5, 2, 2)
+    assert "target: ms per output token" in words
+
+
 def test_the_browser_would_see_what_is_wrong(browser: Browser, tmp_path: Path) -> None:
     """A page with each fault: the checks above are not blind."""
     page = tmp_path / "bad.html"
@@ -104,8 +173,6 @@ def test_a_hostile_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
         "usd_per_m_output_tokens": 1.0, "bound_usd_per_m_output_tokens": 1.0, "gap": 0.0,
         "output_tokens_per_s_per_gpu": 1.0, "bottleneck": bad,
     }  # fmt: skip
-    from rackfit.studies.run import StudyResult
-
     StudyResult(find_study("compare"), {}, {"cluster": [bad]}, (row,), 0).write(tmp_path)
     view = browser.show(tmp_path / "compare.html", 1280, "light")
     assert view.logged == []

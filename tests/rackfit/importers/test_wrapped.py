@@ -7,6 +7,7 @@ there.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -139,6 +140,72 @@ DYNAMO_SGLANG = {
         ]
     },
 }
+# after llm-d/llm-d, guides/pd-disaggregation/ms-pd/values.yaml: values of the model service's chart
+LLMD_POOLS = {
+    "modelArtifacts": {"uri": "hf://openai/gpt-oss-120b", "name": "openai/gpt-oss-120b"},
+    "decode": {
+        "create": True,
+        "replicas": 1,
+        "parallelism": {"tensor": 4},
+        "containers": [
+            {
+                "name": "vllm",
+                "image": "ghcr.io/llm-d/llm-d-cuda-dev:latest",
+                "modelCommand": "vllmServe",
+                "args": ["--block-size", "128", "--max-num-seqs", "32", "--kv-transfer-config",
+                         '{"kv_connector":"NixlConnector", "kv_role":"kv_both"}'],
+            }
+        ],
+    },
+    "prefill": {
+        "create": True,
+        "replicas": 2,
+        "parallelism": {"tensor": 1},
+        "containers": [{"modelCommand": "vllmServe", "args": ["--max-model-len", "4096"]}],
+    },
+}  # fmt: skip
+# after Gregory-Pereira/llm-d, guides/wide-ep-lws/ms-wide-ep/values.yaml: a script over pods of a group
+_WIDE = """START_RANK=$(( ${LWS_WORKER_INDEX:-0} * DP_SIZE_LOCAL ))
+source /opt/vllm/bin/activate
+exec vllm serve deepseek-ai/DeepSeek-R1-0528 --enable-expert-parallel --tensor-parallel-size $TP_SIZE \\
+  --data-parallel-size $((LWS_GROUP_SIZE * DP_SIZE_LOCAL)) --data-parallel-size-local $DP_SIZE_LOCAL \\
+  --data-parallel-address ${LWS_LEADER_ADDRESS} --data-parallel-start-rank $START_RANK
+"""
+LLMD_WIDE: dict[str, Any] = {
+    "multinode": True,
+    "modelArtifacts": {"uri": "hf://deepseek-ai/DeepSeek-R1-0528"},
+    "decode": {
+        "replicas": 1,
+        "parallelism": {"data": 16, "dataLocal": 8, "tensor": 1},
+        "containers": [
+            {"modelCommand": "custom", "command": ["/bin/bash", "-c"], "args": [_WIDE]},
+        ],
+    },
+    "prefill": {"create": False, "containers": [{"modelCommand": "vllmServe"}]},
+}
+# after llm-d/llm-d, guides/agentic-serving/modelserver/gpu/sglang/kimi-k3/base/statefulset.yaml: two pods, one server
+LLMD_SGLANG: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "metadata": {"name": "distributed-sglang"},
+    "spec": {
+        "replicas": 2,
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "sglang",
+                        "command": ["/bin/bash", "-c"],
+                        "args": [
+                            "sglang serve --model-path moonshotai/Kimi-K3 --tp-size 16 --nnodes 2 "
+                            "--node-rank $POD_INDEX --dist-init-addr master:20000 --max-running-requests 512"
+                        ],
+                    }
+                ]
+            }
+        },
+    },
+}
 # after Austontatious/lex, lexi-vllm-README.md: a server of four devices as a service
 UNIT_VLLM = """[Unit]
 Description=vLLM
@@ -170,6 +237,9 @@ def found(engine: str, name: str, content: object, folder: Path) -> list[FoundSe
         ("vllm", "k.yaml", KUBERNETES_MODULE, [("mixed", 2, 1, 1)]),
         ("vllm", "d.yaml", DYNAMO_VLLM, [("decode", 2, 1, 2), ("prefill", 1, 1, 1)]),
         ("sglang", "d.yaml", DYNAMO_SGLANG, [("mixed", 2, 1, 1)]),
+        ("vllm", "values.yaml", LLMD_POOLS, [("prefill", 1, 1, 2), ("decode", 4, 1, 1)]),
+        ("vllm", "values.yaml", LLMD_WIDE, [("mixed", 1, 16, 1)]),
+        ("sglang", "k.yaml", LLMD_SGLANG, [("mixed", 16, 1, 1)]),
         ("vllm", "vllm.service", UNIT_VLLM, [("mixed", 4, 1, 1)]),
         ("vllm", "vllm.service", UNIT_SERVE, [("mixed", 2, 2, 1)]),
     ],
@@ -198,6 +268,29 @@ def test_what_a_variable_hides_is_named(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(InstanceError, match=r"LeaderWorkerSet wide-ep, vllm.*--data-parallel-size"):
         found("vllm", "lws.yaml", hidden, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"replicas": -1}, r"decode\.replicas: expected a whole number"),
+        ({"parallelism": {"tensor": "four"}}, r"decode\.parallelism\.tensor: expected a whole number"),
+        ({"parallelism": [4]}, r"decode\.parallelism: expected sizes by name"),
+        ({"replicas": 0}, "holds no vllm serve command"),
+    ],
+)  # fmt: skip
+def test_values_of_llmd_with_odd_sizes_are_refused(
+    part: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    values = {**LLMD_WIDE, "decode": {**LLMD_WIDE["decode"], **part}}
+    with pytest.raises(InstanceError, match=words):
+        found("vllm", "values.yaml", values, tmp_path)
+
+
+def test_pods_that_make_no_whole_server_are_refused(tmp_path: Path) -> None:
+    odd = {**LLMD_SGLANG, "spec": {**LLMD_SGLANG["spec"], "replicas": 3}}
+    with pytest.raises(InstanceError, match="3 pods do not make servers of --nnodes 2"):
+        found("sglang", "k.yaml", odd, tmp_path)
 
 
 def test_a_manifest_without_servers_is_refused(tmp_path: Path) -> None:

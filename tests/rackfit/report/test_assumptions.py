@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,8 @@ def test_tables_and_charts_of_studies_say_what_they_assume_and_that_prices_diffe
     assert prices.startswith("Prices do not rest on one basis: ")
     assert {assumed, prices} <= set(result.conclusion)
     (figure,) = result.figures().values()
-    shown = " ".join(part.split("<")[0] for part in figure.split('class="note"')[1:])
+    title = figure.split("role-title-subtitle", 1)[1]
+    shown = " ".join(part.split("<")[0] for part in re.split("<(?:text|tspan)[^>]*>", title)[1:])
     assert "tpu-v6e" in shown
     assert "one basis" in shown
     assert not basis_words([first])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from asking import ask
 
+from rackfit.figures.drawing import chart_svg
 from rackfit.studies.base import Row, solved
 from rackfit.studies.registry import find_study, studies
 
@@ -72,7 +74,7 @@ def test_figures_and_words_come_from_the_written_table(name: str, written: Path)
     rows: list[Row] = data["rows"]
     for number, chart in enumerate(found.figures(rows), start=1):
         ending = ".svg" if number == 1 else f"-{number}.svg"
-        assert chart.svg(standalone=True) == (written / f"{name}{ending}").read_text()
+        assert chart_svg(chart) == (written / f"{name}{ending}").read_text()
     said = found.conclude(rows)
     assert said
     assert data["conclusion"][: len(said)] == said
@@ -89,6 +91,26 @@ def test_csv_and_json_hold_the_same_rows(name: str, written: Path) -> None:
             assert line[key] == ("" if value is None else str(value))
 
 
+@pytest.mark.parametrize("name", ["frontier", "grid"])
+def test_sliders_hold_the_cells_of_the_csv(name: str, written: Path) -> None:
+    page = (written / f"{name}.html").read_text()
+    section = page.split('<section class="explore">')[1]
+    found = re.search(r'<script type="application/json">(.*?)</script>', section)
+    assert found
+    told = json.loads(found[1])
+    with (written / f"{name}.csv").open() as file:
+        table = list(csv.DictReader(file))
+    names = [axis["name"] for axis in told["axes"]]
+    places = list(product(*(axis["values"] for axis in told["axes"])))
+    assert len(places) == len(told["points"]) == len(table) >= 2
+    by_place = {tuple(line[name] for name in names): line for line in table}
+    for place, point in zip(places, told["points"], strict=True):
+        line = by_place[tuple(map(str, place))]
+        assert {"status", "bound_usd_per_m_output_tokens", "gap", "digest"} <= set(point)
+        for key, value in point.items():
+            assert line[key] == ("" if value is None else str(value))
+
+
 @pytest.mark.parametrize("name", sorted(DOTS))
 def test_every_dot_is_a_cell_of_the_table(name: str, written: Path) -> None:
     rows = solved(document(written, name)["rows"])
@@ -100,7 +122,10 @@ def test_every_dot_is_a_cell_of_the_table(name: str, written: Path) -> None:
     }
     drawn = []
     for path in written.glob(f"{name}*.svg"):
-        drawn += re.findall(r"<circle[^>]*><title>[^<]*, ([^<,]+)</title>", path.read_text())
+        drawn += re.findall(
+            r'aria-label="[^"]*: [^"]*, ([^",;]+)[^"]*"[^>]*aria-roledescription="point"',
+            path.read_text(),
+        )
     assert len(drawn) >= 2
     assert set(drawn) <= cells
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from asking import ask
 
+from rackfit.figures.drawing import chart_spec
 from rackfit.studies.questions.kv_tiers import _PLACES, saving_usd_per_m
 from rackfit.studies.run import StudyResult
 
@@ -65,7 +66,7 @@ def test_words_agree_with_the_table(held: StudyResult) -> None:
     ratio = none["usd_per_m_output_tokens"] / best["usd_per_m_output_tokens"]
     assert float(found[1]) == pytest.approx(ratio, abs=0.005)
     assert float(found[2]) == pytest.approx(saving_usd_per_m(best, none), abs=1e-4)
-    assert "<svg" in held.study.chart(held.rows).svg()
+    assert chart_spec(held.study.chart(held.rows))["datasets"]["rows"]
 
 
 def test_a_place_that_is_not_allowed_is_named() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from rackfit.cli.app import build_app
+from rackfit.figures.live import specs_of
 from rackfit.studies import point as point_module
 from rackfit.studies.base import solved
 from rackfit.studies.point import Options
@@ -59,7 +61,7 @@ def test_conclusion_figure_and_table_agree(result: StudyResult, tmp_path: Path) 
     assert f"${min(costs):.4f}" in document["conclusion"][0]
     figure = (tmp_path / "grid.svg").read_text()
     assert all(f"{cost:.4g}" in figure for cost in costs)
-    assert figure.count('class="bar') == len(costs)
+    assert figure.count('aria-roledescription="bar"') == len(costs)
 
 
 def test_finished_points_are_reused_and_only_those(
@@ -104,12 +106,12 @@ def test_hostile_names_are_escaped(result: StudyResult, tmp_path: Path) -> None:
     bad = "<script>alert(1)</script>"
     rows = tuple({**row, "cluster": bad, "bottleneck": bad} for row in result.rows)
     StudyResult(result.study, result.base, result.axes, rows, 0).write(tmp_path)
-    for suffix in ("html", "svg"):
-        text = (tmp_path / f"grid.{suffix}").read_text()
-        assert "<script" not in text
+    assert "<script" not in (tmp_path / "grid.svg").read_text()
     page = (tmp_path / "grid.html").read_text()
+    assert "<script>alert" not in page
     assert "&lt;script&gt;" in page
-    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    ((_, spec),) = specs_of(page)
+    assert any(bad in row["words"] for row in spec["datasets"]["rows"])
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -137,3 +139,22 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         study("grid", BASE, over=OVER, cache=tmp_path, options=options, on_point=stop)
     assert ask(tmp_path).reused == 2
+
+
+def test_the_grids_page_says_every_value_and_how_many_chips(
+    result: StudyResult, tmp_path: Path
+) -> None:
+    """Labels of bars were cut after two lines; chips stood in the 24th column of a table that scrolls."""
+    result.write(tmp_path)
+    page = (tmp_path / "grid.html").read_text()
+    ((_, spec),) = specs_of(page)
+    found = solved(result.rows)
+    labels = {row["x"].replace("\n", " ") for row in spec["datasets"]["rows"]}
+    assert labels == {f"cluster {row['cluster']}, tpot {row['slo.tpot']}" for row in found}
+    chips = [f"{row['chips_used']} of {row['chips_total']}" for row in found]
+    assert [row["about"] for row in spec["datasets"]["rows"]] == [f"{c} chips" for c in chips]
+    table = page.split("<h2>Table</h2>")[1]
+    head = re.findall(r'<th scope="col">([^<]*)</th>', table)
+    assert head[:3] == ["cluster", "slo.tpot", "chips in use"]
+    for row, said in zip(found, chips, strict=True):
+        assert f"<td>{row['cluster']}</td><td>{row['slo.tpot']}</td><td>{said}</td>" in table

@@ -1,0 +1,95 @@
+"""What to change in a deployment that runs: another expert placement for the same servers, or another layout altogether."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.layout.layout import ExpertMap, Layout
+from costmodel.question.instance import Instance
+from rackfit.report.compare import Difference, compare
+from solver.experts import place_layers
+from solver.place.placements import engine_places
+
+
+@dataclass(frozen=True)
+class Change:
+    """A layout in place of what runs, its price, and what is loaded to get there.
+
+    ``faster``: relative rise of the output tokens per second.
+    """
+
+    layout: Layout
+    evaluation: Evaluation
+    difference: Difference
+    faster: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data but for the layout."""
+        return {
+            "evaluation": self.evaluation.as_dict(),
+            "faster": self.faster,
+            "expert_copies_to_load": self.difference.loads,
+            "bytes_to_load": self.difference.moved.total_bytes,
+            "load_s": self.difference.moved.seconds,
+        }
+
+    def words(self) -> str:
+        """What is loaded, and what it brings."""
+        parts = []
+        if self.difference.loads:
+            parts.append(f"{self.difference.loads:,} expert copies get new chips")
+        if self.difference.moved.total_bytes:
+            parts.append(self.difference.moved.words())
+        cost = self.evaluation.usd_per_m_output_tokens
+        parts.append(
+            f"{self.faster:+.1%} output tokens/s, ${cost:.4f} per million output tokens, TPOT "
+            f"{1e3 * (self.evaluation.tpot_s or 0.0):.1f} ms"
+        )
+        return "; ".join(parts)
+
+
+def change_to(
+    instance: Instance, before: tuple[Layout, Evaluation], layout: Layout, asked: Instance
+) -> Change | None:
+    """From what runs (priced in ``instance``) to a layout (of ``asked``); ``None`` where either has no price."""
+    evaluation = evaluate(asked, layout)
+    old, new = before[1].output_tokens_per_s, evaluation.output_tokens_per_s
+    if not old or not new or evaluation.usd_per_m_output_tokens is None:
+        return None
+    difference = compare((instance, *before), (asked, layout, evaluation))
+    return Change(layout, evaluation, difference, new / old - 1.0)
+
+
+def placed_anew(instance: Instance, layout: Layout, seed: int = 0) -> tuple[Layout | None, str]:
+    """The same servers with their experts placed for the expected loads, or why there is no such layout.
+
+    Slots stay as they are: which expert is in which is all that changes.
+    """
+    if not layout.expert_maps:
+        return None, "there are no routed experts to place"
+    for replica in layout.replicas:
+        if not engine_places(instance, replica.shape.attention_dp):
+            engine = instance.engine
+            title = "the engine" if engine is None else engine.title
+            return None, f"{title} takes no expert placement for servers like these"
+    row_of = {layer: row for row, layer in enumerate(instance.operations.moe_layers)}
+    maps: dict[str, ExpertMap] = {name: dict(own) for name, own in layout.expert_maps.items()}
+    done: set[tuple[object, ...]] = set()
+    for replica in layout.replicas:
+        for stage in replica.stages:
+            name, (first, last) = stage.expert_map, stage.layers
+            if name is None or (name, first, last) in done:
+                continue
+            done.add((name, first, last))
+            alike: dict[tuple[int, ...], list[int]] = {}
+            for layer in maps[name]:
+                if first <= layer <= last:
+                    alike.setdefault(stage.slots(layer), []).append(layer)
+            for slots, layers in alike.items():
+                loads = instance.expert_loads[[row_of[layer] for layer in layers]]
+                placed = place_layers(loads, slots, seed=seed).physical_to_logical
+                for layer, row in zip(layers, placed.tolist(), strict=True):
+                    maps[name][layer] = tuple(row)
+    return layout.model_copy(update={"expert_maps": maps}), ""

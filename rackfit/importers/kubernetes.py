@@ -1,0 +1,91 @@
+"""Commands in Kubernetes manifests, those of llm-d and Dynamo among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from rackfit.importers.helm_values import commands, is_values
+from rackfit.importers.wrapped import Wrapped, container
+from topology.errors import InstanceError, Problem
+from topology.names import brief
+
+
+def manifests(text: str, name: str) -> list[Wrapped]:
+    """Commands of every container of Kubernetes objects, or of a Helm chart's values. Raises ``InstanceError``."""
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InstanceError(Problem(name, f"not YAML: {brief(str(error))}")) from None
+    found: list[Wrapped] = []
+    files = {
+        str(key): str(value)
+        for document in documents
+        if isinstance(document, dict) and document.get("kind") == "ConfigMap"
+        for key, value in (document.get("data") or {}).items()
+    }
+    for document in documents:
+        if is_values(document):
+            found += commands(document, name)
+        elif isinstance(document, dict) and "kind" in document:
+            title = document.get("metadata") or {}
+            called = title.get("name", "") if isinstance(title, dict) else ""
+            inside = _containers(document, f"{name}: {document['kind']} {called}", {}, [], 0)
+            grouped = document["kind"] == "StatefulSet"
+            found += [_grouped(one) for one in inside] if grouped else inside
+    for one in found:  # a file that a config map mounts stands in its words as it is
+        one.words = [
+            files.get(word.rpartition("/")[2], word) if word.startswith("/") else word
+            for word in one.words
+        ]
+    return found
+
+
+def _grouped(one: Wrapped) -> Wrapped:
+    """A stateful set's pod: with ``--nnodes N``, N of its pods are one server. Raises ``InstanceError``."""
+    nodes = re.search(r"--nnodes[ =]+(\d{1,5})\b", one.script or " ".join(one.words))
+    if nodes is None:
+        return one
+    pods, size = int(one.remarks.get("count", "1")), max(int(nodes[1]), 1)
+    if pods % size:
+        message = f"{pods} pods do not make servers of --nnodes {size}"
+        raise InstanceError(Problem(one.place, message))
+    return replace(one, remarks={**one.remarks, "count": str(pods // size)})
+
+
+def _containers(
+    data: Any, place: str, remarks: dict[str, str], variables: list[Any], depth: int
+) -> Iterator[Wrapped]:
+    """Containers below a part of an object, with the copies and the role that stand above them."""
+    if depth > 40 or not isinstance(data, dict | list):
+        return
+    if isinstance(data, list):
+        for each in data:
+            yield from _containers(each, place, remarks, variables, depth + 1)
+        return
+    remarks = dict(remarks)
+    copies = data.get("replicas")
+    if type(copies) is int:
+        remarks["count"] = str(copies * int(remarks.get("count", "1")))
+    size = data.get("size")
+    if "leaderTemplate" in data or "workerTemplate" in data:  # what a LeaderWorkerSet sets itself
+        group = [{"name": "LWS_GROUP_SIZE", "value": size}] if type(size) is int else []
+        variables = [*variables, *group]
+    role = data.get("subComponentType", data.get("type"))
+    if role in ("prefill", "decode"):
+        remarks["role"] = role
+    variables = [*variables, *(data.get("envs") or ())]
+    for key, value in data.items():
+        if key == "workerTemplate" and "leaderTemplate" in data:
+            continue  # the leader's command names the whole group
+        below = value if isinstance(value, list) else [value]
+        if key not in ("containers", "mainContainer"):
+            yield from _containers(value, place, remarks, variables, depth + 1)
+            continue
+        for each in below:
+            if isinstance(each, dict) and remarks.get("count") != "0":
+                yield container(each, place, remarks, variables)

@@ -1,0 +1,1 @@
+"""Servers that run, beside the layout that they were exported from."""

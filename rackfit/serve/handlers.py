@@ -1,0 +1,151 @@
+"""The HTTP side of ``rackfit serve``, on Tornado: who may ask, how much, and which document comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import tornado.httputil
+import tornado.web
+
+from rackfit.serve.asked import QUESTIONS
+from rackfit.serve.openapi import ERRORS, openapi
+from rackfit.serve.processes import Busy, Processes
+from topology.catalogue import checked
+from topology.errors import InstanceError
+from topology.reading import parse_json
+
+#: the largest request
+MOST_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Door:
+    """Who may ask: with a ``token`` who has it, else who calls the server by one of its ``hosts``."""
+
+    token: str | None
+    hosts: tuple[str, ...]
+
+
+class _Handler(tornado.web.RequestHandler):
+    """Refuses who may not ask; every error is a document."""
+
+    def initialize(self, door: Door) -> None:
+        self.door = door
+
+    def prepare(self) -> None:
+        given = self.request.headers.get("Authorization", "")
+        if self.door.token is not None:
+            if not hmac.compare_digest(given.encode(), f"Bearer {self.door.token}".encode()):
+                self.refuse("no_token", "request", "give the token: Authorization: Bearer TOKEN")
+            return
+        # another site's page may reach this machine by a name of its own
+        if self.request.host_name not in self.door.hosts:
+            self.refuse("not_allowed", "Host", f"expected one of {', '.join(self.door.hosts)}")
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Cache-Control", "no-store")
+        self.clear_header("Server")
+
+    def refuse(self, kind: str, place: str, message: str) -> None:
+        """Answer with an error of one problem."""
+        self.fail({"kind": kind, "problems": [{"place": place, "message": message}]})
+
+    def fail(self, error: dict[str, Any]) -> None:
+        """Answer with an error document."""
+        self.set_status(ERRORS[error["kind"]][0])
+        self.finish(json.dumps({"error": error}))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        kinds = {404: "not_found", 405: "not_found", 413: "too_large"}
+        kind = kinds.get(status_code, "bad_input" if status_code < 500 else "internal")
+        self.set_default_headers()
+        problem = {"place": self.request.path[:200], "message": ERRORS[kind][1]}
+        self.set_status(status_code)
+        self.finish(json.dumps({"error": {"kind": kind, "problems": [problem]}}))
+
+
+class Missing(_Handler):
+    """Whatever has no other handler."""
+
+    def prepare(self) -> None:
+        """Answer whatever the method."""
+        super().prepare()
+        if not self._finished:
+            self.refuse("not_found", self.request.path[:200], "the API is under /api/openapi.json")
+
+
+class Described(_Handler):
+    """The OpenAPI document."""
+
+    def get(self) -> None:
+        """Send it."""
+        self.finish(json.dumps(openapi()))
+
+
+class Asked(_Handler):
+    """One question."""
+
+    def initialize(self, door: Door, processes: Processes) -> None:  # type: ignore[override]
+        """Take what each request needs."""
+        super().initialize(door)
+        self.processes = processes
+        self.work: asyncio.Task[dict[str, Any]] | None = None
+
+    async def post(self, name: str) -> None:
+        """Answer it."""
+        kind = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            self.refuse(
+                "bad_input", "Content-Type", f"expected application/json, got {kind[:60]!r}"
+            )
+            return
+        try:
+            text = self.request.body.decode("utf-8")
+            data = parse_json(text, "request")
+            with checked("request"):
+                question = QUESTIONS[name].model_validate(data)
+        except UnicodeDecodeError as error:
+            self.refuse("bad_input", "request", f"not UTF-8 text (byte {error.start})")
+            return
+        except InstanceError as error:
+            problems = [{"place": one.place, "message": one.message} for one in error.problems]
+            self.fail({"kind": "bad_input", "problems": problems})
+            return
+        self.work = asyncio.create_task(self.processes.ask(question))
+        try:
+            found = await self.work
+        except Busy:
+            self.set_header("Retry-After", "5")
+            self.refuse("busy", "request", "too many requests wait; ask again later")
+            return
+        if "error" in found:
+            self.fail(found["error"])
+            return
+        self.finish(json.dumps(found["document"]))
+
+    def on_connection_close(self) -> None:
+        """Nobody listens: the work ends."""
+        if self.work is not None:
+            self.work.cancel()
+
+
+def application(door: Door, processes: Processes) -> tornado.web.Application:
+    """Every address of the server."""
+    return tornado.web.Application(
+        [
+            (r"/api/openapi\.json", Described, {"door": door}),
+            (
+                rf"/api/({'|'.join(QUESTIONS)})",
+                Asked,
+                {"door": door, "processes": processes},
+            ),
+        ],
+        default_handler_class=Missing,
+        default_handler_args={"door": door},
+    )

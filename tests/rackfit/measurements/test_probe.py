@@ -1,0 +1,113 @@
+"""``rackfit probe``: runs that tell most, whose commands mean what was priced."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from costmodel.evaluate import evaluate
+from costmodel.measured.rows import Group
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
+from costmodel.question.workload import Slo, Workload
+from rackfit.cli.app import build_app
+from rackfit.measurements.bench_commands import launch_command
+from rackfit.measurements.deployment import deployed_as
+from rackfit.measurements.probe import log_cost, probe
+from topology.errors import InstanceError
+
+pytest.importorskip("scipy")
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+QUESTION = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--input-tokens", "2000",
+            "--output-tokens", "200", "--tpot", "20 ms")  # fmt: skip
+
+
+def rackfit(*args: object) -> Result:
+    return CliRunner().invoke(build_app(), [str(arg) for arg in args])
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+@pytest.mark.parametrize(
+    "group", [Group(4, 1, 1, 1), Group(2, 1, 2, 1), Group(8, 1, 1, 1, 8), Group(1, 8, 1, 1, 8)]
+)
+def test_launch_commands_are_read_back_as_the_workers_they_were_written_for(engine, group):
+    read = deployed_as(launch_command(engine, MODEL, group, 64), engine, "here")
+    assert read.engine == engine
+    assert read.prefill is None
+    found = read.decode
+    assert (found.tp, found.attention_dp, found.pp, found.workers) == (
+        group.tp, group.attention_dp, group.pp, 1,
+    )  # fmt: skip
+    assert (found.expert_ways > 1) == (group.expert_ways > 1)
+
+
+@pytest.fixture(scope="module")
+def probed():
+    scenario = Scenario(
+        model="llama-3.1-8b", cluster="hgx-h100", engine="vllm", slo=Slo(tpot=0.02),
+        workload=Workload(input_tokens=2000, output_tokens=200),
+    )  # fmt: skip
+    return probe(resolve_instance(scenario), 3, worlds=2)
+
+
+def test_a_probe_is_about_layouts_of_the_question(probed):
+    assert 1 <= len(probed.layouts) <= 4
+    assert (np.diff(probed.question.costs) >= 0).all()
+    best = evaluate(probed.instance, probed.layouts[0])
+    assert best.usd_per_m_output_tokens is not None
+    # the profile's values are rounded, nothing else differs
+    assert np.exp(probed.question.costs[0]) == pytest.approx(best.usd_per_m_output_tokens, rel=1e-3)
+    assert len(probed.picks) == 3
+    gains = [pick.gain for pick in probed.picks]
+    assert all(gain >= -1e-6 for gain in gains)
+    assert probed.picks[-1].answer_sd < probed.question.answer_sd(
+        np.zeros((len(probed.layouts),) * 2)
+    )
+
+
+def test_slopes_of_a_cost_are_those_of_the_evaluator(probed):
+    """Under a target that never binds, so that the cost is smooth."""
+    place = int(np.argmax(np.abs(probed.question.layouts[0])))
+    free = probed.instance.scenario.model_copy(update={"slo": Slo()})
+    instance = resolve_instance(free)
+    costs = [
+        log_cost(instance, probed.layouts[0], probed.prior.mean + step * np.eye(16)[place])
+        for step in (-0.02, 0.02, -0.1, 0.1)
+    ]
+    assert (costs[1] - costs[0]) / 0.04 == pytest.approx((costs[3] - costs[2]) / 0.2, rel=0.05)
+    assert abs(probed.question.layouts[0, place]) >= 0.99 * abs(costs[3] - costs[2]) / 0.2
+
+
+def test_a_layout_that_misses_a_target_counts_as_dearer(probed):
+    instance, layout, mean = probed.instance, probed.layouts[0], probed.prior.mean
+    found = evaluate(instance, layout)
+    assert found.tpot_s is not None
+    tight = instance.scenario.model_copy(update={"slo": Slo(tpot=found.tpot_s / 1.5)})
+    dearer = log_cost(resolve_instance(tight), layout, mean) - log_cost(instance, layout, mean)
+    assert dearer == pytest.approx(np.log(1.5), rel=0.01)
+
+
+def test_the_command_prints_runs_with_their_commands():
+    done = rackfit("probe", *QUESTION, "--engine", "vllm", "--runs", 2, "--json")
+    assert done.exception is None, done.exception
+    data = json.loads(done.stdout)
+    assert len(data["runs"]) == 2
+    for run in data["runs"]:
+        assert run["launch"].startswith("vllm serve llama-3.1-8b ")
+        assert f"--max-concurrency {run['concurrency']} " in run["bench"]
+        assert deployed_as(run["launch"], "vllm", "here").decode.chips == run["chips"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "name the engine that would be measured"),
+        (("--engine", "vllm", "--profile", "physics"), "was not fitted"),
+    ],
+)
+def test_questions_that_no_run_answers_are_refused(options, message):
+    done = rackfit("probe", *QUESTION, *options)
+    assert isinstance(done.exception, InstanceError)
+    assert message in str(done.exception)

@@ -1,0 +1,232 @@
+"""The JSON API as a client sees it that knows nothing but the OpenAPI document."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rackfit.cli.app import build_app
+from topology.catalogue import data_dir
+
+SCENARIO = {
+    "model": "llama-3.1-8b",
+    "cluster": "hgx-h100",
+    "workload": "chat",
+    "slo": {"tpot": 0.03},
+}
+
+
+class Client:
+    """Operations of an OpenAPI document, by ``operationId``; requests and answers are checked against it."""
+
+    def __init__(self, address: str, token: str = ""):
+        self.address, self.token = address, token
+        _, self.api = self.send("GET", "/api/openapi.json")
+        self.paths = {
+            told["post"]["operationId"]: (path, told["post"])
+            for path, told in self.api["paths"].items()
+        }
+
+    def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Any:
+        """Status and document."""
+        headers = {"Content-Type": "application/json", **headers}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        asked = urllib.request.Request(self.address + path, body, headers, method=method)
+        try:
+            with urllib.request.urlopen(asked) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def ask(self, name: str, valid: bool = True, **body: Any) -> Any:
+        """Status and document of an operation, both as the schema has them."""
+        path, told = self.paths[name]
+        if valid:
+            self.check(body, told["requestBody"]["content"])
+        status, document = self.send("POST", path, json.dumps(body).encode())
+        self.check(document, told["responses"][str(status)]["content"])
+        return status, document
+
+    def check(self, data: Any, content: Any) -> None:
+        """Raise where data is not what the document says."""
+        schema = {**content["application/json"]["schema"], "components": self.api["components"]}
+        jsonschema.Draft202012Validator(schema).validate(data)
+
+
+def started(*words: str) -> Iterator[Client]:
+    """A server of its own on a free port, told of on stderr."""
+    command = [sys.executable, "-m", "rackfit", "serve", "--port", "0", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        address = ""
+        while not address:
+            line = server.stderr.readline()
+            assert line, "the server ended"
+            if line.startswith("serving "):
+                address = line.split()[1].removesuffix("/api/openapi.json")
+        token = words[words.index("--token") + 1] if "--token" in words else ""
+        yield Client(address, token)
+        server.terminate()
+        assert server.wait() == 0
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    yield from started("--time-limit", "300")
+
+
+@pytest.fixture(scope="module")
+def solved(client: Client) -> dict[str, Any]:
+    status, document = client.ask("solve", scenario=SCENARIO, gap=0.05)
+    assert status == 200, document
+    found: dict[str, Any] = document
+    return found
+
+
+def test_a_layout_found_over_http_is_priced_alike(client: Client, solved: dict[str, Any]) -> None:
+    assert solved["certificate"]["gap"] <= 0.05
+    status, priced = client.ask("evaluate", document=solved)
+    assert status == 200
+    assert priced["evaluation"] == solved["evaluation"]
+    solved["layout"]["replicas"][0]["stages"][0]["layers"][1] -= 1
+    status, broken = client.ask("evaluate", document=solved)
+    solved["layout"]["replicas"][0]["stages"][0]["layers"][1] += 1
+    assert status == 200
+    assert broken["evaluation"]["violations"]
+
+
+def test_requests_are_replayed(client: Client, solved: dict[str, Any]) -> None:
+    status, met = client.ask("replay", document=solved, rate=1.0, duration_s=50.0)
+    assert status == 200
+    assert met["replay"]["requests"] > 10
+    assert 0 < met["ttft_s"]["p50"] <= met["ttft_s"]["p99"]
+
+
+def test_whole_units_are_counted(client: Client) -> None:
+    status, sized = client.ask("size", scenario=SCENARIO, buy=["hgx-h100"], rate=30.0, gap=0.05)
+    assert status == 200
+    (kind,) = sized["kinds"]
+    assert kind["count"] >= kind["least"] >= 1
+
+
+def test_nothing_fits_is_a_document(client: Client) -> None:
+    status, told = client.ask("solve", scenario={**SCENARIO, "slo": {"tpot": 1e-5}})
+    assert (status, told["error"]["kind"]) == (422, "infeasible")
+    assert "the least reachable" in told["error"]["problems"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "place", "words"),
+    [
+        ({"scenario": {**SCENARIO, "slo": {"tpot": -1}}}, "request: scenario.slo.tpot", "must be positive, got -1"),
+        ({"scenario": {**SCENARIO, "rate": 0}}, "request: scenario.rate", "must be above 0, got 0"),
+        ({"scenario": SCENARIO, "gap": 2}, "request: gap", "must be below 1, got 2"),
+        ({"scenario": SCENARIO, "gpa": 0.1}, "request: gpa", "unknown key"),
+        ({}, "request: scenario", "is missing"),
+        ({"scenario": {**SCENARIO, "model": "/etc/passwd"}}, "request", "scenario.model: '/etc/passwd' is not offered"),
+        ({"scenario": {**SCENARIO, "cluster": "../a.yaml"}}, "request", "scenario.cluster: '../a.yaml' is not offered"),
+        ({"scenario": {**SCENARIO, "cluster": "mine.yaml@2"}}, "request", "is not offered"),
+        ({"scenario": "../../x"}, "request: scenario", "must be a name of letters"),
+        ({"scenario": SCENARIO, "traffic": "/etc/passwd"}, "request: traffic", "must be a name of letters"),
+        ({"scenario": SCENARIO, "files": {"../a.yaml": "x"}}, "request: files", "must be called NAME.json"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_place_value_and_what_is_accepted(
+    client: Client, body: dict[str, Any], place: str, words: str
+) -> None:
+    status, told = client.ask("solve", valid=False, **body)
+    assert (status, told["error"]["kind"]) == (400, "bad_input")
+    (problem, *_) = told["error"]["problems"]
+    assert problem["place"].startswith(place)
+    assert words in problem["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"gap": NaN}', "is not a number of JSON"),
+        (b'{"gap": 1, "gap": 2}', "is given twice"),
+        (b"\xff", "not UTF-8"),
+        (b"", "not JSON"),
+        (b"[]", "expected keys with values"),
+    ],
+)
+def test_bodies_are_read_as_files_are(client: Client, body: bytes, words: str) -> None:
+    status, told = client.send("POST", "/api/solve", body)
+    assert (status, told["error"]["kind"]) == (400, "bad_input")
+    assert words in told["error"]["problems"][0]["message"]
+
+
+def test_only_this_machines_own_pages_may_ask(client: Client) -> None:
+    assert client.send("GET", "/api/openapi.json", Host="evil.example")[0] == 403
+    plain = {"Content-Type": "text/plain"}
+    status, told = client.send(
+        "POST", "/api/solve", json.dumps({"scenario": SCENARIO}).encode(), **plain
+    )
+    assert status == 400
+    assert told["error"]["problems"][0]["place"] == "Content-Type"
+    assert client.send("POST", "/api/other", b"{}")[0] == 404
+    assert client.send("GET", "/api/solve")[0] == 405
+
+
+def test_a_file_counts_by_its_content_and_no_other_is_read(client: Client, tmp_path: Path) -> None:
+    chip = tmp_path / "secret.yaml"
+    chip.write_text((data_dir("chips") / "h100.yaml").read_text())
+    spec = yaml.safe_load((data_dir("clusters") / "hgx-h100.yaml").read_text())
+    spec["failed"] = ["r0g7"]
+    asked = {**SCENARIO, "cluster": "mine.yaml"}
+    status, told = client.ask(
+        "solve", scenario=asked, files={"mine.yaml": yaml.safe_dump(spec)}, gap=0.5
+    )
+    assert status == 200, told
+    assert told["evaluation"]["chips_used"] == 7
+    spec["domains"][0]["chips"][0]["chip"] = str(chip)
+    status, told = client.ask("solve", scenario=asked, files={"mine.yaml": yaml.safe_dump(spec)})
+    assert (status, told["error"]["kind"]) == (400, "bad_input")
+    assert "is not offered" in told["error"]["problems"][0]["message"]
+
+
+def test_a_token_is_asked_for_where_one_is_set() -> None:
+    for client in started("--token", "a-token-of-24-characters"):
+        assert client.send("GET", "/api/openapi.json")[0] == 200
+        client.token = "another-token-of-24-chars"
+        status, told = client.send("GET", "/api/openapi.json")
+        assert (status, told["error"]["kind"]) == (401, "no_token")
+
+
+def test_the_document_is_that_of_the_command_line(solved: dict[str, Any], tmp_path: Path) -> None:
+    """But for the machine and the clock."""
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(SCENARIO))
+    done = CliRunner().invoke(
+        build_app(), ["solve", str(tmp_path / "s.yaml"), "--gap", "0.05", "--json"]
+    )
+    told = json.loads(done.stdout)
+    assert {key: told[key] for key in told if key != "solve"} == {
+        key: solved[key] for key in solved if key != "solve"
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_ten_users_at_once_are_all_answered(client: Client) -> None:
+    good = {"scenario": SCENARIO, "gap": 0.05}
+    bad = {"scenario": {**SCENARIO, "model": "no-such-model"}}
+    with ThreadPoolExecutor(10) as pool:
+        asked = [
+            pool.submit(client.ask, "solve", **(bad if n % 5 == 4 else good)) for n in range(10)
+        ]
+    codes = [one.result()[0] for one in asked]
+    assert codes == [200, 200, 200, 200, 400] * 2
