@@ -12,7 +12,9 @@ embedding, the last the head.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,8 +87,8 @@ def cut_stages(
     return [(ends[s], ends[s + 1] - 1) for s in range(stages)]
 
 
-#: share of a layer that is taken for rounding where layers fill a stage
-_ROUNDING = 1e-9
+#: share of a layer that is taken for rounding where layers fill a stage; halvings of what the longest may last
+_ROUNDING, _HALVINGS = 1e-9, 30
 
 
 def shortest_longest_stage(
@@ -111,12 +113,33 @@ def shortest_longest_stage(
     last = head_s + layer_s[runs[0][0]]
     low = np.maximum.reduce([longest_layer, last, total / stages]) * (1 - 1e-12)
     high = np.asarray(total, dtype=float).copy()
-    for _ in range(30):
+    if low.size == 1:
+        own = [float(layer_s[kind].item()) for kind in reversed(kind_of_layer)]
+        found = _longest_of_one(own, float(head_s.item()), low.item(), high.item(), stages.item())
+        return np.full(low.shape, found)
+    for _ in range(_HALVINGS):
         limit = (low + high) / 2
         fits = _stages_needed(layer_s, runs, head_s, limit) <= stages
         high = np.where(fits, limit, high)
         low = np.where(fits, low, limit)
     return np.asarray(low)
+
+
+def _longest_of_one(
+    layer_s: list[float], head_s: float, low: float, high: float, stages: float
+) -> float:
+    """The same for one shape, from the last layer back, stage by stage instead of layer by layer."""
+    sums = [0.0, *accumulate(layer_s)]
+    slack = max(layer_s) * _ROUNDING
+    for _ in range(_HALVINGS):
+        limit = (low + high) / 2
+        needed, start = 0, 0
+        while start < len(layer_s) and needed <= stages:
+            room = limit + slack - (0.0 if needed else head_s)
+            start = max(start + 1, bisect_right(sums, sums[start] + room) - 1)
+            needed += 1
+        low, high = (low, limit) if needed <= stages else (limit, high)
+    return low
 
 
 def _stages_needed(
