@@ -16,7 +16,6 @@ from solver.bounds.batches import Batch, Spread, largest_batch
 from solver.bounds.passes import Passes
 from solver.bounds.priced import Array, Bounds, Ints, Priced
 from solver.bounds.room import Room
-from solver.shapes.group_rates import nearest_send
 from solver.shapes.shapes import ROLES
 
 PREFILL, DECODE, MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
@@ -28,8 +27,7 @@ class Block(Passes):
     def __init__(self, priced: Priced):
         super().__init__(priced)
         role = priced.role
-        # nearest decode replica: at best in the same domain
-        self.transfer = nearest_send(priced.instance.cluster, priced.pool_class)
+        self.transfer = priced.transfer
         staggered = self.instance.scenario.layer_slots == "any"  # chips with one more take turns
         room = Room(
             self._kinds_held(), ROLES[role], self.chip, self.layers, self.tp, self.ranks, self.pp

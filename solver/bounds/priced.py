@@ -14,6 +14,7 @@ from costmodel.question.instance import Instance
 from solver.bounds.expert_bounds import ExpertBounds
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ShapeTable
+from topology import Rate
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -51,7 +52,7 @@ class Priced:
     """What is priced: shapes of one role on one class, for one question.
 
     ``layers``: kinds of layers with their numbers; ``experts``: bounds of their loads, ``None`` for a dense
-    model; ``rates``: collective rates of ``shapes``, one row each.
+    model; ``rates``: collective rates of ``shapes``, one row each; ``transfer``: the least hand-over of KV.
     """
 
     instance: Instance
@@ -61,3 +62,4 @@ class Priced:
     rates: GroupRates
     role: int
     pool_class: PoolClass
+    transfer: Rate

@@ -26,11 +26,13 @@ from solver.bounds.shared_bounds import bounds_of_shared_slots
 from solver.kv_plan import keeps_idle
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import least_rates
+from solver.shapes.nearest import least_hand_over
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.spans import Parts, joined_best
 from solver.shapes.stands import neighbours_matter
 from solver.threads import side_by_side
+from topology import Rate
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
@@ -59,6 +61,7 @@ class Pricer:
         )
         self.experts: ExpertBounds | None = None
         self._rates: dict[tuple[int, ...], list[GroupRates]] = {}
+        self._transfers: dict[int, Rate] = {}
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
         elif moe is not None and instance.scenario.layer_slots == "same":
@@ -119,7 +122,13 @@ class Pricer:
     def priced(self, shapes: ShapeTable, role: int, pool_class: PoolClass, turn: int = 0) -> Priced:
         """Shapes of one role on one class with all that their prices need."""
         rates = self.rates(shapes, turn)
-        return Priced(self.instance, self.layers, self.experts, shapes, rates, role, pool_class)
+        if pool_class.index not in self._transfers:
+            found = least_hand_over(self.instance.cluster, pool_class)
+            self._transfers[pool_class.index] = found
+        transfer = self._transfers[pool_class.index]
+        return Priced(
+            self.instance, self.layers, self.experts, shapes, rates, role, pool_class, transfer
+        )
 
     def tightened(
         self, shapes: ShapeTable, row: int, layer_bounds: Array | None, most_per_rank: int

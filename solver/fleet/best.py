@@ -114,6 +114,8 @@ def links_may_bind(
         return False
     if any(item.role == _PREFILL and not item.leaves for item in items):
         return True
+    if links.uplinks.doors and any(item.wide for item in items):
+        return True
     need = [0.0] * len(links.uplinks.domain)
     units = [0.0] * len(links.uplinks.unit)
     for pool_class in classes:

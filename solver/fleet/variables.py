@@ -43,6 +43,7 @@ class Cut:
 
     ``supply`` prefill inside the domain (``leaving``: of which KV may leave), ``demand`` decode; ``wide_*`` the
     shares of replicas over several domains. ``sent`` and ``sent_far``: bytes/s of passes and how often.
+    ``slices``: those of replicas over several domains.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Cut:
     wide_demand: list[Linear] = field(default_factory=list)
     sent: list[tuple[float, Linear]] = field(default_factory=list)
     sent_far: list[tuple[float, Linear]] = field(default_factory=list)
+    slices: list[Linear] = field(default_factory=list)
 
 
 class FleetVariables:
@@ -240,6 +242,8 @@ class FleetVariables:
         if not self.linked:
             return
         cut = cut if cut is not None else self._cut(domain)
+        if item.wide:
+            cut.slices.append(times)
         if item.wide and item.sent:
             at = next(at for at, (_, chips) in enumerate(item.parts) if chips == size)
             cut.sent.append((item.sent[at], times))

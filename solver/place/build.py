@@ -28,10 +28,11 @@ def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[l
 
 def hand_over_s(
     instance: Instance, stages: Sequence[Sequence[str]], tp: int
-) -> tuple[float, float]:
-    """KV hand-over from each domain to the farthest other one, and inside the first one's own, seconds.
+) -> tuple[float, float, float]:
+    """KV hand-over in seconds: wherever decode replicas stand, inside the first domain, and where they stand best.
 
-    Where no other domain can be reached, or the chip is alone in its own, the one stands for the other.
+    From each domain to the farthest other one and inside it; where no other domain can be reached, or the chip is
+    alone in its own, the one stands for the other.
     """
     cluster = instance.cluster
     homes: dict[int, list[str]] = {}
@@ -43,7 +44,7 @@ def hand_over_s(
             homes.setdefault(home, own)
     moved = transfer_bytes_per_chip(instance, tp, len(stages))
     times = [_from(cluster, home, here, moved) for home, here in homes.items()]
-    return max(far for far, _ in times), times[0][1]
+    return max(map(max, times)), times[0][1], min(map(min, times))
 
 
 def _from(cluster: Cluster, home: int, here: Sequence[str], moved: float) -> tuple[float, float]:

@@ -147,8 +147,9 @@ class Realiser:
         experts, layer_bounds = self.placements.of(slots, free=free)
         far_s, near_s = 0.0, 0.0
         if ROLES[shape["role"]] == "prefill":
-            far_s, near_s = hand_over_s(self.instance, stands.chips, shape["tp"])
-            far_s = near_s if self.nearby else far_s
+            far_s, inside_s, near_s = hand_over_s(self.instance, stands.chips, shape["tp"])
+            if self.nearby:
+                far_s = near_s = inside_s
         attempt = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         batches = BatchSearch(attempt)
         found = batches.best(most_per_rank)

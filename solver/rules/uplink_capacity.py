@@ -7,7 +7,7 @@ For every domain ``d`` (or pools filled by one pattern, as often as there are), 
     leaving  + wide supply + passes <= room                           out of the domain
     entering + wide demand + passes <= room                           into the domain
 
-Replicas over several domains hand over through NICs alone. The same holds for units of domains, with what
+Each slice of a replica over several domains has a chip with a working NIC. Such replicas hand over through NICs alone. The same holds for units of domains, with what
 is matched inside a unit left out. What leaves all units is what enters them, and ``pooled`` is what is matched
 locally, in units and between them. Room is rounded up: a fleet's rate is taken by the judge's formula
 (:func:`costmodel.replica.hand_over.carried`), the model's by no less.
@@ -44,6 +44,8 @@ def constrain(fleet: FleetVariables) -> None:
         model.add(local + entering <= sum(cut.demand))
         model.add(out <= leaving + sum(cut.wide_supply))
         model.add(into <= entering + sum(cut.wide_demand))
+        if cut.slices and cut.domain in links.uplinks.doors:
+            model.add(sum(cut.slices) <= links.uplinks.doors[cut.domain] * cut.times)
         _within(fleet, room, cut.times, (out, into), cut.sent)
         pooled += local
         unit = int(links.uplinks.unit_of[cut.domain])

@@ -17,11 +17,9 @@ from costmodel.passes.communication import (
 from costmodel.question.exchange import domain_runs
 from costmodel.question.instance import Instance
 from solver.shapes.exchanged import moved_for
-from solver.shapes.least_rates import least_send
 from solver.shapes.pools import PoolClass, pick_chips
 from solver.shapes.spans import Parts, pools_of
-from solver.shapes.stands import neighbours_matter
-from topology import Cluster, Rate
+from topology import Cluster
 
 
 def group_rates(instance: Instance, pool_class: PoolClass, shape: Mapping[str, int]) -> GroupRates:
@@ -108,12 +106,3 @@ def as_one(stages: Sequence[GroupRates]) -> tuple[GroupRates, bool]:
             for name in ("send_latency_s", "send_s_per_byte")
         },
     ), alike
-
-
-def nearest_send(cluster: Cluster, pool_class: PoolClass) -> Rate:
-    """Rate of a hand-over to the nearest chip that another replica can stand on."""
-    if neighbours_matter(cluster, pool_class.domain):
-        return least_send(cluster, pool_class.pools[0])
-    if len(cluster.domains[pool_class.domain].usable) > 1:
-        return cluster.rate_for("send", pool_class.domain, 2, 1)
-    return Rate(0.0, 0.0, 0.0, 0.0, "none")

@@ -174,7 +174,7 @@ def test_domains_alike_are_made_once() -> None:
 
 
 def test_hand_overs_are_asked_for_by_kind_of_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    from solver.rules.ttft_target import nearest_other
+    from solver.shapes.nearest import nearest_other
     from solver.shapes.pools import pool_classes
 
     counts = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,14 @@ class Uplinks:
     """Bytes/s that can cross the cut around each domain and around each unit, per direction.
 
     ``domain[d]``: working NICs of working chips. ``unit[u]``: links of the unit's leaves to the spines.
-    ``unit_of[d]``: the unit of a domain. All 0 where domains have no network.
+    ``unit_of[d]``: the unit of a domain. All 0 where domains have no network. ``doors[d]``: chips with a working
+    NIC, of domains in which some usable chip has none.
     """
 
     domain: Array
     unit: Array
     unit_of: NDArray[np.int64]
+    doors: Mapping[int, int] = field(default_factory=dict)
 
     def narrowest(self, domain: int) -> float:
         """What a domain can send to other units: through its NICs, and its leaves where these are its own."""
@@ -38,10 +40,13 @@ def uplinks(domains: Sequence[Domain], network: Network | None) -> Uplinks:
     if network is None:
         nothing = np.zeros(len(domains))
         return Uplinks(nothing, nothing, np.arange(len(domains)))
-    through = [
-        sum(nics[placed.position] for placed in domain.chips if placed.healthy)
-        for domain, nics in ((d, network.nic_profile(d.index)) for d in domains)
-    ]
+    through, doors = [], {}
+    for domain in domains:
+        nics = network.nic_profile(domain.index)
+        through.append(sum(nics[placed.position] for placed in domain.chips if placed.healthy))
+        working = [nics[placed.position] > 0 for placed in domain.usable]
+        if not all(working):
+            doors[domain.index] = sum(working)
     unit_of = np.array([network.unit(domain.index) for domain in domains], dtype=np.int64)
     units = [network.unit_bytes_per_s(unit) for unit in range(int(unit_of.max()) + 1)]
-    return Uplinks(np.array(through), np.array(units), unit_of)
+    return Uplinks(np.array(through), np.array(units), unit_of, doors)
