@@ -45,11 +45,11 @@ def assemble(
 ) -> Layout:
     """Take chips from each pool in order and stand every replica on its own.
 
-    Wider replicas come first. Where neighbours matter, each replica is made anew for the chips it gets, with
+    Wider replicas come first, where NICs of a domain differ those that send most. Where neighbours matter, each replica is made anew for the chips it gets, with
     the batch that these allow; one that meets no target there is left out. ``given``: the chips of replicas in one
     pool each, where they are chosen already.
     """
-    order = sorted(range(len(fleet.stands)), key=lambda at: _rank(fleet, at))
+    order = sorted(range(len(fleet.stands)), key=lambda at: _rank(instance, fleet, at))
     known = {at: [list(chips)] for at, chips in enumerate(given) if chips is not None}
     left = [at for at in order if at not in known]
     chosen = known | _chips(instance, fleet, left, placed)
@@ -100,9 +100,15 @@ def _layout(instance: Instance, stood: Sequence[Stood]) -> Layout:
     return Layout(replicas=tuple(replicas), expert_maps=maps)
 
 
-def _rank(fleet: Fleet, place: int) -> tuple[int, int]:
-    item, _ = fleet.stands[place]
-    return -item.chips, item.shape
+def _rank(instance: Instance, fleet: Fleet, place: int) -> tuple[float, int, int]:
+    """Where only NICs differ, replicas whose passes send most through each get the fastest ones first."""
+    item, pools = fleet.stands[place]
+    homes = (instance.cluster.domains[pool.domain] for pool in pools)
+    unlike = any(
+        home.fabric.interchangeable_chips and not home.interchangeable_chips for home in homes
+    )
+    per_chip = [sent / chips for sent, (_, chips) in zip(item.sent, item.parts, strict=False)]
+    return -max(per_chip, default=0.0) if unlike else 0.0, -item.chips, item.shape
 
 
 def _chips(
