@@ -144,6 +144,6 @@ def _kv_places(instance: Instance) -> Iterator[str]:
     """Where KV may lie."""
     tiers = instance.scenario.kv_tiers
     host = " or in host memory (read in every pass), chosen for prompts and for generation"
-    yield f"KV of running sequences in HBM{host if 'host' in tiers else ''}"
+    yield f"KV of running sequences in HBM{host if 'host' in tiers and instance.engine is None else ''}"
     if instance.workload.hold_s is not None:
         yield f"KV of waiting conversations in HBM, {''.join(f'{tier}, ' for tier in tiers)}or computed again"

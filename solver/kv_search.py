@@ -33,11 +33,13 @@ _MOST_RANGES = 16
 def kv_plans(instance: Instance) -> tuple[KvPlan, ...]:
     """Every plan that the scenario allows, all KV in HBM first.
 
-    Caches in flight lie in HBM or in host memory; idle KV in HBM, in any tier allowed, or nowhere.
+    Caches in flight lie in HBM or, where no engine is named, in host memory (engines read them from HBM); idle
+    KV in HBM, in any tier allowed, or nowhere.
     A tier that prompts are read from in every pass has no bandwidth left for reloads.
     """
     tiers = instance.scenario.kv_tiers
-    in_flight: tuple[KvTier, ...] = ("hbm", "host") if "host" in tiers else ("hbm",)
+    host = "host" in tiers and instance.engine is None
+    in_flight: tuple[KvTier, ...] = ("hbm", "host") if host else ("hbm",)
     idle: tuple[KvTier | None, ...] = (None,)
     if instance.workload.hold_s is not None:
         idle = (None, "hbm", *tiers)

@@ -36,6 +36,10 @@ def _broken(instance: Instance, engine: EngineFacts, layout: Layout, replica: Re
         instance.model, chip, replica.role, shape.tp, shape.attention_dp, shape.pp
     )
     found = [refusal] if refusal else []
+    away = sorted({share.tier for share in replica.kv if not share.idle} - {"hbm"})
+    if away:
+        message = f"every pass reads KV from {away[0]}"
+        found.append(f"{message}; {engine.title} keeps the KV of running requests in HBM")
     moe = instance.operations.moe
     if moe is None:
         return found

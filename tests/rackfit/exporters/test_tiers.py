@@ -12,6 +12,7 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.exporters.export import export_layout, write_files
 from rackfit.importers.deployment import import_deployment
+from solver.kv_search import kv_plans
 from solver.place.held_kv import with_idle
 from topology.errors import ExportError, InstanceError
 
@@ -41,6 +42,18 @@ def instance() -> Instance:
 def test_caches_read_from_a_tier_are_refused(instance: Instance, target: str) -> None:
     with pytest.raises(ExportError, match="every pass reads KV from host"):
         export_layout(instance, layout("host"), target)
+
+
+def test_the_judge_and_the_search_keep_running_kv_in_hbm_under_an_engine(
+    instance: Instance,
+) -> None:
+    asked = instance.scenario.model_copy(update={"engine": "trtllm", "kv_tiers": ("host",)})
+    under = resolve_instance(asked)
+    broken = [v for v in evaluate(under, layout("host")).violations if v.rule == "engine_runs"]
+    assert [v.message.partition(";")[0] for v in broken] == ["every pass reads KV from host"]
+    assert "engine_runs" not in {v.rule for v in evaluate(instance, layout("host")).violations}
+    assert {plan.generate for plan in kv_plans(under)} == {"hbm"}
+    assert {plan.generate for plan in kv_plans(instance)} == {"hbm", "host"}
 
 
 def test_idle_kv_is_noted(instance: Instance) -> None:
