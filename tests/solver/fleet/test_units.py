@@ -11,10 +11,8 @@ import pytest
 import yaml
 
 from benchmarks.hunt.neighbours import elsewhere
-from benchmarks.hunt.questions import draw_question
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance, Scenario, resolve_instance
-from costmodel.question.scenario import load_scenario
 from solver.clock import Clock
 from solver.fleet.asked import Links, Question
 from solver.fleet.beside import beside
@@ -23,9 +21,12 @@ from solver.fleet.items import Item
 from solver.search import search
 from solver.shapes.pools import Pool, PoolClass
 from topology import load_chip
+from topology.catalogue import data_dir
 from topology.scaleout.uplinks import Uplinks
 
 CHIP = load_chip("h100")
+#: bytes of a chip that holds a third of the model
+HBM = 13_274_618_820
 
 
 def question(folder: Path, sizes: tuple[int, ...], per_unit: int, **asked: Any) -> Instance:
@@ -101,8 +102,26 @@ def test_replicas_over_many_domains_of_one_chip_fill_what_the_relaxation_did_not
 
 
 def test_replicas_whose_passes_send_more_than_links_carry_are_not_the_last(tmp_path: Path) -> None:
-    """A question of the hunt: the first replicas span two domains, of which one has slow NICs."""
-    path = draw_question(1203, tmp_path).write(tmp_path)
-    instance = resolve_instance(load_scenario(str(path)))
+    """The first replicas span two domains, of which one has slow NICs."""
+    chip = yaml.safe_load((data_dir("chips") / "rubin-ultra.yaml").read_text())
+    (tmp_path / "small.yaml").write_text(
+        yaml.safe_dump({**chip, "name": "small", "hbm_bytes": HBM})
+    )
+    domains = [
+        {
+            "fabric": {"kind": "nvswitch", "links_per_switch": [1] * 36},
+            "chips": [{"chip": "./small.yaml", "count": 3, "nic_bytes_per_s": rate}],
+        }
+        for rate in (1.43e10, 9.8e8)
+    ]
+    path = tmp_path / "slow.yaml"
+    network = {"kind": "leaf-spine"}
+    path.write_text(yaml.safe_dump({"name": "slow", "domains": domains, "scale_out": network}))
+    asked = {
+        "model": "qwen3-8b", "cluster": str(path), "pay": "used", "profile": "physics",
+        "workload": {"input_tokens": 5007, "output_tokens": 120}, "kv_dtype": "bf16",
+        "slo": {"tpot": 0.00935, "ttft": 0.493},
+    }  # fmt: skip
+    instance = resolve_instance(Scenario.model_validate(asked))
     found = search(instance, clock=Clock(10))
     assert evaluate(instance, found.layout).violations == ()
