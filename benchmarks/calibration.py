@@ -38,8 +38,8 @@ Array = NDArray[np.float64]
 RUNS, DRAWS = 5, 20
 #: fewest runs of a deployment that are drawn from, so that as many again are predicted
 FEWEST = 15
-#: runs of a recovery, its trials, the other layouts at least, and the noise of a run
-MANY, TRIALS, OTHERS, NOISE = (5, 10, 30), 200, 20, 0.05
+#: runs of a recovery, its trials, the other layouts (at least, at most), and the noise of a run
+MANY, TRIALS, OTHERS, MOST_OTHERS, NOISE = (5, 10, 30), 200, 20, 40, 0.05
 
 
 @dataclass(frozen=True)
@@ -161,38 +161,45 @@ def recovery(runs: Sequence[Run], trials: int, seed: int = 2) -> list[Trial]:
     rng = np.random.default_rng(seed)
     found = []
     for trial in range(trials):
-        pool = pools[trial % len(pools)]
+        pool = pools[(seed + trial) % len(pools)]
+        chosen = rng.permutation(len(pool))[: max(MANY) + MOST_OTHERS]
+        pool = [pool[i] for i in chosen]
         prior = prior_of(known, profile, pool[0].chip, pool[0].row.engine)
         truth = rng.multivariate_normal(prior.mean, prior.covariance, method="cholesky")
-        exact = predict(pool, pricing_at(truth), profile.first_token).tpot_s
-        seen = exact * np.exp(NOISE * rng.standard_normal(len(pool)))
-        order = rng.permutation(len(pool))
-        others = [pool[i] for i in order[: -max(MANY)]]
-        right = exact[order[: -max(MANY)]]
+        measured = _made(pool[: max(MANY)], prior.mean, truth, rng)
+        others = LogErrors(problem_of(pool[max(MANY) :], pricing_at(prior.mean)))
+        right = others.at(_alike(truth, len(pool) - max(MANY)))
         for many in MANY:
-            measured = [
-                replace(pool[i], row=replace(pool[i].row, tpot_s=float(seen[i]), ttft_s=None))
-                for i in order[-many:]
+            after = update_cell(prior, measured[:many], profile, known).after
+            offs = [
+                others.at(_alike(mean, len(right))) - right for mean in (prior.mean, after.mean)
             ]
-            after = update_cell(prior, measured, profile, known).after
-            errors = [
-                _error(predict(others, pricing_at(mean), {}).tpot_s, right)
-                for mean in (prior.mean, after.mean)
-            ]
-            problem = problem_of(others, pricing_at(after.mean))
-            scales = np.repeat(after.mean[:, None], len(others), axis=1)
-            slopes = LogErrors(problem).slopes(scales)
+            slopes = others.slopes(_alike(after.mean, len(right)))
             spread = np.sqrt(np.einsum("pi,pq,qi->i", slopes, after.covariance, slopes))
-            off = np.abs(np.log(predict(others, pricing_at(after.mean), {}).tpot_s / right))
             found.append(
                 Trial(
                     many,
-                    *errors,
+                    *(float(np.mean(np.abs(np.expm1(off)))) for off in offs),
                     float(np.mean(np.abs(after.mean - truth) <= NINETY * after.sd)),
-                    float(np.mean(off <= NINETY * spread)),
+                    float(np.mean(np.abs(offs[1]) <= NINETY * spread)),
                 )
             )
     return found
+
+
+def _made(runs: Sequence[Run], mean: Array, truth: Array, rng: np.random.Generator) -> list[Run]:
+    """Runs with the times that hidden parameters make, and noise."""
+    problem = problem_of(runs, pricing_at(mean))
+    exact = np.exp(LogErrors(problem).at(_alike(truth, len(runs)))) * problem.measured_s
+    seen = exact * np.exp(NOISE * rng.standard_normal(len(runs)))
+    return [
+        replace(run, row=replace(run.row, tpot_s=float(tpot), ttft_s=None))
+        for run, tpot in zip(runs, seen, strict=True)
+    ]
+
+
+def _alike(scales: Array, runs: int) -> Array:
+    return np.repeat(scales[:, None], runs, axis=1)
 
 
 def print_recovery(found: Sequence[Trial]) -> None:

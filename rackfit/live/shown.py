@@ -77,7 +77,7 @@ def _vllm(site: Site, version: str, metrics: Mapping[str, list[Sample]]) -> Show
     config = info.get("vllm_config")
     hidden = "VLLM_SERVER_DEV_MODE=1 at its start lets it show the rest"
     if isinstance(config, dict):
-        options, hidden = _configured(config) | options, ""
+        options, hidden = options | _configured(config), ""
     return Shown("vllm", version, _text(first.get("id")), options, hidden, _means(metrics, "vllm"),
                  min(rooms, default=None))  # fmt: skip
 

@@ -55,6 +55,8 @@ def compare(table: OptionTable, expected: Expected, shown: Shown, url: str) -> C
         if needed is not None and room is not None and room < needed:
             found.append(Difference("KV cache", f"{needed:,} tokens", f"room for {room:,}"))
         for name, value in expected.options.items():
+            if value == "auto":
+                continue  # the engine shows what it chose
             names = (name, *table.options[name].get("aliases", ()))
             said = next((shown.options[one] for one in names if one in shown.options), None)
             if said is None:

@@ -10,7 +10,9 @@ import pytest
 from costmodel.measured.fitting.calibration import LEAST_ROWS, calibrate
 from costmodel.measured.fitting.fit import fit, predicted_tpot_s, problem_of, start_of
 from costmodel.measured.fitting.intervals import parameter_intervals
-from costmodel.measured.fitting.parameters import BY_CELL, COMMON, efficiency_at
+from costmodel.measured.fitting.parameters import ALL, BY_CELL, COMMON, efficiency_at
+from costmodel.measured.own.prior import UNKNOWN_SD, cell_covariance, factor_rows, fit_covariance
+from costmodel.measured.own.shipped import known_of
 from costmodel.measured.runs import runs_of
 from costmodel.measured.scores import score
 from costmodel.question.profile import load_profile
@@ -18,6 +20,8 @@ from topology.catalogue import data_dir
 from topology.errors import InstanceError
 
 pytest.importorskip("scipy")
+
+KNOWN_NAMES = tuple(parameter.name for parameter in ALL)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +54,25 @@ def test_intervals_hold_their_value(problem):
     for values in found.values():
         for low, value, high in values.values():
             assert low <= value <= high
+
+
+def test_the_covariance_of_a_fit_is_one_and_makes_a_prior(problem):
+    """Also where a parameter stands at its limit, so that rows say nothing of it."""
+    fitted = fit(problem)
+    x = fitted.x.copy()
+    x[KNOWN_NAMES.index("experts")] = (
+        40.0  # the common level of those by cell follows the common ones
+    )
+    covariance, spread = fit_covariance(problem, type(fitted)(fitted.structure, x))
+    assert np.linalg.eigvalsh(covariance).min() > 0
+    for chip, engine in (*fitted.structure.pairs, ("", "")):
+        own = cell_covariance(fitted.structure, covariance, spread, chip, engine)
+        lower = factor_rows(own)
+        assert [len(row) for row in lower] == list(range(1, len(KNOWN_NAMES) + 1))
+        assert np.sqrt(np.diag(own)).max() < 3 * UNKNOWN_SD
+    known = known_of(problem, fitted, {})
+    assert known.parameters == KNOWN_NAMES
+    assert 0 < known.row_sd < 0.5
 
 
 def test_a_measured_error_of_nothing_is_nothing():

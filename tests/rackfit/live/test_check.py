@@ -19,10 +19,12 @@ from rackfit.api import solve
 from rackfit.cli.app import main
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
-from rackfit.live.shown import shown_by
+from rackfit.exporters.options import option_table
+from rackfit.live.expected import Expected
+from rackfit.live.shown import Shown, shown_by
 from rackfit.live.site import Site
 from rackfit.live.timing import Timed
-from rackfit.live.verdict import Report
+from rackfit.live.verdict import Report, compare
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -178,6 +180,14 @@ def test_a_cache_without_room_for_the_full_batch_is_named(run: Run, tmp_path: Pa
         assert code == wanted
         words = f"  KV cache: exported {needed:,} tokens, runs room for {room:,}"
         assert (words in out.splitlines()) == bool(wanted)
+
+
+def test_what_is_left_to_the_engine_is_not_compared() -> None:
+    table = option_table("vllm@0.33")
+    wanted = Expected("mixed-0", "mixed", "a", 1, "m", {"--dtype": "auto", "--max-num-seqs": 4})
+    said = Shown("vllm", "0.33.0", "m", {"--dtype": "torch.bfloat16", "--max-num-seqs": 4})
+    found = compare(table, wanted, said, "http://a")
+    assert (found.compared, found.differences) == (("--max-num-seqs",), ())
 
 
 @pytest.mark.parametrize("ranks", ["--attn-dp-size 4", "--enable-dp-attention --dp-size 4"])
