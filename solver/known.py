@@ -27,6 +27,7 @@ from solver.rules import allowed
 from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
+from solver.shapes.spans import joined_as_priced
 from solver.threads import side_by_side
 from solver.verify import ROUNDING, better, usd_per_m_output, verify
 
@@ -164,8 +165,11 @@ class Known:
         )  # fmt: skip
 
     def hoped(self) -> list[Item]:
-        """Items of shapes that were placed by what they serve, of others by their bounds."""
-        return self.items.best(*self.hoped_rates())
+        """Items of shapes that were placed by what they serve and send, of others by their bounds."""
+        return [
+            self.placed.sending(item) if item.shape in self.placed.realised else item
+            for item in self.items.best(*self.hoped_rates())
+        ]
 
     def hoped_rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """By shape: requests/s hoped for, and of those whose KV leaves its domain."""
@@ -178,7 +182,11 @@ class Known:
         """Make a fleet the incumbent, if the evaluator agrees that it is better; whether it did."""
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
         layout = assemble(self.instance, fleet, self.placed)
-        return self.judge(layout, fleet, cost if self.regular else float("inf"))
+        as_priced = self.regular and all(
+            joined_as_priced(self.instance.cluster, self.classes, item.parts, pools)
+            for item, pools in fleet.stands
+        )
+        return self.judge(layout, fleet, cost if as_priced else float("inf"))
 
     def judge(self, layout: Layout, fleet: Fleet, claimed: float) -> bool:
         """Make a fleet's layout the incumbent if the evaluator accepts it and finds it better; whether it did.

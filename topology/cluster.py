@@ -260,6 +260,14 @@ class Cluster:
         twin._rates = {}
         return twin
 
+    @cached_property
+    def in_one_unit(self) -> Cluster:
+        """The same domains under the same leaves, for bounds: see :meth:`Network.in_one_unit`."""
+        twin = copy(self)
+        twin.network = self.network.in_one_unit() if self.network is not None else None
+        twin._rates = {}
+        return twin
+
     def pick(self, count: int) -> tuple[PlacedChip, ...]:
         """``count`` usable chips that belong together: one domain if it fits, else whole ones."""
         if not 0 < count <= len(self.usable):

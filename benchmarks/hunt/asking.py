@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
+from random import Random
 
-from benchmarks.hunt.neighbours import neighbours
+from benchmarks.hunt.neighbours import elsewhere, neighbours
 from benchmarks.hunt.outcome import ROUNDING, Outcome, differing
 from benchmarks.hunt.questions import Question, draw_question
 from benchmarks.hunt.variants import Variant, draw_variants, unlimited_nics
@@ -161,7 +162,8 @@ class Asker:
         other = result.search.runner_up
         if other is not None:
             self.against(instance, other.layout, bound, "the runner-up", must_fit=True)
-        for words, layout in neighbours(result.layout):
+        others = elsewhere(instance.cluster, result.layout, Random(self.outcome.seed))
+        for words, layout in (*neighbours(result.layout), *others):
             self.against(instance, layout, bound, words)
 
     def against(

@@ -1,13 +1,19 @@
-"""Layouts around an answer: a sequence more or fewer on some attention ranks, or a replica fewer."""
+"""Layouts around an answer: a sequence more or fewer on some ranks, a replica fewer, the same on other domains."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
 
 from costmodel.layout.layout import KvShare, Layout, Replica
+from topology import Cluster
 
 #: layouts made around one answer at most
 _MOST = 12
+#: orders of domains alike that are tried
+_ORDERS = 6
 
 
 def neighbours(layout: Layout) -> Iterator[tuple[str, Layout]]:
@@ -31,6 +37,26 @@ def neighbours(layout: Layout) -> Iterator[tuple[str, Layout]]:
             "the last replica left out",
             layout.model_copy(update={"replicas": layout.replicas[:-1]}),
         )
+
+
+def elsewhere(cluster: Cluster, layout: Layout, draw: Random) -> Iterator[tuple[str, Layout]]:
+    """The layout on domains alike in another order, which may lie in other units of the network."""
+    used = {cluster.chip(chip).domain for replica in layout.replicas for chip in replica.chips}
+    groups = {cluster.alike(domain) for domain in sorted(used)}
+    if cluster.network is None or all(len(group) == 1 for group in groups):
+        return
+    text = layout.model_dump_json()
+    for turn in range(_ORDERS):
+        moved: dict[int, int] = {}
+        for group in sorted(groups):
+            moved |= dict(zip(group, draw.sample(group, len(group)), strict=True))
+        names = {f"r{domain}g": f"r{moved[domain]}g" for domain in used}
+        renamed = re.sub(r"(?<=\")r\d+g(?=\d+\")", partial(_new_name, names), text)
+        yield f"domains alike in another order ({turn})", Layout.model_validate_json(renamed)
+
+
+def _new_name(names: dict[str, str], found: re.Match[str]) -> str:
+    return names[found[0]]
 
 
 def _changes(replica: Replica) -> Iterator[tuple[str, Callable[[Replica], Replica | None]]]:

@@ -8,6 +8,8 @@ No placement of experts, layers or KV can serve more. The formulas are the cost 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,7 @@ from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import least_rates
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.shapes.spans import Parts, joined_best
 from solver.shapes.stands import neighbours_matter
 from solver.threads import side_by_side
 
@@ -180,7 +183,8 @@ class Pricer:
         pool_class = self.classes[one["pool_class"]]
         if not neighbours_matter(self.instance.cluster, pool_class.domain):
             return [self.rates_of(shapes, row)[0]]
-        return least_rates(self.instance, self.classes, shapes.parts(row), one)
+        parts = shapes.parts(row)
+        return least_rates(self._joined(parts), self.classes, parts, one)
 
     def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
         """Collective rates of a shape where chips cannot be told apart, and whether each stage has exactly these."""
@@ -189,6 +193,18 @@ class Pricer:
         home = self.instance.cluster.domains[pool_class.domain]
         types = {placed.chip.name for placed in home.usable}
         only_nics = home.fabric.interchangeable_chips and not home.interchangeable_chips
+        parts = shapes.parts(row)
+        instance = self._joined(parts)
         if one["span"] >= 0 or only_nics or len(types) > 1:
-            return span_rates(self.instance, self.classes, shapes.parts(row), one)
-        return group_rates(self.instance, pool_class, one), True
+            return span_rates(instance, self.classes, parts, one)
+        return group_rates(instance, pool_class, one), True
+
+    def _joined(self, parts: Parts) -> Instance:
+        """The question, with all domains under the same leaves where pools of a replica may be joined better."""
+        if joined_best(self.instance.cluster, self.classes, parts):
+            return self.instance
+        return self._in_one_unit
+
+    @cached_property
+    def _in_one_unit(self) -> Instance:
+        return replace(self.instance, cluster=self.instance.cluster.in_one_unit)

@@ -185,7 +185,7 @@ def quick_fleet(
     for pool_class in classes:
         own = [p for p, item in enumerate(items) if item.slices_in(pool_class.index)]
         best: Fleet | None = None
-        for uses in pool_patterns(items, own, pool_class, []):
+        for uses in pool_patterns(items, own, pool_class, [], wide=False):
             filled = [
                 (items[place], (pool,))
                 for pool in pool_class.pools

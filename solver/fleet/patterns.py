@@ -20,12 +20,15 @@ def pool_patterns(
     own: Sequence[int],
     pool_class: PoolClass,
     seeds: Iterable[Sequence[int]],
+    *,
+    wide: bool,
 ) -> list[Counter[int]]:
     """The ``seeds`` (fillings met on the way to the bound), and every split of the pool's chips.
 
     A split gives ``a`` chips to prefill and the rest to decode, each filled as well as it can be by
-    items that stand in one pool; mixed replicas alone are one more. With many pools the fractions
-    that a bound would like are met closely by counts of these.
+    items that stand in one pool; mixed replicas alone are one more. A slice of a replica over several pools is
+    alone, among its like, or beside what fills the rest (``wide``). With many pools the fractions that a bound would like
+    are met closely by counts of these.
     """
     found = {tuple(sorted(seed)) for seed in seeds}
     fillings: dict[int, list[tuple[int, ...]]] = {}
@@ -43,5 +46,12 @@ def pool_patterns(
         rest = pool_class.size - chips
         found.add(tuple(sorted(fillings[_PREFILL][chips] + fillings[_DECODE][rest])))
     found.add(tuple(sorted(fillings[_MIXED][-1])))
+    for place in own if wide else ():
+        if items[place].wide and not items[place].span:
+            slices = items[place].slices_in(pool_class.index)
+            for chips in slices:
+                rest = pool_class.size - chips
+                found |= {(place, *fillings[role][rest]) for role in (_PREFILL, _DECODE)}
+                found.add((place,) * (pool_class.size // chips))
     found.discard(())
     return [Counter(filling) for filling in sorted(found)]

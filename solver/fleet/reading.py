@@ -9,6 +9,7 @@ from ortools.sat.python import cp_model
 
 from solver.clock import Clock
 from solver.fleet.asked import Fleet, fleet_of
+from solver.fleet.beside import beside
 from solver.fleet.items import Item
 from solver.fleet.packing import Held, deal, pack_slices
 from solver.fleet.variables import FleetVariables
@@ -57,7 +58,12 @@ class Reader:
         found: list[tuple[Item, tuple[Pool, ...]]] = [
             (model.items[place], tuple(pools)) for place in dealt for pools in dealt[place]
         ]
-        return fleet_of(serving(found), model.classes, model.links)
+        plain = fleet_of(serving(found), model.classes, model.links)
+        if model.links is None or not any(item.wide for item, _ in found):
+            return plain
+        units = model.links.uplinks.unit_of.tolist()
+        close = fleet_of(serving(beside(found, model.classes, units)), model.classes, model.links)
+        return close if close.requests_per_s >= plain.requests_per_s * (1 - 1e-9) else plain
 
     def _held(
         self, solver: cp_model.CpSolver, pool_class: PoolClass

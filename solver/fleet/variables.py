@@ -260,7 +260,9 @@ class FleetVariables:
         seeds = [found.get(index, []) for found in met]
         self.patterns[index] = [
             (uses, self.model.new_int_var(0, len(pool_class.pools), f"y[{index},{number}]"))
-            for number, uses in enumerate(pool_patterns(self.items, own, pool_class, seeds))
+            for number, uses in enumerate(
+                pool_patterns(self.items, own, pool_class, seeds, wide=True)
+            )
         ]
         used = {place for uses, _ in self.patterns[index] for place in uses}
         for place in own:

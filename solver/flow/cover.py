@@ -79,7 +79,7 @@ class Cover:
             ]
             return sum(best) >= self.layers * flow * (1 - 1e-12)
 
-        while high - low > 1e-9 * high:
+        for _ in range(40):
             middle = (low + high) / 2
             low, high = (middle, high) if enough(middle) else (low, middle)
         return high

@@ -106,7 +106,8 @@ class FlowSearch:
         else:
             self._rows(groups)
         if not self._enough():
-            tries = _POLISH if rooms <= _MOST_ROOMS else _POLISH_LINKS
+            many = rooms > _MOST_ROOMS and not small(self.question)
+            tries = _POLISH_LINKS if many else _POLISH
             flow, ranges = polish(
                 self.network, self._held[1], tries=tries, clock=self.clock, seed=self.seed
             )

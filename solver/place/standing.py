@@ -14,7 +14,7 @@ from solver.shapes.exchanged import moved_for
 from solver.shapes.group_rates import as_one
 from solver.shapes.pools import Pool, PoolClass, pick_chips
 from solver.shapes.shapes import ROLES, ShapeTable
-from solver.shapes.spans import pools_of
+from solver.shapes.spans import joined_best, pools_of
 from solver.shapes.stands import neighbours_matter, stands
 
 #: a slice of a replica: its pool, chips that are free there, and how many of them
@@ -66,7 +66,8 @@ def standings(
             for pool, free, count in slices
         ]
         rates, alike = pricer.rates_of(shapes, row)
-        return [Standing(instance, shape, home, stage_chips(shape, chosen), rates, alike)]
+        best = joined_best(instance.cluster, pricer.classes, parts)
+        return [Standing(instance, shape, home, stage_chips(shape, chosen), rates, alike, best)]
     ways = pricer.ways_of(shapes, row)
     # how far prompts' KV goes inside the domain is left to the fleet, and the bound takes the nearest chip
     settled = len(ways) == 1 and (ROLES[shape["role"]] != "prefill" or instance.slo.ttft is None)

@@ -7,7 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from costmodel.passes.communication import GroupRates, achieved, joined, rates_of_chips
+from costmodel.passes.communication import (
+    GroupRates,
+    achieved,
+    exchange_rate,
+    joined,
+    rates_of_chips,
+)
 from costmodel.question.exchange import domain_runs
 from costmodel.question.instance import Instance
 from solver.shapes.exchanged import moved_for
@@ -37,17 +43,24 @@ def group_rates(instance: Instance, pool_class: PoolClass, shape: Mapping[str, i
             partial(cluster.rate_for, "all-reduce", home, tp, 1), efficiency.all_reduce
         )
     if moe is not None and stage_chips > 1:
-        find = partial(
-            cluster.rate_for, moved.collective, home, stage_chips // stage_pools, stage_pools,
-            top_k=None if moved.gathers else round(moe.top_k),
-        )  # fmt: skip
+        own = _chips(cluster, pool_class, stage_chips // stage_pools, stage_pools)
+        find = partial(exchange_rate, cluster, own, moe.top_k, moved)
         dispatch = moved.rate(find, stage_chips, efficiency)
     if pp > 1:
         pools = 2 if slices > 1 else 1
-        find = partial(cluster.rate_for, "send", home, 2 // pools, pools)
+        find = partial(cluster.rate, "send", _chips(cluster, pool_class, 2 // pools, pools))
         send = achieved(find, efficiency.all_to_all)
     found = (*reduce, *dispatch, *send, *moved.numbers)
     return GroupRates(*(np.asarray(value) for value in found))
+
+
+def _chips(cluster: Cluster, pool_class: PoolClass, count: int, pools: int) -> list[str]:
+    """So many chips in each of the first pools."""
+    return [
+        chip
+        for pool in pool_class.pools[:pools]
+        for chip in pick_chips(cluster, pool.domain, pool.chips, count, leaving=pools > 1)
+    ]
 
 
 def span_rates(

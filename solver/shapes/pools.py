@@ -6,6 +6,7 @@ Failed chips, mixed types and part-taken domains are nothing special: they only 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -77,8 +78,19 @@ def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
                 grouped.setdefault(key, []).append(pool)
                 prices[key] = paid
     return tuple(
-        PoolClass(index, pools[0].chip, len(pools[0].chips), tuple(pools), prices[key])
-        for index, (key, pools) in enumerate(grouped.items())
+        PoolClass(index, own[0].chip, len(own[0].chips), tuple(_by_unit(cluster, own)), prices[key])
+        for index, (key, own) in enumerate(grouped.items())
+    )
+
+
+def _by_unit(cluster: Cluster, pools: Sequence[Pool]) -> list[Pool]:
+    """Pools by unit of the network, the unit with the most of them first: the first ones lie closest together."""
+    network = cluster.network
+    if network is None:
+        return list(pools)
+    beside = Counter(network.unit(pool.domain) for pool in pools)
+    return sorted(
+        pools, key=lambda pool: (-beside[unit := network.unit(pool.domain)], unit, pool.domain)
     )
 
 

@@ -9,6 +9,7 @@ have none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
@@ -16,6 +17,7 @@ from math import comb, prod
 from typing import Literal
 
 from solver.shapes.pools import Pool, PoolClass
+from topology import Cluster
 
 #: chips taken in each pool as ``(pool class, chips)``, by class, most chips first
 Parts = tuple[tuple[int, int], ...]
@@ -111,6 +113,36 @@ def _distinct(spans: Iterator[Parts], most_domains: int) -> tuple[Parts, ...]:
             parts for parts in spans if 1 < len(parts) <= most_domains and len(set(parts)) > 1
         )
     )
+
+
+def joined_best(cluster: Cluster, classes: Sequence[PoolClass], parts: Parts) -> bool:
+    """Whether no other pools of a replica are joined better than those that stand for them (:func:`pools_of`).
+
+    So in one unit of the network, where there is no choice, and where every domain is a unit with equal links.
+    """
+    network = cluster.network
+    chosen = pools_of(parts, classes)
+    if network is None or len({network.unit(pool.domain) for pool in chosen}) == 1:
+        return True
+    own = [pool for index in {index for index, _ in parts} for pool in classes[index].pools]
+    if len(own) == len(chosen):
+        return True
+    units = Counter(network.unit(pool.domain) for pool in own)
+    return max(units.values()) == 1 and len({network.unit_bytes_per_s(u) for u in units}) == 1
+
+
+def joined_as_priced(
+    cluster: Cluster, classes: Sequence[PoolClass], parts: Parts, pools: Sequence[Pool]
+) -> bool:
+    """Whether a replica on these pools is joined as on those that stand for them."""
+    network = cluster.network
+    if network is None or len(parts) < 2:
+        return True
+    here, there = (
+        len({network.unit(pool.domain) for pool in own})
+        for own in (pools, pools_of(parts, classes))
+    )
+    return here == 1 if there == 1 else joined_best(cluster, classes, parts)
 
 
 def pools_of(parts: Parts, classes: Sequence[PoolClass]) -> list[Pool]:

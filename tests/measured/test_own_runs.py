@@ -1,11 +1,13 @@
 """Own runs move what they can tell, and predict better what they have not seen."""
 
 import json
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from benchmarks.calibration import one_draw, without
 from costmodel.measured.fitting.fit import problem_of
 from costmodel.measured.fitting.intervals import NINETY
 from costmodel.measured.fitting.parameters import ALL, BY_CELL, scales_of
@@ -13,6 +15,7 @@ from costmodel.measured.own.calibration import calibrate_own, pricing_at, update
 from costmodel.measured.own.deviations import deviations
 from costmodel.measured.own.prior import cell, prior_of, shipped_known
 from costmodel.measured.own.profile import error_words, moved, own_profile
+from costmodel.measured.own.shipped import deployment_of
 from costmodel.measured.own.update import Belief, update
 from costmodel.measured.predict import predict, predict_under
 from costmodel.measured.runs import runs_of
@@ -245,3 +248,26 @@ def test_own_problem_batches_follow_the_shipped_constants(runs):
     prior = prior_of(KNOWN, PROFILE, "h200", "sglang")
     assert len(problem_of(runs, pricing_at(prior.mean)).batches) == len(runs)
     assert json.loads(KNOWN.model_dump_json())["row_sd"] == KNOWN.row_sd
+
+
+def test_five_runs_of_a_left_out_system_predict_its_others_better(rows):
+    """A small slice of ``python -m benchmarks.calibration left-out``."""
+    dense = [r for r in rows if r.prefill is None and "Llama-3.1-70B" in r.model]
+    fitted = [r for r in dense if r.system in ("h100_sxm", "b200_sxm")]
+    own = [r for r in dense if r.system == "h200_sxm"]
+    runs = runs_of([*fitted[::4], *own])[0]
+    profile, known = without(runs, "system", "h200")
+    assert "h200" not in profile.chips
+    pools = defaultdict(list)
+    for run in runs:
+        if run.chip == "h200":
+            pools[deployment_of(run)].append(run)
+    rng = np.random.default_rng(6)
+    draws = [
+        one_draw("h200", pool, profile, known, rng)
+        for pool in pools.values()
+        if len(pool) >= 15
+        for _ in range(3)
+    ]
+    assert len(draws) >= 3
+    assert np.median([1 - draw.tpot[1] / draw.tpot[0] for draw in draws]) > 0

@@ -113,6 +113,7 @@ class Network:
     ):
         self.spec = spec
         self._ids = chip_ids
+        self._given = nics
         self._units = -(-len(chip_ids) // spec.domains_per_unit)
         self._spines = [f"spine{index}" for index in range(spec.spines)]
         self.failed = failed
@@ -144,6 +145,12 @@ class Network:
             else wide.setdefault(tuple(self._up[domain * rails : (domain + 1) * rails]), len(wide))
             for domain in range(len(nics))
         ]
+
+    def in_one_unit(self) -> Network:
+        """The same NICs under the same leaves: no group of chips is joined less well than here."""
+        spec = self.spec.model_copy(update={"domains_per_unit": max(1, len(self._ids))})
+        broken = frozenset(name for name in self.failed if ".nic" in name)
+        return Network(spec, self._ids, self._given, broken)
 
     def nic_class(self, domain: int) -> int:
         """Equal for domains whose working NICs are alike, position by position."""

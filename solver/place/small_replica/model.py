@@ -182,6 +182,8 @@ class ReplicaModel:
         shape = self.draft.shape
         limits = self.instance.limits
         most = min(max(self.draft.rank_sequences(), default=0), limits.max_sequences_per_rank)
+        if self.draft.role == "prefill":
+            most = min(most, self.pp * limits.prompts_in_pass(self.instance.workload))
         if self.pp > limits.max_pipeline_stages:
             self.model.add_bool_or([])
         self.sequences = [
