@@ -156,6 +156,11 @@ bench-studies: $(INSTALLED)
 gallery: $(INSTALLED)
 	$(BIN)/python docs/update_gallery.py
 
+# examples/*.ipynb with what their cells show
+.PHONY: notebook
+notebook: $(INSTALLED)
+	$(BIN)/python docs/update_notebook.py
+
 # LOADS: recorded expert counts, see instances/loads/README.md
 bench-place: $(INSTALLED)
 	$(BIN)/python -m benchmarks.place $(LOADS)
