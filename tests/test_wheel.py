@@ -44,6 +44,7 @@ def test_data_is_inside(wheel: Path) -> None:
         "profiles",
         "loads",
         "schemas",
+        "flows",
     ):
         folder = ROOT / "instances" / kind
         shipped = {

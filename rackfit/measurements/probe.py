@@ -90,17 +90,21 @@ class Probed:
         ]
         for one in data["layouts"]:
             found.append(f"  ${one['usd_per_m_output_tokens']:.4f}  {one['replicas']}")
-        found.append(f"the best one's cost is known to {_range(data['answer_sd'])} (90 % interval)")
+        found.append(
+            f"the best one's cost is known within {_range(data['answer_sd'])} (90 % interval)"
+        )
         if len(self.layouts) > 1:
             turned = float(self.question.open_pairs()[0, 1:].max())
             found.append(f"the chance that one of the others costs less is up to {turned:.0%}")
         found.append("runs to measure, the most telling first:")
         for number, one in enumerate(data["runs"], 1):
+            after = "this run" if number == 1 else f"runs 1 to {number}"
+            chips, users = one["chips"], one["concurrency"]
             found += [
-                f"{number}. {one['chips']} chips, {one['concurrency']} requests in flight with answers of "
-                f"{one['output_tokens']} tokens, about "
-                f"{one['expected_tpot_ms']:.1f} ms per token; choosing after runs 1 to {number} saves "
-                f"{one['gain']:.2%} on average, the cost is then known to {_range(one['answer_sd'])}",
+                f"{number}. on {chips} chip{'s' * (chips > 1)}, {users} request{'s' * (users > 1)} in flight with answers "
+                f"of {one['output_tokens']} tokens; about {one['expected_tpot_ms']:.1f} ms per token are expected",
+                f"   choosing after {after} saves {one['gain']:.2%} on average; the cost is then known within "
+                f"{_range(one['answer_sd'])}",
                 f"   {one['launch']}",
                 f"   {one['bench']}",
             ]
@@ -108,7 +112,7 @@ class Probed:
 
 
 def _range(sd: float) -> str:
-    return f"{np.expm1(-NINETY * sd):+.0%} to {np.expm1(NINETY * sd):+.0%}"
+    return f"{np.expm1(-NINETY * sd):+.0%} and {np.expm1(NINETY * sd):+.0%}"
 
 
 def probe(

@@ -12,6 +12,7 @@ import tornado.httputil
 import tornado.web
 
 from rackfit.serve.asked import QUESTIONS
+from rackfit.serve.explore import explore_page
 from rackfit.serve.openapi import ERRORS, openapi
 from rackfit.serve.processes import Busy, Processes
 from topology.catalogue import checked
@@ -88,6 +89,20 @@ class Described(_Handler):
         self.finish(json.dumps(openapi()))
 
 
+class Explored(_Handler):
+    """The page."""
+
+    def get(self) -> None:
+        """Send it; it asks this server and runs what it carries itself."""
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header(
+            "Content-Security-Policy",
+            "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; "
+            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        )
+        self.finish(explore_page())
+
+
 class Asked(_Handler):
     """One question."""
 
@@ -139,6 +154,7 @@ def application(door: Door, processes: Processes) -> tornado.web.Application:
     """Every address of the server."""
     return tornado.web.Application(
         [
+            (r"/", Explored, {"door": door}),
             (r"/api/openapi\.json", Described, {"door": door}),
             (
                 rf"/api/({'|'.join(QUESTIONS)})",

@@ -38,7 +38,7 @@ async def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await processes.warm()
-    say(f"serving http://{address}:{sockets[0].getsockname()[1]}/api/openapi.json")
+    say(f"serving http://{address}:{sockets[0].getsockname()[1]}/")
     await ended.wait()
     server.stop()
     await processes.close()

@@ -78,7 +78,7 @@ def test_the_trade_off_is_drawn(app, counts, tmp_path):
     points = json.loads((tmp_path / "p.json").read_text())["trade_off"]
     drawn = (tmp_path / "c.svg").read_text()
     assert drawn.startswith("<svg")
-    assert drawn.count("<circle") >= len(points)
+    assert drawn.count('aria-roledescription="point"') >= len(points)
 
 
 def test_a_curve_that_cannot_be_drawn_is_refused_before_the_search(

@@ -1,4 +1,4 @@
-"""``rackfit serve``: the JSON API on this machine."""
+"""``rackfit serve``: a page to explore with, and the JSON API, on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def serve_command(
         int | None, typer.Option(min=1, max=256, help="Requests worked on at once.")
     ] = None,
 ) -> None:
-    """Answer the questions of solve, evaluate, replay and size over HTTP: the same documents, as JSON.
+    """Show a page to explore with, and answer solve, evaluate, replay and size over HTTP with their documents.
 
     The schema is at /api/openapi.json. Each request has a process, a time limit and a memory limit of its
     own, and reads nothing but the catalogue and what it brings. Needs the extra serve.

@@ -75,7 +75,13 @@ class Browser:
         os.close(self._in)
 
     def show(
-        self, page: Path, width_px: int, scheme: str, *, picture: bool = True, script: str = ""
+        self,
+        page: Path | str,
+        width_px: int,
+        scheme: str,
+        *,
+        picture: bool = True,
+        script: str = "",
     ) -> View:
         """The page as seen ``width_px`` wide in a ``light`` or ``dark`` scheme, whole height.
 
@@ -95,7 +101,7 @@ class Browser:
         self._ask("Target.closeTarget", targetId=target)
         return view
 
-    def click_and_point(self, page: Path, count: str) -> tuple[int, int, int, str]:
+    def click_and_point(self, page: Path | str, count: str) -> tuple[int, int, int, str]:
         """Clicks the first key of the first legend, then points at the first point.
 
         Returns ``count`` (an expression) before and after, the keys that are left, and the tooltip's words.
@@ -125,7 +131,7 @@ class Browser:
             pressed = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
             self._ask("Input.dispatchMouseEvent", session, type=kind, x=x, y=y, **pressed)
 
-    def _open(self, page: Path, width_px: int, scheme: str) -> tuple[str, str, View]:
+    def _open(self, page: Path | str, width_px: int, scheme: str) -> tuple[str, str, View]:
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         view = View(width_px)
@@ -136,7 +142,7 @@ class Browser:
         media = [{"name": "prefers-color-scheme", "value": scheme}]
         self._ask("Emulation.setEmulatedMedia", session, features=media)
         self._events.clear()
-        self._ask("Page.navigate", session, url=page.as_uri())
+        self._ask("Page.navigate", session, url=page if isinstance(page, str) else page.as_uri())
         self._until("Page.loadEventFired")
         self._wait(session, _DRAWN)
         return target, session, view

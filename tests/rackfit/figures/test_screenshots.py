@@ -20,7 +20,7 @@ from rackfit.studies.run import StudyResult, default_cache, study
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine"),
+    pytest.mark.skipif(PROGRAM is None, reason="NO CHROMIUM: apt-get install chromium"),
 ]
 #: axes of the study that has none of its own
 GRID = {"cluster": ["gb200-nvl72", "vr-nvl72"], "slo.tpot": [0.02, 0.05]}

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
+from serving import Client, started
 from typer.testing import CliRunner
 
 from rackfit.cli.app import build_app
@@ -26,61 +22,6 @@ SCENARIO = {
     "workload": "chat",
     "slo": {"tpot": 0.03},
 }
-
-
-class Client:
-    """Operations of an OpenAPI document, by ``operationId``; requests and answers are checked against it."""
-
-    def __init__(self, address: str, token: str = ""):
-        self.address, self.token = address, token
-        _, self.api = self.send("GET", "/api/openapi.json")
-        self.paths = {
-            told["post"]["operationId"]: (path, told["post"])
-            for path, told in self.api["paths"].items()
-        }
-
-    def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Any:
-        """Status and document."""
-        headers = {"Content-Type": "application/json", **headers}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        asked = urllib.request.Request(self.address + path, body, headers, method=method)
-        try:
-            with urllib.request.urlopen(asked) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
-
-    def ask(self, name: str, valid: bool = True, **body: Any) -> Any:
-        """Status and document of an operation, both as the schema has them."""
-        path, told = self.paths[name]
-        if valid:
-            self.check(body, told["requestBody"]["content"])
-        status, document = self.send("POST", path, json.dumps(body).encode())
-        self.check(document, told["responses"][str(status)]["content"])
-        return status, document
-
-    def check(self, data: Any, content: Any) -> None:
-        """Raise where data is not what the document says."""
-        schema = {**content["application/json"]["schema"], "components": self.api["components"]}
-        jsonschema.Draft202012Validator(schema).validate(data)
-
-
-def started(*words: str) -> Iterator[Client]:
-    """A server of its own on a free port, told of on stderr."""
-    command = [sys.executable, "-m", "rackfit", "serve", "--port", "0", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
-        assert server.stderr is not None
-        address = ""
-        while not address:
-            line = server.stderr.readline()
-            assert line, "the server ended"
-            if line.startswith("serving "):
-                address = line.split()[1].removesuffix("/api/openapi.json")
-        token = words[words.index("--token") + 1] if "--token" in words else ""
-        yield Client(address, token)
-        server.terminate()
-        assert server.wait() == 0
 
 
 @pytest.fixture(scope="module")
