@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-
 from costmodel.measured.rows import Group
+from rackfit.quoting import shell_word
 
 #: requests of a run for each of those in flight, so that its start and end weigh little
 _REQUESTS_PER_USER = 10
@@ -36,7 +35,7 @@ def launch_command(engine: str, model: str, group: Group, users: int) -> str:
             f"# {engine}: tensor parallel {group.tp}, pipeline {group.pp}, attention ranks {ranks}, "
             f"{'whole experts' if whole_experts else 'each expert cut over all'}, batch {per_rank}"
         )
-    return " ".join(shlex.quote(str(word)) for word in words)
+    return " ".join(shell_word(str(word)) for word in words)
 
 
 def bench_command(model: str, input_tokens: int, output_tokens: int, users: int) -> str:
@@ -46,4 +45,4 @@ def bench_command(model: str, input_tokens: int, output_tokens: int, users: int)
         "--random-input-len", input_tokens, "--random-output-len", output_tokens, "--ignore-eos",
         "--max-concurrency", users, "--num-prompts", _REQUESTS_PER_USER * users, "--save-result",
     ]  # fmt: skip
-    return " ".join(shlex.quote(str(word)) for word in words)
+    return " ".join(shell_word(str(word)) for word in words)

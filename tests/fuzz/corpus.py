@@ -175,7 +175,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explain", "scenario.yaml", *SHORT, "--json"),
         ("study", "grid", "scenario.yaml", "--over", "slo.tpot=0.05", *SHORT, "--fresh", "--out", "out/s"),
     ),
-    "scenario.json": (("solve", "scenario.json", *SHORT, "--json"),),
+    "scenario.json": (
+        ("solve", "scenario.json", *SHORT, "--json"),
+        ("probe", "scenario.json", "--engine", "vllm", *SHORT, "--json"),
+    ),
     "workload.yaml": (
         ("size", "--model", MODEL, "--buy", CLUSTER, "--workload", "workload.yaml", "--rate", "2", *SHORT, "--json"),
         ("new", "out/n.yaml", "--model", MODEL, "--cluster", CLUSTER),

@@ -46,8 +46,10 @@ def test_no_input_of_a_slice_is_a_fault(corpus: Path, tmp_path: Path) -> None:
 def test_every_file_has_a_command_and_every_command_its_files(corpus: Path) -> None:
     assert all((corpus / name).is_file() for name in COMMANDS)
     asked = {command[0] for commands in COMMANDS.values() for command in commands}
-    # serve reads no file and does not end; what it is sent is in tests/rackfit/serve
-    assert asked | {"serve"} == {command.name for command in build_app().registered_commands}
+    # serve reads no file and does not end, check asks other servers: see tests/rackfit/serve and tests/rackfit/live
+    assert asked | {"serve", "check"} == {
+        command.name for command in build_app().registered_commands
+    }
 
 
 def test_files_are_good_before_they_are_damaged(corpus: Path, tmp_path: Path) -> None:
