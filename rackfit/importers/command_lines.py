@@ -9,7 +9,7 @@ optional. Lines may be continued with a backslash.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -126,3 +126,16 @@ def _process(place: str, remarks: dict[str, str], words: list[str]) -> Process |
         words, given = inside
         environment |= given
     return Process(place, remarks, environment, tuple(words)) if words else None
+
+
+def started(
+    processes: Sequence[Process], program: str, modules: Sequence[str]
+) -> Iterator[tuple[Process, tuple[str, ...]]]:
+    """Processes that start ``program serve`` or one of its modules, each with the options behind that."""
+    for process in processes:
+        words = process.words
+        for at, word in enumerate(words):
+            serves = word.endswith(program) and words[at + 1 : at + 2] == ("serve",)
+            if serves or word in modules:
+                yield process, without_hidden_places(words[at + (1 if word in modules else 2) :])
+                break

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.exporters.options import option_table
-from rackfit.importers.command_lines import Process, read_processes, without_hidden_places
+from rackfit.importers.command_lines import Process, read_processes, started
 from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
@@ -30,23 +30,11 @@ def read(path: Path) -> list[FoundServer]:
 def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
     """Servers among processes; files that they name lie in ``folder``."""
     found = []
-    for process in processes:
-        words = process.words
-        start = next((i for i in range(len(words)) if _starts(words, i)), None)
-        if start is None:
-            continue
-        options = without_hidden_places(words[start + (1 if words[start] in MODULES else 2) :])
+    for process, options in started(processes, "sglang", MODULES):
         values, _ = option_table("sglang").read(options, process.place)
         if values.get("--node-rank", 0) == 0:
             found.append(_server(process, values, folder))
     return found
-
-
-def _starts(words: Sequence[str], at: int) -> bool:
-    """Whether a server's program stands there: a module, or ``sglang serve``."""
-    return words[at] in MODULES or (
-        words[at].endswith("sglang") and words[at + 1 : at + 2] == ("serve",)
-    )
 
 
 def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServer:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.exporters.options import option_table
-from rackfit.importers.command_lines import Process, read_processes, without_hidden_places
+from rackfit.importers.command_lines import Process, read_processes, started
 from rackfit.importers.servers import FoundServer, from_remarks, role_of, section, stage_layers
 from topology.errors import InstanceError, Problem
 
@@ -26,25 +26,13 @@ def read(path: Path) -> list[FoundServer]:
 def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
     """Servers among processes; ``folder`` is that of their file, from which vLLM reads nothing."""
     found = []
-    for process in processes:
-        words = process.words
-        start = next((i for i in range(len(words)) if _starts(words, i)), None)
-        if start is None:
-            continue
-        options = without_hidden_places(words[start + (1 if words[start] in MODULES else 2) :])
+    for process, options in started(processes, "vllm", MODULES):
         values, _ = option_table("vllm").read(options, process.place)
         if "--is-prefill-worker" in options:  # of Dynamo's launcher
             values["--kv-transfer-config"] = {"kv_role": "kv_producer"}
         if not values.get("--headless") and values.get("--node-rank", 0) == 0:
             found.append(_server(process, values))
     return found
-
-
-def _starts(words: Sequence[str], at: int) -> bool:
-    """Whether a server's program stands there: ``vllm serve``, or a module of vLLM or Dynamo."""
-    return words[at] in MODULES or (
-        words[at].endswith("vllm") and words[at + 1 : at + 2] == ("serve",)
-    )
 
 
 def _server(process: Process, values: dict[str, Any]) -> FoundServer:
