@@ -6,6 +6,7 @@ has not ended :data:`ENDS_WITHIN_S` later is left as it is, with no draft of a f
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -40,6 +41,14 @@ def watch() -> None:
         signal.signal(signal.SIGINT, note)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, note)
+    atexit.register(_ignore)
+
+
+def _ignore() -> None:
+    """The work is done: a signal while the program ends no longer changes its exit code."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is note:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def note(number: int, frame: FrameType | None) -> None:

@@ -155,6 +155,19 @@ def test_work_is_asked_first_and_left_then() -> None:
     assert time.monotonic() - started < 60 > GRACE_S
 
 
+def test_a_signal_while_the_program_ends_changes_nothing() -> None:
+    code = (
+        "import atexit, os, signal; from rackfit import stopping\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))\n"
+        "stopping.watch(); print('done')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_drafts_are_known_while_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
