@@ -25,6 +25,7 @@ from costmodel.question.recorded_loads import loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
 from costmodel.replica.serving import Schedule, schedule
 from topology import load_chip
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
 from topology.load import build_cluster
 from topology.spec import ChipCount, ClusterSpec, DomainSpec
@@ -70,7 +71,8 @@ def _instance(machine: Machine, model: str, workload: str, profile: str) -> Inst
     chip = load_chip(machine.chip)
     fabric = {"kind": "nvswitch", "links_per_switch": [chip.scale_up_links]}
     domain = DomainSpec(fabric=fabric, chips=(ChipCount(chip=machine.chip, count=machine.chips),))
-    asked = Scenario(model=model, cluster=machine.chip, workload=workload, profile=profile)
+    with checked("question"):
+        asked = Scenario(model=model, cluster=machine.chip, workload=workload, profile=profile)
     spec, work = load_model(model), load_workload(workload)
     loads, provenance = loads_of_model(spec, work)
     return Instance(
