@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.calibration import one_draw, without
+from benchmarks.calibration.left_out import one_draw, without
 from costmodel.measured.fitting.fit import problem_of
 from costmodel.measured.fitting.intervals import NINETY
 from costmodel.measured.fitting.parameters import ALL, BY_CELL, scales_of

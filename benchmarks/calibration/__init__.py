@@ -1,0 +1,1 @@
+"""What a few runs of one's own are worth."""

@@ -1,0 +1,38 @@
+"""What a few runs of one's own are worth: ``python -m benchmarks.calibration left-out|recovery|probe``.
+
+``left-out``: each model and each system of the shipped measurements is left out of the fit in turn; some of its
+runs then calibrate, and the rest is predicted before and after. ``recovery``: hidden parameters are drawn from what
+the shipped fit leaves open, runs are made with them and 5 % noise, and other layouts are predicted before and after.
+``probe``: how often proposed and random runs put two layouts in the right order. Prints figures with their numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.calibration.left_out import DRAWS, left_out, print_left_out
+from benchmarks.calibration.ordering import ordered, print_ordered
+from benchmarks.calibration.recovery import TRIALS, print_recovery, recovery
+from costmodel.measured.fitting.calibration import shipped_rows
+from costmodel.measured.scores import scorable
+
+
+def main() -> None:
+    """Run one of the measurements."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)
+    parser.add_argument("what", choices=("left-out", "recovery", "probe"))
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--trials", type=int, default=TRIALS)
+    asked = parser.parse_args()
+    if asked.what == "probe":
+        print_ordered(ordered(asked.trials))
+        return
+    runs, _ = scorable(*shipped_rows())
+    if asked.what == "left-out":
+        print_left_out(left_out(runs, asked.draws))
+    else:
+        print_recovery(recovery(runs, asked.trials))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""How often proposed and random runs put two top layouts in the right order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from benchmarks.calibration.recovery import NOISE
+from costmodel.measured.own.calibration import pricing_at, update_cell
+from costmodel.measured.own.prior import shipped_known
+from costmodel.measured.predict import predict
+from costmodel.question.instance import resolve_instance
+from costmodel.question.profile import load_profile
+from costmodel.question.scenario import Scenario
+from rackfit.measurements.probe import log_cost, probe
+
+#: questions whose top layouts are told apart: model, cluster, engine, TPOT
+QUESTIONS = (
+    ("llama-3.1-70b", "hgx-h100", "vllm", "40 ms"),
+    ("llama-3.1-70b", "hgx-b200@2", "sglang", "20 ms"),
+    ("qwen3-32b", "hgx-h200", "sglang", "20 ms"),
+    ("gpt-oss-120b", "hgx-h100@2", "vllm", "15 ms"),
+    ("qwen3-235b-a22b", "hgx-h200@2", "sglang", "40 ms"),
+)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A pair of top layouts: how often random and proposed runs put them in the right order, of how many trials."""
+
+    question: str
+    random: float
+    proposed: float
+    unmeasured: float
+    trials: int
+
+
+def ordered(trials: int) -> list[Ordered]:
+    """Every pair of top layouts of every question, hidden parameters drawn anew for each trial."""
+    rng = np.random.default_rng(3)
+    profile, known = load_profile("calibrated"), shipped_known()
+    found = []
+    for model, cluster, engine, tpot in QUESTIONS:
+        scenario = Scenario.model_validate(
+            {"model": model, "cluster": cluster, "engine": engine, "slo": {"ttft": "2 s", "tpot": tpot},
+             "workload": {"input_tokens": 2000, "output_tokens": 500}}
+        )  # fmt: skip
+        asked = probe(resolve_instance(scenario), 3)
+        prior, runs, layouts = asked.prior, asked.runs, asked.layouts
+        pairs = list(combinations(range(len(layouts)), 2))
+        right = np.zeros((3, len(pairs)))
+        for _ in range(trials):
+            truth = rng.multivariate_normal(prior.mean, prior.covariance, method="cholesky")
+            exact = predict(runs, pricing_at(truth), {}).tpot_s
+            real = [log_cost(asked.instance, layout, truth) for layout in layouts]
+            means = [prior.mean]
+            for chosen in (
+                rng.choice(len(runs), min(3, len(runs)), replace=False).tolist(),
+                [pick.run for pick in asked.picks],
+            ):
+                seen = exact[chosen] * np.exp(NOISE * rng.standard_normal(len(chosen)))
+                rows = [
+                    replace(runs[i], row=replace(runs[i].row, tpot_s=float(time)))
+                    for i, time in zip(chosen, seen, strict=True)
+                ]
+                means.append(update_cell(prior, rows, profile, known).after.mean)
+            for way, mean in enumerate(means):
+                thought = [log_cost(asked.instance, layout, mean) for layout in layouts]
+                for place, (a, b) in enumerate(pairs):
+                    right[way, place] += (thought[a] < thought[b]) == (real[a] < real[b])
+        for place in range(len(pairs)):
+            blind, random, proposed = (float(one) for one in right[:, place] / trials)
+            found.append(Ordered(f"{model} on {cluster}", random, proposed, blind, trials))
+    return found
+
+
+def print_ordered(found: Sequence[Ordered]) -> None:
+    """Pair by pair, and those that random runs order badly."""
+    for one in found:
+        print(
+            f"  {one.question:<36} right order: unmeasured {one.unmeasured:.0%}, three random runs "
+            f"{one.random:.0%}, three proposed {one.proposed:.0%} of {one.trials} trials"
+        )
+    hard = [one for one in found if one.random <= 0.6]
+    good = [one for one in hard if one.proposed >= 0.8]
+    print(
+        f"{len(found)} pairs; {len(hard)} that random runs order in at most 60 %, of which proposed runs order "
+        f"{len(good)} in at least 80 %; over all pairs random {np.mean([o.random for o in found]):.1%}, proposed "
+        f"{np.mean([o.proposed for o in found]):.1%}, unmeasured {np.mean([o.unmeasured for o in found]):.1%}"
+    )
