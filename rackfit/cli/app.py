@@ -14,7 +14,7 @@ import pkgutil
 import sys
 import threading
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from rackfit.stopping import began, came_of_ctrl_c, exit_code_of_stop, leave, watch
 
@@ -101,12 +101,10 @@ def run() -> int:
     """Run the command line; errors raised on purpose become messages on stderr and an exit code."""
     import typer
 
-    from topology.catalogue import plain_words
     from topology.errors import RackfitError, VerificationError
 
     if "_RACKFIT_COMPLETE" in os.environ:
         build_app()(prog_name="rackfit")  # a shell asks how a word goes on; ends the process
-    refused = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     try:
         command = typer.main.get_command(build_app(*sys.argv[1:]))
         with command.make_context("rackfit", sys.argv[1:]) as context:
@@ -121,16 +119,25 @@ def run() -> int:
         _complain(str(error))
         return exit_code(error)
     except Exception as error:
-        if not isinstance(error, refused):
+        said = refusal(error)
+        if said is None:
             raise
-        what, colon, why = error.format_message().partition(": ")  # type: ignore[attr-defined]
-        said = f"{what}{colon}{plain_words(why)}"
         place = getattr(error, "ctx", None)
         if said:
             hint = f" (see {place.command_path} --help)" if place is not None else ""
             _complain(f"{said}{hint}")
         return EXIT_BAD_INPUT
     return 0
+
+
+def refusal(error: Exception) -> str | None:
+    """What is wrong with the words of a command line, where that is the error (``ClickException``, wherever it lies)."""
+    from topology.catalogue import plain_words
+
+    if all(kind.__name__ != "ClickException" for kind in type(error).__mro__):
+        return None
+    what, colon, why = str(cast(Any, error).format_message()).partition(": ")
+    return f"{what}{colon}{plain_words(why)}"
 
 
 def exit_code(error: RackfitError) -> int:

@@ -106,10 +106,9 @@ class Explored(_Handler):
 class Asked(_Handler):
     """One question."""
 
-    def initialize(self, door: Door, processes: Processes) -> None:  # type: ignore[override]
-        """Take what each request needs."""
+    def initialize(self, door: Door) -> None:
+        """Begin without work."""
         super().initialize(door)
-        self.processes = processes
         self.work: asyncio.Task[dict[str, Any]] | None = None
 
     async def post(self, name: str) -> None:
@@ -132,7 +131,8 @@ class Asked(_Handler):
             problems = [{"place": one.place, "message": one.message} for one in error.problems]
             self.fail({"kind": "bad_input", "problems": problems})
             return
-        self.work = asyncio.create_task(self.processes.ask(question))
+        processes: Processes = self.settings["processes"]
+        self.work = asyncio.create_task(processes.ask(question))
         try:
             found = await self.work
         except Busy:
@@ -156,12 +156,9 @@ def application(door: Door, processes: Processes) -> tornado.web.Application:
         [
             (r"/", Explored, {"door": door}),
             (r"/api/openapi\.json", Described, {"door": door}),
-            (
-                rf"/api/({'|'.join(QUESTIONS)})",
-                Asked,
-                {"door": door, "processes": processes},
-            ),
+            (rf"/api/({'|'.join(QUESTIONS)})", Asked, {"door": door}),
         ],
         default_handler_class=Missing,
         default_handler_args={"door": door},
+        processes=processes,
     )

@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackfit.serve import worker
 from rackfit.serve.asked import Question
 
 #: seconds that a process has to end by itself after its time
@@ -98,7 +99,7 @@ class Processes:
     async def _started(self) -> asyncio.subprocess.Process:
         surroundings = {key: value for key, value in os.environ.items() if key in _KEPT}
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-B", "-m", "rackfit.serve.worker", str(self.memory_bytes),
+            sys.executable, "-B", "-m", worker.__name__, str(self.memory_bytes),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL, env=surroundings, start_new_session=True,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from topology.catalogue import data_dir, plain_words
+from topology.catalogue import data_dir
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem, RackfitError
 from topology.names import shown
 
@@ -54,10 +54,9 @@ def answer(words: list[str]) -> dict[str, Any]:
     """The document of a command, or ``error`` with its kind and every problem."""
     import typer
 
-    from rackfit.cli.app import build_app
+    from rackfit.cli.app import build_app, refusal
 
     out, said = io.StringIO(), io.StringIO()
-    refused = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
             command = typer.main.get_command(build_app(words[0]))
@@ -80,9 +79,9 @@ def answer(words: list[str]) -> dict[str, Any]:
     except Exception as error:
         if "can't start new thread" in str(error):  # there is no room for its stack
             return _error("too_large", [_MEMORY])
-        if isinstance(error, refused):
-            words_said = plain_words(error.format_message())  # type: ignore[attr-defined]
-            return _error("bad_input", [Problem("request", words_said)])
+        said_of_words = refusal(error)
+        if said_of_words is not None:
+            return _error("bad_input", [Problem("request", said_of_words)])
         return _error("internal", [Problem("", f"{type(error).__name__}: {str(error)[:500]}")])
 
 
