@@ -258,6 +258,7 @@ class Cluster:
         twin = copy(self)
         twin.profile = profile
         twin._rates = {}
+        twin.__dict__.pop("in_one_unit", None)
         return twin
 
     @cached_property

@@ -125,3 +125,11 @@ def test_replicas_whose_passes_send_more_than_links_carry_are_not_the_last(tmp_p
     instance = resolve_instance(Scenario.model_validate(asked))
     found = search(instance, clock=Clock(10))
     assert evaluate(instance, found.layout).violations == ()
+
+
+def test_a_cluster_in_one_unit_has_its_profile(tmp_path: Path) -> None:
+    cluster = question(tmp_path, (8, 8, 8), 2, profile="physics").cluster
+    assert cluster.in_one_unit.profile == "physics"
+    assert cluster.with_profile("calibrated").in_one_unit.profile == "calibrated"
+    crossing = ("r0g0", "r2g0")
+    assert cluster.in_one_unit.rate("send", crossing).s_per_byte < cluster.rate("send", crossing).s_per_byte  # fmt: skip
