@@ -132,4 +132,5 @@ def test_a_cluster_in_one_unit_has_its_profile(tmp_path: Path) -> None:
     assert cluster.in_one_unit.profile == "physics"
     assert cluster.with_profile("calibrated").in_one_unit.profile == "calibrated"
     crossing = ("r0g0", "r2g0")
-    assert cluster.in_one_unit.rate("send", crossing).s_per_byte < cluster.rate("send", crossing).s_per_byte  # fmt: skip
+    assert cluster.rate("send", crossing).far_bytes_per_byte == 1.0
+    assert cluster.in_one_unit.rate("send", crossing).far_bytes_per_byte == 0.0
