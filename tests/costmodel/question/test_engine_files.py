@@ -16,8 +16,6 @@ def test_a_kept_version_is_read(name: str) -> None:
     assert facts.memory.usable <= 0.95
 
 
-def test_two_versions_are_kept_of_each_engine() -> None:
-    assert {name: len(engine_versions(name)) for name in engine_names() if name != "trtllm"} == {
-        "sglang": 2,
-        "vllm": 2,
-    }
+@pytest.mark.parametrize("name", ["sglang", "vllm"])
+def test_two_versions_are_kept(name: str) -> None:
+    assert len(engine_versions(name)) == 2
