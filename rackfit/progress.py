@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
 from solver.answer import Progress
+
+#: who is told of each state besides a terminal: a process that answers for another
+listeners: list[Callable[[Progress], None]] = []
 
 
 class ProgressPrinter:
@@ -31,6 +35,8 @@ class ProgressPrinter:
 
     def __call__(self, progress: Progress) -> None:
         """Show one state of the search."""
+        for listener in listeners:
+            listener(progress)
         if not self.active:
             return
         line = describe(progress)

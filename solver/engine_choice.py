@@ -1,7 +1,8 @@
 """The engine as a choice: the search of each engine that is kept, and the cheapest answer with one certificate.
 
 No layout that any of the engines runs costs less than the least of their bounds. Each is searched to the gap
-asked for, so that what it costs alone is known and the whole takes no longer than one after the other.
+asked for, so that what it costs alone is known and the whole takes no longer than one after the other. A runner-up is
+looked for where it may become the answer: for the cheapest engine, and for those whose bound is below its cost.
 """
 
 from __future__ import annotations
@@ -23,8 +24,14 @@ from solver.rounds import Search
 from solver.verify import better
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
+#: the best layout so far, from any thread while a search runs
+Snapshot = Callable[[], SearchResult | None]
+#: told where the best layout so far is asked for
+Keep = Callable[[Snapshot], None]
+#: an answer, and how to look for its runner-up, which may turn out better
+Searched = tuple[SearchResult, Callable[[], SearchResult]]
 #: searches one engine's question
-SearchOne = Callable[[Instance, Callable[[Progress], None] | None], SearchResult]
+SearchOne = Callable[[Instance, Callable[[Progress], None] | None, Keep], Searched]
 
 
 def questions(instance: Instance) -> tuple[dict[str, Instance], list[Alone]]:
@@ -62,14 +69,15 @@ def cheapest_engine(
 ) -> SearchResult:
     """The answer of the engine that serves cheapest. Raises as :func:`solver.search.search`."""
     asked, alone = questions(instance)
-    best: SearchResult | None = None
+    found: dict[str, SearchResult] = {}
+    finishes: dict[str, Callable[[], SearchResult]] = {}
     late: NoLayoutInTime | None = None
     trajectory: list[Progress] = []
     for name, question in asked.items():
         label = load_engine(name).label
 
-        def relay(progress: Progress, label: str = label, best: SearchResult | None = best) -> None:
-            known = None if best is None else best.evaluation.usd_per_m_output_tokens
+        def relay(progress: Progress, label: str = label) -> None:
+            known = found[_best(found)].evaluation.usd_per_m_output_tokens if found else None
             costs = [cost for cost in (known, progress.incumbent) if cost is not None]
             relayed = Progress(
                 progress.elapsed_s,
@@ -82,31 +90,99 @@ def cheapest_engine(
             if on_progress is not None:
                 on_progress(relayed)
 
+        def keep(snapshot: Snapshot, name: str = name) -> None:
+            clock.kept = lambda: _kept(asked, found, name, snapshot())
+
         started = clock.elapsed_s
-        found, bound, reason = None, 0.0, ""
+        bound, reason = 0.0, ""
         try:
-            found = search_one(question, relay)
-            bound = found.certificate.bound_usd_per_m_output_tokens
+            found[name], finishes[name] = search_one(question, relay, keep)
+            bound = found[name].certificate.bound_usd_per_m_output_tokens
         except NoFeasibleLayout as failure:
             reason = str(failure)
             bound = float("inf") if failure.proven else _first_bound(question, clock, gap, seed)
         except NoLayoutInTime as failure:
             late, reason = failure, str(failure)
             bound = _first_bound(question, clock, gap, seed)
-        cost = None if found is None else found.evaluation.usd_per_m_output_tokens
+        cost = found[name].evaluation.usd_per_m_output_tokens if name in found else None
         alone.append(Alone(name, label, cost, bound, reason, clock.elapsed_s - started))
-        if found is not None and better(
-            found.evaluation, None if best is None else best.evaluation
-        ):
-            best = replace(found, instance=question)
-    if best is None:
+    if not found:
         if late is not None:
             raise late
         raise NoFeasibleLayout(
             ". ".join(f"{one.label}: {one.reason}" for one in alone),
             proven=all(one.bound_usd_per_m_output_tokens == float("inf") for one in alone),
         )
-    return _answer(best, tuple(alone), clock, gap, trajectory)
+
+    def answer() -> SearchResult:
+        best = replace(found[_best(found)], instance=asked[_best(found)])
+        return _answer(best, tuple(_told(one, found) for one in alone), clock, gap, trajectory)
+
+    clock.kept = answer
+    _finish(found, finishes)
+    return answer()
+
+
+def _told(alone: Alone, found: dict[str, SearchResult]) -> Alone:
+    """What an engine costs, once its runner-up was looked for."""
+    if alone.engine not in found:
+        return alone
+    one = found[alone.engine]
+    return replace(
+        alone,
+        usd_per_m_output_tokens=one.evaluation.usd_per_m_output_tokens,
+        bound_usd_per_m_output_tokens=one.certificate.bound_usd_per_m_output_tokens,
+    )
+
+
+def _best(found: dict[str, SearchResult]) -> str:
+    """The engine whose answer is best; the first of equals."""
+    best = next(iter(found))
+    for name, one in found.items():
+        if better(one.evaluation, found[best].evaluation):
+            best = name
+    return best
+
+
+def _finish(
+    found: dict[str, SearchResult], finishes: dict[str, Callable[[], SearchResult]]
+) -> None:
+    """Look for every runner-up that may be better than the best answer; ``found`` holds what came of it."""
+    left = set(found)
+    while True:
+        best = _best(found)
+        cost = found[best].evaluation.usd_per_m_output_tokens
+        assert cost is not None
+        may = [
+            name
+            for name in sorted(left)
+            if name == best or found[name].certificate.bound_usd_per_m_output_tokens < cost
+        ]
+        if not may:
+            return
+        name = best if best in may else may[0]
+        found[name] = finishes[name]()
+        left.remove(name)
+
+
+def _kept(
+    asked: dict[str, Instance],
+    before: dict[str, SearchResult],
+    name: str,
+    now: SearchResult | None,
+) -> SearchResult | None:
+    """The best answer while one engine is searched; the proof is of its own engine's layouts."""
+    found = before if now is None else {**before, name: now}
+    if not found:
+        return None
+    best = _best(found)
+    certificate = found[best].certificate
+    alone = f"{load_engine(best).label} alone: the search of the engines did not end"
+    return replace(
+        found[best],
+        instance=asked[best],
+        certificate=replace(certificate, covers=(alone, *certificate.covers)),
+    )
 
 
 def _first_bound(question: Instance, clock: Clock, gap: float, seed: int) -> float:

@@ -8,7 +8,7 @@ from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock, check_seed
-from solver.engine_choice import cheapest_engine
+from solver.engine_choice import Keep, Searched, Snapshot, cheapest_engine
 from solver.kv_search import PlanSearch
 from solver.rounds import Search
 from solver.runner_up import with_runner_up
@@ -35,15 +35,36 @@ def search(
     ``InstanceError`` for an option that is evaluated but not searched.
     """
     check_seed(seed)
+
+    def keep(snapshot: Snapshot) -> None:
+        clock.kept = snapshot
+
+    def one(
+        question: Instance, progress: Callable[[Progress], None] | None, keep: Keep = keep
+    ) -> Searched:
+        found, engine, whole = _searched(question, clock, gap, seed, progress, keep, workers)
+        if not runner_up or engine is None:
+            return found, lambda: found
+        return found, lambda: with_runner_up(engine, found, proven=whole)
+
     if instance.scenario.engine == ANY:
         return cheapest_engine(
-            instance,
-            lambda one, progress: search(
-                one, clock=clock, gap=gap, seed=seed, on_progress=progress, runner_up=runner_up,
-                workers=workers,
-            ),
-            clock=clock, gap=gap, seed=seed, on_progress=on_progress,
-        )  # fmt: skip
+            instance, one, clock=clock, gap=gap, seed=seed, on_progress=on_progress
+        )
+    _, finish = one(instance, on_progress)
+    return finish()
+
+
+def _searched(
+    instance: Instance,
+    clock: Clock,
+    gap: float,
+    seed: int,
+    on_progress: Callable[[Progress], None] | None,
+    keep: Keep,
+    workers: int,
+) -> tuple[SearchResult, Search | None, bool]:
+    """The answer without a runner-up, the search that can look for one, and whether that covered all there is."""
     if instance.scenario.two_batch_overlap:
         message = (
             "is evaluated, not searched: no bound covers it; leave it out, then evaluate with it"
@@ -53,14 +74,10 @@ def search(
         plans = PlanSearch(
             instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, workers=workers
         )
-        clock.kept = plans.snapshot
-        found, engine, whole = plans.run(), plans.best_search, False
-    else:
-        engine, whole = Search(instance, clock, gap, seed, on_progress, workers=workers), True
-        clock.kept = engine.snapshot
-        answer = engine.run()
-        assert answer is not None
-        found = answer
-    if runner_up and engine is not None:
-        return with_runner_up(engine, found, proven=whole)
-    return found
+        keep(plans.snapshot)
+        return plans.run(), plans.best_search, False
+    engine = Search(instance, clock, gap, seed, on_progress, workers=workers)
+    keep(engine.snapshot)
+    answer = engine.run()
+    assert answer is not None
+    return answer, engine, True

@@ -71,7 +71,8 @@ def test_an_example_works_with_the_files_it_names(
         if title:
             inside = title.split("/")[0] in PLACES
             path = (repository if inside else desk) / title
-            assert not path.exists(), title
+            # a copy in which a person followed the page holds the file already
+            assert not path.exists() or path.read_text(encoding="utf-8") == text, title
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             written |= {title} if inside else set()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.documents.output import write_folder, write_whole
+from rackfit.documents.result import SCHEMA_VERSION
 from rackfit.exporters.deployment import Deployment, ExportOptions
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.hosts import Hosts
@@ -35,6 +37,20 @@ class Exported:
         """Relative rise of $ per million output tokens (0.02 = 2 % dearer)."""
         before, after = self.wanted.usd_per_m_output_tokens, self.deployed.usd_per_m_output_tokens
         return after / before - 1 if before and after else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data: ``files`` by relative path, ``evaluation`` of what they deploy."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "target": self.target,
+            "files": self.files,
+            "notes": list(self.notes),
+            "approximated": [
+                {"place": limit.place, "message": limit.message} for limit in self.limits
+            ],
+            "loss": self.loss,
+            "evaluation": self.deployed.as_dict(),
+        }
 
 
 def export_layout(

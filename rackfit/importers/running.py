@@ -38,6 +38,7 @@ class Running:
     keep: Change | None = None
     nothing_kept: str = ""
     best: Change | None = None
+    compared: bool = False
 
     @property
     def excess(self) -> float | None:
@@ -54,6 +55,7 @@ class Running:
             "evaluation": self.evaluation.as_dict(),
             "layout": layout_dict(self.layout),
             "notes": list(self.notes),
+            "words": [*verdict(self).splitlines(), *change_words(self)],
         }
         if self.keep is not None:
             data["keep"] = {"layout": layout_dict(self.keep.layout), **self.keep.as_dict()}
@@ -68,12 +70,18 @@ class Running:
 
 
 def evaluate_running(
-    scenario: Scenario, engine: str, path: Path, *, balanced: bool = False, compare: bool = False
+    scenario: Scenario,
+    engine: str,
+    path: Path,
+    *,
+    balanced: bool = False,
+    compare: bool = False,
+    time_limit_s: float | None = None,
 ) -> Running:
     """Price the deployment that an engine's files describe.
 
     With ``compare`` the same question is solved too, within the limits of its engine where it names
-    one; ``nothing_instead`` says why that found no layout. Raises ``InstanceError`` for files that
+    one and within ``time_limit_s``; ``nothing_instead`` says why that found no layout. Raises ``InstanceError`` for files that
     cannot be read.
     """
     asked = resolve_instance(scenario)
@@ -92,7 +100,7 @@ def evaluate_running(
         from rackfit.api import solve
 
         try:
-            instead = solve(asked)
+            instead = solve(asked, time_limit_s=time_limit_s)
             best = change_to(instance, running, instead.layout, instead.instance)
         except (NoFeasibleLayout, NoLayoutInTime) as error:
             nothing = str(error)
@@ -106,6 +114,7 @@ def evaluate_running(
         keep,
         not_kept,
         best,
+        compare,
     )
 
 
@@ -119,12 +128,15 @@ def price_running(
     out: Path | None,
     into: Path | None,
     as_json: bool,
+    time_limit_s: float | None = None,
 ) -> bool:
     """Print the price of a running deployment, write the layouts of the change into a folder.
 
     Returns whether a rule is broken.
     """
-    running = evaluate_running(scenario, engine, path, balanced=balanced, compare=compare)
+    running = evaluate_running(
+        scenario, engine, path, balanced=balanced, compare=compare, time_limit_s=time_limit_s
+    )
     text = json.dumps(running.as_dict(), indent=1, allow_nan=False) + "\n"
     if out is not None:
         write_whole(text, out)
@@ -142,7 +154,7 @@ def price_running(
         print_instead(running.instead)
     print(verdict(running), end="")
     if compare:
-        print("\n".join(change_lines(running, engine, into)))
+        print("\n".join([*change_words(running), *_commands(running, engine, into)]))
     return bool(running.evaluation.violations)
 
 
@@ -184,25 +196,32 @@ def change_files(running: Running) -> dict[str, str]:
     return found
 
 
-def change_lines(running: Running, engine: str, into: Path | None) -> list[str]:
-    """The change in words: what to keep, what to load, what it brings, and the commands."""
-    found, written = [], []
+def change_words(running: Running) -> list[str]:
+    """The change in words: what to keep, what to load, what it brings; none where nothing was compared."""
+    if not running.compared:
+        return []
     if running.keep is None:
-        found.append(f"keep the servers: {running.nothing_kept or 'they have no price'}")
+        found = [f"keep the servers: {running.nothing_kept or 'they have no price'}"]
     elif running.keep.faster < _WORTH:
-        found.append("keep the servers and their expert placement: another brings under 0.1%")
+        found = ["keep the servers and their expert placement: another brings under 0.1%"]
     else:
-        written.append("keep")
-        found.append(
+        found = [
             f"keep the servers ({built_words(running.layout)}) and load another expert placement: {running.keep.words()}"
-        )
+        ]
     if running.best is not None:
-        written.append("best")
         found.append(
             f"the best layout altogether ({built_words(running.best.layout)}): {running.best.words()}"
         )
+    return found
+
+
+def _commands(running: Running, engine: str, into: Path | None) -> list[str]:
+    """How the layouts of the change become launch files."""
+    worth = running.keep is not None and running.keep.faster >= _WORTH
+    written = ["keep"] * worth + ["best"] * (running.best is not None)
     if into is None:
-        return [*found, "--into DIR writes these layouts for rackfit export"] if written else found
+        return ["--into DIR writes these layouts for rackfit export"] if written else []
+    found = []
     for name in written:
         folder = str(into / name)
         if name == "best" and not _runs(running, engine):

@@ -56,6 +56,7 @@ class Difference:
             "bytes_to_load": self.moved.total_bytes,
             "load_s": self.moved.seconds,
             "asked_differently": list(self.asked),
+            "words": self.lines(),
         }
 
     def lines(self) -> list[str]:

@@ -1,111 +1,40 @@
-"""What may be asked over HTTP: pydantic models that become a command line and the files that it reads.
-
-A name is one of the catalogue, or that of a file whose content is in the request. Nothing else is read.
-"""
+"""What may be asked over HTTP: pydantic models that become a command line and the files that it reads."""
 
 from __future__ import annotations
 
 import json
-import re
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StringConstraints,
-    Tag,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StringConstraints
 
 from costmodel.question.scenario import Scenario
+from rackfit.cli.commands.export import TARGETS
+from rackfit.serve.offered import MOST_CHARACTERS, AskedScenario, Offered, Question, names_of
 
-#: files of one request, and characters of each
-MOST_FILES, MOST_CHARACTERS = 20, 8_000_000
-_PLAIN = r"^[A-Za-z0-9][A-Za-z0-9._+@:-]*$"
-_FILE = r"^[A-Za-z0-9][A-Za-z0-9._-]*\.(json|yaml|csv)$"
-
-
-def _plain(text: str) -> str:
-    if not re.fullmatch(_PLAIN, text):
-        raise ValueError(f"must be a name of letters, digits and . _ + @ : -, got {text[:80]!r}")
-    return text
-
-
-def _file(text: str) -> str:
-    if not re.fullmatch(_FILE, text):
-        raise ValueError(f"must be called NAME.json, NAME.yaml or NAME.csv, got {text[:80]!r}")
-    return text
-
-
-#: of the catalogue, or of a file in ``files``
-Offered = Annotated[
-    str,
-    StringConstraints(max_length=200),
-    AfterValidator(_plain),
-    Field(json_schema_extra={"pattern": _PLAIN}),
-]
-FileName = Annotated[str, StringConstraints(max_length=100), AfterValidator(_file)]
-Content = Annotated[str, StringConstraints(max_length=MOST_CHARACTERS)]
-#: what of a scenario may be a path
-_PATHS = ("model", "cluster", "workload", "profile", "expert_load")
-_SUFFIXES = (".json", ".yaml", ".csv", ".npy", ".npz", ".pt", ".gz")
-SCENARIO, LAYOUT = "asked-scenario.json", "asked-layout.json"
-
-
-def _named_or_in_place(value: object) -> str:
-    return "<in place>" if isinstance(value, dict | Scenario) else "<name>"
-
-
-AskedScenario = Annotated[
-    Annotated[Offered, Tag("<name>")] | Annotated[Scenario, Tag("<in place>")],
-    Discriminator(_named_or_in_place),
-]
+#: names of what a request writes for its command
+SCENARIO, LAYOUT, SECOND, LAUNCH = (
+    "asked-scenario.json", "asked-layout.json", "asked-second.json", "asked-launch.sh",
+)  # fmt: skip
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Gap = Annotated[float, Field(ge=0, lt=1)]
 Seconds = Annotated[float, Field(gt=0, lt=1e9)]
 Rate = Annotated[float, Field(ge=1e-6, lt=1e9)]
 
 
-class Question(BaseModel):
-    """A request: ``files`` are what its names mean beside the catalogue, contents by name."""
+def _target(text: str) -> str:
+    if text not in TARGETS:
+        raise ValueError(f"must be one of {', '.join(TARGETS)}, got {text[:60]!r}")
+    return text
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    command: ClassVar[str]
 
-    files: dict[FileName, Content] = Field(default_factory=dict, max_length=MOST_FILES)
-
-    @abstractmethod
-    def words(self, limit_s: float) -> list[str]:
-        """The command's arguments; a search ends after ``limit_s`` at most."""
-
-    def written(self) -> dict[str, str]:
-        """Files that the command reads, by name."""
-        return dict(self.files)
-
-    def named(self) -> Iterator[tuple[str, str]]:
-        """Places and texts of the request that may name a file."""
-        yield from ()
-
-    @model_validator(mode="after")
-    def _nothing_else_is_read(self) -> Question:
-        for place, name in self.named():
-            if not _is_offered(name, self.files):
-                raise ValueError(
-                    f"{place}: {name[:80]!r} is not offered: give a name of the catalogue, or a file's name "
-                    "and its content in files"
-                )
-        return self
+Target = Annotated[str, AfterValidator(_target), Field(json_schema_extra={"enum": list(TARGETS)})]
 
 
 class Solve(Question):
     """The cheapest layout and its certificate, as ``rackfit solve --json`` writes them."""
 
-    command = "solve"
+    command = called = "solve"
 
     scenario: AskedScenario
     gap: Gap = 0.01
@@ -132,7 +61,7 @@ class Solve(Question):
 
     def named(self) -> Iterator[tuple[str, str]]:
         """Places and texts of the request that may name a file."""
-        yield from _names_of(self.scenario)
+        yield from names_of(self.scenario)
         if self.traffic is not None:
             yield "traffic", self.traffic
 
@@ -143,7 +72,7 @@ class Size(Question):
     The scenario's own cluster is left out: each of ``buy`` is one unit to buy.
     """
 
-    command = "size"
+    command = called = "size"
 
     scenario: AskedScenario
     buy: Annotated[list[Offered], Field(min_length=1, max_length=20)]
@@ -170,7 +99,7 @@ class Size(Question):
 
     def named(self) -> Iterator[tuple[str, str]]:
         """Places and texts of the request that may name a file."""
-        yield from _names_of(self.scenario)
+        yield from names_of(self.scenario)
         for place, name in enumerate(self.buy):
             yield f"buy[{place}]", name
 
@@ -178,7 +107,7 @@ class Size(Question):
 class Evaluate(Question):
     """What a layout costs and which rules it breaks, as ``rackfit evaluate --json`` writes it."""
 
-    command = "evaluate"
+    command = called = "evaluate"
 
     #: a document of ``solve``: its ``instance`` and ``layout`` are read
     document: dict[str, Any]
@@ -193,15 +122,13 @@ class Evaluate(Question):
 
     def named(self) -> Iterator[tuple[str, str]]:
         """Places and texts of the request that may name a file."""
-        asked = self.document.get("instance")
-        scenario = asked.get("scenario") if isinstance(asked, dict) else None
-        yield from _names_of(scenario if isinstance(scenario, dict) else "")
+        yield from _names_in(self.document)
 
 
 class Replay(Evaluate):
     """What each of many requests meets in a layout, as ``rackfit replay --json`` writes it."""
 
-    command = "replay"
+    command = called = "replay"
 
     traffic: Offered | None = None
     rate: Rate | None = None
@@ -228,8 +155,77 @@ class Replay(Evaluate):
             yield "traffic", self.traffic
 
 
+class Compare(Evaluate):
+    """What a second layout does differently, as ``rackfit diff --json`` writes it."""
+
+    command, called = "diff", "compare"
+
+    #: another document of ``solve``
+    second: dict[str, Any]
+
+    def words(self, limit_s: float) -> list[str]:
+        """The command's arguments."""
+        return [LAYOUT, SECOND, "--json"]
+
+    def written(self) -> dict[str, str]:
+        """Files that the command reads, by name."""
+        return super().written() | {SECOND: json.dumps(self.second)}
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Places and texts of the request that may name a file."""
+        yield from super().named()
+        yield from _names_in(self.second)
+
+
+class Export(Evaluate):
+    """The files that deploy a layout, as ``rackfit export --json`` writes them."""
+
+    command = called = "export"
+
+    to: Target
+    model_path: Annotated[str, StringConstraints(min_length=1, max_length=500)] | None = None
+    gpus_per_host: Annotated[int, Field(ge=1, le=1024)] | None = None
+    allow_approximate: bool = False
+
+    def words(self, limit_s: float) -> list[str]:
+        """The command's arguments."""
+        nearest = ["--allow-approximate"] if self.allow_approximate else []
+        given = _options(to=self.to, model_path=self.model_path, gpus_per_host=self.gpus_per_host)
+        return [LAYOUT, *nearest, *given]
+
+
+class Running(Question):
+    """What runs today, and what to change, as ``rackfit evaluate --from --compare --json`` writes it."""
+
+    command, called = "evaluate", "running"
+
+    scenario: AskedScenario
+    engine: Literal["sglang", "trtllm", "vllm"]
+    #: the commands that start the servers; files that they name are in ``files``
+    launch: Annotated[str, StringConstraints(min_length=1, max_length=MOST_CHARACTERS)]
+    balanced: bool = False
+    time_limit_s: Seconds | None = None
+
+    def words(self, limit_s: float) -> list[str]:
+        """The command's arguments; a search ends after ``limit_s`` at most."""
+        balanced = ["--balanced"] if self.balanced else []
+        given = _options(
+            scenario=_scenario_word(self.scenario), time_limit=min(self.time_limit_s or limit_s, limit_s)
+        )  # fmt: skip
+        return [LAUNCH, f"--from={self.engine}", "--compare", *balanced, *given]
+
+    def written(self) -> dict[str, str]:
+        """Files that the command reads, by name."""
+        return super().written() | {LAUNCH: self.launch} | _scenario_file(self.scenario)
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Places and texts of the request that may name a file."""
+        yield from names_of(self.scenario)
+
+
 QUESTIONS: Mapping[str, type[Question]] = {
-    question.command: question for question in (Solve, Evaluate, Replay, Size)
+    question.called: question
+    for question in (Solve, Evaluate, Replay, Size, Running, Compare, Export)
 }
 
 
@@ -243,28 +239,10 @@ def _scenario_file(scenario: str | Scenario) -> dict[str, str]:
     return {SCENARIO: scenario.model_dump_json(exclude_unset=True)}
 
 
-def _names_of(scenario: str | Scenario | Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Texts of a scenario that may be paths."""
-    if isinstance(scenario, str):
-        if scenario:
-            yield "scenario", scenario
-        return
-    data = scenario.model_dump() if isinstance(scenario, Scenario) else dict(scenario)
-    inside = data.get("workload")
-    if isinstance(inside, dict):
-        data = {**data, "expert_load": inside.get("expert_load")}
-    for key in _PATHS:
-        if isinstance(value := data.get(key), str):
-            yield f"scenario.{key}", value
-
-
-def _is_offered(name: str, files: Mapping[str, str]) -> bool:
-    """Whether a name is one of the catalogue, or of ``files`` (``rack.yaml@2`` keeps its count)."""
-    stem, at, count = name.rpartition("@")
-    path = stem if at and count.isdecimal() else name
-    if "/" in name or "\\" in name or path.startswith("."):
-        return False
-    return path in files or not path.endswith(_SUFFIXES)
+def _names_in(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    asked = document.get("instance")
+    scenario = asked.get("scenario") if isinstance(asked, dict) else None
+    yield from names_of(scenario if isinstance(scenario, dict) else "")
 
 
 def _options(**given: object) -> list[str]:

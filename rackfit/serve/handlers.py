@@ -21,6 +21,8 @@ from topology.reading import parse_json
 
 #: the largest request
 MOST_BYTES = 16 * 2**20
+#: what a caller accepts who wants each state of a search, then the document or the error, each in a line
+LINES = "application/x-ndjson"
 
 
 @dataclass(frozen=True)
@@ -132,17 +134,31 @@ class Asked(_Handler):
             self.fail({"kind": "bad_input", "problems": problems})
             return
         processes: Processes = self.settings["processes"]
-        self.work = asyncio.create_task(processes.ask(question))
+        listens = LINES in self.request.headers.get("Accept", "")
+        self.work = asyncio.create_task(processes.ask(question, self.tell if listens else None))
         try:
             found = await self.work
         except Busy:
             self.set_header("Retry-After", "5")
             self.refuse("busy", "request", "too many requests wait; ask again later")
             return
-        if "error" in found:
+        if listens:
+            self.line(found)
+            self.finish()
+        elif "error" in found:
             self.fail(found["error"])
-            return
-        self.finish(json.dumps(found["document"]))
+        else:
+            self.finish(json.dumps(found["document"]))
+
+    def tell(self, progress: dict[str, Any]) -> None:
+        """Send a state of the search."""
+        self.line({"progress": progress})
+        self.flush()
+
+    def line(self, said: dict[str, Any]) -> None:
+        """Write one of several documents; of an answer in lines the status says nothing."""
+        self.set_header("Content-Type", LINES)
+        self.write(json.dumps(said) + "\n")
 
     def on_connection_close(self) -> None:
         """Nobody listens: the work ends."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from rackfit.documents.schema import result_schema
@@ -21,10 +21,18 @@ ERRORS: dict[str, tuple[int, str]] = {
     "not_found": (404, "There is nothing here."),
     "too_large": (413, "The request, or the memory that it needs, is too large."),
     "infeasible": (422, "A valid question whose answer is that nothing fits."),
+    "cannot_export": (422, "The target cannot express the layout."),
     "internal": (500, "An error of Rackfit's own."),
     "busy": (503, "Too many requests wait."),
     "time_limit": (504, "The time limit of the server came."),
     "no_layout_in_time": (504, "The time limit came before the first verified layout."),
+}  # fmt: skip
+
+
+#: schema of each question's answer
+_ANSWERS = {
+    "solve": "Result", "evaluate": "Evaluated", "replay": "Replayed", "size": "Sized", "running": "Ran",
+    "compare": "Compared", "export": "Exported",
 }  # fmt: skip
 
 
@@ -38,7 +46,7 @@ class ProblemFound(BaseModel):
 class ErrorFound(BaseModel):
     """A kind of error with every problem."""
 
-    kind: str
+    kind: Annotated[str, Field(json_schema_extra={"enum": list(ERRORS)})]
     problems: list[ProblemFound]
 
 
@@ -59,24 +67,11 @@ def openapi() -> dict[str, Any]:
     solved = json.loads(json.dumps(result_schema()).replace("#/$defs/", _REF + "Result"))
     schemas |= {f"Result{name}": schema for name, schema in solved.pop("$defs").items()}
     schemas["Result"] = solved
-    schemas["Evaluated"] = {
-        "type": "object",
-        "properties": {key: solved["properties"][key] for key in ("schema_version", "instance", "evaluation")},
-        "required": ["schema_version", "instance", "evaluation"],
-    }  # fmt: skip
-    schemas["Replayed"] = {
-        "type": "object",
-        "required": ["schema_version", "instance", "replay", "ttft_s"],
-    }
-    schemas["Sized"] = {
-        "type": "object",
-        "properties": {"wanted": {"type": "object"}, "kinds": {"type": "array", "items": {"type": "object"}}},
-        "required": ["wanted", "kinds"],
-    }  # fmt: skip
-    found = {"solve": "Result", "evaluate": "Evaluated", "replay": "Replayed", "size": "Sized"}
+    schemas |= _documents(solved["properties"])
     failures: dict[str, Any] = {}
-    for code, words in ERRORS.values():
-        failures.setdefault(str(code), {"description": words, "content": _content("ErrorDocument")})
+    for code in sorted({code for code, _ in ERRORS.values()}):
+        kinds = [f"{kind}: {words}" for kind, (own, words) in ERRORS.items() if own == code]
+        failures[str(code)] = {"description": " ".join(kinds), "content": _content("ErrorDocument")}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Rackfit", "version": version("rackfit")},
@@ -87,7 +82,10 @@ def openapi() -> dict[str, Any]:
                     "summary": (model.__doc__ or "").split("\n")[0],
                     "requestBody": {"required": True, "content": _content(model.__name__)},
                     "responses": {
-                        "200": {"description": "The document.", "content": _content(found[name])},
+                        "200": {
+                            "description": "The document.",
+                            "content": _content(_ANSWERS[name]),
+                        },
                         **failures,
                     },
                     "security": [{}, {"token": []}],
@@ -100,6 +98,51 @@ def openapi() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _documents(solved: dict[str, Any]) -> dict[str, Any]:
+    """Schemas of the answers that are not that of ``solve``, whose properties are given."""
+    asked = {key: solved[key] for key in ("schema_version", "instance")}
+    version, evaluation, layout = (
+        solved[key] for key in ("schema_version", "evaluation", "layout")
+    )
+    number, words = {"type": "number"}, {"type": "array", "items": {"type": "string"}}
+    figure = {"type": ["number", "null"]}
+    problem = {"$ref": _REF + "ProblemFound"}
+    change = {
+        "evaluation": evaluation, "faster": number, "expert_copies_to_load": {"type": "integer"},
+        "bytes_to_load": number, "load_s": figure,
+    }  # fmt: skip
+    instead = {"excess": figure, "evaluation": evaluation, "layout": layout}
+    instead["change"] = {"anyOf": [_object(change), {"type": "null"}]}
+    figures = _object({"first": figure, "second": figure, "change": figure})
+    counts = {"type": "object", "additionalProperties": {"type": "integer"}}
+    return {
+        "Evaluated": _object({**asked, "evaluation": evaluation}),
+        "Replayed": _object({**asked, "replay": {"type": "object"}, "ttft_s": {"type": "object"}}),
+        "Sized": _object({
+            "wanted": {"type": "object"}, "kinds": {"type": "array", "items": {"type": "object"}},
+        }),
+        "Ran": _object(
+            {**asked, "evaluation": evaluation, "layout": layout, "notes": words, "words": words},
+            keep=_object({"layout": layout, **change}), instead=_object(instead),
+        ),
+        "Compared": _object({
+            "figures": {"type": "object", "additionalProperties": figures}, "replicas": counts,
+            "chips": counts, "expert_copies_to_load": {"type": "integer"}, "bytes_to_load": number,
+            "load_s": figure, "asked_differently": words, "words": words,
+        }),
+        "Exported": _object({
+            "schema_version": version, "target": {"type": "string"},
+            "files": {"type": "object", "additionalProperties": {"type": "string"}}, "notes": words,
+            "approximated": {"type": "array", "items": problem}, "loss": number, "evaluation": evaluation,
+        }),
+    }  # fmt: skip
+
+
+def _object(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Of properties that are all there, and of ``more`` that may be."""
+    return {"type": "object", "properties": properties | more, "required": list(properties)}
 
 
 def _content(name: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The process that answers one request: it waits with everything loaded, reads one line, answers and ends.
 
-It opens no file but those of the request, the shipped data and Python's own; starts no process and no
-connection; and has as much memory as it was given.
+It has as much memory as it was given, and sees what :mod:`rackfit.serve.guard` lets it.
 """
 
 from __future__ import annotations
@@ -13,41 +12,21 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from topology.catalogue import data_dir
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem, RackfitError
-from topology.names import shown
+from rackfit.serve.guard import close
+from topology.errors import (
+    ExportError,
+    InstanceError,
+    NoFeasibleLayout,
+    NoLayoutInTime,
+    Problem,
+    RackfitError,
+)
 
-_FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect",
-              "os.remove", "os.rename", "shutil.rmtree", "os.symlink", "os.link")  # fmt: skip
 _MEMORY = Problem("request", "needs more memory than a request has here")
-#: what Python itself reads of its folders
-_CODE = (".py", ".pyc", ".so", ".pth", "METADATA", "entry_points.txt", "RECORD")
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-
-
-def guard(folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
-    """An audit hook that refuses every file outside ``folder``, the shipped data and Python's own."""
-    own, data = str(folder.resolve()), str(data_dir("chips").resolve().parent)
-
-    def hook(event: str, values: tuple[Any, ...]) -> None:
-        if event in _FORBIDDEN:
-            raise InstanceError(Problem("request", f"{event} is not allowed"))
-        if event != "open" or isinstance(values[0], int):
-            return
-        path = os.path.realpath(os.fsdecode(values[0]))
-        if path.startswith(own + os.sep):
-            return
-        reads = not (isinstance(values[2], int) and values[2] & _WRITING)
-        if reads and (path.startswith(data + os.sep) or path.endswith(_CODE)):
-            return
-        message = "is not offered: give a name of the catalogue, or a file's name and its content in files"
-        raise InstanceError(Problem(shown(str(values[0]), 200), message))
-
-    return hook
 
 
 def answer(words: list[str]) -> dict[str, Any]:
@@ -72,6 +51,8 @@ def answer(words: list[str]) -> dict[str, Any]:
         return _error("infeasible", [Problem("", str(error))])
     except NoLayoutInTime as error:
         return _error("no_layout_in_time", [Problem("", str(error))])
+    except ExportError as error:
+        return _error("cannot_export", [Problem("", line) for line in str(error).splitlines()])
     except RackfitError as error:
         return _error("internal", [Problem("", str(error))])
     except MemoryError:
@@ -94,10 +75,13 @@ def main() -> None:
     """Wait for a request on stdin, answer on stdout."""
     most = int(sys.argv[1])
     import rackfit.api
+    import rackfit.cli.commands.diff
     import rackfit.cli.commands.evaluate
+    import rackfit.cli.commands.export
     import rackfit.cli.commands.replay
     import rackfit.cli.commands.size
     import rackfit.cli.commands.solve  # noqa: F401
+    from rackfit import progress
 
     line = sys.stdin.buffer.readline()
     if not line:
@@ -109,10 +93,16 @@ def main() -> None:
         (folder / name).write_text(content, encoding="utf-8")
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.addaudithook(guard(folder))
-    told = json.dumps(answer([asked["command"], *asked["words"]]), allow_nan=False)
-    sys.stdout.write(told + "\n")
-    sys.stdout.flush()
+    close(folder)
+    out = sys.stdout
+
+    def tell(said: dict[str, Any]) -> None:
+        out.write(json.dumps(said, allow_nan=False) + "\n")
+        out.flush()
+
+    if asked["progress"]:
+        progress.listeners.append(lambda state: tell({"progress": asdict(state)}))
+    tell(answer([asked["command"], *asked["words"]]))
     if threading.active_count() > 1:
         os._exit(0)  # work that had to be left is not waited for
 

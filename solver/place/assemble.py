@@ -45,9 +45,9 @@ def assemble(
 ) -> Layout:
     """Take chips from each pool in order and stand every replica on its own.
 
-    Wider replicas come first, where NICs of a domain differ those that send most. Where neighbours matter, each replica is made anew for the chips it gets, with
-    the batch that these allow; one that meets no target there is left out. ``given``: the chips of replicas in one
-    pool each, where they are chosen already.
+    Wider replicas come first; where NICs of a domain differ, those that send most. Where neighbours matter, each
+    replica is made anew for the chips it gets, with the batch that these allow; one that meets no target there is
+    left out. ``given``: the chips of replicas in one pool each, where they are chosen already.
     """
     order = sorted(range(len(fleet.stands)), key=lambda at: _rank(instance, fleet, at))
     known = {at: [list(chips)] for at, chips in enumerate(given) if chips is not None}

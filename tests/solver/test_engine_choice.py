@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -11,12 +12,16 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from costmodel.question.engine_files import engine_names, engine_versions
+from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
-from rackfit.api import solve
+from rackfit.api import make_instance, solve
 from rackfit.cli.app import main
 from rackfit.documents.result import Result, read_result
 from rackfit.report.uncertainty_words import engine_lines
+from solver.answer import Progress, SearchResult
+from solver.clock import Clock
+from solver.engine_choice import Keep, Searched, cheapest_engine
 from topology.errors import InstanceError, NoFeasibleLayout
 
 
@@ -66,6 +71,55 @@ def test_the_answer_says_what_each_engine_costs(tmp_path: Path) -> None:
     assert instance.engine == found.instance.engine
     assert evaluate(instance, layout).violations == ()
     assert json.loads(path.read_text())["instance"]["scenario"]["engine"].startswith("trtllm@")
+
+
+def played(seen: list[str], clock: Clock, stopped: list[SearchResult]) -> SearchResult:
+    """The choice over the answers of each engine; what is kept during each search, and whose runner-up is sought."""
+
+    def one(
+        question: Instance, progress: Callable[[Progress], None] | None, keep: Keep
+    ) -> Searched:
+        name = str(question.scenario.engine).partition("@")[0]
+        found = answered(name).search
+        keep(lambda: None)
+        if (kept := clock.kept()) is not None:
+            stopped.append(kept)
+
+        def finish() -> SearchResult:
+            seen.append(name)
+            return found
+
+        return found, finish
+
+    instance = make_instance(scenario("any"))
+    return cheapest_engine(instance, one, clock=clock, gap=0.01, seed=0, on_progress=None)
+
+
+def test_a_runner_up_is_sought_where_it_may_become_the_answer() -> None:
+    seen: list[str] = []
+    clock = Clock()
+    found = played(seen, clock, [])
+    cost = found.evaluation.usd_per_m_output_tokens
+    assert cost is not None
+    may = [
+        name
+        for name in engine_names()
+        if answered(name).certificate.bound_usd_per_m_output_tokens < cost
+    ]
+    assert found.instance is not None
+    chosen = str(found.instance.scenario.engine).partition("@")[0]
+    assert sorted(seen) == sorted({chosen, *may})
+    assert len(seen) < len(engine_names())
+    assert clock.kept().certificate == found.certificate
+
+
+def test_an_engine_that_was_searched_is_kept_while_the_next_one_is() -> None:
+    stopped: list[SearchResult] = []
+    played([], Clock(), stopped)
+    assert len(stopped) == len(engine_names()) - 1
+    names = [str(one.instance.scenario.engine) for one in stopped if one.instance is not None]
+    assert names[0].startswith(engine_names()[0])
+    assert all("alone" in one.certificate.covers[0] for one in stopped)
 
 
 def test_an_engine_that_refuses_is_left_out_with_its_reason() -> None:

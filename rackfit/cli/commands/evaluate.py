@@ -43,6 +43,7 @@ def evaluate_command(
         Path | None,
         typer.Option(help="With --compare: write the layouts of the change into this new folder."),
     ] = None,
+    time_limit: question.TimeLimit = None,
     out: Annotated[
         Path | None, typer.Option(help="With --from: write the layout as a document here.")
     ] = None,
@@ -65,17 +66,23 @@ def evaluate_command(
         from rackfit.documents.output import check_writable
         from rackfit.importers.running import price_running
 
-        if into is not None and not compare:
-            _refuse({"into": into}, "is for --compare")
+        if not compare:
+            _refuse({"into": into, "time_limit": time_limit}, "is for --compare")
         check_writable(out, besides=(layout, *asked.files()))
         broken = price_running(
             asked.build(), from_, layout, balanced=balanced, compare=compare, out=out, into=into,
-            as_json=json,
+            as_json=json, time_limit_s=time_limit,
         )  # fmt: skip
         raise typer.Exit(1 if broken else 0)
     _refuse(
         asdict(asked)
-        | {"balanced": balanced or None, "compare": compare or None, "out": out, "into": into}
+        | {
+            "balanced": balanced or None,
+            "compare": compare or None,
+            "time_limit": time_limit,
+            "out": out,
+            "into": into,
+        }
     )
     instance, decision, document = read_result(layout)
     evaluation = evaluate(instance, decision)

@@ -66,8 +66,12 @@ def export_command(
             "--allow-approximate", help="Deploy the nearest the target can say; print the loss."
         ),
     ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print files, notes and loss as one JSON document.")
+    ] = False,
 ) -> None:
     """Write the files that deploy a layout. Refuses (exit code 2) what the target cannot express."""
+    import json as json_module
     from dataclasses import replace
 
     from rackfit.documents.output import check_writable, say, write_whole
@@ -81,6 +85,8 @@ def export_command(
     from topology.errors import InstanceError, Problem
 
     exporter(to)
+    if json and out is not None:
+        raise InstanceError(Problem("--json", "prints the files; leave --out out"))
     if out is not None and os.path.isfile(out):
         check_writable(out, besides=(layout, hosts))
     instance, decision, _ = read_result(layout)
@@ -102,6 +108,9 @@ def export_command(
         hosts=Hosts(instance.cluster, gpus_per_host, names),
         allow_approximate=allow_approximate,
     )
+    if json:
+        write_whole(json_module.dumps(exported.as_dict(), indent=1, allow_nan=False) + "\n", None)
+        return
     if out is None and len(exported.files) > 1:
         raise InstanceError(
             Problem("--out", f"{to} writes {len(exported.files)} files; name a new folder")

@@ -8,7 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 import jsonschema
 
@@ -53,16 +53,20 @@ class Client:
 
 def started(*words: str) -> Iterator[Client]:
     """A server of its own on a free port, told of on stderr."""
+    token = words[words.index("--token") + 1] if "--token" in words else ""
     command = [sys.executable, "-m", "rackfit", "serve", "--port", "0", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
-        address = ""
-        while not address:
-            line = server.stderr.readline()
-            assert line, "the server ended"
-            if line.startswith("serving "):
-                address = line.split()[1].removesuffix("/")
-        token = words[words.index("--token") + 1] if "--token" in words else ""
-        yield Client(address, token)
-        server.terminate()
+        try:
+            yield Client(_told(server.stderr), token)
+        finally:
+            server.terminate()
         assert server.wait() == 0
+
+
+def _told(stderr: IO[str]) -> str:
+    """The address that a server says it has."""
+    for line in stderr:
+        if line.startswith("serving "):
+            return line.split()[1].removesuffix("/")
+    raise AssertionError("the server ended")
