@@ -155,9 +155,9 @@ def render(deployment: Deployment) -> dict[str, str]:
     files |= host_scripts(commands)
     if deployment.disaggregated:
         files["disaggregated.yaml"] = yaml_text([_front(deployment)])
-        words = ["trtllm-serve", "disaggregated", "--config_file", "disaggregated.yaml"]
-        words += ["--server_start_timeout", str(PATIENCE_S), "--request_timeout", str(_REQUEST_S)]
-        files["router.sh"] = router_script(words)
+        front = ["trtllm-serve", "disaggregated", "--config_file", "disaggregated.yaml"]
+        front += ["--server_start_timeout", str(PATIENCE_S), "--request_timeout", str(_REQUEST_S)]
+        files["router.sh"] = router_script(front)
     return files
 
 
