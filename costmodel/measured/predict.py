@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from costmodel.measured.fitting.terms import Constants, constants_of
 from costmodel.measured.rows import MeasuredRow
 from costmodel.measured.runs import PREFILL_FIRST, Run, RunTable, full_pools, run_table
-from costmodel.question.profile import FirstToken, Profile, load_profile
+from costmodel.question.profile import FirstToken, Profile, Regime, first_token_of, load_profile
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``
@@ -147,7 +147,7 @@ def steady_ttft_s(runs: Sequence[Run], load: PrefillLoad) -> Array:
     return np.asarray(load.own_s + (load.own_s + mixed * load.pass_s) / 2.0)
 
 
-def regime_of(row: MeasuredRow) -> str:
+def regime_of(row: MeasuredRow) -> Regime:
     """How requests come to prefill: a pool of its own, all of one length at once, or drawn one by one."""
     if row.prefill is not None:
         return "disaggregated"
@@ -155,9 +155,8 @@ def regime_of(row: MeasuredRow) -> str:
 
 
 def constants_of_run(run: Run, first_token: Mapping[str, FirstToken]) -> FirstToken:
-    """TTFT constants of a run's regime under its engine, else of the regime, else physics."""
-    regime = regime_of(run.row)
-    return first_token.get(f"{run.row.engine} {regime}", first_token.get(regime, FirstToken()))
+    """TTFT constants of a run's regime under its engine."""
+    return first_token_of(first_token, run.row.engine, regime_of(run.row))
 
 
 def predict_under(runs: Sequence[Run], profile: Profile) -> Prediction:

@@ -6,6 +6,7 @@ measured serving runs. A profile is a small JSON file in ``instances/profiles`` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -23,6 +24,8 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 Combination = Literal["per_op", "lecture", "book"]
 #: what a read of HBM is for
 Stream = Literal["weights", "kv", "experts"]
+#: how requests come to prefill
+Regime = Literal["equal", "drawn", "disaggregated"]
 
 
 class Efficiency(BaseModel):
@@ -96,6 +99,15 @@ class FirstToken(BaseModel):
     prefill_factor: Annotated[float, Field(ge=1)] = 1.0
     queue_share: Annotated[float, Field(ge=0)] = 0.0
     decode_passes: Annotated[float, Field(ge=0)] = 0.0
+
+
+def first_token_of(constants: Mapping[str, FirstToken], engine: str, regime: Regime) -> FirstToken:
+    """Constants of a regime under an engine, else of the regime, else physics.
+
+    ``regime``: how requests come to prefill: ``disaggregated`` to a pool of its own, ``equal``: all of one length at
+    once, ``drawn``: one by one.
+    """
+    return constants.get(f"{engine} {regime}", constants.get(regime, FirstToken()))
 
 
 class EngineConstants(BaseModel):

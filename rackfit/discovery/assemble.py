@@ -8,7 +8,8 @@ from math import ceil, prod
 from typing import Any
 
 from rackfit.discovery.found import Found, Host
-from rackfit.discovery.products import chip_of
+from rackfit.discovery.links import fabric_of, lost_wires, unlinked
+from rackfit.discovery.products import bytes_in, chip_of
 from rackfit.discovery.typical import Typical, typical
 from topology.errors import InstanceError, Problem
 from topology.names import shown
@@ -92,8 +93,11 @@ def _by_leaves(places: list[Place]) -> list[Place]:
 
 def _kinds(found: Found, chip: str | None) -> tuple[dict[str, Typical], list[str]]:
     """The chip of every host, and what was assumed of it."""
-    problems, kinds, counts = [], {}, 0
+    problems, kinds, counts, unsized = [], {}, 0, set()
     for name, host in found.hosts.items():
+        if host.unread:
+            problems.append(Problem(name, f"{host.unread}; leave it out with --hosts"))
+            continue
         meant = chip or (chip_of(host.product) if host.product else None)
         if meant is None:
             what = (
@@ -101,22 +105,36 @@ def _kinds(found: Found, chip: str | None) -> tuple[dict[str, Typical], list[str
                 if host.product
                 else "no file tells its chips"
             )
-            problems.append(Problem(name, f"{what}; give --chip NAME or the path of a chip file"))
+            problems.append(
+                Problem(
+                    name,
+                    f"{what}; give --chip NAME or the path of a chip file, "
+                    "or leave such hosts out with --hosts",
+                )
+            )
             continue
         kind = kinds[name] = typical(meant)
         if host.chips is None:
             host.chips = kind.chip.chips_per_host
             counts += 1
         size = kind.chip.hbm_bytes
-        if chip is None and host.hbm_bytes is not None and abs(host.hbm_bytes - size) > 0.1 * size:
+        told = host.hbm_bytes or bytes_in(host.product or "")
+        if told is None and chip is None and host.slice_shape is None:
+            unsized.add(kind.name)
+        if chip is None and told is not None and abs(told - size) > 0.1 * size:
             message = (
-                f"{shown(host.product, 80)} with {host.hbm_bytes / 2**30:.1f} GiB, {meant} of the catalogue has "
+                f"{shown(host.product, 80)} with {told / 2**30:.1f} GiB, {meant} of the catalogue has "
                 f"{size / 2**30:.1f} GiB; give --chip NAME or the path of a chip file"
             )
             problems.append(Problem(name, message))
     if problems:
         raise InstanceError(problems)
     said = [f"{counts} hosts tell no number of chips: taken as the catalogue's"] if counts else []
+    for meant in sorted(unsized):
+        size = typical(meant).chip.hbm_bytes / 2**30
+        said.append(
+            f"no file tells form and memory of {meant}: taken as the catalogue's, {size:.4g} GiB"
+        )
     return kinds, said
 
 
@@ -135,7 +153,8 @@ def _domains(
                 f"{chips} chips in one scale-up domain, {kind.name} has at most {kind.domain_chips}"
             )
             raise InstanceError(Problem(shown(label, 80), message))
-        return [_place(hosts, kind, dict(kind.fabric), chips)]
+        alone = fabric_of(hosts[0], kind, done.assumed) if len(hosts) == 1 else dict(kind.fabric)
+        return [_place(hosts, kind, alone, chips)]
     return _slices(hosts, kind, shape, label, done)
 
 
@@ -200,9 +219,12 @@ def _health(index: int, place: Place, done: Assembled, *, free: bool) -> None:
         for position, reason in taken.items():
             if position not in failed:
                 done.taken[f"r{index}g{first + position}"] = f"{host.name}: {reason}"
-        for position, links in host.links.items():
+        for position in host.links:
             if position not in failed:
-                _links(index, first + position, place, host, links, done)
+                for switch, reason in lost_wires(
+                    position, place.kind, place.fabric, host, done.assumed
+                ):
+                    done.failed[f"r{index}g{first + position}--r{index}sw{switch}"] = reason
         first += chips
 
 
@@ -212,7 +234,7 @@ def _of_host(
     """Failed and taken positions of a host; chips of which only the number is told come last."""
     if host.out_of_service:
         return dict.fromkeys(range(chips), host.out_of_service), {}
-    failed = dict(host.failed)
+    failed = {**unlinked(host), **host.failed}
     for reason, number in host.failed_anywhere.items():
         _fill(failed, {}, number, reason, chips, host, done)
     taken = dict(host.taken)
@@ -221,7 +243,7 @@ def _of_host(
     for reason, number in host.taken_anywhere.items():
         _fill(taken, failed, number, reason, chips, host, done)
     if free:
-        taken = {position: reason for position, reason in taken.items() if "MIG" in reason}
+        taken = {position: reason for position, reason in taken.items() if "split" in reason}
     for position in [*failed, *taken]:
         if not 0 <= position < chips:
             raise InstanceError(Problem(host.name, f"a chip {position}, but it has {chips} chips"))
@@ -251,33 +273,3 @@ def _fill(
         done.assumed.append(
             f"{host.name}: which {missing} of its {chips} chips are {reason} is not told; the last ones"
         )
-
-
-def _links(
-    index: int, position: int, place: Place, host: Host, links: int, done: Assembled
-) -> None:
-    """Name as many wires to switches as cover the links that a chip has lost."""
-    whole = place.kind.chip.scale_up_links
-    wires = place.fabric.get("links_per_switch")
-    if (
-        place.kind.cluster is None
-        or not isinstance(wires, list | tuple)
-        or whole == 1
-        or links >= whole
-    ):
-        return
-    if links == 0:
-        message = f"no NVLink at GPU {position}; {place.kind.name} of the catalogue has {whole}: give --chip for such cards"
-        raise InstanceError(Problem(host.name, message))
-    lost = ceil((whole - links) * sum(wires) / whole)
-    for switch, width in sorted(enumerate(wires), key=lambda pair: (pair[1], pair[0])):
-        if lost <= 0:
-            break
-        done.failed[f"r{index}g{position}--r{index}sw{switch}"] = (
-            f"{host.name}: {links} of {whole} links left"
-        )
-        lost -= width
-    done.assumed.append(
-        f"{host.name}: which switch GPU {position}'s {whole - links} lost links went to is not told; whole wires are "
-        "taken, at least as wide"
-    )

@@ -15,10 +15,11 @@ class Host:
 
     ``failed`` and ``taken`` map a chip's position in the host to the reason; ``failed_anywhere`` and
     ``taken_anywhere`` count chips whose position is not told. ``out_of_service`` is the reason why no chip
-    of the host serves, ``in_use`` why all are others'. ``domain`` names the scale-up domain, ``block`` a group
-    of a scheduler's block topology, ``slice_shape`` the torus that the host is part of. ``leaves`` are the
-    switches of the scale-out next to the host, ``nic_bytes_per_s`` all its ports together, one direction.
-    ``links`` is how many scale-up links each position has.
+    of the host serves, ``in_use`` why all are others', ``unread`` why no cluster file can hold the host.
+    ``domain`` names the scale-up domain, ``block`` a group of a scheduler's block topology, ``slice_shape`` the
+    torus that the host is part of. ``leaves`` are the switches of the scale-out next to the host,
+    ``nic_bytes_per_s`` all its ports together, one direction. ``links`` is how many scale-up links each position
+    has to each other one.
     """
 
     name: str
@@ -31,12 +32,13 @@ class Host:
     taken_anywhere: dict[str, int] = field(default_factory=dict)
     out_of_service: str = ""
     in_use: str = ""
+    unread: str = ""
     domain: str | None = None
     block: str | None = None
     slice_shape: tuple[int, ...] | None = None
     leaves: tuple[str, ...] = ()
     nic_bytes_per_s: float | None = None
-    links: dict[int, int] = field(default_factory=dict)
+    links: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -122,6 +124,7 @@ def _add(mine: Host, host: Host, place: str, told: dict[tuple[str, str], str]) -
         mine.taken_anywhere[reason] = max(number, mine.taken_anywhere.get(reason, 0))
     mine.out_of_service = mine.out_of_service or host.out_of_service
     mine.in_use = mine.in_use or host.in_use
+    mine.unread = mine.unread or host.unread
     mine.leaves = host.leaves or mine.leaves
     if host.nic_bytes_per_s is not None:
         mine.nic_bytes_per_s = host.nic_bytes_per_s

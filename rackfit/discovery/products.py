@@ -6,7 +6,7 @@ import re
 
 #: words of a product name, letters and digits only in lower case, and the chip; the first that matches counts
 _PRODUCTS = (
-    (r"pcie|h100nvl|h200nvl|a100pci|h800pci|a800|a10080gbpci", None),  # cards with other rates than the SXM modules
+    (r"pcie|v100s(?!xm)|h100nvl|h200nvl|a100pci|h800pci|a800|a10080gbpci", None),  # cards with other rates than the SXM modules
     (r"gb300", "gb300"),
     (r"gb200", "gb200"),
     (r"gh200", "gh200"),
@@ -16,13 +16,18 @@ _PRODUCTS = (
     (r"h800", "h800"),
     (r"h100", "h100"),
     (r"h20(?!\d)", "h20"),
+    (r"a100(sxm4?)?40g?|teslaa100$", "a100-40gb"),
     (r"a100", "a100"),
+    (r"v100", "v100"),
     (r"l40s", "l40s"),
+    (r"(nvidia|^)l4$", "l4"),
+    (r"(nvidia|tesla|^)t4$", "t4"),
     (r"rtx4090", "rtx4090"),
     (r"rtxpro6000.*(maxq|workstation)", None),
     (r"rtxpro6000", "rtxpro6000"),
     (r"mi355x", "mi355x"),
     (r"mi325x", "mi325x"),
+    (r"mi455x", "mi455x"),
     (r"mi300x", "mi300x"),
     (r"gaudi3|hl325", "gaudi3"),
     (r"tpuv4", "tpu-v4"),
@@ -32,10 +37,12 @@ _PRODUCTS = (
     (r"tpu7x|tpuv7", "tpu-v7"),
     (r"ct4p", "tpu-v4"),
     (r"trainium2|trn2", "trn2"),
+    (r"trainium3|trn3", "trn3"),
 )  # fmt: skip
 
 #: machine types of clouds that say which module is in them
 _MACHINES = {
+    "p4d.24xlarge": "A100-SXM4-40GB",
     "p4de.24xlarge": "A100-SXM4-80GB",
     "p5.48xlarge": "H100",
     "p5e.48xlarge": "H200",
@@ -68,6 +75,12 @@ def chip_of(product: str) -> str | None:
         if re.search(pattern, bare):
             return chip
     return None
+
+
+def bytes_in(product: str) -> float | None:
+    """The memory that a product's name tells, such as ``80GB``; ``None`` if none or if it is the host's (GH200)."""
+    told = re.search(r"(?<![\d.])(\d{2,3})\s?gb", product.lower()[:200])
+    return None if told is None or "gh200" in product.lower() else float(told[1]) * 2**30
 
 
 def product_of_machine(machine: str) -> str | None:

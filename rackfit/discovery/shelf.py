@@ -43,7 +43,10 @@ def read(document: Document) -> Found:
         if reader.recognises(document):
             found = reader.read(document)
             if not found.hosts:
-                message = f"{reader.TITLE}, with no host that has accelerators in it"
+                said = "; ".join(found.notes[:3])
+                message = f"{reader.TITLE}, with no host that has accelerators in it" + (
+                    f" ({said})" if said else ""
+                )
                 raise InstanceError(Problem(document.place, message))
             found.sources.append(f"{document.path.name}: {reader.TITLE}")
             return found

@@ -41,7 +41,7 @@ class Site:
             wrong = True
         if wrong:
             raise InstanceError(
-                Problem(shown(self.url, 200), "expected a URL such as http://node0:30000")
+                Problem(shown(self.url, 200), "expected a URL such as http://node0:20000")
             )
 
     @property

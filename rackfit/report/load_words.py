@@ -35,6 +35,7 @@ def _run(one: Replayed) -> str:
         ("TTFT", run.ttft_ms.mean, 1e3 * met.ttft_s.mean, "ms"),
         ("P50", run.ttft_ms.p50, 1e3 * met.ttft_s.p50, "ms"),
         ("P99", run.ttft_ms.p99, 1e3 * met.ttft_s.p99, "ms"),
+        ("ITL", run.itl_ms_as_reported.mean, 1e3 * met.tpot_s.mean, "ms"),
         ("E2E", run.e2e_ms.mean, 1e3 * met.e2e_s.mean, "ms"),
         ("P99", run.e2e_ms.p99, 1e3 * met.e2e_s.p99, "ms"),
         ("", run.throughput.output_tokens_per_s, met.output_tokens_per_s, "tokens/s"),

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from costmodel.measured.load.predict import drafted
 from costmodel.measured.load.runs import read_load_runs
 from costmodel.measured.load.scores import validate_load
+from costmodel.question.profile import first_token_of, load_profile
+from costmodel.question.traffic.sessions import NEEDED, read_sessions
 from topology.errors import InstanceError
 
 OPEN = {
@@ -40,13 +43,15 @@ def _file(folder: Path, *runs: object) -> Path:
 def test_open_loops_pools_and_bursts(tmp_path: Path) -> None:
     pool = OPEN | {"id": "pool", "stage": -1, "stage_rates": [4, 8], "requested_rate": None}
     alone = pool | {"id": "alone", "exp_id": 3}
-    drafts = OPEN | {"id": "drafts", "speculative": "MTP, acceptance simulated"}
+    drafts = OPEN | {"id": "drafts", "speculative": "MTP, acceptance length 1.5"}
     unknown = OPEN | {"id": "unknown", "hf_model_id": "nobody/nothing-7b"}
     path = _file(tmp_path, OPEN, pool, alone, BURST, drafts, unknown)
     found = validate_load(read_load_runs(path), "calibrated")
     by_id = {one.run.id: one.met for one in found.replayed}
     assert by_id.keys() == {"open", "pool", "alone", "burst"}
     assert by_id["open"].stable
+    base = first_token_of(load_profile("calibrated").first_token, "vllm", "drawn").base_s
+    assert 0.0 < base < by_id["open"].ttft_s.p50
     assert by_id["open"].requests == 360
     # 24 GB hold the weights and few caches: requests wait and are put back
     assert not by_id["burst"].stable
@@ -54,7 +59,7 @@ def test_open_loops_pools_and_bursts(tmp_path: Path) -> None:
     # a pool counts where its stages have no runs of their own; a burst has no steady state to score
     assert found.scores()["mean TTFT"].n == 2
     reasons = dict(found.unsupported)
-    assert "drafts" in reasons["drafts"]
+    assert "needs draft tokens" in reasons["drafts"]
     assert "nothing-7b" in reasons["unknown"]
 
 
@@ -65,6 +70,67 @@ def test_repeated_prompts_come_from_the_cache(tmp_path: Path) -> None:
     assert cached.prefix_hit_rate > 0.6
     assert computed.prefix_hit_rate == 0.0
     assert cached.ttft_s.mean < computed.ttft_s.mean
+
+
+#: an SGLang server of eight B300 in a closed loop, 8,192 tokens in and 1,024 out (ai-dynamo/aisimulate, Apache-2.0:
+#: docs/experiments/sglang-fpm-fixed-8k1k/job-4225429-comparison.json at 70dbc5fe7da3)
+CLOSED = {
+    "id": "closed", "hf_model_id": "deepseek-ai/DeepSeek-V4-Pro", "chip": "b300", "gpus": 8, "tp": 8,
+    "parallelism": {"tp": 8, "ep": 8, "attention_dp": 8}, "engine": "sglang", "dtype": "fp4 experts",
+    "server_args": {"max_num_batched_tokens": 8192, "max_num_seqs": 256, "prefix_caching": False},
+    "loop": "closed", "concurrency": 32, "n_requests": 256, "achieved_rate": 2.6522,
+    "prompt_len": {"mean": 8192}, "output_len": {"mean": 1024},
+    "speculative": "MTP, 3 draft tokens, acceptance length simulated at 2.49",
+    "ttft_ms": {"p50": 1290.6021}, "itl_ms_as_reported": {"mean": 10.25971},
+    "throughput": {"output_tokens_per_s": 2715.8614},
+}  # fmt: skip
+
+
+def test_drafts_of_a_closed_loop_are_replayed(tmp_path: Path) -> None:
+    alone = CLOSED | {"id": "alone", "speculative": None}
+    found = validate_load(read_load_runs(_file(tmp_path, CLOSED, alone)), "calibrated")
+    drafted, plain = (one.met for one in found.replayed)
+    assert plain.output_tokens_per_s < drafted.output_tokens_per_s
+    assert plain.tpot_s.mean > drafted.tpot_s.mean
+    assert found.scores()["tokens/s"].n == 2
+
+
+@pytest.mark.parametrize(("tokens", "length"), [(1, 1.8), (3, 2.49), (3, 1.0), (3, 4.0), (7, 3.1)])
+def test_an_acceptance_length_is_what_passes_emit(tokens: int, length: float) -> None:
+    found = drafted(f"MTP, {tokens} draft tokens, acceptance length simulated at {length}")
+    assert found.draft_tokens == tokens
+    assert found.emitted == pytest.approx(length)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [("EAGLE3", "needs draft tokens"), ("2 draft tokens, acceptance length 3.5", "1 to 3 tokens")],
+)
+def test_drafts_that_are_not_said_are_refused(words: str, message: str) -> None:
+    with pytest.raises(InstanceError, match=message):
+        drafted(words)
+
+
+def test_sessions_stand_for_those_that_are_not_known(tmp_path: Path) -> None:
+    talks = tmp_path / "sessions.csv"
+    lines = [",".join(NEEDED)]
+    for session in range(4):
+        lines += [
+            f"{session},{turn},{30 * turn},{1000 + 640 * turn},100,{turn - 1},{15 + 10 * (turn - 1)}"
+            for turn in range(6)
+        ]
+    talks.write_text("\n".join(line.replace(",-1,5", ",-1,0") for line in lines))
+    agents = CLOSED | {"server_args": {"prefix_caching": True, "max_num_seqs": 64}}
+    runs = read_load_runs(_file(tmp_path, agents))
+    ((_, reason),) = validate_load(runs, "calibrated").unsupported
+    assert "--sessions" in reason
+    (one,) = validate_load(runs, "calibrated", sessions=read_sessions(talks)).replayed
+    assert one.met.prefix_hit_rate > 0.5
+    assert one.met.requests == 256
+    assert one.met.rate == pytest.approx(2.6522, rel=0.05)
+    words = [sys.executable, "-m", "rackfit", "validate", "--sessions", str(talks), str(talks)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, "give --load" in done.stderr) == (2, True)
 
 
 def test_the_command_prints_scores(tmp_path: Path) -> None:

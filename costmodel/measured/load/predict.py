@@ -7,6 +7,7 @@ prefix cache in whole blocks.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +16,11 @@ from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.load.runs import STAGE_S, LoadRun
 from costmodel.measured.systems import served_as
 from costmodel.question.instance import Instance, resolve_instance
-from costmodel.question.profile import FirstToken
+from costmodel.question.profile import Regime, first_token_of
 from costmodel.question.scenario import Scenario
+from costmodel.question.speculation import Speculative
 from costmodel.question.traffic.requests import Requests, drawn_count
+from costmodel.question.traffic.sessions import Sessions
 from costmodel.question.workload import Workload
 from costmodel.replay.job import Habits
 from costmodel.replay.met import Met
@@ -38,17 +41,23 @@ class Replayed:
     met: Met
 
 
-def predict_load(run: LoadRun, profile: str, seed: int = 0) -> Replayed:
-    """Replay one run. Raises ``InstanceError`` where it cannot be: the message says what is missing."""
-    requests = requests_of(run, seed)
+def predict_load(
+    run: LoadRun, profile: str, seed: int = 0, sessions: Sessions | None = None
+) -> Replayed:
+    """Replay one run. Raises ``InstanceError`` where it cannot be: the message says what is missing.
+
+    ``sessions``: conversations that stand for those of runs whose own are not known, scaled to a run's mean
+    lengths and rate. Their requests come by themselves, not after the answer before.
+    """
+    requests = requests_of(run, seed, sessions)
     instance = instance_of(run, requests, profile)
     if run.tp % run.attention_dp:
         message = f"{run.attention_dp} ranks do not divide {run.tp} chips"
         raise InstanceError(Problem("attention_dp", message))
     slots = run.server_args.max_num_seqs or _SLOTS
     layout = plain_layout(
-        instance, "mixed", tp=run.tp // run.attention_dp, attention_dp=run.attention_dp * run.dp,
-        pp=1, batch=slots * run.attention_dp * run.dp, first_chip=0,
+        instance, "mixed", tp=run.tp // run.attention_dp, attention_dp=run.attention_dp * run.data_parallel,
+        pp=1, batch=slots * run.attention_dp * run.data_parallel, first_chip=0,
     )  # fmt: skip
     engine = instance.engine
     assert engine is not None
@@ -58,9 +67,13 @@ def predict_load(run: LoadRun, profile: str, seed: int = 0) -> Replayed:
         engine.habits.reserves_kv,
         engine.habits.schedules_ahead,
     )
-    base = instance.profile.first_token.get(run.engine, FirstToken()).base_s
+    at_once = run.loop == "closed" and not run.converses
+    regime: Regime = "equal" if at_once else "drawn"
+    base = first_token_of(instance.profile.first_token, run.engine, regime).base_s
     course = Course(
-        habits, in_flight=run.concurrency if run.loop == "closed" else None, host_s=base
+        habits,
+        in_flight=run.concurrency if at_once else None,
+        host_s=base,
     )
     return Replayed(run, replay(instance, layout, requests, course))
 
@@ -69,10 +82,6 @@ def instance_of(run: LoadRun, requests: Requests, profile: str) -> Instance:
     """The server's model, chips and engine."""
     if run.engine not in ("vllm", "sglang", "trtllm"):
         raise InstanceError(Problem("engine", f"{run.engine} is not known"))
-    if run.speculative:
-        raise InstanceError(
-            Problem("speculative", "drafts of a simulated acceptance are not priced")
-        )
     precision = next((name for name in ("fp8", "fp4", "int4") if name in run.dtype.lower()), "")
     what = served_as(run.hf_model_id, precision, run.engine, run.chip)
     return resolve_instance(
@@ -85,16 +94,39 @@ def instance_of(run: LoadRun, requests: Requests, profile: str) -> Instance:
                 input_tokens=max(1, round(requests.input_tokens.mean())),
                 output_tokens=max(1, round(requests.output_tokens.mean())),
                 # a server without expert parallelism cuts every expert over its chips
-                expert_load="skewed" if run.attention_dp * run.dp > 1 else "uniform",
+                expert_load="skewed" if run.attention_dp * run.data_parallel > 1 else "uniform",
             ),
             profile=profile,
             engine=run.engine,
+            speculative=None if run.speculative is None else drafted(run.speculative),
         )
     )
 
 
-def requests_of(run: LoadRun, seed: int) -> Requests:
-    """The run's requests: as recorded, or as its load generator sends them."""
+def drafted(words: str) -> Speculative:
+    """Drafts as a run says them: so many draft tokens, and the mean tokens that a pass emits (acceptance length).
+
+    The acceptance is that of equal chances at every place (:attr:`Speculative.emitted`). Raises ``InstanceError``
+    where a number is missing, or more tokens are emitted than a pass verifies.
+    """
+    tokens = re.search(r"(\d{1,2}) draft tokens?", words)
+    length = re.search(r"acceptance length\D{0,20}(\d{1,2}(?:\.\d{1,6})?)", words)
+    if tokens is None or length is None:
+        message = (
+            "needs draft tokens and acceptance length (3 draft tokens, acceptance length 2.49)"
+        )
+        raise InstanceError(Problem("speculative", f"{message}, got {words[:80]!r}"))
+    count, emitted = int(tokens[1]), float(length[1])
+    if not 1 <= count <= 16 or not 1.0 <= emitted <= count + 1:
+        message = f"a pass with {count} drafts emits 1 to {count + 1} tokens, got {emitted:g}"
+        raise InstanceError(Problem("speculative", message))
+    polynomial = [1.0] * count + [1.0 - emitted]
+    chances = [root.real for root in np.roots(polynomial) if abs(root.imag) < 1e-9]
+    return Speculative(draft_tokens=count, acceptance=min(1.0, max(chances, default=0.0)))
+
+
+def requests_of(run: LoadRun, seed: int, sessions: Sessions | None = None) -> Requests:
+    """The run's requests: as recorded, as its load generator sends them, or sessions like its own."""
     if run.requests is not None:
         given = np.array(run.requests.input_tokens, dtype=np.int64)
         return Requests(
@@ -102,7 +134,7 @@ def requests_of(run: LoadRun, seed: int) -> Requests:
             np.array(run.requests.output_tokens, dtype=np.int64), np.zeros_like(given),
         )  # fmt: skip
     if run.loop == "closed":
-        return _closed(run)
+        return _closed(run, seed, sessions)
     if run.profile is None:
         raise InstanceError(Problem("profile", "neither requests nor their lengths are given"))
     rates = run.stage_rates if run.pooled else [run.requested_rate] if run.requested_rate else None
@@ -148,15 +180,27 @@ def _repeated(run: LoadRun, arrival: np.ndarray, rng: np.random.Generator) -> Re
     )
 
 
-def _closed(run: LoadRun) -> Requests:
-    """As many requests as were measured, all of the mean length."""
+def _closed(run: LoadRun, seed: int, sessions: Sessions | None) -> Requests:
+    """As many requests as were measured: all of the mean length, or those of sessions."""
     if run.concurrency is None:
         raise InstanceError(Problem("concurrency", "is missing in a closed loop"))
     if run.prompt_len.mean is None or run.output_len.mean is None:
         raise InstanceError(Problem("prompt_len", "mean lengths are not given"))
-    if run.server_args.prefix_caching is not False:
-        raise InstanceError(Problem("requests", "sessions with think time are not replayed"))
     count = drawn_count(run.n_requests or 10 * run.concurrency, "concurrency")
+    if run.converses:
+        if sessions is None:
+            message = "sessions with think time: give some like them (--sessions)"
+            raise InstanceError(Problem("requests", message))
+        if run.achieved_rate is None:
+            raise InstanceError(Problem("achieved_rate", "is missing: sessions come at a rate"))
+        return sessions.drawn(
+            count,
+            run.concurrency,
+            run.achieved_rate,
+            run.prompt_len.mean,
+            run.output_len.mean,
+            seed,
+        )
     return Requests(
         np.zeros(count),
         np.full(count, round(run.prompt_len.mean), dtype=np.int64),

@@ -105,6 +105,7 @@ class LoadRun(_Part):
     requests: Recorded | None = None
     stage: int = 0
     requested_rate: Rate | None = None
+    achieved_rate: Rate | None = None
     stage_rates: list[Rate] | None = None
     duration_s: Annotated[float, Field(ge=1e-3, lt=1e8)] | None = None
     concurrency: Count | None = None
@@ -115,6 +116,8 @@ class LoadRun(_Part):
     prefix_hit_rate_measured: float | None = None
     ttft_ms: Percentiles = Percentiles()
     e2e_ms: Percentiles = Percentiles()
+    #: per token, also where a pass emits several
+    itl_ms_as_reported: Percentiles = Percentiles()
     throughput: Throughput = Throughput()
     tpot_ms_corrected_mean: Milliseconds | None = None
     overloaded: bool | None = None
@@ -125,12 +128,23 @@ class LoadRun(_Part):
         return self.stage == -1
 
     @property
+    def converses(self) -> bool:
+        """Whether requests of a closed loop are turns of conversations, whose prompts share their beginnings."""
+        return self.loop == "closed" and self.server_args.prefix_caching is not False
+
+    @property
     def attention_dp(self) -> int:
-        """Attention ranks of one server."""
-        stated = (
-            self.parallelism.get("attention_dp") if isinstance(self.parallelism, dict) else None
-        )
-        return int(stated) if isinstance(stated, int) and stated > 0 else 1
+        """Attention ranks over which the chips of ``tp`` are shared."""
+        return self._stated("attention_dp") or 1
+
+    @property
+    def data_parallel(self) -> int:
+        """Ranks of ``tp`` chips each."""
+        return self.dp if self.dp > 1 else self._stated("dp") or 1
+
+    def _stated(self, key: str) -> int | None:
+        found = self.parallelism.get(key) if isinstance(self.parallelism, dict) else None
+        return found if isinstance(found, int) and found > 0 else None
 
 
 def read_load_runs(path: Path) -> list[LoadRun]:

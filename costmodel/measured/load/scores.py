@@ -10,15 +10,23 @@ import numpy as np
 
 from costmodel.measured.load.predict import Replayed, predict_load
 from costmodel.measured.load.runs import LoadRun
+from costmodel.question.traffic.sessions import Sessions
 from topology.errors import InstanceError
 
-#: name, measured ms, predicted s
+#: name, measured and predicted in one unit
 _MEASURES: tuple[tuple[str, Callable[[Replayed], tuple[float | None, float]]], ...] = (
-    ("mean TTFT", lambda one: (one.run.ttft_ms.mean, one.met.ttft_s.mean)),
-    ("P50 TTFT", lambda one: (one.run.ttft_ms.p50, one.met.ttft_s.p50)),
-    ("P99 TTFT", lambda one: (one.run.ttft_ms.p99, one.met.ttft_s.p99)),
-    ("mean E2E", lambda one: (one.run.e2e_ms.mean, one.met.e2e_s.mean)),
-    ("P99 E2E", lambda one: (one.run.e2e_ms.p99, one.met.e2e_s.p99)),
+    ("mean TTFT", lambda one: (one.run.ttft_ms.mean, 1e3 * one.met.ttft_s.mean)),
+    ("P50 TTFT", lambda one: (one.run.ttft_ms.p50, 1e3 * one.met.ttft_s.p50)),
+    ("P99 TTFT", lambda one: (one.run.ttft_ms.p99, 1e3 * one.met.ttft_s.p99)),
+    ("mean E2E", lambda one: (one.run.e2e_ms.mean, 1e3 * one.met.e2e_s.mean)),
+    ("P99 E2E", lambda one: (one.run.e2e_ms.p99, 1e3 * one.met.e2e_s.p99)),
+    (
+        "tokens/s",
+        lambda one: (
+            one.run.throughput.output_tokens_per_s if one.run.loop == "closed" else None,
+            one.met.output_tokens_per_s,
+        ),
+    ),
 )
 
 
@@ -48,7 +56,7 @@ class LoadValidation:
         found = {}
         for name, values in _MEASURES:
             errors = [
-                1e3 * predicted / measured - 1.0
+                predicted / measured - 1.0
                 for measured, predicted in map(values, chosen)
                 if measured
             ]
@@ -79,12 +87,14 @@ class LoadValidation:
                     "predicted": {
                         "ttft_ms": {k: 1e3 * v for k, v in vars(met.ttft_s).items()},
                         "e2e_ms": {k: 1e3 * v for k, v in vars(met.e2e_s).items()},
+                        "itl_ms": {k: 1e3 * v for k, v in vars(met.tpot_s).items()},
                         "output_tokens_per_s": met.output_tokens_per_s,
                         "stable": met.stable,
                     },
                     "measured": {
                         "ttft_ms": one.run.ttft_ms.model_dump(exclude_none=True),
                         "e2e_ms": one.run.e2e_ms.model_dump(exclude_none=True),
+                        "itl_ms": one.run.itl_ms_as_reported.model_dump(exclude_none=True),
                         "output_tokens_per_s": one.run.throughput.output_tokens_per_s,
                         "overloaded": one.run.overloaded,
                     },
@@ -108,12 +118,14 @@ def counts_alone(run: LoadRun, runs: Sequence[LoadRun]) -> bool:
     return not any(other.exp_id == run.exp_id and not other.pooled for other in runs)
 
 
-def validate_load(runs: Sequence[LoadRun], profile: str, seed: int = 0) -> LoadValidation:
-    """Replay every run that can be."""
+def validate_load(
+    runs: Sequence[LoadRun], profile: str, seed: int = 0, sessions: Sessions | None = None
+) -> LoadValidation:
+    """Replay every run that can be (:func:`predict_load`)."""
     replayed, unsupported = [], []
     for run in runs:
         try:
-            replayed.append(predict_load(run, profile, seed))
+            replayed.append(predict_load(run, profile, seed, sessions))
         except InstanceError as error:
             unsupported.append((run.id, str(error).splitlines()[0]))
     return LoadValidation(tuple(replayed), tuple(unsupported))

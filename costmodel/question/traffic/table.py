@@ -74,6 +74,13 @@ def cells_of(lines: Iterator[str], path: Path, skipped: int) -> Iterator[tuple[i
         ) from None
 
 
+def row_of(cells: list[str], header: list[str], place: str) -> dict[str, str]:
+    """Cells by column. Raises ``InstanceError`` where there are more or fewer than columns."""
+    if len(cells) != len(header):
+        raise InstanceError(Problem(place, f"{len(cells)} cells under {len(header)} columns"))
+    return dict(zip(header, cells, strict=True))
+
+
 def _opened(path: Path) -> IO[str]:
     if path.suffix == ".gz":
         return TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")

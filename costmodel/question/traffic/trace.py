@@ -13,7 +13,7 @@ import numpy as np
 
 from costmodel.question.spread import MAX_TOKENS
 from costmodel.question.traffic.requests import Requests
-from costmodel.question.traffic.table import cells_of, header_of, text_lines
+from costmodel.question.traffic.table import cells_of, header_of, row_of, text_lines
 from topology.errors import InstanceError, Problem
 
 #: tokens of a block where nothing says otherwise
@@ -48,14 +48,11 @@ def _sizes(path: Path | None) -> dict[int, int] | None:
     found: dict[int, int] = {}
     for line, cells in cells_of(lines, path, 1):
         place = f"{path}:{line}"
-        if len(cells) != len(header):
-            message = f"{len(cells)} cells under {len(header)} columns"
-            raise InstanceError(Problem(place, message))
-        row = dict(zip(header, cells, strict=True))
-        block = _whole(row["hash_id"], "hash_id", place, most=_MOST_ID)
+        row = row_of(cells, header, place)
+        block = whole(row["hash_id"], "hash_id", place, most=_MOST_ID)
         if block in found:
             raise InstanceError(Problem(place, f"hash_id {block} is there twice"))
-        found[block] = _whole(row["tokens"], "tokens", place, least=1)
+        found[block] = whole(row["tokens"], "tokens", place, least=1)
     return found
 
 
@@ -77,18 +74,16 @@ class _Reader:
         for line, row in self._rows():
             place = f"{self.path}:{line}"
             try:
-                at = _seconds(row["t_s"], place)
+                at = seconds(row["t_s"], place)
                 if at < before:
                     message = f"t_s {at:g} comes after {before:g}: sort the requests by time"
                     raise InstanceError(Problem(place, message))
                 before = at
-                lengths = [_whole(row[name], name, place, least=1) for name in _NEEDED[1:]]
+                lengths = [whole(row[name], name, place, least=1) for name in _NEEDED[1:]]
                 if row.get("session") == "":
                     raise InstanceError(Problem(place, "session is empty: give each request one"))
                 ids = row.get("hash_ids")
-                own = tuple(
-                    _whole(i, "hash_ids", place, most=_MOST_ID) for i in (ids or "").split()
-                )
+                own = tuple(whole(i, "hash_ids", place, most=_MOST_ID) for i in (ids or "").split())
                 if self.sizes is not None:
                     self._known(own, place)
             except InstanceError as error:
@@ -135,19 +130,20 @@ class _Reader:
             skipped = 2
         header = header_of(first, _NEEDED, _KNOWN, f"{self.path}:{skipped}")
         for line, cells in cells_of(lines, self.path, skipped):
-            if len(cells) == len(header):
-                yield line, dict(zip(header, cells, strict=True))
+            try:
+                row = row_of(cells, header, f"{self.path}:{line}")
+            except InstanceError as error:
+                self.problems += error.problems
+                if len(self.problems) >= _MOST_PROBLEMS:
+                    return
                 continue
-            message = f"{len(cells)} cells under {len(header)} columns"
-            self.problems.append(Problem(f"{self.path}:{line}", message))
-            if len(self.problems) >= _MOST_PROBLEMS:
-                return
+            yield line, row
 
     def _comment(self, line: str) -> None:
         """``# block_tokens: N`` before the header."""
         name, _, value = line.lstrip("# ").partition(":")
         if name.strip() == "block_tokens" and self.block_tokens is None:
-            self.block_tokens = _whole(value, "block_tokens", f"{self.path}:1", least=1)
+            self.block_tokens = whole(value, "block_tokens", f"{self.path}:1", least=1)
 
     def _known(self, ids: tuple[int, ...], place: str) -> None:
         assert self.sizes is not None
@@ -166,7 +162,8 @@ class _Reader:
         return tuple(sizes)
 
 
-def _seconds(text: str, place: str) -> float:
+def seconds(text: str, place: str) -> float:
+    """A cell of ``t_s``. Raises ``InstanceError``."""
     try:
         value = float(text)
     except ValueError:
@@ -176,9 +173,10 @@ def _seconds(text: str, place: str) -> float:
     return value
 
 
-def _whole(
+def whole(
     text: str | None, name: str, place: str, *, least: int = 0, most: int = MAX_TOKENS
 ) -> int:
+    """A cell that holds a whole number. Raises ``InstanceError``."""
     try:
         value = int(text or "")
     except ValueError:

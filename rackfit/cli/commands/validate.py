@@ -15,6 +15,7 @@ from costmodel.measured.load.runs import read_load_runs
 from costmodel.measured.load.scores import validate_load
 from costmodel.measured.scores import Score, Validation, validate_rows
 from costmodel.question.profile import load_profile
+from costmodel.question.traffic.sessions import read_sessions
 from rackfit.cli import runs
 from rackfit.documents.output import check_writable, write_whole
 from rackfit.figures.drawing import chart_svg, check_charts
@@ -61,6 +62,12 @@ def validate(
     load: Annotated[
         Path | None, typer.Option(help="JSON of load tests instead: replayed beside measured.")
     ] = None,
+    sessions: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV of conversations that stand for those of load tests whose own are not known."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Predict each measured run and print the error, by model, system and engine.
@@ -77,11 +84,14 @@ def validate(
     if left_out is not None and (load is not None or profile is not None):
         other = "--load" if load is not None else "--profile"
         raise InstanceError(Problem("--left-out", f"fits anew for a CSV of runs; not with {other}"))
+    if sessions is not None and load is None:
+        raise InstanceError(Problem("--sessions", "stands for those of load tests; give --load"))
     named = profile or "calibrated"
     if load is not None:
         if plot is not None:
             raise InstanceError(Problem("--plot", "draws TPOT of a CSV of runs, not load tests"))
-        tests = validate_load(read_load_runs(load), named)
+        talks = None if sessions is None else read_sessions(sessions)
+        tests = validate_load(read_load_runs(load), named, sessions=talks)
         typer.echo(
             json.dumps(tests.as_dict() | {"profile": named})
             if as_json

@@ -46,14 +46,22 @@ def read(document: Document) -> Found:
             continue
         metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
         labels = {str(k): str(v) for k, v in mapping(metadata.get("labels")).items()}
-        counted = _count(status, labels, f"{document.place}: {shown(metadata.get('name'), 80)}")
+        name = shown(metadata.get("name"), 80)
+        if "-MIG-" in labels.get("nvidia.com/gpu.product", ""):
+            found.notes.append(
+                f"{document.place}: {name}: left out; its labels count parts that MIG makes, not GPUs"
+            )
+            continue
+        counted = _count(status, labels, f"{document.place}: {name}")
         if counted is None:
             others += 1
             continue
         host = found.host(str(metadata.get("name") or ""), document.place)
-        host.chips, lost = counted
+        host.chips, lost, split = counted
         if lost:
             host.failed_anywhere["not allocatable"] = lost
+        if split:
+            host.taken_anywhere["split by MIG"] = split
         _describe(host, labels, document.place)
         _health(host, item, status)
     if others:
@@ -61,9 +69,16 @@ def read(document: Document) -> Found:
     return found
 
 
-def _count(status: dict[str, Any], labels: dict[str, str], place: str) -> tuple[int, int] | None:
-    """Chips of a node and how many of them are not allocatable, or ``None`` if it has none."""
+def _count(
+    status: dict[str, Any], labels: dict[str, str], place: str
+) -> tuple[int, int, int] | None:
+    """Chips of a node, how many of them are not allocatable and how many MIG splits; ``None`` if it has none.
+
+    Where parts are resources of their own, ``nvidia.com/gpu`` counts the whole GPUs and the label all of them.
+    """
     capacity, allocatable = mapping(status.get("capacity")), mapping(status.get("allocatable"))
+    parts = any(str(key).startswith("nvidia.com/mig-") for key in capacity)
+    physical = _whole(labels.get("nvidia.com/gpu.count"), place, "nvidia.com/gpu.count") or 0
     for resource in _RESOURCES:
         if (number := _whole(capacity.get(resource), place, resource)) is None:
             continue
@@ -73,10 +88,9 @@ def _count(status: dict[str, Any], labels: dict[str, str], place: str) -> tuple[
         chips = number // shared
         lost = chips - min(chips, (number if free is None else free) // shared)
         if chips:
-            return chips, lost
-    slices = [key for key in capacity if str(key).startswith("nvidia.com/mig-")]
-    physical = _whole(labels.get("nvidia.com/gpu.count"), place, "nvidia.com/gpu.count")
-    return (physical, 0) if physical and slices else None
+            split = max(0, physical - chips) if parts else 0
+            return chips + split, lost, split
+    return (physical, 0, physical) if physical and parts else None
 
 
 def _whole(value: Any, place: str, name: str) -> int | None:
@@ -98,10 +112,10 @@ def _describe(host: Host, labels: dict[str, str], place: str) -> None:
         host.hbm_bytes = float(memory) * 2**20
     host.domain = next((labels[key] for key in _DOMAIN if labels.get(key)), None)
     host.leaves = tuple(labels[key] for key in _LEAF if labels.get(key))[:1]
-    if labels.get("nvidia.com/mig.config", "all-disabled") not in ("", "all-disabled") or (
-        "MIG" in (product or "")
+    if labels.get("nvidia.com/mig.config.state") in ("pending", "rebooting") and (
+        labels.get("nvidia.com/mig.config") != "all-disabled"
     ):
-        host.in_use = "split by MIG"
+        host.in_use = "about to be split by MIG"
     if shape := labels.get("cloud.google.com/gke-tpu-topology"):
         sides = shape.split("x")
         if not all(side.isdecimal() and 0 < len(side) < 5 for side in sides) or len(sides) > 3:

@@ -1,4 +1,4 @@
-"""``nvidia-smi topo -m``, saved as HOST.txt: how many NVLinks each GPU has left."""
+"""``nvidia-smi topo -m``, saved as HOST.txt: how many NVLinks lead from each GPU to each other one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recognises(document: Document) -> bool:
 
 
 def read(document: Document) -> Found:
-    """One host; NVLinks of a GPU are those of its widest pair."""
+    """One host with the matrix of its NVLinks."""
     found = Found()
     host = found.host(document.stem, document.place)
     rows: dict[int, list[str]] = {}
@@ -41,7 +41,7 @@ def read(document: Document) -> Found:
         if len(paths) < len(rows) or bad or paths[position] != "X":
             message = f"expected {len(rows)} paths, got {shown(' '.join(words[:20]), 120)}"
             raise InstanceError(Problem(f"{document.place}: GPU{position}", message))
-        wires = [int(path[2:]) for path in paths if path.startswith("NV")]
-        host.links[position] = max(wires, default=0)
+        pairs = paths[:position] + paths[position + 1 :]
+        host.links[position] = tuple(int(path[2:]) if path[:2] == "NV" else 0 for path in pairs)
     host.chips = len(rows)
     return found

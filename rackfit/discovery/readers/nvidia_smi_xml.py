@@ -13,7 +13,20 @@ from topology.names import shown
 TITLE = "nvidia-smi -q -x (the file named like its host)"
 
 _BROKEN = ("gpu is lost", "unknown error", "err!", "requires reset")
-_NONE = ("", "n/a", "[n/a]", "none", "no", "not active", "healthy", "success", "full", "false")
+_NONE = (
+    "",
+    "n/a",
+    "[n/a]",
+    "not supported",
+    "[not supported]",
+    "none",
+    "no",
+    "not active",
+    "healthy",
+    "success",
+    "full",
+    "false",
+)
 
 
 def recognises(document: Document) -> bool:
@@ -80,6 +93,8 @@ def _failure(gpu: Element) -> str:
         return f"NVLink fabric: {shown(status, 60)}"
     if (width := gpu.at("fabric/health/bandwidth")).lower() not in _NONE:
         return f"NVLink bandwidth: {shown(width, 60)}"
+    if gpu.at("fabric/health/route_unhealthy").lower() == "true":
+        return "NVLink fabric: route unhealthy"
     return ""
 
 

@@ -11,7 +11,13 @@ from topology.names import shown
 
 TITLE = "kubectl get resourceslices -o json"
 
-_NUMBER = re.compile(r"gpu-(\d{1,4})")
+_NUMBER = re.compile(r"gpu-(\d{1,4})(?:-\d{1,4})?")
+#: types of devices that are a whole GPU and those that are a part of one, with the attribute that names the whole
+_WHOLE = ("gpu", "amdgpu")
+_PARTS = {
+    "mig": ("parentUUID", "split by MIG"),
+    "amdgpu-partition": ("parentDeviceID", "split into partitions"),
+}
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "": 1, "M": 10**6, "G": 10**9}
 
 
@@ -67,20 +73,21 @@ def _devices(found: Found, node: str, devices: list[dict[str, Any]], place: str)
     """Add the GPUs of one node, in the order of their numbers."""
     host = found.host(node, place)
     gpus: dict[str, dict[str, Any]] = {}
-    parents: dict[str, str] = {}
+    parents: dict[str, tuple[str, str]] = {}
     for device in devices:
-        kind = _attribute(device, "type")
-        if kind == "gpu" or (not kind and _NUMBER.fullmatch(str(device.get("name")))):
-            gpus[_attribute(device, "uuid") or str(device.get("name"))] = device
-        elif kind == "mig":
-            parents[_attribute(device, "parentUUID")] = str(device.get("name", "")).split("-mig")[0]
+        kind, name = _attribute(device, "type"), str(device.get("name", ""))
+        if kind in _WHOLE or (not kind and _NUMBER.fullmatch(name)):
+            gpus[_attribute(device, "uuid") or name] = device
+        elif kind in _PARTS:
+            key, reason = _PARTS[kind]
+            parents[_attribute(device, key)] = name.split("-mig")[0], reason
             host.product = host.product or _attribute(device, "productName") or None
     for parent in sorted(set(parents) - set(gpus) - {""}):
-        gpus[parent] = {"name": parents[parent]}
+        gpus[parent] = {"name": parents[parent][0]}
     ordered = sorted(gpus.items(), key=lambda pair: _order(pair[1]))
     for position, (uuid, device) in enumerate(ordered):
         if uuid in parents:
-            host.taken[position] = "split by MIG"
+            host.taken[position] = parents[uuid][1]
         for taint in map(mapping, sequence((mapping(device.get("basic")) or device).get("taints"))):
             if taint.get("effect") in ("NoSchedule", "NoExecute"):
                 host.failed[position] = f"device taint {shown(taint.get('key'), 80)}"

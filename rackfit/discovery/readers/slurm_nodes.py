@@ -17,7 +17,7 @@ _GPU = re.compile(
 )
 _TRES = re.compile(r"gres/gpu(?::([A-Za-z][\w.+-]{0,80}))?=(\d{1,4})")
 #: a kind that is a part of a GPU
-_PART = re.compile(r"(?:^|_)\d+g\.\d+gb")
+_PART = re.compile(r"(?:^|[_.-])\d+g\.\d+gb")
 #: states of a node that serves nobody
 _OUT = ("DOWN", "FAIL", "FAILING", "DRAIN", "DRAINED", "DRAINING", "ERROR", "UNKNOWN", "NOT_RESPONDING", "MAINT",
         "MAINTENANCE", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "INVALID_REG")  # fmt: skip
@@ -44,18 +44,17 @@ def read(document: Document) -> Found:
             raise InstanceError(Problem(place, "the record has no State; the file seems cut off"))
         counted = _gpus(values.get("Gres", "")) or _gpus_of_tres(values.get("CfgTRES", ""))
         whole = [(kind, number) for kind, number in counted if not _PART.search(kind)]
-        if not whole:
-            others += 1
-            continue
-        kinds = {kind for kind, _ in whole if kind}
-        if len(kinds) > 1:
-            message = f"several kinds of GPU in one host: {', '.join(sorted(kinds))}"
-            raise InstanceError(Problem(place, message))
-        host = found.host(name, document.place)
-        host.chips = sum(number for _, number in whole)
-        host.product = next(iter(kinds), None)
         if len(whole) < len(counted):
             found.notes.append(f"{place}: GPUs that MIG splits are left out")
+        if not whole:
+            others += not counted
+            continue
+        kinds = {kind for kind, _ in whole if kind}
+        host = found.host(name, document.place)
+        host.chips = sum(number for _, number in whole)
+        host.product = next(iter(kinds)) if len(kinds) == 1 else None
+        if len(kinds) > 1:
+            host.unread = f"several kinds of GPU in one host: {', '.join(sorted(kinds))}"
         _state(host, values)
     if others:
         found.notes.append(f"{document.place}: {others} nodes without GPUs are left out")
@@ -86,12 +85,17 @@ def _state(host: Host, values: dict[str, str]) -> None:
     elif "RESERVED" in marks:
         host.in_use = "reserved"
     used = _GPU.findall(values.get("GresUsed", ""))
-    for _, number, index in used:
-        if index and index != "N/A":
+    parts = any(
+        _PART.search(kind) for kind, _, _ in used
+    )  # whose positions count among the whole ones'
+    for kind, number, index in used:
+        if _PART.search(kind):
+            continue
+        if index and index != "N/A" and not parts:
             for position in _positions(index):
                 host.taken[position] = "in use"
         elif int(number):
-            host.taken_anywhere["in use"] = int(number)
+            host.taken_anywhere["in use"] = host.taken_anywhere.get("in use", 0) + int(number)
     allocated = _gpus_of_tres(values.get("AllocTRES", ""))
     number = sum(count for kind, count in allocated if not _PART.search(kind))
     if number and not used:

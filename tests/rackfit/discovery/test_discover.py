@@ -146,10 +146,10 @@ def test_a_product_that_the_catalogue_lacks_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_memory_size_is_refused_unless_the_chip_is_given(tmp_path: Path) -> None:
-    text = listings.hgx().replace("H100-80GB-HBM3", "A100-SXM4-40GB").replace("81559", "40960")
+    text = listings.hgx().replace("H100-80GB-HBM3", "V100-SXM2-32GB").replace("81559", "32768")
     (tmp_path / "n.json").write_text(text)
-    assert "40.0 GiB, a100 of the catalogue has 80.0 GiB" in refused(tmp_path / "n.json")
-    assert discover([tmp_path / "n.json"], chip="a100").cluster.chip_names == ("a100",)
+    assert "32.0 GiB, v100 of the catalogue has 16.0 GiB" in refused(tmp_path / "n.json")
+    assert discover([tmp_path / "n.json"], chip="v100").cluster.chip_names == ("v100",)
 
 
 def test_files_that_contradict_each_other_are_refused(folder: Path, tmp_path: Path) -> None:

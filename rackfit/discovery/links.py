@@ -1,0 +1,72 @@
+"""What a matrix of NVLinks means: GPUs on switches, GPUs wired to each other, and links that are lost.
+
+Behind switches every pair shows all links of a GPU, so a row adds up to more links than the chip has. Where a row
+adds up to no more, the links go from GPU to GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from rackfit.discovery.found import Host
+from rackfit.discovery.typical import Typical
+from topology.errors import InstanceError, Problem
+
+
+def unlinked(host: Host) -> dict[int, str]:
+    """Positions without any NVLink in a host whose other GPUs have some."""
+    bare = [position for position, pairs in host.links.items() if not any(pairs)]
+    if len(bare) == len(host.links):
+        return {}
+    return dict.fromkeys(bare, "no NVLink, unlike the host's other GPUs")
+
+
+def fabric_of(host: Host, kind: Typical, assumed: list[str]) -> dict[str, Any]:
+    """The fabric of a host's GPUs: the chip's usual one, or a mesh where they are wired to each other.
+
+    A pair of a mesh of ``n`` places has one ``n - 1``th of the chip's rate: the places are as many as the width of
+    a pair asks for. Pairs of unequal width count as the narrowest, which is said. Raises ``InstanceError`` where
+    some pairs have no link: bridges between cards are no fabric of a whole host.
+    """
+    usual = dict(kind.fabric)
+    live = [pairs for pairs in host.links.values() if any(pairs)]
+    whole = kind.chip.scale_up_links
+    if usual.get("kind") != "nvswitch" or len(live) < 3 or any(sum(row) > whole for row in live):
+        return usual
+    widths = {width for row in live for width in sorted(row, reverse=True)[: len(live) - 1]}
+    width = min(widths)
+    if width == 0:
+        message = "NVLinks join some pairs of its GPUs only, which no fabric describes; leave this matrix out"
+        raise InstanceError(Problem(host.name, message))
+    if len(widths) > 1:
+        assumed.append(
+            f"{host.name}: pairs of its GPUs have {min(widths)} to {max(widths)} NVLinks; all are taken to have "
+            f"{width}"
+        )
+    return {"kind": "mesh", "places": max(len(host.links), ceil(whole / width) + 1)}
+
+
+def lost_wires(
+    position: int, kind: Typical, fabric: dict[str, Any], host: Host, assumed: list[str]
+) -> Iterator[tuple[int, str]]:
+    """Switches that a GPU has lost its wire to, and why: whole wires, at least as wide as what is lost."""
+    whole = kind.chip.scale_up_links
+    wires = fabric.get("links_per_switch")
+    links = max(host.links[position], default=0)
+    if kind.cluster is None or not isinstance(wires, list | tuple) or whole == 1 or links >= whole:
+        return
+    if links == 0:
+        message = f"no NVLink at GPU {position}; {kind.name} of the catalogue has {whole}: give --chip for such cards"
+        raise InstanceError(Problem(host.name, message))
+    lost = ceil((whole - links) * sum(wires) / whole)
+    for switch, width in sorted(enumerate(wires), key=lambda pair: (pair[1], pair[0])):
+        if lost <= 0:
+            break
+        yield switch, f"{host.name}: {links} of {whole} links left"
+        lost -= width
+    assumed.append(
+        f"{host.name}: which switch GPU {position}'s {whole - links} lost links went to is not told; whole wires are "
+        "taken, at least as wide"
+    )
