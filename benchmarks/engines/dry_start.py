@@ -3,7 +3,7 @@
     python -m benchmarks.engines.dry_start FOLDER PYTHON [CASE ..]
 
 ``PYTHON`` is that of an environment with the CPU build and vllm-router. Models are random and small; times say
-nothing of an accelerator. Ports 30000, 30400 and 8000 must be free. ``make dry-start`` makes the environment.
+nothing of an accelerator. Ports 20000, 20400 and 8000 must be free. ``make dry-start`` makes the environment.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _PAIR = (
     "# rackfit: role=prefill chips=r0g0\nvllm serve m --max-num-seqs 2 --max-num-batched-tokens 512\n"
     "# rackfit: role=decode chips=r0g1\nvllm serve m --max-num-seqs 8\n"
 )
+_STAGES = _PAIR.replace("chips=r0g0", "chips=r0g0,r0g2").replace("serve m", "serve m -pp 2", 1)
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,15 @@ class Case:
     kind: str
     commands: str
     change: tuple[str, str] = ("", "")
+    chips: int = 1
 
 
 CASES = {
     "mixed-moe": Case("moe", _BOTH),
     "mixed-dense": Case("dense", _BOTH),
-    "pair-moe": Case("moe", _PAIR),
-    "pair-dense": Case("dense", _PAIR),
+    "pair-moe": Case("moe", _PAIR, chips=2),
+    "pair-dense": Case("dense", _PAIR, chips=2),
+    "pair-stages": Case("dense", _STAGES, chips=3),
     "changed": Case("moe", _BOTH, ("--max-num-seqs 8", "--max-num-seqs 4")),
 }
 
@@ -65,10 +68,9 @@ def start(case: Case, folder: Path, python: str) -> list[str]:
     model, cluster, run = folder.parent / case.kind, folder / "cluster.yaml", folder / "run.sh"
     if not model.is_dir():
         subprocess.run([python, str(TOOL), case.kind, str(model)], check=True)
-    count = case.commands.count("vllm serve")
     cluster.write_text(
-        f"name: cpu\ntitle: stands for {count} accelerators\n"
-        f"domains: [{{fabric: {{kind: nvswitch, links_per_switch: [5, 4, 4, 5]}}, chips: [{{chip: h100, count: {count}}}]}}]\n"
+        f"name: cpu\ntitle: stands for {case.chips} accelerators\n"
+        f"domains: [{{fabric: {{kind: nvswitch, links_per_switch: [5, 4, 4, 5]}}, chips: [{{chip: h100, count: {case.chips}}}]}}]\n"
         "scale_out: {kind: rail-optimised}\nprovenance: {domains: assumed, scale_out: assumed}\n"
     )
     run.write_text(case.commands)

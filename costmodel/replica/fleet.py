@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +154,30 @@ class _Transfers:
                     if found is not None:
                         self.gates[home] = found[0]
         self._known: dict[tuple[object, ...], tuple[float | None, float | None]] = {}
+        #: gates that are reached in one time from wherever is in their unit, and from wherever is not
+        self._alike: dict[tuple[object, ...], dict[int, list[tuple[int, str]]]] = {}
+        for home, chip in self.gates.items():
+            key, unit = self._reached(home, chip)
+            self._alike.setdefault(key, {}).setdefault(unit, []).append((home, chip))
+
+    def _reached(self, home: int, chip: str) -> tuple[tuple[object, ...], int]:
+        """What decides how soon a chip is reached from another domain, and its unit."""
+        network, place = self.instance.cluster.network, self.instance.cluster.chip(chip).position
+        if network is None:
+            return (home,), 0
+        unit, rails = network.unit(home), network.spec.rails
+        ups = tuple(network.leaf_bytes_per_s(unit, rail) for rail in range(rails))
+        return (self.instance.cluster.first_alike(home), place, ups), unit
+
+    def _targets(self, home: int) -> list[str]:
+        """A gate of each kind in other domains: one in the unit of ``home``, and one elsewhere."""
+        network = self.instance.cluster.network
+        here = 0 if network is None else network.unit(home)
+        found = []
+        for units in self._alike.values():
+            found += [chip for domain, chip in units.get(here, ())[:2] if domain != home][:1]
+            found += [gates[0][1] for unit, gates in islice(units.items(), 2) if unit != here][:1]
+        return found
 
     def near_and_far(self, replica: Replica) -> tuple[float | None, float | None]:
         """Seconds inside the replica's domain and to the farthest other one (``None``: there is none).
@@ -186,7 +211,7 @@ class _Transfers:
         if key not in self._known:
             moved = transfer_bytes_per_chip(self.instance, shape.tp, shape.pp)
             inside = self.inside.get(home)
-            targets = [chip for domain, chip in self.gates.items() if domain != home]
+            targets = self._targets(home)
             near = None if inside is None else send_s(cluster, (here[0], 1.0), [inside], moved)
             self._known[key] = near, send_s(cluster, source, targets, moved)
         return self._known[key]

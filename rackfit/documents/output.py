@@ -56,7 +56,7 @@ def write_whole(text: str | bytes, out: Path | None) -> None:
 def write_folder(files: Mapping[str, str], out: Path) -> None:
     """Write all files, by relative path, under a new or empty folder ``out``, or none of them.
 
-    Scripts may be executed. Raises ``InstanceError`` as :func:`write_whole` does.
+    Files that name their interpreter may be executed. Raises ``InstanceError`` as :func:`write_whole` does.
     """
     try:
         target = Path(os.path.realpath(out))
@@ -71,7 +71,7 @@ def write_folder(files: Mapping[str, str], out: Path) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("xb") as file:  # two names that a file system confuses are not lost
                     file.write(_encoded(text))
-                if name.endswith((".sh", ".sbatch")):
+                if text.startswith("#!"):
                     path.chmod(0o755)
             draft.chmod(0o755)
             with stopping.replacing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, count
 from math import ceil
 
 from costmodel.evaluate import Evaluation
@@ -16,6 +17,8 @@ from topology.names import MOST_LINE, check_name
 
 #: Ports kept for one server: its launchers' own from the first, the rendezvous from the middle.
 PORTS_PER_SERVER = 400
+#: servers with ports of their own below 32768, where Linux begins with those of outgoing connections
+_SLOTS = 31
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class ExportOptions:
     topology_profile: str = "cluster-topology"
     weights_claim: str = "model-weights"
     rdma_resource: str = "rdma/ib"
-    first_port: int = 30000
+    first_port: int = 20000
 
     def __post_init__(self) -> None:
         """Raise ``InstanceError`` for a name that cannot stand on one line."""
@@ -136,6 +139,16 @@ class Server:
         return max(self.replica.rank_sequences(), default=0)
 
 
+def _slot(index: int, taken: Sequence[set[int]]) -> int:
+    """Ports of a server: its number's, or the next that no other server on any of its hosts has."""
+    used = set().union(*taken)
+    order = chain(((index + step) % _SLOTS for step in range(_SLOTS)), count(_SLOTS))
+    slot = next(slot for slot in order if slot not in used)
+    for own in taken:
+        own.add(slot)
+    return slot
+
+
 def _consecutive(places: Sequence[Place]) -> bool:
     first = places[0]
     return all(
@@ -172,16 +185,19 @@ class Deployment:
     ) -> Deployment:
         """Number the replicas of each role and give each server its own ports."""
         seen: dict[str, int] = {}
+        taken: dict[str, set[int]] = {}
         servers = []
         for index, replica in enumerate(layout.replicas):
             number = seen[replica.role] = seen.get(replica.role, -1) + 1
+            places = tuple(hosts.of(chip) for chip in replica.chips)
+            slot = _slot(index, [taken.setdefault(place.host, set()) for place in places])
             servers.append(
                 Server(
                     index=index,
                     name=f"{replica.role}-{number}",
                     replica=replica,
-                    places=tuple(hosts.of(chip) for chip in replica.chips),
-                    port=options.first_port + PORTS_PER_SERVER * (index % 80),
+                    places=places,
+                    port=options.first_port + PORTS_PER_SERVER * slot,
                 )
             )
         return cls(instance, layout, evaluation, hosts, options, tuple(servers))

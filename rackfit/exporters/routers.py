@@ -8,32 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters.deployment import Deployment, Server
+from rackfit.exporters.shell import script_head
 from rackfit.quoting import shell_word
 
 #: ports of the router of prefill and decode servers, and of that of servers of both roles beside it
 PORTS = (8000, 8001)
+#: seconds that a router waits for servers: they read weights and compile kernels; the routers' own limits are less
+PATIENCE_S = 7200
 
 
 @dataclass(frozen=True)
 class Router:
     """An engine's router: its command, its option for pools apart, and the package that brings it.
 
-    ``bootstrap``: whether a prefill server is named with the port where its KV is asked for.
+    ``bootstrap``: whether a prefill server is named with the port where its KV is asked for. ``metrics``: the port of
+    its own metrics, where it has them unasked.
     """
 
     program: tuple[str, ...]
     pools: str
     package: str
     bootstrap: bool = False
+    metrics: int | None = None
 
 
 SGLANG = Router(
     ("python3", "-m", "sglang_router.launch_router"), "--pd-disaggregation", "sglang-router", True
 )
-VLLM = Router(("vllm-router",), "--vllm-pd-disaggregation", "vllm-router")
+VLLM = Router(("vllm-router",), "--vllm-pd-disaggregation", "vllm-router", metrics=29000)
 
 
 def bootstrap_port(server: Server) -> int:
@@ -52,20 +58,39 @@ def router_files(deployment: Deployment, router: Router) -> dict[str, str]:
             words += [f"--{server.role}", _url(server)]
             if server.role == "prefill" and router.bootstrap:
                 words.append(str(bootstrap_port(server)))
-        files["router.sh"] = _script(words, PORTS[0])
+        files["router.sh"] = _waiting(words, PORTS[0])
     if mixed:
         words = [*router.program, "--worker-urls", *map(_url, mixed)]
-        files["router-mixed.sh" if pools else "router.sh"] = _script(words, PORTS[bool(pools)])
+        if pools and router.metrics is not None:  # the other router may run on the same host
+            words += ["--prometheus-port", str(router.metrics + 1)]
+        files["router-mixed.sh" if pools else "router.sh"] = _waiting(words, PORTS[bool(pools)])
     return files
+
+
+def push_router_files(deployment: Deployment) -> dict[str, str]:
+    """A router of its own for vLLM servers that push KV: vllm-router does not hand on the number of stages."""
+    words = ["python3", "router.py"]
+    for server in deployment.servers:
+        if server.role != "mixed":
+            words += [f"--{server.role}", _url(server)]
+    source = Path(__file__).with_name("push_router.py").read_text(encoding="utf-8")
+    script = router_script([*words, "--host", "0.0.0.0", "--port", str(PORTS[0])])
+    return {"router.sh": script, "router.py": source}
 
 
 def _url(server: Server) -> str:
     return f"http://{server.head}:{server.port}"
 
 
-def _script(words: Sequence[str], port: int) -> str:
-    line = " ".join(shell_word(word) for word in (*words, "--host", "0.0.0.0", "--port", str(port)))
-    return f"#!/usr/bin/env bash\nexec {line}\n"
+def _waiting(words: Sequence[str], port: int) -> str:
+    return router_script(
+        [*words, "--worker-startup-timeout-secs", str(PATIENCE_S), "--host", "0.0.0.0", "--port", str(port)]
+    )  # fmt: skip
+
+
+def router_script(words: Sequence[str]) -> str:
+    """A script that becomes a router."""
+    return f"{script_head()}\nexec {' '.join(map(shell_word, words))}\n"
 
 
 def router_notes(deployment: Deployment, router: Router) -> list[str]:
@@ -82,11 +107,15 @@ def router_notes(deployment: Deployment, router: Router) -> list[str]:
     return [*found, *needs(deployment, router.package)]
 
 
-def needs(deployment: Deployment, package: str | None) -> list[str]:
-    """Software that hosts need beside the engine, as a note; none where the engine is enough."""
+def needs(deployment: Deployment, package: str | None, transfer: str = "NIXL") -> list[str]:
+    """What hosts need beside the engine, as a note; none where the engine is enough. ``transfer``: what moves KV."""
     wanted = []
+    if any(len(hosts) > 1 for hosts in _hosts_of_domains(deployment)):
+        wanted.append("the IMEX service (NVLink between hosts)")
+    if deployment.disaggregated or any(len(set(_hosts(one))) > 1 for one in deployment.servers):
+        wanted.append("ulimit -l without limit (NICs use locked memory)")
     if deployment.disaggregated:
-        wanted.append("NIXL (KV between servers)")
+        wanted.append(f"{transfer} (KV between servers)")
     backends = {
         found.backend
         for server in deployment.servers
@@ -98,3 +127,17 @@ def needs(deployment: Deployment, package: str | None) -> list[str]:
     if package is not None:
         wanted.append(f"the router (pip install {package})")
     return [f"hosts need beside the engine: {', '.join(wanted)}"] if wanted else []
+
+
+def _hosts(server: Server) -> list[str]:
+    return [place.host for place in server.places]
+
+
+def _hosts_of_domains(deployment: Deployment) -> list[set[str]]:
+    """Hosts in use of each scale-up domain of NVIDIA's chips."""
+    found: dict[int, set[str]] = {}
+    for place in (place for server in deployment.servers for place in server.places):
+        chip = deployment.instance.cluster.chip(place.chip)
+        if chip.chip.vendor == "NVIDIA":
+            found.setdefault(chip.domain, set()).add(place.host)
+    return list(found.values())

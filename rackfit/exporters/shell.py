@@ -36,8 +36,8 @@ def command_file(deployment: Deployment, commands: Sequence[Command], version: s
             f"{workload.output_tokens} output tokens"
         ),
         _comment(f"options checked against {version}"),
-        "# one process per line, to be started on the host named above it; paths are relative to",
-        "# this folder, which every host must see",
+        "# one process per line, to be started on the host named above it (hosts/HOST.sh starts all of a host);",
+        "# paths are relative to this folder, which every host must see",
     ]
     for command in commands:
         launcher, server = command.launcher, command.server
@@ -81,7 +81,7 @@ def host_scripts(commands: Sequence[Command]) -> dict[str, str]:
         by_host.setdefault(command.launcher.host, []).append(command)
     files = {}
     for host, found in by_host.items():
-        lines = [_HEAD]
+        lines = [f"{script_head('/..')}\n{_HEAD}"]
         for command in found:
             log = shell_word(f"{command.server.name}-{command.launcher.rank}.log")
             lines += [f"{command.text()} >{log} 2>&1 &", f"logs[$!]={log}"]
@@ -89,12 +89,24 @@ def host_scripts(commands: Sequence[Command]) -> dict[str, str]:
     return files
 
 
-#: a server that ends takes the host's others along, and its status is the script's
-_HEAD = """#!/usr/bin/env bash
-set -euo pipefail
-cd "$(dirname "$0")/.."
+def script_head(up: str = "") -> str:
+    """First lines of a script: into the folder of the export, and what the site says beside it.
+
+    ``up``: from the script's own folder. ``site.sh`` is read before the shell becomes strict: scripts that activate an
+    environment use variables that are not set.
+    """
+    return f"""#!/usr/bin/env bash
+cd "$(dirname "$0"){up}" || exit
+# site.sh, if you write one here: the engine's environment, network interfaces, secrets
+# shellcheck source=/dev/null
+[ ! -f site.sh ] || . ./site.sh
+set -euo pipefail"""
+
+
+#: NICs read and write locked memory. A server that ends takes the host's others along, and its status is the script's
+_HEAD = """ulimit -l "$(ulimit -H -l)"
 declare -A logs
-trap 'kill "${!logs[@]}" 2>/dev/null || true' EXIT
+trap 'kill "${!logs[@]}" 2>/dev/null || true; wait' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM"""
 _TAIL = """status=0

@@ -16,6 +16,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.exporters import target_sglang
 from rackfit.exporters.deployment import Deployment, Server
+from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
 from rackfit.quoting import yaml_text
 
@@ -90,6 +91,8 @@ def notes(deployment: Deployment) -> list[str]:
             "KV goes over NICs from pod to pod, also inside a scale-up domain: Kubernetes keeps NVLink from "
             "joining pods of one host"
         )
+    label = option_table(deployment.engine_name).version
+    found.append(f"options are those of {label}: the image must hold it or a later version")
     if "REGISTRY" in deployment.options.image:
         found.append("give the container image with --image")
     return found
@@ -188,7 +191,8 @@ def _service(deployment: Deployment, worker: Worker) -> dict[str, Any]:
     container: dict[str, Any] = {
         "image": deployment.options.image,
         "command": ["python3", "-m", "dynamo.sglang"],
-        "args": list(worker.words),
+        # prefill pods are asked for KV at SGLang's own server, which listens to its own host unless told
+        "args": [*worker.words, "--host", "0.0.0.0"],
     }
     pod: dict[str, Any] = {"mainContainer": container}
     if worker.map_file is not None:

@@ -19,6 +19,14 @@ SUMMARY = "Slurm task map and job script: a step per server, a task per launcher
 #: are separated by spaces
 COLUMNS = ("task", "host", "gpus", "chips", "server", "role", "stage", "rank", "ranks", "rack")
 
+#: by vendor, where its runtime numbers chips as a host does
+_DEVICES = {
+    "NVIDIA": "CUDA_VISIBLE_DEVICES",
+    "AMD": "HIP_VISIBLE_DEVICES",
+    "Huawei": "ASCEND_RT_VISIBLE_DEVICES",
+    "Google": "TPU_VISIBLE_CHIPS",
+}
+
 
 def notes(deployment: Deployment) -> list[str]:
     """How the files are used."""
@@ -26,7 +34,12 @@ def notes(deployment: Deployment) -> list[str]:
         *deployment.host_notes,
         "sbatch job.sbatch COMMAND runs COMMAND once per launcher (equal shares of a server's chips, each on one "
         "host) with RACKFIT_* variables set; each server is a step, and so an MPI world, of its own",
+        "the scripts of an engine's export need none of this: docs/exports.md has the srun that starts them",
     ]
+    if not _devices(deployment):
+        found.append(
+            "COMMAND has to keep to the devices of RACKFIT_GPUS: no variable is known that hides the others"
+        )
     if _gpus_per_node(deployment) is None:
         found.append(
             "hosts have unlike numbers of devices: the job asks for whole hosts (--exclusive) and for no number"
@@ -65,9 +78,22 @@ def render(deployment: Deployment) -> dict[str, str]:
     return {
         "tasks.csv": text.getvalue(),
         "job.sbatch": _job(deployment, [row[1] for row in table]),
-        "task.sh": _TASK,
+        "task.sh": _TASK
+        + "".join(f"export {name}=$RACKFIT_GPUS\n" for name in _devices(deployment))
+        + _RUN,
         **steps,
     }
+
+
+def _devices(deployment: Deployment) -> list[str]:
+    """Variables that give a process its chips: of every vendor in use, or none where one has none."""
+    cluster = deployment.instance.cluster
+    vendors = {
+        cluster.chip(place.chip).chip.vendor
+        for server in deployment.servers
+        for place in server.places
+    }
+    return sorted(_DEVICES[vendor] for vendor in vendors) if vendors <= _DEVICES.keys() else []
 
 
 def _gpus_per_node(deployment: Deployment) -> int | None:
@@ -92,6 +118,7 @@ def _job(deployment: Deployment, hosts: list[str]) -> str:
         "#SBATCH --exclusive",
         "#SBATCH --mem=0",
         "set -euo pipefail",
+        ': "${1:?usage: sbatch job.sbatch COMMAND, in the folder of this file}"',
         'cd "$SLURM_SUBMIT_DIR"',
         f"cpus=$((${{SLURM_CPUS_ON_NODE:-{most}}} / {most}))",
         _STEP,
@@ -125,6 +152,6 @@ if [[ $rack == '"'*'"' ]]; then
 fi
 export RACKFIT_HOST=$host RACKFIT_CHIPS=${chips// /,} RACKFIT_RACK=$rack RACKFIT_SERVER=$server
 export RACKFIT_ROLE=$role RACKFIT_STAGE=$stage RACKFIT_RANK=$rank RACKFIT_RANKS=$ranks
-export CUDA_VISIBLE_DEVICES=${gpus// /,}
-exec "$@"
+export RACKFIT_GPUS=${gpus// /,}
 """
+_RUN = 'exec "$@"\n'

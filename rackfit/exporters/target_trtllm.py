@@ -36,7 +36,7 @@ from rackfit.exporters.expert_maps import (
 from rackfit.exporters.hosts import Place
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
-from rackfit.exporters.routers import needs
+from rackfit.exporters.routers import PATIENCE_S, PORTS, needs, router_script
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.quoting import yaml_text
 
@@ -44,6 +44,8 @@ NAME = "trtllm"
 ENGINE = "trtllm"
 LAUNCHES = True
 SUMMARY = "TensorRT-LLM engine YAML per role, load balancer files, commands"
+#: seconds that the server in front gives a request, as the other engines' routers do; its own limit is 180
+_REQUEST_S = 1800
 
 
 def limits(deployment: Deployment) -> list[Limit]:
@@ -108,21 +110,35 @@ def notes(deployment: Deployment) -> list[str]:
     if any(_wants_placement(deployment, server) for server in deployment.servers):
         found.append("expert placements use the WIDEEP backend")
     found += exchange_notes(deployment) + unlike_notes(deployment)
-    front = ", then trtllm-serve disaggregated -c disaggregated.yaml"
     return [
         *found,
+        *_alone(deployment),
         *needs(deployment, None),
         *start_notes(
             deployment,
             "max_seq_len",
-            front if deployment.disaggregated else "",
+            ", then bash router.sh on any of them" if deployment.disaggregated else "",
             {server.head for server in deployment.servers},
         ),
     ]
 
 
+def _alone(deployment: Deployment) -> list[str]:
+    """Servers of both roles beside others: TensorRT-LLM's server in front takes prefill and decode servers alone."""
+    mixed = [server for server in deployment.servers if server.role == "mixed"]
+    if not mixed or len(deployment.servers) == 1:
+        return []
+    price, share = deployment.evaluation.priced, ""
+    if deployment.disaggregated and price.requests_per_s:
+        share = f" They serve {price.mixed_per_s / price.requests_per_s:.0%} of the requests."
+    urls = ", ".join(f"{server.head}:{server.port}" for server in mixed)
+    return [
+        f"servers of both roles have no router here: put your load balancer before {urls}.{share}"
+    ]
+
+
 def render(deployment: Deployment) -> dict[str, str]:
-    """``engine-*.yaml``, ``experts-*.yaml``, ``commands.sh`` and ``disaggregated.yaml``."""
+    """``engine-*.yaml``, ``experts-*.yaml``, ``commands.sh``, ``disaggregated.yaml`` and the ``router.sh`` that reads it."""
     files: dict[str, str] = {}
     names: dict[str, str] = {}
     commands = []
@@ -139,6 +155,9 @@ def render(deployment: Deployment) -> dict[str, str]:
     files |= host_scripts(commands)
     if deployment.disaggregated:
         files["disaggregated.yaml"] = yaml_text([_front(deployment)])
+        front = ["trtllm-serve", "disaggregated", "--config_file", "disaggregated.yaml"]
+        front += ["--server_start_timeout", str(PATIENCE_S), "--request_timeout", str(_REQUEST_S)]
+        files["router.sh"] = router_script(front)
     return files
 
 
@@ -237,7 +256,7 @@ def _front(deployment: Deployment) -> dict[str, Any]:
             urls[server.role].append(f"{server.head}:{server.port}")
     return {
         "hostname": "0.0.0.0",
-        "port": 8000,
+        "port": PORTS[0],
         "backend": "pytorch",
         "context_servers": {"num_instances": len(urls["prefill"]), "urls": urls["prefill"]},
         "generation_servers": {"num_instances": len(urls["decode"]), "urls": urls["decode"]},

@@ -34,7 +34,7 @@ from rackfit.exporters.expert_maps import (
 )
 from rackfit.exporters.options import dtype_name, option_table
 from rackfit.exporters.registry import Limit
-from rackfit.exporters.routers import VLLM, needs, router_files, router_notes
+from rackfit.exporters.routers import VLLM, needs, push_router_files, router_files, router_notes
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.vllm_ranks import Share, shares
 
@@ -103,26 +103,18 @@ def notes(deployment: Deployment) -> list[str]:
     found += exchange_notes(deployment) + unlike_notes(deployment)
     if connector(deployment) == "NixlPushConnector":
         found.append(
-            "a prefill server with pipeline stages needs NixlPushConnector (vLLM 0.27 or later) "
-            "and a router that sends the prefill address to the decode server"
+            "prefill servers with pipeline stages write their KV into the decode server (NixlPushConnector, vLLM 0.27 or "
+            "later); router.py stands before them, as vllm-router does not tell the decode server of stages"
         )
     if any(spare_slots(deployment, server) for server in deployment.servers):
         found.append("the balancer replaces the starting placement after its first interval")
-    routed = _routed(deployment)
-    if deployment.disaggregated and not routed:
-        found.append(
-            f"prefill and decode servers need a router before them that knows {connector(deployment)}; "
-            "vllm-router does not, and none is written"
-        )
-    found += router_notes(deployment, VLLM) if routed else needs(deployment, None)
+    routed = len(deployment.servers) > 1
+    roles = {server.role for server in deployment.servers}
+    packaged = routed and ("mixed" in roles or connector(deployment) == "NixlConnector")
+    found += router_notes(deployment, VLLM) if packaged else needs(deployment, None)
     return found + start_notes(
         deployment, "--max-model-len", ", then bash router.sh on any of them" if routed else ""
     )
-
-
-def _routed(deployment: Deployment) -> bool:
-    """Whether vLLM's router can stand before the servers; one server needs none."""
-    return len(deployment.servers) > 1 and connector(deployment) == "NixlConnector"
 
 
 def render(deployment: Deployment) -> dict[str, str]:
@@ -138,8 +130,10 @@ def render(deployment: Deployment) -> dict[str, str]:
             deployment, commands, option_table(deployment.engine_name).version
         )
     }
-    if _routed(deployment):
+    if len(deployment.servers) > 1:
         files |= router_files(deployment, VLLM)
+    if connector(deployment) == "NixlPushConnector":
+        files |= push_router_files(deployment)
     return files | host_scripts(commands)
 
 

@@ -21,7 +21,7 @@ from rackfit.exporters.expert_maps import (
 )
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
-from rackfit.exporters.routers import needs
+from rackfit.exporters.routers import VLLM, needs, router_files
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.target_vllm import engine_limits, engine_words, rank_words
 from rackfit.exporters.vllm_ranks import shares
@@ -116,8 +116,21 @@ def notes(deployment: Deployment) -> list[str]:
     )
     if others:
         found.append(f"vLLM-Ascend runs on Ascend NPUs; this cluster has {', '.join(others)}")
-    found += _apart(deployment) + needs(deployment, None)
-    return found + start_notes(deployment, "--max-model-len", "")
+    found += _apart(deployment)
+    if deployment.disaggregated:
+        found.append(
+            "no router is written for prefill and decode servers: vLLM-Ascend's sources have one that knows "
+            "MooncakeConnectorV1 (examples/disaggregated_prefill_v1/load_balance_proxy_server_example.py)"
+        )
+    routed = _routed(deployment)
+    found += needs(deployment, VLLM.package if routed else None, "Mooncake")
+    then = ", then bash router.sh on any of them" if routed else ""
+    return found + start_notes(deployment, "--max-model-len", then)
+
+
+def _routed(deployment: Deployment) -> bool:
+    """Whether vLLM's router, which knows no Mooncake of this engine, can share the requests."""
+    return len(deployment.servers) > 1 and not deployment.disaggregated
 
 
 def render(deployment: Deployment) -> dict[str, str]:
@@ -143,6 +156,8 @@ def render(deployment: Deployment) -> dict[str, str]:
             whole = (*words, *rank_words(server, share))
             commands.append(Command(server, share.launcher, whole, environment))
     files["commands.sh"] = command_file(deployment, commands, option_table("vllm").version)
+    if _routed(deployment):
+        files |= router_files(deployment, VLLM)
     return files | host_scripts(commands)
 
 

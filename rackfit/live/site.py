@@ -41,7 +41,7 @@ class Site:
             wrong = True
         if wrong:
             raise InstanceError(
-                Problem(shown(self.url, 200), "expected a URL such as http://node0:30000")
+                Problem(shown(self.url, 200), "expected a URL such as http://node0:20000")
             )
 
     @property
@@ -145,6 +145,8 @@ class Site:
             started = time.perf_counter()
             sent = None if body is None else json.dumps(body).encode()
             connection.request(method, parts.path.rstrip("/") + path, sent, headers)
+            if late.is_set():  # before there was a connection to stop
+                raise TimeoutError
             yield connection.getresponse(), started
             if late.is_set():
                 raise TimeoutError

@@ -16,6 +16,8 @@ from rackfit.serve.offered import MOST_CHARACTERS, AskedScenario, Offered, Quest
 SCENARIO, LAYOUT, SECOND, LAUNCH = (
     "asked-scenario.json", "asked-layout.json", "asked-second.json", "asked-launch.sh",
 )  # fmt: skip
+#: whose commands are read
+Engine = Literal["sglang", "trtllm", "vllm"]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Gap = Annotated[float, Field(ge=0, lt=1)]
 Seconds = Annotated[float, Field(gt=0, lt=1e9)]
@@ -200,7 +202,7 @@ class Running(Question):
     command, called = "evaluate", "running"
 
     scenario: AskedScenario
-    engine: Literal["sglang", "trtllm", "vllm"]
+    engine: Engine
     #: the commands that start the servers; files that they name are in ``files``
     launch: Annotated[str, StringConstraints(min_length=1, max_length=MOST_CHARACTERS)]
     balanced: bool = False

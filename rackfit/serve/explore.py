@@ -1,158 +1,44 @@
-"""The page of ``rackfit serve``: a question by lists and sliders, its answer, its chips, and answers side by side.
+"""The page of ``rackfit serve``: a question, its answer, its chips and files, what runs today, answers side by side.
 
-It asks the JSON API of the same server and nothing else. The address holds the question.
+It asks the JSON API of the same server and nothing else. The address holds what was asked.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
+from typing import get_args
 
+from rackfit.cli.commands.export import TARGETS
 from rackfit.quoting import markup, script_json
 from rackfit.report.page import page
+from rackfit.serve.asked import Engine
 from topology.catalogue import catalogue_names
 from topology.load import cluster_names
 
 _STYLE = (
     "form{display:grid;grid-template-columns:repeat(auto-fit,minmax(15em,1fr));gap:.6em 1.2em}"
-    "form label{display:grid;gap:.2em}form select,form input{width:100%;min-width:0;font:inherit}"
+    "label{display:grid;gap:.2em}label.line{display:flex;align-items:center;gap:.5em}"
+    "select,input,textarea{width:100%;min-width:0;font:inherit}input[type=checkbox]{width:1.2em;height:1.2em;flex:none}"
+    "textarea{font:13px/1.5 ui-monospace,monospace;min-height:7em;overflow-wrap:anywhere}"
+    "select,textarea,input[type=number],input[type=text]{color:inherit;background:var(--paper);border:1px solid var(--line);border-radius:4px;padding:.3em .4em}"
     ".headline{min-height:6em;margin:1em 0}.headline p{margin:.3em 0}.bad{color:#b3261e}"
     "@media (prefers-color-scheme:dark){.bad{color:#ff8a80}}"
-    ".chips{display:flex;flex-wrap:wrap;gap:3px;margin:.3em 0 1em}.chips button{width:2.9em;height:2.4em;padding:0;"
+    "#racks{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(17em,100%),1fr));gap:.6em 1.2em}"
+    ".chips{display:flex;flex-wrap:wrap;gap:3px;margin:.3em 0}.chips button{width:2.9em;height:2.4em;padding:0;"
     "font:11px system-ui,sans-serif;border:1px solid var(--line);border-radius:4px;color:#fff;background:#666}"
     ".chips .prefill{background:#0072b2}.chips .decode{background:#a04600}.chips .mixed{background:#00704f}"
-    "button:focus-visible,select:focus-visible,input:focus-visible{outline:3px solid var(--link)}"
-    "pre{background:var(--soft);padding:.6em 1em;overflow-x:auto;white-space:pre-wrap;overflow-wrap:anywhere}"
-    ".actions{display:flex;gap:.6em;flex-wrap:wrap}.actions button{font:inherit;padding:.3em .9em}"
+    ".chips [aria-pressed=true]{box-shadow:0 0 0 3px var(--ink)}"
+    ":is(button,select,input,textarea,summary,.wide):focus-visible{outline:3px solid var(--link);outline-offset:2px}"
+    "pre{background:var(--soft);padding:.6em 1em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px}pre:empty{display:none}"
+    ".actions{display:flex;gap:.6em 1em;flex-wrap:wrap;align-items:end;margin:.6em 0}"
+    ".actions button{font:inherit;padding:.35em .9em;color:inherit;background:var(--soft);border:1px solid var(--line);border-radius:4px}"
+    ".actions button:disabled{opacity:.55}.actions label{flex:0 1 14em}[hidden]{display:none!important}"
 )
-_SCRIPT = """
-(() => {
-  const $ = id => document.getElementById(id), form = $('asked'), root = document.documentElement;
-  const fields = ['model', 'cluster', 'domains', 'workload', 'ttft', 'tpot', 'rate'];
-  const seconds = id => +(10 ** +$(id).value).toPrecision(2), word = x => String(+(+x).toPrecision(4));
-  const add = (parent, tag, text, more) => parent.appendChild(Object.assign(document.createElement(tag), {textContent: text, ...more}));
-  const row = (table, cells, tag) => { const line = add(table, 'tr', ''); cells.forEach(c => add(line, tag || 'td', c)); };
-  const defaults = TOLD;
-  let answer = null, asking = null, waiting = 0, kept = [];
-  const restore = () => {
-    const told = {...defaults, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1)))};
-    for (const name of fields) if (told[name] !== undefined) $(name).value = told[name];
-  };
-  const question = () => ({
-    scenario: {
-      model: $('model').value, cluster: $('cluster').value + (+$('domains').value > 1 ? '@' + $('domains').value : ''),
-      workload: $('workload').value, slo: {ttft: seconds('ttft'), tpot: seconds('tpot')},
-      ...(+$('rate').value > 0 ? {rate: +$('rate').value} : {}),
-    }, gap: 0.02,
-  });
-  const say = () => {
-    $('ttft-said').textContent = word(1e3 * seconds('ttft')) + ' ms';
-    $('tpot-said').textContent = word(1e3 * seconds('tpot')) + ' ms';
-    for (const id of ['ttft', 'tpot']) $(id).setAttribute('aria-valuetext', $(id + '-said').textContent);
-  };
-  const shapes = found => {
-    const counts = new Map();
-    for (const replica of found.layout.replicas) {
-      const shape = replica.shape, chips = replica.stages.reduce((n, stage) => n + stage.chips.length, 0);
-      const key = [replica.role, chips, shape.tp, shape.ep, shape.pp, shape.attention_dp, shape.batch].join('|');
-      counts.set(key, (counts.get(key) || 0) + 1);
-    }
-    return counts;
-  };
-  const drawChips = found => {
-    const box = $('racks');
-    box.replaceChildren();
-    found.layout.replicas.forEach((replica, number) => {
-      const what = `${replica.role} replica ${number}`;
-      add(box, 'div', what);
-      const line = add(box, 'div', '', {className: 'chips'});
-      replica.stages.forEach((stage, index) => stage.chips.forEach((chip, place) => {
-        const button = add(line, 'button', chip, {type: 'button', className: replica.role, title: what});
-        button.addEventListener('click', () => {
-          const gb = Object.entries(found.memory[chip]).map(([kind, size]) => `  ${kind}: ${word(size / 1e9)} GB`);
-          const kv = replica.kv.filter(one => one.chip === chip).map(one => `  ${one.tier}: ${one.sequences} sequences`);
-          const maps = stage.expert_map && found.layout.expert_maps[stage.expert_map], first = maps && Object.keys(maps)[0];
-          const slots = stage.slots_per_chip, size = Array.isArray(slots) ? slots[place] : slots;
-          const start = Array.isArray(slots) ? slots.slice(0, place).reduce((a, b) => a + b, 0) : slots * place;
-          const experts = maps ? [`experts of layer ${first}: ${maps[first].slice(start, start + size).join(', ')}`] : [];
-          $('chip').textContent = [`${chip}: ${what}, stage ${index}`, `layers ${stage.layers[0]} to ${stage.layers[1]}`,
-            ...experts, 'memory:', ...gb, ...(kv.length ? ['KV:', ...kv] : [])].join('\\n');
-        });
-      }));
-    });
-    const links = Object.entries(found.links.uplinks).map(([name, one]) => `${name}: ${word(100 * one.utilisation)} % of its uplinks`);
-    $('chip').textContent = 'Choose a chip to see its experts, layers, KV and memory.\\n' + links.join('\\n');
-  };
-  const show = found => {
-    const e = found.evaluation, box = $('answer');
-    box.replaceChildren();
-    add(box, 'p', `$${e.usd_per_m_output_tokens.toFixed(4)} per million output tokens`, {className: 'cost'});
-    add(box, 'p', `Proven: none that the proof covers costs less than $${(Math.floor(1e4 * found.certificate.bound_usd_per_m_output_tokens) / 1e4).toFixed(4)}; this one at most ${(Math.ceil(1e4 * found.certificate.gap) / 1e2).toFixed(2)} % more.`);
-    add(box, 'p', `${Math.round(e.output_tokens_per_s).toLocaleString('en')} output tokens/s on ${e.chips_used} of ${e.chips_total} chips; TTFT ${word(1e3 * e.ttft_s)} ms, TPOT ${word(1e3 * e.tpot_s)} ms.`);
-    if (e.bottleneck) add(box, 'p', `Limited by ${e.bottleneck}.`);
-    if (e.assumed.length) add(box, 'p', `Assumed: ${e.assumed.join('; ')}.`);
-    const table = $('shapes');
-    table.replaceChildren();
-    row(table, ['replicas', 'role', 'chips', 'tp', 'ep', 'pp', 'attention dp', 'batch'], 'th');
-    for (const [key, count] of shapes(found)) row(table, [count, ...key.split('|')]);
-    drawChips(found);
-    $('keep').disabled = $('save').disabled = false;
-  };
-  const ask = async () => {
-    say();
-    const own = new URLSearchParams(fields.map(name => [name, $(name).value]));
-    history.replaceState(null, '', '#' + own);
-    if (asking) asking.abort();
-    const mine = asking = new AbortController(), asked = question();
-    root.dataset.state = 'asking';
-    $('state').textContent = 'Searching and proving.';
-    $('keep').disabled = $('save').disabled = true;
-    try {
-      const reply = await fetch('/api/solve', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(asked), signal: mine.signal});
-      const found = await reply.json();
-      if (mine !== asking) return;
-      if (found.error) {
-        answer = null;
-        for (const id of ['answer', 'shapes', 'racks', 'chip']) $(id).replaceChildren();
-        for (const problem of found.error.problems) add($('answer'), 'p', [problem.place, problem.message].filter(Boolean).join(': '), {className: 'bad'});
-      } else {
-        answer = {asked, found};
-        show(found);
-      }
-      $('state').textContent = '';
-      root.dataset.state = found.error ? found.error.kind : 'answered';
-    } catch (error) {
-      if (mine !== asking || error.name === 'AbortError') return;
-      $('state').textContent = 'The server does not answer.';
-      root.dataset.state = 'lost';
-    }
-  };
-  $('keep').addEventListener('click', () => {
-    kept.push(answer);
-    const table = $('kept'), first = kept[0].found.evaluation.usd_per_m_output_tokens;
-    table.replaceChildren();
-    row(table, ['model', 'cluster', 'workload', 'TTFT', 'TPOT', '$/M output', 'gap', 'against the first'], 'th');
-    for (const {asked, found} of kept) {
-      const s = asked.scenario, cost = found.evaluation.usd_per_m_output_tokens;
-      row(table, [s.model, s.cluster, s.workload, word(1e3 * s.slo.ttft) + ' ms', word(1e3 * s.slo.tpot) + ' ms', cost.toFixed(4),
-        (Math.ceil(1e4 * found.certificate.gap) / 1e2).toFixed(2) + ' %', (100 * (cost / first - 1)).toFixed(1) + ' %']);
-    }
-  });
-  $('save').addEventListener('click', () => {
-    const link = Object.assign(document.createElement('a'), {download: 'layout.json'});
-    link.href = URL.createObjectURL(new Blob([JSON.stringify(answer.found, null, 1) + '\\n'], {type: 'application/json'}));
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
-  form.addEventListener('submit', event => event.preventDefault());
-  form.addEventListener('input', () => { say(); clearTimeout(waiting); waiting = setTimeout(ask, 250); });
-  addEventListener('hashchange', () => { restore(); ask(); });
-  restore();
-  ask();
-})();
-"""
+_SCRIPTS = ("explore.js", "tasks.js")
 _DEFAULTS = {
     "model": "deepseek-v3", "cluster": "gb200-nvl72", "domains": "1", "workload": "chat",
-    "ttft": "0.3", "tpot": "-1.5", "rate": "",
+    "ttft": "0.3", "tpot": "-1.5", "rate": "", "runs": "any", "engine": "vllm", "launch": "",
 }  # fmt: skip
 
 
@@ -166,27 +52,58 @@ def explore_page() -> str:
         _choice("workload", "Workload", catalogue_names("workloads")),
         _slider("ttft", "Target: time to first token", -1.5, 1.5),
         _slider("tpot", "Target: time per output token", -2.5, -0.5),
+        _choice("runs", "Engine that has to run it", ["any", *get_args(Engine)]),
         _number("rate", "Requests/s (empty: fill the cluster)", 'min="0" step="any"'),
     ]
+    here = Path(__file__).parent
+    script = "\n".join((here / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    script = script.replace("DEFAULTS", script_json(_DEFAULTS))
     sections = [
+        "<main>",
         f'<form id="asked">{"".join(controls)}</form>',
         '<p id="state" role="status" aria-live="polite"></p><div class="headline" id="answer"></div>',
-        '<div class="actions"><button type="button" id="keep" disabled>Keep to compare</button>'
-        '<button type="button" id="save" disabled>Save layout.json</button></div>',
-        '<h2>What to deploy</h2><div class="wide" tabindex="0" role="region" aria-label="replicas">'
-        '<table id="shapes"></table></div>',
-        '<h2>Where it is</h2><div id="racks"></div><pre id="chip" aria-live="polite"></pre>',
-        '<h2>Side by side</h2><div class="wide" tabindex="0" role="region" aria-label="answers that were kept">'
-        '<table id="kept"></table></div>',
-        f"<script>{_SCRIPT.replace('TOLD', script_json(_DEFAULTS))}</script>",
+        f"<details><summary>How it is proven</summary>{_table('proof', 'states of the search')}</details>",
+        f'<div class="actions">{_button("keep", "Keep to compare")}{_button("save", "Save layout.json")}</div>',
+        f"<h2>What to deploy</h2>{_table('shapes', 'replicas')}",
+        "<h2>Files to take along</h2>",
+        f'<div class="actions">{_choice("target", "For", list(TARGETS), "vllm")}'
+        '<label><span>Where the weights lie</span><input id="path" type="text" placeholder="/models/NAME"></label>'
+        '<label class="line"><input id="nearest" type="checkbox"><span>The nearest, where it cannot say all</span></label>'
+        f'{_button("export", "Export files")}</div><div id="exported" role="status"></div>',
+        '<h2>Where it is</h2><div id="racks"></div><pre id="chip" role="status"></pre>',
+        "<h2>What runs today</h2>"
+        "<label><span>The commands that start your servers, for the model, cluster, workload and targets above</span>"
+        '<textarea id="launch" rows="5" spellcheck="false" autocomplete="off"></textarea></label>',
+        f'<div class="actions">{_choice("engine", "Engine", list(get_args(Engine)))}'
+        f"{_button('price', 'Price it', '')}{_button('keep-today', 'Keep to compare')}</div>"
+        '<div id="today" role="status"></div>',
+        f"<h2>Side by side</h2>{_table('kept', 'answers that were kept')}",
+        f'<div id="pair" hidden><div class="actions">{_choice("from", "From", [])}{_choice("to", "to", [])}</div>'
+        '<div id="words" class="wide" tabindex="0" role="region" aria-label="the change in words"></div></div>',
+        "</main>",
+        f"<script>(() => {{\n{script}}})();</script>",
     ]
     return page(
         "Rackfit: the cheapest layout, and how near to the least possible cost", sections, _STYLE
     )
 
 
-def _choice(name: str, words: str, values: list[str]) -> str:
-    options = "".join(f"<option>{markup(value)}</option>" for value in values)
+def _table(name: str, label: str) -> str:
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{markup(label)}">'
+        f'<table id="{name}"></table></div>'
+    )
+
+
+def _button(name: str, words: str, more: str = "disabled") -> str:
+    return f'<button type="button" id="{name}" {more}>{markup(words)}</button>'
+
+
+def _choice(name: str, words: str, values: list[str], chosen: str = "") -> str:
+    options = "".join(
+        f"<option{' selected' if value == chosen else ''}>{markup(value)}</option>"
+        for value in values
+    )
     return f'<label><span>{markup(words)}</span><select id="{name}">{options}</select></label>'
 
 

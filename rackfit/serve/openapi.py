@@ -64,8 +64,8 @@ def openapi() -> dict[str, Any]:
     models.append((ErrorDocument, "serialization"))
     _, made = models_json_schema(models, ref_template=_REF + "{model}")
     schemas: dict[str, Any] = dict(made["$defs"])
-    solved = json.loads(json.dumps(result_schema()).replace("#/$defs/", _REF + "Result"))
-    schemas |= {f"Result{name}": schema for name, schema in solved.pop("$defs").items()}
+    solved = json.loads(json.dumps(result_schema()).replace("#/$defs/", _REF))
+    schemas |= solved.pop("$defs")
     schemas["Result"] = solved
     schemas |= _documents(solved["properties"])
     failures: dict[str, Any] = {}

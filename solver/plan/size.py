@@ -23,6 +23,10 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Pro
 MOST_CHIPS = 4608
 #: chips of the cluster that says first how much a unit carries: enough that replicas may be wide
 _FIRST_CHIPS = 256
+#: gap of that search: it says where to look, and proves little
+_FIRST_GAP = 0.05
+#: a rough answer says enough where it is so many times from the peak
+_NEAR = 2.0
 #: units fewer than a bound alone says are too few, looked at first: bounds are not quite in proportion
 _RATHER = 0.5
 #: a kind that seems to need so many times the largest cluster is not searched there
@@ -143,10 +147,12 @@ class _Units:
             self.scenario.model_copy(update={"cluster": cluster, "rate": None, "pay": "whole"})
         )
 
-    def carried(self, units: int) -> Capability:
+    def carried(self, units: int, gap: float | None = None) -> Capability:
         """What so many units carry. Raises ``NoFeasibleLayout`` where nothing fits on them."""
         if units not in self.known:
-            found = search(self.instance(units), clock=self.clock, gap=self.gap, seed=self.seed)
+            found = search(
+                self.instance(units), clock=self.clock, gap=gap or self.gap, seed=self.seed
+            )
             served = found.evaluation.requests_per_s
             hourly = found.evaluation.usd_per_hour
             assert served is not None
@@ -155,6 +161,13 @@ class _Units:
             most = hourly / SECONDS_PER_HOUR / bound * 1e6 / self.output_tokens
             self.known[units] = Capability(units, served, most, found.layout)
         return self.known[units]
+
+    def proven(self, rough: Capability, peak: float) -> Capability:
+        """The same units searched to the gap asked for, where a rough answer is near the peak."""
+        if rough.most_requests_per_s < peak / _NEAR or rough.requests_per_s > peak * _NEAR:
+            return rough
+        del self.known[rough.units]
+        return self.carried(rough.units)
 
     def fitting(self, units: int) -> Capability | None:
         """What so many units carry; ``None`` where nothing fits on them."""
@@ -168,7 +181,7 @@ class _Units:
         units = max(1, _FIRST_CHIPS // self.chips)
         while True:
             try:
-                return self.carried(units)
+                return self.carried(units, max(self.gap, _FIRST_GAP))
             except NoFeasibleLayout:
                 units *= 2
                 if units * self.chips > MOST_CHIPS:
@@ -213,7 +226,7 @@ def _sized(units: _Units, kind: str, wanted: Wanted) -> Sized:
     """Units of one kind: what a few carry says about how many it takes; searches near there say exactly."""
     peak, known = wanted.peak_rate, _Known()
     largest = MOST_CHIPS // units.chips - wanted.spare
-    first = units.first()
+    first = units.proven(units.first(), peak)
     number = first.units
     carried: Capability | None = first
     while True:

@@ -169,6 +169,10 @@ class Network:
         rails = self.spec.rails
         return sum(self._up[unit * rails : (unit + 1) * rails])
 
+    def leaf_bytes_per_s(self, unit: int, rail: int) -> float:
+        """Bytes/s per direction of the working links between one leaf of a unit and the spines."""
+        return self._up[unit * self.spec.rails + rail]
+
     def same_rail(self, position: int, other: int) -> bool:
         """Whether chips at these positions of two domains of a unit share a leaf."""
         return position % self.spec.rails == other % self.spec.rails

@@ -25,7 +25,7 @@ def check_command(
     urls: Annotated[
         list[str],
         typer.Argument(
-            help="Servers: URL, or NAME=URL with a name of commands.sh (decode-0=http://node0:30000); "
+            help="Servers: URL, or NAME=URL with a name of commands.sh (decode-0=http://node0:20000); "
             "router=URL is timed alone."
         ),
     ],

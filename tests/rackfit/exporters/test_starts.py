@@ -6,47 +6,15 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from launch_lines import Line, read_lines
+from small_layouts import exported, question, server
 
-from costmodel.question.instance import Instance, resolve_instance
-from costmodel.question.scenario import Scenario
-from rackfit.exporters.export import Exported, export_layout, write_files
-from rackfit.importers.deployment import build_layout
-from rackfit.importers.servers import FoundServer
-
-
-def server(role: str, dp: int, chips: Sequence[str] | None = None, *, tp: int = 1, pp: int = 1) -> FoundServer:  # fmt: skip
-    batch = 2 * dp * pp
-    chosen = None if chips is None else tuple(chips)
-    return FoundServer(role, role, tp=tp, attention_dp=dp, pp=pp, batch=batch, chips=chosen)  # type: ignore[arg-type]
-
-
-def question(model: str, cluster: str, folder: Path | None = None) -> Instance:
-    """Few tokens; ``cluster`` may be chips of hosts, such as ``3 3 2``."""
-    if folder is not None:
-        fabric = {"kind": "nvswitch", "links_per_switch": [5, 4, 4, 5]}
-        domains = [
-            {"rack": f"host{n}", "fabric": fabric, "chips": [{"chip": "h200", "count": int(count)}]}
-            for n, count in enumerate(cluster.split())
-        ]
-        path = folder / "hosts.yaml"
-        data = {"name": "hosts", "domains": domains, "scale_out": {"kind": "rail-optimised"}}
-        path.write_text(yaml.safe_dump(data))
-        cluster = str(path)
-    workload = {"input_tokens": 100, "output_tokens": 20}
-    return resolve_instance(
-        Scenario.model_validate({"model": model, "cluster": cluster, "workload": workload})
-    )
-
-
-def exported(instance: Instance, servers: Sequence[FoundServer], target: str) -> Exported:
-    return export_layout(instance, build_layout(instance, servers).layout, target)
+from rackfit.exporters.export import write_files
 
 
 def parts_of(line: Line) -> list[list[str]]:
@@ -115,7 +83,7 @@ def test_a_host_script_ends_with_the_status_of_a_dead_engine(tmp_path: Path) -> 
     stub.parent.mkdir()
     # the engine on the second port dies; the other would run for long
     stub.write_text(
-        '#!/bin/sh\ncase "$*" in *30400*) exit 7;; esac\ntrap "echo stopped; exit 0" TERM\n'
+        '#!/bin/sh\ncase "$*" in *20400*) exit 7;; esac\ntrap "echo stopped; exit 0" TERM\n'
         'echo started; sleep 60 & wait\n'
     )  # fmt: skip
     stub.chmod(0o755)
@@ -143,7 +111,7 @@ def test_pools_and_other_servers_have_a_router_each(engine: str, program: str) -
     assert not {"--prefill", "--decode"} & set(mixed)
     urls = [[word for word in words if word.startswith("http://")] for words in (pools, mixed)]
     ports = [url.rsplit(":", 1)[1] for own in urls for url in own]
-    assert ports == ["30000", "30400", "30800", "31200"]
+    assert ports == ["20000", "20400", "20800", "21200"]
     assert pools[-1] != mixed[-1]
     assert any("of the requests" in note for note in found.notes)
     assert any("NIXL" in note and f"{engine}-router" in note for note in found.notes)

@@ -1,22 +1,35 @@
-"""A headless Chromium on the DevTools pipe: shows a page, and says what it logged and asked for.
+"""A headless Chromium by Playwright: shows a page, and says what it logged and asked for.
 
-Needs nothing beyond the browser. Messages are JSON, ended by a NUL, on file descriptors 3 and 4.
+Needs the browser of the system (``apt-get install chromium``); Playwright brings none here.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import select
-import subprocess
-import time
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-_WAIT_S = 60.0
+import pytest
+
+_WAIT_MS = 120_000.0
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+
+
+def browsing() -> Iterator[Browser]:
+    """A browser for the tests of a module; they are skipped, and say how to get one, where it cannot be had."""
+    pytest.importorskip("playwright", reason="NO PLAYWRIGHT: pip install 'rackfit[dev]'")
+    if PROGRAM is None:
+        pytest.skip("NO CHROMIUM: apt-get install chromium")
+    try:
+        browser = Browser(PROGRAM)
+    except Exception as error:
+        pytest.skip(f"NO CHROMIUM THAT STARTS: apt-get install chromium; {str(error)[:300]}")
+    with browser:
+        yield browser
 
 
 @dataclass
@@ -34,31 +47,20 @@ class View:
 
 
 class Browser:
-    """``with Browser("/usr/bin/chromium", folder) as browser: browser.show(path, 390, "dark")``."""
+    """``with Browser("/usr/bin/chromium") as browser: browser.show(path, 390, "dark")``."""
 
-    def __init__(self, program: str, profile: Path):
-        to_browser, self._out = os.pipe()
-        self._in, from_browser = os.pipe()
-        command = [
-            program, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-            "--disable-dev-shm-usage", "--hide-scrollbars", f"--user-data-dir={profile}",
-            "--no-first-run", "--disable-background-networking", "about:blank",
-        ]  # fmt: skip
+    def __init__(self, program: str):
+        from playwright.sync_api import sync_playwright
 
-        def on_3_and_4() -> None:
-            low, high = os.dup(to_browser), os.dup(from_browser)
-            os.dup2(low, 3)
-            os.dup2(high, 4)
-
-        self._process = subprocess.Popen(
-            command, preexec_fn=on_3_and_4, close_fds=False,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        os.close(to_browser)
-        os.close(from_browser)
-        self._rest = b""
-        self._number = 0
-        self._events: list[dict[str, Any]] = []
+        self._playwright = sync_playwright().start()
+        options = ["--disable-dev-shm-usage", "--disable-gpu"]
+        try:
+            self._browser = self._playwright.chromium.launch(
+                executable_path=program, args=options, chromium_sandbox=False, timeout=_WAIT_MS
+            )
+        except BaseException:
+            self._playwright.stop()
+            raise
 
     def __enter__(self) -> Browser:
         return self
@@ -69,10 +71,27 @@ class Browser:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._process.terminate()
-        self._process.wait(timeout=_WAIT_S)
-        os.close(self._out)
-        os.close(self._in)
+        self._browser.close()
+        self._playwright.stop()
+
+    @contextmanager
+    def opened(self, page: Path | str, width_px: int, scheme: str) -> Iterator[tuple[Any, View]]:
+        """A page that is shown, and what it has logged and asked for so far."""
+        context = self._browser.new_context(
+            viewport={"width": width_px, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+        context.set_default_timeout(_WAIT_MS)
+        shown, view = context.new_page(), View(width_px)
+        shown.on("console", lambda message: view.logged.append(message.text))
+        shown.on("pageerror", lambda error: view.logged.append(str(error)))
+        shown.on("request", lambda request: view.requested.append(request.url))
+        try:
+            shown.goto(page if isinstance(page, str) else page.as_uri())
+            if shown.locator("figure.live").count():  # all charts are there
+                shown.wait_for_selector("html[data-drawn]", state="attached")
+            yield shown, view
+        finally:
+            context.close()
 
     def show(
         self,
@@ -88,17 +107,9 @@ class Browser:
         Without ``picture`` nothing is drawn, which takes most of the time. ``script`` is an expression
         evaluated in the page; what it gives is ``answer``.
         """
-        target, session, view = self._open(page, width_px, scheme)
-        view.answer = self._evaluate(session, script) if script else None
-        self._collect(view)
-        view.content_width_px = self._evaluate(session, "document.documentElement.scrollWidth")
-        # what sticks out and is not inside a box that scrolls by itself
-        view.outside = self._evaluate(session, _OUTSIDE)
-        view.title = self._evaluate(session, "document.title")
-        if picture:
-            shot = self._ask("Page.captureScreenshot", session, captureBeyondViewport=True)
-            view.png = base64.b64decode(shot["data"])
-        self._ask("Target.closeTarget", targetId=target)
+        with self.opened(page, width_px, scheme) as (shown, view):
+            view.answer = shown.evaluate(script) if script else None
+            look(shown, view, picture=picture)
         return view
 
     def click_and_point(self, page: Path | str, count: str) -> tuple[int, int, int, str]:
@@ -106,104 +117,28 @@ class Browser:
 
         Returns ``count`` (an expression) before and after, the keys that are left, and the tooltip's words.
         """
-        target, session, _ = self._open(page, 1280, "light")
-        before = self._evaluate(session, count)
-        self._mouse(session, ".role-legend-symbol path", ("mousePressed", "mouseReleased"))
-        self._wait(session, f"{count} !== {before}")
-        after = self._evaluate(session, count)
-        keys = self._evaluate(
-            session, "document.querySelectorAll('.role-legend-symbol path').length"
-        )
-        self._mouse(session, ".mark-symbol.role-mark path", ("mouseMoved",))
-        words = "document.querySelector('#vg-tooltip-element.visible')?.textContent ?? ''"
-        self._wait(session, words)
-        said = self._evaluate(session, words)
-        self._ask("Target.closeTarget", targetId=target)
-        return before, after, keys, said
-
-    def _mouse(self, session: str, selector: str, kinds: tuple[str, ...]) -> None:
-        x, y = self._evaluate(
-            session,
-            f"(() => {{ const e = document.querySelector('{selector}'); e.scrollIntoView({{block: 'center'}});"
-            "const box = e.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()",
-        )
-        for kind in kinds:
-            pressed = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
-            self._ask("Input.dispatchMouseEvent", session, type=kind, x=x, y=y, **pressed)
-
-    def _open(self, page: Path | str, width_px: int, scheme: str) -> tuple[str, str, View]:
-        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
-        session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        view = View(width_px)
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self._ask(f"{domain}.enable", session)
-        size = {"width": width_px, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self._ask("Emulation.setDeviceMetricsOverride", session, **size)
-        media = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._ask("Emulation.setEmulatedMedia", session, features=media)
-        self._events.clear()
-        self._ask("Page.navigate", session, url=page if isinstance(page, str) else page.as_uri())
-        self._until("Page.loadEventFired")
-        self._wait(session, _DRAWN)
-        return target, session, view
-
-    def _wait(self, session: str, expression: str) -> None:
-        """Until an expression is true; ``RuntimeError`` where it does not become so."""
-        deadline = time.monotonic() + _WAIT_S
-        while not self._evaluate(session, expression):
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the page never reached: {expression}")
-            time.sleep(0.05)
-
-    def _collect(self, view: View) -> None:
-        for event in self._events:
-            params = event.get("params", {})
-            if event["method"] == "Network.requestWillBeSent":
-                view.requested.append(params["request"]["url"])
-            elif event["method"] == "Log.entryAdded":
-                view.logged.append(params["entry"]["text"])
-            elif event["method"] in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown"):
-                view.logged.append(json.dumps(params)[:500])
-
-    def _evaluate(self, session: str, expression: str) -> Any:
-        options = {"expression": expression, "returnByValue": True, "awaitPromise": True}
-        return self._ask("Runtime.evaluate", session, **options)["result"]["value"]
-
-    def _ask(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
-        self._number += 1
-        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
-        if session:
-            message["sessionId"] = session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
-        number = self._number
-        while True:
-            answer = self._read()
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
-                result: dict[str, Any] = answer["result"]
-                return result
-            self._events.append(answer)
-
-    def _until(self, method: str) -> None:
-        while not any(event.get("method") == method for event in self._events):
-            self._events.append(self._read())
-
-    def _read(self) -> dict[str, Any]:
-        deadline = time.monotonic() + _WAIT_S
-        while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
-            piece = os.read(self._in, 1 << 20) if ready else b""
-            if not piece:
-                raise RuntimeError("the browser does not answer")
-            self._rest += piece
-        text, _, self._rest = self._rest.partition(b"\0")
-        message: dict[str, Any] = json.loads(text)
-        return message
+        with self.opened(page, 1280, "light") as (shown, _):
+            before = shown.evaluate(count)
+            shown.locator(".role-legend-symbol path").first.click(force=True)
+            shown.wait_for_function(f"{count} !== {before}")
+            after = shown.evaluate(count)
+            keys = shown.locator(".role-legend-symbol path").count()
+            shown.locator(".mark-symbol.role-mark path").first.hover(force=True)
+            words = shown.locator("#vg-tooltip-element.visible")
+            words.wait_for()
+            return before, after, keys, words.text_content()
 
 
-#: all charts are there, where the page has any
-_DRAWN = "!document.querySelector('figure.live') || !!document.documentElement.dataset.drawn"
+def look(shown: Any, view: View, *, picture: bool) -> None:
+    """Fill in what is seen of a page now."""
+    view.content_width_px = shown.evaluate("document.documentElement.scrollWidth")
+    # what sticks out and is not inside a box that scrolls by itself
+    view.outside = shown.evaluate(_OUTSIDE)
+    view.title = shown.title()
+    if picture:
+        view.png = shown.screenshot(full_page=True)
+
+
 _OUTSIDE = """
 (() => {
   const wide = document.documentElement.clientWidth, found = [];

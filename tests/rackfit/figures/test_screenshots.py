@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from browser import Browser
+from browser import Browser, browsing
 
 from rackfit.api import solve
 from rackfit.report.report import report_page
@@ -17,20 +16,14 @@ from rackfit.studies.base import Options, Row
 from rackfit.studies.registry import find_study, studies
 from rackfit.studies.run import StudyResult, default_cache, study
 
-PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(PROGRAM is None, reason="NO CHROMIUM: apt-get install chromium"),
-]
+pytestmark = pytest.mark.slow
 #: axes of the study that has none of its own
 GRID = {"cluster": ["gb200-nvl72", "vr-nvl72"], "slo.tpot": [0.02, 0.05]}
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert PROGRAM is not None
-    with Browser(PROGRAM, tmp_path_factory.mktemp("profile")) as shown:
-        yield shown
+def browser() -> Iterator[Browser]:
+    yield from browsing()
 
 
 def check(browser: Browser, page: Path) -> None:

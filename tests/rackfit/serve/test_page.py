@@ -1,49 +1,31 @@
-"""The page of the server: it carries all it needs, and in a browser its answers are those of the API."""
+"""The page of the server: what a planner does with it, by keyboard, at two widths and in two schemes.
+
+axe-core (Deque Systems, MPL-2.0) looks for what a person cannot see, read or reach; it comes with the package
+axe-playwright-python and is no part of Rackfit.
+"""
 
 from __future__ import annotations
 
 import re
-import shutil
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from browser import Browser
+from browser import Browser, View, browsing, look
 from serving import Client, started
 
+from costmodel.evaluate import evaluate
+from rackfit.documents.result import read_result
+from rackfit.exporters.export import export_layout
 from rackfit.serve.explore import explore_page
 from topology.catalogue import catalogue_names
 from topology.load import cluster_names
 
-PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-#: waits for the answer, then does with it what a planner does
-_PLANNED = """
-new Promise(done => {
-  const wait = wanted => new Promise(go => {
-    const look = setInterval(() => {
-      if (document.documentElement.dataset.state === wanted) { clearInterval(look); go(); }
-    }, 50);
-  });
-  (async () => {
-    const $ = id => document.getElementById(id), saved = [];
-    await wait('answered');
-    URL.createObjectURL = blob => { saved.push(blob.text()); return 'data:,'; };
-    $('keep').click();
-    $('save').click();
-    document.querySelector('.chips button').click();
-    const chip = $('chip').textContent, first = $('answer').textContent;
-    document.documentElement.dataset.state = '';
-    $('tpot').value = -2;
-    $('tpot').dispatchEvent(new Event('input', {bubbles: true}));
-    await wait('answered');
-    $('keep').click();
-    const rows = [...$('kept').rows].map(row => [...row.cells].map(cell => cell.textContent));
-    const unnamed = [...document.querySelectorAll('button, input, select')].filter(e =>
-      e.tabIndex < 0 || !(e.textContent.trim() || e.labels?.length)).length;
-    done({first, chip, rows, unnamed, saved: await saved[0], hash: location.hash});
-  })();
-})
-"""
+QUESTION = "model=llama-3.1-8b&cluster=hgx-h100&ttft=0.3&tpot=-1.5&runs=vllm"
+LAUNCH = "vllm serve meta-llama/Llama-3.1-8B-Instruct --tensor-parallel-size 8 --max-num-seqs 64"
+VIEWS = [(1280, "light"), (390, "dark"), (1280, "dark"), (390, "light")]
 
 
 def test_it_offers_the_catalogue_and_asks_for_nothing_outside() -> None:
@@ -53,40 +35,172 @@ def test_it_offers_the_catalogue_and_asks_for_nothing_outside() -> None:
     assert not re.search(r"https?://", text)
     assert not re.search(r'<(?:script|img|link|iframe)[^>]* (?:src|href)="(?!data:)', text)
     assert "innerHTML" not in text
+    assert text.count("</script>") == 1
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
+def browser() -> Iterator[Browser]:
+    yield from browsing()
+
+
+@pytest.fixture(scope="module")
+def client(browser: Browser) -> Iterator[Client]:
+    """A server; none is started where there is no browser."""
     yield from started("--time-limit", "300")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(PROGRAM is None, reason="NO CHROMIUM: apt-get install chromium")
-def test_a_planner_finds_moves_compares_and_saves(client: Client, tmp_path: Path) -> None:
-    assert PROGRAM is not None
-    asked = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
-    address = f"{client.address}/#model=llama-3.1-8b&cluster=hgx-h100&ttft=0.3&tpot=-1.5"
-    with Browser(PROGRAM, tmp_path / "profile") as browser:
-        view = browser.show(address, 1280, "light", picture=False, script=_PLANNED)
-        narrow = browser.show(address, 390, "dark", picture=False)
-    assert view.logged == narrow.logged == []
-    assert view.outside == narrow.outside == []
-    assert narrow.content_width_px <= 390
-    assert {url for url in view.requested if not url.startswith(("data:", client.address))} == set()
-    found = view.answer
-    costs = []
-    for tpot in (0.032, 0.01):
-        _, told = client.ask(
-            "solve", scenario={**asked, "slo": {"ttft": 2.0, "tpot": tpot}}, gap=0.02
-        )
-        costs.append(told["evaluation"]["usd_per_m_output_tokens"])
-    assert [row[5] for row in found["rows"][1:]] == [f"{cost:.4f}" for cost in costs]
-    assert f"${costs[0]:.4f} per million output tokens" in found["first"]
-    assert found["chip"].startswith("r0g0: ")
-    assert found["unnamed"] == 0
-    assert "tpot=-2" in found["hash"]
-    (tmp_path / "layout.json").write_text(found["saved"])
-    from rackfit.documents.result import read_result
+def until(shown: Any, key: str, *states: str) -> None:
+    """Wait until the page says that a task is done."""
+    selectors = [f'html[data-{key}="{state}"]' for state in states or ("yes",)]
+    shown.wait_for_selector(", ".join(selectors), state="attached")
 
-    instance, _, _ = read_result(tmp_path / "layout.json")
-    assert instance.model.name == "llama-3.1-8b"
+
+def reach(shown: Any, name: str) -> None:
+    """Go to a control by the tabulator alone; the one that has the focus shows it."""
+    for _ in range(60):
+        at, seen = shown.evaluate(
+            "(() => { const e = document.activeElement, s = getComputedStyle(e);"
+            "return [e.id, s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2]; })()"
+        )
+        assert seen or not at, f"{at} does not show its focus"
+        if at == name:
+            return
+        shown.keyboard.press("Tab")
+    raise AssertionError(f"{name} is not reached")
+
+
+def press(shown: Any, name: str, key: str = "Enter") -> None:
+    reach(shown, name)
+    shown.keyboard.press(key)
+
+
+def saved(shown: Any, name: str, folder: Path) -> Path:
+    """The file that a button gives."""
+    with shown.expect_download() as given:
+        press(shown, name, "Space")
+    path = folder / str(given.value.suggested_filename)
+    given.value.save_as(path)
+    return path
+
+
+def faults(shown: Any) -> list[tuple[str, str]]:
+    """What axe finds that is serious or critical."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(shown).response["violations"]
+    return [
+        (one["id"], one["nodes"][0]["html"])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def check(shown: Any, view: View, client: Client) -> None:
+    look(shown, view, picture=True)
+    assert view.logged == []
+    assert {
+        url for url in view.requested if not url.startswith(("data:", "blob:", client.address))
+    } == set()
+    assert view.outside == []
+    assert view.content_width_px <= view.width_px
+    assert faults(shown) == []
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(*VIEWS[0],), *(pytest.param(*one, marks=pytest.mark.slow) for one in VIEWS[1:])],
+)
+def test_the_five_tasks_of_a_planner_by_keyboard(
+    browser: Browser, client: Client, tmp_path: Path, width: int, scheme: str
+) -> None:
+    with browser.opened(f"{client.address}/#{QUESTION}", width, scheme) as (shown, view):
+        # the cheapest fleet
+        until(shown, "state", "answered")
+        cheapest = shown.inner_text("#answer strong")
+        press(shown, "keep")
+        instance, layout, document = read_result(saved(shown, "save", tmp_path))
+        cost = evaluate(instance, layout).usd_per_m_output_tokens
+        assert cheapest == f"${cost:.4f} per million output tokens"
+        assert document["certificate"]["gap"] <= 0.02
+        # its files
+        archive = saved(shown, "export", tmp_path)
+        until(shown, "exported")
+        expected = export_layout(instance, layout, "vllm").files
+        with tarfile.open(archive) as tape:
+            assert {
+                name: tape.extractfile(name).read().decode() for name in tape.getnames()
+            } == expected  # type: ignore[union-attr]
+            assert all(one.mode == 0o755 for one in tape if one.name.endswith(".sh"))
+        # what runs today
+        reach(shown, "launch")
+        shown.keyboard.insert_text(LAUNCH)
+        press(shown, "price")
+        until(shown, "today")
+        status, told = client.ask(
+            "running",
+            engine="vllm",
+            launch=LAUNCH,
+            time_limit_s=60.0,
+            scenario=document["instance"]["scenario"],
+        )
+        assert status == 200
+        assert [one.inner_text() for one in shown.locator("#today li").all()] == told["words"]
+        # two answers compared: the one that was kept, and today's
+        press(shown, "keep-today")
+        until(shown, "compared")
+        rows = [
+            [cell.inner_text() for cell in row.locator("td").all()]
+            for row in shown.locator("#kept tr").all()[1:]
+        ]
+        now = told["evaluation"]["usd_per_m_output_tokens"]
+        assert [row[7] for row in rows] == [f"{cost:.4f}", f"{now:.4f}"]
+        assert rows[1][-1] == f"{100 * (now / cost - 1):.1f} %"
+        assert f"{now:.4f}" in shown.inner_text("#words")
+        # a chip, by the arrows
+        shown.locator(".chips button").first.focus()
+        shown.keyboard.press("ArrowRight")
+        shown.keyboard.press("Enter")
+        assert shown.inner_text("#chip").startswith("r0g1: ")
+        # another TPOT
+        shown.evaluate("document.documentElement.dataset.state = ''")
+        press(shown, "tpot", "Home")
+        until(shown, "state", "answered", "infeasible")
+        assert "tpot=-2.5" in shown.url
+        check(shown, view, client)
+        (tmp_path / f"page-{width}-{scheme}.png").write_bytes(view.png)
+
+
+@pytest.mark.slow
+def test_the_address_restores_the_page(browser: Browser, client: Client) -> None:
+    with browser.opened(f"{client.address}/#{QUESTION}", 1280, "light") as (shown, _):
+        until(shown, "state", "answered")
+        shown.click("#keep")
+        shown.fill("#launch", LAUNCH)
+        shown.click("#price")
+        until(shown, "today")
+        shown.click("#keep-today")
+        until(shown, "compared")
+        before = [shown.inner_text(name) for name in ("#answer", "#kept", "#words")]
+        address = shown.url
+    with browser.opened(address, 1280, "light") as (shown, _):
+        until(shown, "state", "answered")
+        until(shown, "compared")
+        assert [shown.inner_text(name) for name in ("#answer", "#kept", "#words")] == before
+        assert shown.input_value("#launch") == LAUNCH
+
+
+@pytest.mark.slow
+def test_what_is_wrong_is_said_on_the_page(browser: Browser, client: Client) -> None:
+    """Nothing that fits, commands that are none, a target that cannot say the layout."""
+    with browser.opened(f"{client.address}/#{QUESTION}&tpot=-2.5&ttft=-1.5", 390, "dark") as (
+        shown,
+        view,
+    ):
+        until(shown, "state", "infeasible")
+        assert "the least reachable" in shown.inner_text("#answer")
+        assert shown.is_disabled("#export")
+        shown.fill("#launch", "<img src=x onerror=alert(1)>")
+        shown.click("#price")
+        until(shown, "today", "no")
+        assert "holds no vllm serve command" in shown.inner_text("#today")
+        check(shown, view, client)
