@@ -164,7 +164,10 @@ def _exchange(deployment: Deployment, server: Server, environment: dict[str, str
 
 def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> list[str]:
     table = placement_table(deployment.instance, deployment.layout, server.replica)
-    if table is None:
+    placed = facts_of(deployment).places_experts(
+        deployment.instance.model, server.replica.shape.attention_dp
+    )
+    if table is None or not placed:  # a class without placement drops the file unread
         return []
     name = f"{map_name(table)}.json"
     files[name] = placement_sglang.render(table)

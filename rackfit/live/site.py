@@ -145,6 +145,8 @@ class Site:
             started = time.perf_counter()
             sent = None if body is None else json.dumps(body).encode()
             connection.request(method, parts.path.rstrip("/") + path, sent, headers)
+            if late.is_set():  # before there was a connection to stop
+                raise TimeoutError
             yield connection.getresponse(), started
             if late.is_set():
                 raise TimeoutError

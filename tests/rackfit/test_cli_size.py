@@ -11,6 +11,7 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit import solve
 from rackfit.cli.app import build_app
+from rackfit.studies.run import study
 from topology.errors import InstanceError
 
 WORDS = (
@@ -50,6 +51,24 @@ def test_kinds_are_cheapest_first() -> None:
     kinds = json.loads(found.stdout)["kinds"]
     assert {kind["kind"] for kind in kinds} == {"hgx-h200", "hgx-h100"}
     assert kinds[0]["usd_per_hour"] <= kinds[1]["usd_per_hour"]
+
+
+def test_the_study_asks_the_same_question() -> None:
+    asked = {
+        "model": "llama-3.1-8b", "cluster": "hgx-h100", "slo": {"ttft": 1.0, "tpot": 0.02},
+        "workload": {"input_tokens": 1000, "output_tokens": 200},
+    }  # fmt: skip
+    own = {"mean_rate": [50.0, 1e6], "peak": [1.0], "spare": [0]}
+    found = study("fleet-size", asked, over={"cluster": ["hgx-h100"], "slo.tpot": [0.02], **own})
+    few, many = found.rows
+    alone = json.loads(run("--rate", 50, "--buy", "hgx-h100", "--json").stdout)["kinds"][0]
+    assert few["units"] == alone["count"]
+    assert few["usd_per_hour"] == alone["usd_per_hour"]
+    assert many["units"] is None
+    assert len(found.study.figures(found.rows)) == 1
+    (words,) = found.conclusion
+    assert "units of hgx-h100" in words
+    assert "that are solved" in words
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,10 @@ def test_models_without_placement_are_named(model: str, warned: bool) -> None:
     instance = resolve_instance(Scenario(model=model, cluster="hgx-h200", workload=workload))
     server = FoundServer("x", "mixed", tp=1, attention_dp=4, pp=1, batch=8)
     layout = build_layout(instance, [server]).layout
-    notes = export_layout(instance, layout, "sglang").notes
-    assert any("not known to load" in note for note in notes) == warned
+    exported = export_layout(instance, layout, "sglang")
+    assert any("not known to load" in note for note in exported.notes) == warned
+    assert ("--init-expert-location" not in exported.files["commands.sh"]) == warned
+    assert (not any(name.startswith("experts-") for name in exported.files)) == warned
 
 
 @pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm", "vllm-ascend"])

@@ -1,0 +1,110 @@
+"""``fleet-size``: units of each kind to buy for a rate, its peak and a loss, against speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from costmodel.question.instance import Instance
+from rackfit.figures.chart import Chart, Series
+from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
+from solver.clock import Clock
+from solver.plan.size import MOST_CHIPS, Sized, Wanted, size
+
+
+def _axes(base: Mapping[str, Any]) -> Axes:
+    return {"cluster": ["gb200-nvl72", "hgx-h200", "mi355x"], "slo.tpot": [0.015, 0.025, 0.05]}
+
+
+def _answer(instance: Instance, own: Own, options: Options) -> Row:
+    """The fewest units of one kind; none where they would be more chips than are solved."""
+    wanted = Wanted(float(own["mean_rate"]), float(own["peak"]), int(own["spare"]))
+    (found,) = size(
+        instance.scenario, [instance.scenario.cluster], wanted,
+        clock=Clock(options.time_limit_s), gap=options.gap, seed=options.seed,
+    )  # fmt: skip
+    return {
+        "units": found.count,
+        "least_units": found.least,
+        "chips_bought": _chips(found),
+        "units_gap": found.gap,
+        "headroom": found.headroom,
+        "usd_per_hour": found.usd_per_hour,
+        "usd_per_m_at_the_mean": found.usd_per_m_output_tokens,
+    }
+
+
+def _chips(found: Sized) -> int:
+    return (found.count or found.least) * found.chips_per_unit
+
+
+def _bought(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Kinds whose number was found, by speed."""
+    found: dict[str, list[Row]] = {}
+    for row in sorted(solved(rows), key=_tpot):
+        if row["units"] is not None:
+            found.setdefault(str(row["cluster"]), []).append(row)
+    return found
+
+
+def _tpot(row: Row) -> float:
+    return float(row.get("slo.tpot") or float("inf"))
+
+
+def _chart(rows: Sequence[Row]) -> Chart:
+    series = [
+        Series(kind, [(1e3 * _tpot(row), row["usd_per_m_at_the_mean"]) for row in own])
+        for kind, own in _bought(rows).items()
+    ]
+    return Chart(
+        "What a fleet for the peak costs, against speed", "TPOT target, ms",
+        "$ per million output tokens at the mean rate", series,
+    )  # fmt: skip
+
+
+def _conclude(rows: Sequence[Row]) -> list[str]:
+    said = []
+    for at in sorted({_tpot(row) for row in solved(rows)}):
+        here = [row for row in solved(rows) if _tpot(row) == at]
+        found = sorted(
+            (row for row in here if row["units"] is not None), key=lambda row: row["usd_per_hour"]
+        )
+        words = [
+            f"{row['units']} units of {row['cluster']} at ${row['usd_per_m_at_the_mean']:.3f} "
+            f"({row['least_units'] - 1} are proven too few)"
+            for row in found
+        ]
+        words += [
+            f"{row['cluster']} would need about {row['chips_bought']:,} chips, more than the "
+            f"{MOST_CHIPS:,} that are solved"
+            for row in here
+            if row["units"] is None
+        ]
+        if words:
+            said.append(f"At {1e3 * at:g} ms per token: {'; '.join(words)}.")
+    return said
+
+
+STUDY = Study(
+    name="fleet-size",
+    question="How many racks or nodes must be bought, of which kind, at each speed?",
+    default={
+        "model": "deepseek-r1",
+        "workload": {"input_tokens": 3000, "output_tokens": 2000},
+        "slo": {"ttft": 2.0, "tpot": 0.025},
+        "cluster": "gb200-nvl72",
+    },
+    axes=_axes,
+    chart=_chart,
+    conclude=_conclude,
+    parameters={"mean_rate": 500.0, "peak": 3.0, "spare": 1},
+    answer=_answer,
+    shown={
+        "units": "units",
+        "least_units": "proven least",
+        "chips_bought": "chips",
+        "usd_per_hour": "$/h",
+        "usd_per_m_at_the_mean": "$/M at the mean",
+        "headroom": "headroom",
+    },
+)
