@@ -95,7 +95,7 @@ def test_deepseek_own_units() -> None:
 
 
 def test_a_question_without_an_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(instance: object) -> Result:
+    def nothing(instance: object, *, time_limit_s: float | None) -> Result:
         raise NoFeasibleLayout("nothing fits")
 
     monkeypatch.setattr("rackfit.api.solve", nothing)
