@@ -8,14 +8,15 @@ optional. Lines may be continued with a backslash.
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rackfit.importers.kubernetes import manifests
-from rackfit.importers.wrapped import Wrapped, inside_container, units
-from topology.errors import InstanceError, Problem
+from rackfit.importers.shell import STARTS, Line, Variables, assigned, computed, lines
+from rackfit.importers.wrapped import Wrapped, inner_script, inside_container, units
 from topology.reading import read_text
 
 #: A file larger than this is refused.
@@ -24,12 +25,17 @@ MAX_BYTES = 4 * 2**20
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a command file."""
+    """One process of a command file.
+
+    ``doubtful`` are variables in it that a condition sets, ``container`` what it starts in, if a manifest says so.
+    """
 
     place: str
     remarks: dict[str, str]
     environment: dict[str, str]
     words: tuple[str, ...]
+    doubtful: tuple[str, ...] = ()
+    container: str = ""
 
 
 #: options that say where a process of a group runs; one command of a pod stands for the whole group
@@ -39,6 +45,12 @@ _PLACES = frozenset(
     --dist-init-addr
     """.split()  # noqa: SIM905
 )
+
+
+#: programs that print or look for a command and start none
+_SAY = frozenset("echo printf cat tee grep sed awk ps pgrep pkill which type trap".split())  # noqa: SIM905
+#: where a command ends: another one, a pipe or a redirection
+_NEXT = re.compile(r"&&|\|\|?|;|&>.*|\d?>{1,2}.*|<.*|\}|\)")
 
 
 def without_hidden_places(words: Sequence[str]) -> tuple[str, ...]:
@@ -67,13 +79,13 @@ def _unwrapped(found: list[Wrapped]) -> list[Process]:
     processes = []
     for one in found:
         if one.script:
-            inner = shell_processes(one.script, one.place)
+            inner = shell_processes(one.script, one.place, one.environment)
         else:
-            made = _process(one.place, {}, one.words)
-            inner = [] if made is None else [made]
+            inner = _processes(one.place, {}, one.words)
         processes += [
             replace(
                 process,
+                container=one.place,
                 remarks={**one.remarks, **process.remarks},
                 environment={**one.environment, **process.environment},
             )
@@ -82,40 +94,51 @@ def _unwrapped(found: list[Wrapped]) -> list[Process]:
     return processes
 
 
-def shell_processes(text: str, name: str) -> list[Process]:
-    """Every process of the lines of a shell, said to be in a file ``name``. Raises ``InstanceError``."""
+def shell_processes(
+    text: str, name: str, environment: Mapping[str, str] | None = None
+) -> list[Process]:
+    """Every process of the lines of a shell, said to be in a file ``name``. Raises ``InstanceError``.
+
+    ``environment`` is what the script is given.
+    """
     found: list[Process] = []
     remarks: dict[str, str] = {}
-    pending = ""
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.strip()
-        if line.startswith("# rackfit:"):
+    variables = Variables(dict(environment or {}))
+    for line in lines(text, name):
+        if line.text.startswith("# rackfit:"):
             remarks = dict(
                 part.split("=", 1)
-                for part in line.removeprefix("# rackfit:").split()
+                for part in line.text.removeprefix("# rackfit:").split()
                 if "=" in part
             )
             continue
-        if not pending and (not line or line.startswith("#")):
+        if assigned(line, variables):
             continue
-        if line.endswith("\\"):
-            pending += line[:-1] + " "
-            continue
-        place = f"{name}:{number}"
-        try:
-            words = shlex.split(pending + line, comments=True)
-        except ValueError as error:
-            raise InstanceError(Problem(place, f"not a shell command: {error}")) from None
-        pending = ""
-        process = _process(place, remarks, words)
-        if process is not None:
-            found.append(process)
-            remarks = {}
+        words = variables.words(_computed_words(line, variables))
+        processes = _processes(f"{name}:{line.number}", remarks, words)
+        doubtful = sorted(
+            each for each in variables.doubtful if re.search(rf"\$\{{?{each}\b", line.text)
+        )
+        found += [replace(process, doubtful=tuple(doubtful)) for process in processes]
+        remarks = {} if processes else remarks
     return found
 
 
-def _process(place: str, remarks: dict[str, str], words: list[str]) -> Process | None:
-    """Words without redirections and the trailing ``&``; leading assignments as environment."""
+def _computed_words(line: Line, variables: Variables) -> list[str]:
+    """Words of a line, products of known numbers worked out before they are split."""
+    if "$((" not in line.text:
+        return line.words
+    try:
+        return shlex.split(computed(line.text, variables.texts), comments=True)
+    except ValueError:
+        return line.words
+
+
+def _processes(place: str, remarks: dict[str, str], words: list[str]) -> list[Process]:
+    """Words without redirections and the trailing ``&``; leading assignments as environment.
+
+    What a shell is given as ``-c`` is a script of its own.
+    """
     words = [word for word in words if word not in ("&", "2>&1", "exec", "nohup")]
     environment: dict[str, str] = {}
     while words and "=" in words[0] and words[0].split("=", 1)[0].isidentifier():
@@ -125,7 +148,14 @@ def _process(place: str, remarks: dict[str, str], words: list[str]) -> Process |
     if inside is not None:
         words, given = inside
         environment |= given
-    return Process(place, remarks, environment, tuple(words)) if words else None
+    script = inner_script(words)
+    if script is not None and STARTS.search(script):
+        inner = shell_processes(script, place, environment)
+        return [
+            replace(one, remarks=remarks | one.remarks, environment=environment | one.environment)
+            for one in inner
+        ]
+    return [Process(place, remarks, environment, tuple(words))] if words else []
 
 
 def started(
@@ -134,8 +164,21 @@ def started(
     """Processes that start ``program serve`` or one of its modules, each with the options behind that."""
     for process in processes:
         words = process.words
+        if words and words[0].rpartition("/")[2] in _SAY:
+            continue
         for at, word in enumerate(words):
             serves = word.endswith(program) and words[at + 1 : at + 2] == ("serve",)
             if serves or word in modules:
-                yield process, without_hidden_places(words[at + (1 if word in modules else 2) :])
+                options = words[at + (1 if word in modules else 2) :]
+                yield process, without_hidden_places(_of_one_command(options))
                 break
+
+
+def _of_one_command(words: Sequence[str]) -> Sequence[str]:
+    """Words up to the next command or redirection."""
+    for at, word in enumerate(words):
+        if _NEXT.fullmatch(word):
+            return words[:at]
+        if word.endswith(";") and word != ";":
+            return [*words[:at], word[:-1]]
+    return words

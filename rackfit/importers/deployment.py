@@ -93,6 +93,7 @@ class _Builder:
 
     def add(self, server: FoundServer) -> None:
         """One replica of a server."""
+        self.notes += server.notes
         priced = self.instance.model.kv_dtype
         if server.kv_format not in (None, priced):
             self.notes.append(

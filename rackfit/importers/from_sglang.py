@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rackfit.exporters.options import option_table
 from rackfit.importers.command_lines import Process, read_processes, started
 from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
+from rackfit.importers.understood import read_options, with_others
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import brief, shown
@@ -17,6 +17,11 @@ from topology.spec import MAX_CHIPS
 
 NAME = "sglang"
 MODULES = ("sglang.launch_server", "dynamo.sglang")
+SIZES = (
+    "--tp-size", "--dp-size", "--attn-dp-size", "--pp-size", "--ep-size", "--ep-num-redundant-experts",
+    "--max-running-requests", "--chunked-prefill-size", "--disaggregation-mode", "--moe-a2a-backend",
+    "--init-expert-location",
+)  # fmt: skip
 
 
 def read(path: Path) -> list[FoundServer]:
@@ -31,13 +36,15 @@ def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
     """Servers among processes; files that they name lie in ``folder``."""
     found = []
     for process, options in started(processes, "sglang", MODULES):
-        values, _ = option_table("sglang").read(options, process.place)
+        values, notes = read_options("sglang", process, options, SIZES)
         if values.get("--node-rank", 0) == 0:
-            found.append(_server(process, values, folder))
-    return found
+            found.append(_server(process, values, folder, notes))
+    return with_others(found, processes, "sglang", MODULES)
 
 
-def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServer:
+def _server(
+    process: Process, values: dict[str, Any], folder: Path, notes: tuple[str, ...]
+) -> FoundServer:
     size = whole(values.get("--tp-size", 1), "--tp-size", process.place, most=MAX_CHIPS)
     dp = whole(values.get("--dp-size", 1), "--dp-size", process.place, most=MAX_CHIPS)
     spread = bool(values.get("--enable-dp-attention"))
@@ -71,6 +78,7 @@ def _server(process: Process, values: dict[str, Any], folder: Path) -> FoundServ
         idle=remarked.idle,
         sharded_experts=not uncut,
         kv_dtype=values.get("--kv-cache-dtype"),
+        notes=notes,
     )
 
 

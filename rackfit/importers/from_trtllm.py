@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rackfit.exporters.options import option_table
 from rackfit.importers.command_lines import Process, read_processes
 from rackfit.importers.servers import (
     FoundServer,
@@ -18,6 +18,7 @@ from rackfit.importers.servers import (
     stage_layers,
     whole,
 )
+from rackfit.importers.understood import read_options
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import shown
@@ -43,13 +44,16 @@ def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
             continue
         start = process.words.index("trtllm-serve")
         end = process.words.index(":") if ":" in process.words else len(process.words)
-        values, _ = option_table("trtllm").read(process.words[start + 2 : end], process.place)
+        values, notes = read_options(
+            "trtllm", process, process.words[start + 2 : end], ("--config",)
+        )
         if "--config" not in values:
             raise InstanceError(Problem(process.place, "has no --config"))
         config = folder / values["--config"]
         remarked = from_remarks(process.remarks, process.place)
         role = process.remarks.get("role")
-        found.append(_server(_mapping(config), role, process.place, config.parent, remarked))
+        one = _server(_mapping(config), role, process.place, config.parent, remarked)
+        found.append(replace(one, notes=notes))
     return found
 
 

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rackfit.exporters.options import option_table
 from rackfit.importers.command_lines import Process, read_processes, started
 from rackfit.importers.servers import FoundServer, from_remarks, role_of, section, stage_layers
+from rackfit.importers.understood import read_options, with_others
 from topology.errors import InstanceError, Problem
 
 NAME = "vllm"
 MODULES = ("vllm.entrypoints.openai.api_server", "dynamo.vllm")
+SIZES = (
+    "--tensor-parallel-size", "--data-parallel-size", "--pipeline-parallel-size", "--kv-transfer-config",
+    "--max-num-seqs", "--max-num-batched-tokens", "--eplb-config",
+)  # fmt: skip
 
 
 def read(path: Path) -> list[FoundServer]:
@@ -27,15 +31,15 @@ def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
     """Servers among processes; ``folder`` is that of their file, from which vLLM reads nothing."""
     found = []
     for process, options in started(processes, "vllm", MODULES):
-        values, _ = option_table("vllm").read(options, process.place)
+        values, notes = read_options("vllm", process, options, SIZES)
         if "--is-prefill-worker" in options:  # of Dynamo's launcher
             values["--kv-transfer-config"] = {"kv_role": "kv_producer"}
         if not values.get("--headless") and values.get("--node-rank", 0) == 0:
-            found.append(_server(process, values))
-    return found
+            found.append(_server(process, values, notes))
+    return with_others(found, processes, "vllm", MODULES)
 
 
-def _server(process: Process, values: dict[str, Any]) -> FoundServer:
+def _server(process: Process, values: dict[str, Any], notes: tuple[str, ...]) -> FoundServer:
     remarked = from_remarks(process.remarks, process.place)
     tp, dp = values.get("--tensor-parallel-size", 1), values.get("--data-parallel-size", 1)
     transfer = section(values.get("--kv-transfer-config"), "--kv-transfer-config", process.place)
@@ -61,4 +65,5 @@ def _server(process: Process, values: dict[str, Any]) -> FoundServer:
         idle=remarked.idle,
         sharded_experts=tp * dp > 1 and not values.get("--enable-expert-parallel"),
         kv_dtype=values.get("--kv-cache-dtype"),
+        notes=notes,
     )

@@ -20,7 +20,8 @@ def manifests(text: str, name: str) -> list[Wrapped]:
     try:
         documents = list(yaml.safe_load_all(text))
     except (yaml.YAMLError, RecursionError) as error:
-        raise InstanceError(Problem(name, f"not YAML: {brief(str(error))}")) from None
+        what = "a template of Helm, to be rendered first" if "{{" in text else "not YAML"
+        raise InstanceError(Problem(name, f"{what}: {brief(str(error))}")) from None
     found: list[Wrapped] = []
     files = {
         str(key): str(value)
@@ -82,6 +83,11 @@ def _containers(
     for key, value in data.items():
         if key == "workerTemplate" and "leaderTemplate" in data:
             continue  # the leader's command names the whole group
+        parts = _named(key, value)
+        if parts:
+            for part, each in parts:
+                yield from _containers(each, f"{place}, {part}", remarks, variables, depth + 1)
+            continue
         below = value if isinstance(value, list) else [value]
         if key not in ("containers", "mainContainer"):
             yield from _containers(value, place, remarks, variables, depth + 1)
@@ -89,3 +95,12 @@ def _containers(
         for each in below:
             if isinstance(each, dict) and remarks.get("count") != "0":
                 yield container(each, place, remarks, variables)
+
+
+def _named(key: str, value: Any) -> list[tuple[str, Any]]:
+    """The parts of a Dynamo graph with their names; none for anything else."""
+    if key == "services" and isinstance(value, dict):
+        return [(str(name), part) for name, part in value.items()]
+    if key == "components" and isinstance(value, list):
+        return [(str(part.get("name")), part) for part in value if isinstance(part, dict)]
+    return []

@@ -44,6 +44,7 @@ class FoundServer:
     ``sequences`` of each attention rank, over all microbatches, where a remark says that they are unlike (an
     engine takes one limit for all ranks). ``idle``: the tier in which waiting conversations are kept and how many
     of each rank, where a remark says so. ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
+    ``notes`` name what of its command is not understood.
     """
 
     place: str
@@ -65,6 +66,7 @@ class FoundServer:
     idle: tuple[KvTier, int] | None = None
     sharded_experts: bool = False
     kv_dtype: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ``InstanceError`` for a size that is no whole number or that nobody has."""

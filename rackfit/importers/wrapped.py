@@ -6,8 +6,9 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
+
+from rackfit.importers.shell import computed, fill
 
 #: programs that start a container, and their options that take no value
 _RUNNERS = frozenset({"docker", "podman", "nerdctl"})
@@ -55,6 +56,15 @@ def inside_container(words: Sequence[str]) -> tuple[list[str], dict[str, str]] |
     return _started(image, shlex.split(entry), inner), environment
 
 
+def inner_script(words: Sequence[str]) -> str | None:
+    """The script that a shell among the words is given behind ``-c`` or ``-lc``."""
+    for at, word in enumerate(words):
+        if word in _SHELLS:
+            given = (i for i, each in enumerate(words) if i > at and re.fullmatch(r"-\w*c", each))
+            return next((words[i + 1] for i in given if i + 1 < len(words)), None)
+    return None
+
+
 def _started(image: str, entry: list[str], words: list[str]) -> list[str]:
     """What runs in a container: its entry point's words, or those of the image where none are given."""
     if entry or not _SERVES.search(image) or words[:2] == ["vllm", "serve"]:
@@ -74,7 +84,7 @@ def units(text: str, name: str) -> list[Wrapped]:
             environment |= {first: last for first, _, last in pairs}
         elif key.strip() == "ExecStart":
             command = value.strip().lstrip("@-:+!")
-            words = [_filled(word, environment) for word in shlex.split(command)]
+            words = [fill(word, environment) for word in shlex.split(command)]
             found.append(Wrapped(f"{name}:{number}", words, environment=environment))
     return found
 
@@ -91,34 +101,9 @@ def container(
     }
     command, words = ([str(word) for word in data.get(key) or ()] for key in ("command", "args"))
     whole = [
-        _filled(word, environment) for word in _started(str(data.get("image", "")), command, words)
+        fill(word, environment) for word in _started(str(data.get("image", "")), command, words)
     ]
     if whole and whole[0] in _SHELLS:
-        # what follows -c, or -lc: the script
-        at = next((i for i, word in enumerate(whole) if re.fullmatch(r"-\w*c", word)), None)
-        script = whole[at + 1] if at is not None and at + 1 < len(whole) else ""
-        script = _computed(script, environment)
+        script = computed(inner_script(whole) or "", environment)
         return Wrapped(where, script=script, environment=environment, remarks=remarks)
     return Wrapped(where, whole, environment=environment, remarks=remarks)
-
-
-def _filled(word: str, environment: dict[str, str]) -> str:
-    """A word with the variables that are known put in."""
-    return re.sub(
-        r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)",
-        lambda found: environment.get(next(filter(None, found.groups())), found[0]),
-        word,
-    )
-
-
-def _computed(script: str, environment: dict[str, str]) -> str:
-    """A script with the products of known numbers worked out: ``$((LWS_GROUP_SIZE * DP_SIZE_LOCAL))``."""
-
-    def product(found: re.Match[str]) -> str:
-        words = [word.strip().removeprefix("$") for word in found[1].split("*")]
-        factors = [environment.get(word, word) for word in words]
-        if all(re.fullmatch(r"\d{1,6}", factor) for factor in factors):
-            return str(prod(int(factor) for factor in factors))
-        return found[0]
-
-    return re.sub(r"\$\(\(([^()]{1,200})\)\)", product, script)

@@ -62,6 +62,7 @@ class Pricer:
         self.experts: ExpertBounds | None = None
         self._rates: dict[tuple[int, ...], list[GroupRates]] = {}
         self._transfers: dict[int, Rate] = {}
+        self._best_joined: dict[tuple[int, ...], bool] = {}
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
         elif moe is not None and instance.scenario.layer_slots == "same":
@@ -210,9 +211,10 @@ class Pricer:
 
     def _joined(self, parts: Parts) -> Instance:
         """The question, with all domains under the same leaves where pools of a replica may be joined better."""
-        if joined_best(self.instance.cluster, self.classes, parts):
-            return self.instance
-        return self._in_one_unit
+        key = tuple(index for index, _ in parts)  # how many chips of each pool plays no part
+        if key not in self._best_joined:
+            self._best_joined[key] = joined_best(self.instance.cluster, self.classes, parts)
+        return self.instance if self._best_joined[key] else self._in_one_unit
 
     @cached_property
     def _in_one_unit(self) -> Instance:

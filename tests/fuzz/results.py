@@ -1,7 +1,8 @@
 """Results in the form that benchmark tools write them, one run each, small enough to be checked by hand.
 
 Keys are those of the tools' own writers: vLLM 0.33 (a run of its own code), SGLang 0.5.23, AIPerf 0.13, GenAI-Perf 0.0.16,
-GuideLLM 0.8 and 0.3, inference-perf of August 2026, InferenceX of August 2026; the figures are made up.
+GuideLLM 0.8, inference-perf of August 2026, InferenceX of August 2026, and of the versions in their names; the
+figures are made up.
 """
 
 from __future__ import annotations
@@ -129,6 +130,101 @@ def inferencex(**more: Any) -> dict[str, Any]:
         "tp": 8, "pp": 1, "ep": 8, "dp_attention": "true", "tput_per_gpu": 900.0, "mean_ttft": 0.5, "p99_ttft": 1.5,
         "mean_tpot": 0.025, "mean_intvty": 40.0, "p99_tpot": 0.03, **more,
     }  # fmt: skip
+
+
+def _without(entry: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key not in keys}
+
+
+def vllm_08(**more: Any) -> dict[str, Any]:
+    """After ``benchmarks/benchmark_serving.py`` of vLLM 0.8: no failures, no starts, a key with a colon too many."""
+    gone = (
+        "failed",
+        "start_times",
+        "label",
+        "endpoint_type",
+        "rtfx",
+        "max_concurrent_requests",
+        "request_goodput",
+    )
+    return {**_without(vllm(), *gone), "request_goodput:": None, **more}
+
+
+def vllm_05() -> dict[str, Any]:
+    """The same of vLLM 0.5: no bound on requests in flight."""
+    older = _without(
+        vllm_08(), "burstiness", "max_concurrency", "request_goodput:", "total_token_throughput"
+    )
+    return {**older, "best_of": 1, "use_beam_search": False, "input_throughput": 1.7}
+
+
+def sglang_053() -> dict[str, Any]:
+    """After ``sglang/bench_serving.py`` of 0.5.3: no word of the server; the closed loop writes Infinity."""
+    closed = sglang(
+        max_concurrency=16, request_rate=float("inf"), total_output_tokens_retokenized=19_990
+    )
+    return _without(closed, "tag", "total_input_text_tokens", "server_info")
+
+
+def sglang_046() -> dict[str, Any]:
+    """The same of 0.4.6, an open loop without the times of 90 and 95 %."""
+    figures = sglang_053() | {"request_rate": 2.0, "max_concurrency": None}
+    return {key: value for key, value in figures.items() if not key.startswith(("p90", "p95"))}
+
+
+def sglang_041() -> dict[str, Any]:
+    """The same of 0.4.1: medians alone."""
+    keys = ("backend", "dataset_name", "request_rate", "max_concurrency", "total_input_tokens", "total_output_tokens",
+            "mean_e2e_latency_ms", "median_e2e_latency_ms", "median_ttft_ms", "output_throughput", "sharegpt_output_len",
+            "random_input_len", "random_output_len", "random_range_ratio", "duration", "completed")  # fmt: skip
+    return {key: sglang()[key] for key in keys} | {"median_itl_ms": 9.4}
+
+
+def sglang_036() -> dict[str, Any]:
+    """The same of 0.3.6."""
+    return _without(sglang_041(), "max_concurrency")
+
+
+def aiperf_02() -> dict[str, Any]:
+    """After ``aiperf/common/models/export_models.py`` of AIPerf 0.2: no versions, what is unset is left out."""
+    more = {"was_cancelled": False, "error_summary": [], "start_time": "2025-11-02T10:00:00"}
+    return _without(aiperf(), "schema_version", "aiperf_version") | more
+
+
+def genai_perf_008() -> dict[str, Any]:
+    """After ``genai_perf/export_data/json_exporter.py`` of GenAI-Perf 0.0.8: the arguments side by side."""
+    arguments = {
+        "model": [MODEL],
+        "formatted_model_name": "m",
+        "concurrency": 8,
+        "request_rate": None,
+        "streaming": True,
+    }
+    return _without(aiperf_02(), "was_cancelled", "error_summary") | {"input_config": arguments}
+
+
+def guidellm_03() -> dict[str, Any]:
+    """After ``guidellm/benchmark/benchmark.py`` of GuideLLM 0.3 (0.2 is alike): totals beside the metrics, a worker."""
+    whole = guidellm("args")
+    for row in whole["benchmarks"]:
+        row["request_totals"] = row["metrics"].pop("request_totals")
+        row["worker"] = {
+            "type_": "generative_requests_worker",
+            "backend_type": "openai_http",
+            "backend_model": MODEL,
+        }
+    return {"benchmarks": whole["benchmarks"][:1]}
+
+
+def inference_perf_01() -> dict[str, Any]:
+    """After ``inference_perf/reportgen/base.py`` of 0.1.0: a summary that only counts."""
+    whole = inference_perf()
+    return whole | {"load_summary": {"count": 100}}
+
+
+def inference_perf_03() -> dict[str, Any]:
+    """The same of 0.3.0 to 0.6.1: a closed loop tells its concurrency."""
+    return inference_perf(concurrency=12, requested_rate=None)
 
 
 TABLE = f"""id,backend,model_path,system,precision,isl,osl,concurrency,launch,gpus,silicon_tpot_ms,silicon_ttft_ms,tpot_p99_ms

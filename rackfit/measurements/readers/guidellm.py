@@ -46,7 +46,9 @@ def _bench(row: Any, place: str, model: str | None) -> Bench:
         points |= percentiles(
             shares if isinstance(shares, dict) else {}, names, 1e-3, f"{place}.{key}"
         )
-    totals = metrics.get("request_totals")
+    totals = metrics.get(
+        "request_totals", row.get("request_totals")
+    )  # beside the metrics until 0.3
     totals = totals if isinstance(totals, dict) else {}
     done = optional(totals, "successful", place) or 0.0
     inputs = _successful(metrics, "prompt_token_count", place)
@@ -101,7 +103,7 @@ def _model(data: Any) -> str | None:
         deeper: list[Any] = []
         for here in places:
             if isinstance(here, dict):
-                if found := text(here, "model"):
+                if found := text(here, "model") or text(here, "backend_model"):
                     return found
                 deeper += [
                     here[key]

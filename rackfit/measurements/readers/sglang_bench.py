@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rackfit.measurements.bench import Bench, means, optional, percentiles, text
+from topology.errors import InstanceError, Problem
 
 TITLE = "sglang.bench_serving"
 
@@ -15,7 +16,12 @@ def recognises(entry: dict[str, Any]) -> bool:
 
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
-    """The run; ``accept_length`` above 1 means drafts."""
+    """The run; ``accept_length`` above 1 means drafts. Raises ``InstanceError`` for versions without token times."""
+    if "mean_tpot_ms" not in entry and "median_itl_ms" in entry and "concurrency" not in entry:
+        message = (
+            "is missing; SGLang up to 0.4.1 wrote medians only, run the benchmark of a later one"
+        )
+        raise InstanceError(Problem(f"{place}: mean_tpot_ms", message))
     info = entry.get("server_info")
     info = info if isinstance(info, dict) else {}
     accept = optional(entry, "accept_length", place)

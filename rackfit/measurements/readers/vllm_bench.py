@@ -31,6 +31,12 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
     }
     rate = entry.get("request_rate")
     closed = rate in ("inf", None) or rate == float("inf")
+    lost = optional(entry, "failed", place)
+    errors = entry.get("errors")
+    if lost is None and isinstance(
+        errors, list
+    ):  # older versions list an error or nothing per request
+        lost = float(sum(bool(error) for error in errors))
     return [
         Bench(
             place=place,
@@ -42,7 +48,7 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             fixed_lengths=isinstance(inputs, list) and len(set(map(str, inputs))) == 1,
             unusable=f"ran with drafts, {drafts:g} tokens per pass"
             if drafts
-            else failed(optional(entry, "failed", place), completed),
+            else failed(lost, completed),
         )
     ]
 

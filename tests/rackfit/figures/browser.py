@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-_WAIT_MS = 120_000.0
+_WAIT_MS = 600_000.0
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 

@@ -207,3 +207,80 @@ Restart=always
 UNIT_SERVE = """[Service]
 ExecStart=-/opt/vllm/bin/vllm serve Qwen/Qwen3-14B --tensor-parallel-size 2 --data-parallel-size 2
 """
+# after SemiAnalysisAI/InferenceX (Apache-2.0), benchmarks/single_node/fixed_seq_len/deprecated/gptoss_fp4_b200.sh; there
+# the caller sets TP
+SHELL_VLLM = """#!/usr/bin/env bash
+source "$(dirname "$0")/lib.sh"
+TP=${TP:-8}
+if [ "$ISL" = "1024" ]; then
+    MAX_LEN=$((ISL + OSL + 20))
+else
+    MAX_LEN=${MAX_MODEL_LEN:-10240}
+fi
+cat > config.yaml << EOF
+compilation-config: '{"pass_config":{"eliminate_noops":true}}'
+max-model-len: $MAX_LEN
+EOF
+export TORCH_CUDA_ARCH_LIST="10.0"
+SERVER_LOG=/workspace/server.log
+set -x
+vllm serve $MODEL --host 0.0.0.0 --port $PORT \\
+--config config.yaml \\
+--gpu-memory-utilization 0.9 \\
+--tensor-parallel-size $TP \\
+--max-num-seqs 512 > $SERVER_LOG 2>&1 &
+SERVER_PID=$!
+wait_for_server_ready --port "$PORT" --server-pid "$SERVER_PID"
+"""
+# after the same, benchmarks/single_node/agentic/qwen3.5_fp8_h100_mtp.sh: words in arrays, a program over several lines
+SHELL_SGLANG = """#!/usr/bin/env bash
+TP=8
+EP_SIZE=8
+CACHE_ARGS=()
+if require_backend hicache; then
+    CACHE_ARGS=(
+        --page-size 64
+        --enable-hierarchical-cache
+    )
+fi
+SPEC_ARGS=(
+    --speculative-algorithm EAGLE
+    --speculative-num-steps 3
+)
+if ! sed -n '/elif isinstance(output, Batch):/,/by_index/p' "$FILE" | grep -q 'details'; then
+    sed -i '/elif isinstance(output, Batch):/,/by_index/ {
+        /cached_tokens=/a\\
+            details=by_index(output, "details", i),
+    }' "$FILE"
+fi
+SGLANG_CMD=(
+    python3 -m sglang.launch_server
+    --model-path="$MODEL_PATH"
+    --port="$PORT"
+    --tensor-parallel-size="$TP"
+    --data-parallel-size=1
+    --expert-parallel-size="$EP_SIZE"
+    # --max-running-requests "$CONC"
+    --kv-cache-dtype fp8_e4m3
+    --an-option-of-tomorrow 7
+    "${SPEC_ARGS[@]}"
+    "${CACHE_ARGS[@]}"
+)
+printf '%q ' "${SGLANG_CMD[@]}" | tee "$RESULT_DIR/command.txt"
+"${SGLANG_CMD[@]}" > "$SERVER_LOG" 2>&1 &
+"""
+# after the same, benchmarks/single_node/fixed_seq_len/deprecated/minimaxm2.5_fp4_b200.sh: sizes that a condition chooses
+SHELL_CHOSEN = """if [ "${DP_ATTENTION}" = "true" ]; then
+  PARALLEL_ARGS="--tensor-parallel-size=1 --data-parallel-size=$TP --enable-expert-parallel"
+else
+  PARALLEL_ARGS="--tensor-parallel-size=$TP"
+fi
+vllm serve $MODEL --port $PORT \\
+$PARALLEL_ARGS \\
+--max-num-batched-tokens "$((ISL * 2 ))" > $SERVER_LOG 2>&1 &
+"""
+# after AI-Hypercomputer/gpu-recipes (Apache-2.0), src/launchers/vllm-launcher.sh: the caller's options
+SHELL_PASSED = """set -eux
+vllm serve "$MODEL_NAME" \\
+  "$@"
+"""

@@ -23,6 +23,8 @@ from tests.rackfit.importers.samples import (
     LLMD_POOLS,
     LLMD_SGLANG,
     LLMD_WIDE,
+    SHELL_SGLANG,
+    SHELL_VLLM,
     UNIT_SERVE,
     UNIT_VLLM,
 )
@@ -50,6 +52,8 @@ def found(engine: str, name: str, content: object, folder: Path) -> list[FoundSe
         ("sglang", "k.yaml", LLMD_SGLANG, [("mixed", 16, 1, 1)]),
         ("vllm", "vllm.service", UNIT_VLLM, [("mixed", 4, 1, 1)]),
         ("vllm", "vllm.service", UNIT_SERVE, [("mixed", 2, 2, 1)]),
+        ("vllm", "run.sh", SHELL_VLLM, [("mixed", 8, 1, 1)]),
+        ("sglang", "run.sh", SHELL_SGLANG, [("mixed", 8, 1, 1)]),
     ],
 )
 def test_a_server_is_found_in_its_file(
