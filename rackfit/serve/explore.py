@@ -29,11 +29,11 @@ _STYLE = (
     "font:11px system-ui,sans-serif;border:1px solid var(--line);border-radius:4px;color:#fff;background:#666}"
     ".chips .prefill{background:#0072b2}.chips .decode{background:#a04600}.chips .mixed{background:#00704f}"
     ".chips [aria-pressed=true]{box-shadow:0 0 0 3px var(--ink)}"
-    ":is(button,select,input,textarea,summary,.wide):focus-visible{outline:3px solid var(--link);outline-offset:2px}"
-    "pre{background:var(--soft);padding:.6em 1em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px}pre:empty{display:none}"
+    ":is(button,select,input,textarea,summary,pre,.wide):focus-visible{outline:3px solid var(--link);outline-offset:2px}"
+    "pre{background:var(--soft);padding:.6em 1em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px}pre:empty{display:none}#chip{max-height:32em;overflow-y:auto}"
     ".actions{display:flex;gap:.6em 1em;flex-wrap:wrap;align-items:end;margin:.6em 0}"
     ".actions button{font:inherit;padding:.35em .9em;color:inherit;background:var(--soft);border:1px solid var(--line);border-radius:4px}"
-    ".actions button:disabled{opacity:.55}.actions label{flex:0 1 19em}#words p,#exported p{margin:.3em 0}[hidden]{display:none!important}"
+    ".actions button:disabled{opacity:.55}.actions label{flex:0 1 18em}.actions label.line{flex:0 1 auto}#words p,#exported p{margin:.3em 0}[hidden]{display:none!important}"
 )
 _SCRIPTS = ("explore.js", "tasks.js")
 _DEFAULTS = {
@@ -68,9 +68,9 @@ def explore_page() -> str:
         "<h2>Files to take along</h2>",
         f'<div class="actions">{_choice("target", "For", list(TARGETS), "vllm")}'
         '<label><span>Where the weights lie</span><input id="path" type="text" placeholder="/models/NAME"></label>'
-        '<label class="line"><input id="nearest" type="checkbox"><span>The nearest, where it cannot say all</span></label>'
+        '<label class="line"><input id="nearest" type="checkbox"><span>Or the nearest that it can say</span></label>'
         f'{_button("export", "Export files")}</div><div id="exported" role="status"></div>',
-        '<h2>Where it is</h2><p class="note">Prefill is blue, decode brown, both in one green; grey chips are not in use.</p><div id="racks"></div><pre id="chip" role="status"></pre>',
+        '<h2>Where it is</h2><p class="note">Prefill is blue, decode brown, both in one green; grey chips are not in use.</p><div id="racks"></div><pre id="chip" tabindex="0" role="region" aria-label="the chosen chip" aria-live="polite"></pre>',
         "<h2>What runs today</h2>"
         "<label><span>The commands that start your servers, for the model, cluster, workload and targets above</span>"
         '<textarea id="launch" rows="5" spellcheck="false" autocomplete="off"></textarea></label>',
