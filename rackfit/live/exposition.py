@@ -27,7 +27,7 @@ def samples(text: str) -> dict[str, list[Sample]]:
     found: dict[str, list[Sample]] = {}
     for line in text.splitlines():
         match = _SAMPLE.match(line)
-        if match is None or line.startswith("#"):
+        if match is None:
             continue
         name, labels, number = match.groups()
         try:

@@ -10,7 +10,7 @@ import pytest
 import results
 
 from costmodel.measured.rows import MeasuredRow
-from rackfit.measurements.rows import Told, read_runs
+from rackfit.measurements.rows import Told, read_benches, read_runs
 from topology.errors import InstanceError
 
 
@@ -76,3 +76,8 @@ def test_a_version_without_token_times_is_named(folder: Path) -> None:
         with pytest.raises(InstanceError) as stop:
             read_runs([saved(folder, data, "r.jsonl")], Told(chip="h100"))
         assert "mean_tpot_ms: is missing; SGLang up to 0.4.1 wrote medians only" in str(stop.value)
+
+
+def test_the_model_of_guidellm_stands_with_its_worker(folder: Path) -> None:
+    (bench,) = read_benches(saved(folder, results.guidellm_03()))
+    assert bench.model == results.MODEL
