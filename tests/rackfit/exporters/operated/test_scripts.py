@@ -64,8 +64,10 @@ def test_servers_may_lock_as_much_memory_as_the_host_allows(
     """RDMA locks what it reads; a shell's own limit is a few megabytes."""
     out = folder_with(files, tmp_path, "vllm", "echo $(ulimit -S -l) $(ulimit -H -l)")
     run(out / "hosts" / "node0-host0.sh", "ulimit -S -l 8")
-    soft, hard = (out / "mixed-0-0.log").read_text().split()
-    assert soft == hard
+    # the first server that ends has said it; the script may have stopped the other before it could
+    said = [text.split() for log in out.glob("mixed-*.log") if (text := log.read_text())]
+    assert said
+    assert all(soft == hard for soft, hard in said)
 
 
 def test_files_without_interpreter_are_not_programs(files: dict[str, str], tmp_path: Path) -> None:
