@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
@@ -251,7 +251,7 @@ class _Builder:
             return min(per_rank, self._prompts(server)) if server.role == "prefill" else per_rank
         if server.role == "prefill" and server.prefill_tokens is not None:
             return self._prompts(server)
-        key = (server, self._experts(server))
+        key = (replace(server, experts=None), self._experts(server))  # the map is told by its name
         if key not in self._batches:
             limits = self.instance.limits
             most = limits.max_sequences_per_rank

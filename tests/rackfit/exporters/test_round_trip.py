@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from costmodel.evaluate import evaluate
 from rackfit.documents.result import Result
 from rackfit.exporters.engine_limits import under_engine
-from rackfit.exporters.export import Exported, write_files
+from rackfit.exporters.export import Exported, export_layout, write_files
 from rackfit.importers.deployment import import_deployment
 
 Export = Callable[[str], Exported]
@@ -32,3 +33,15 @@ def test_round_trip(result: Result, export: Export, engine: str, tmp_path: Path)
     assert now / then - 1 == pytest.approx(exported.loss, abs=1e-3)
     if not exported.limits and not any("by collectives" in note for note in exported.notes):
         assert exported.loss == 0.0
+
+
+def test_a_placement_without_a_batch_is_read(deepseek: Result, tmp_path: Path) -> None:
+    """The largest batch that fits is taken, once for each map."""
+    instance = under_engine(deepseek.instance, "sglang")
+    files = export_layout(instance, deepseek.layout, "sglang", allow_approximate=True).files
+    assert "--init-expert-location" in files["commands.sh"]
+    text = re.sub(r"--max-running-requests \d+ ?", "", files["commands.sh"])
+    write_files(dict(files) | {"commands.sh": text}, tmp_path / "out")
+    imported = import_deployment(instance, "sglang", tmp_path / "out" / "commands.sh")
+    assert any("batch not given" in note for note in imported.notes)
+    assert imported.layout.expert_maps
