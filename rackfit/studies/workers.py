@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
@@ -39,8 +40,8 @@ def in_processes(
 def _pool(
     work: Callable[[T], R], given: Sequence[T], indices: Sequence[int], jobs: int
 ) -> Iterator[tuple[int, R]]:
-    # two at least: a single job would run in this very process
-    with joblib.parallel_config(backend="loky"):
+    # two at least: a single job would run in this very process. Folders where a person wants them, not in /dev/shm
+    with joblib.parallel_config(backend="loky", temp_folder=tempfile.gettempdir()):
         yield from joblib.Parallel(
             n_jobs=jobs if jobs != 1 else 2, return_as="generator_unordered"
         )(joblib.delayed(_numbered)(work, index, given[index]) for index in indices)

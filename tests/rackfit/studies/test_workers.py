@@ -84,3 +84,20 @@ def test_a_killed_worker_of_a_study_leaves_every_answer_and_whole_files(tmp_path
     assert sorted(path.name for path in out.iterdir()) == [
         "grid.csv", "grid.html", "grid.json", "grid.svg",
     ]  # fmt: skip
+
+
+MADE = """
+import os, sys
+made = []
+sys.addaudithook(lambda event, values: made.append(str(values[0])) if event == "os.mkdir" else None)
+from rackfit.studies.workers import in_processes
+assert sorted(in_processes(abs, [-1, 2], 2)) == [(0, 1), (1, 2)]
+print(*made, sep="\\n")
+"""
+
+
+def test_processes_make_folders_where_the_person_wants_them(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", MADE]
+    surroundings = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(words, env=surroundings, capture_output=True, text=True, check=True)
+    assert all(line.startswith(str(tmp_path)) for line in done.stdout.split())
