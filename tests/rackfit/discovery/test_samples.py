@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from rackfit.cli.app import build_app
 from rackfit.discovery.discover import discover
 from rackfit.discovery.shelf import readers
-from tests.rackfit.discovery import samples
+from tests.rackfit.discovery import samples, slurm_samples
 from topology.errors import InstanceError
 
 CHIPS = [f"g{number}" for number in range(8)]
@@ -110,7 +110,7 @@ def test_positions_of_parts_are_not_those_of_whole_gpus(tmp_path: Path) -> None:
 def test_what_only_parts_are_left_of_is_said(tmp_path: Path, folder: Path) -> None:
     """A node of parts alone has no whole GPU: it is left out as such, not as a node without GPUs."""
     alone = "NodeName=p Arch=x86_64\n   Gres=gpu:a100-3g.20gb:8\n   State=IDLE\n"
-    (tmp_path / "n.txt").write_text(alone + "\n" + samples.SLURM_MIG)
+    (tmp_path / "n.txt").write_text(alone + "\n" + slurm_samples.SLURM_MIG)
     notes = " ".join(discover([tmp_path / "n.txt"]).notes)
     assert "p: GPUs that MIG splits are left out" in notes
     assert "nodes without GPUs" not in notes
