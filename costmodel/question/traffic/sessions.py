@@ -100,7 +100,7 @@ class Sessions:
             blocks,
             sizes,
         )
-        return plain.at_rate(rate)
+        return plain.at_rate(rate) if plain.duration_s else plain  # all at once have no rate
 
 
 def read_sessions(path: Path) -> Sessions:

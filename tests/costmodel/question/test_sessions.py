@@ -66,6 +66,11 @@ def test_lengths_and_rate_are_those_asked_for(tmp_path: Path) -> None:
     assert list(again.blocks) == list(found.blocks)
 
 
+def test_requests_that_come_at_once_have_times(tmp_path: Path) -> None:
+    sessions = read_sessions(written(tmp_path, "a,0,0,640,5,-1,0", "b,0,0,640,5,-1,0"))
+    assert sessions.drawn(4, 2, 3.0, 700.0, 5.0, seed=0).arrival_s.tolist() == [0.0] * 4
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
