@@ -246,3 +246,9 @@ def write(folder: Path) -> None:
         (folder / name).write_text(json.dumps(data) + "\n")
     (folder / "own-runs.csv").write_text(TABLE)
     (folder / "launch.sh").write_text(LAUNCH)
+
+
+def saved(folder: Path, data: Any, name: str = "r.json") -> Path:
+    """One result in a file of the folder."""
+    (folder / name).write_text(json.dumps(data) + "\n")
+    return folder / name

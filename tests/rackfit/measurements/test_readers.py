@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import results
+from results import saved
 from typer.testing import CliRunner, Result
 
 from costmodel.measured.rows import Group, MeasuredRow
@@ -15,17 +16,6 @@ from rackfit.cli.app import build_app
 from rackfit.measurements.deployment import deployed_as
 from rackfit.measurements.rows import Told, read_benches, read_runs, readers
 from topology.errors import InstanceError
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    results.write(tmp_path)
-    return tmp_path
-
-
-def saved(folder: Path, data: Any, name: str = "r.json") -> Path:
-    (folder / name).write_text(json.dumps(data) + "\n")
-    return folder / name
 
 
 def rows(path: Path, **told: Any) -> list[MeasuredRow]:

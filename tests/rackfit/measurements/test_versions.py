@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import results
+from results import saved
 
 from costmodel.measured.rows import MeasuredRow
 from rackfit.measurements.rows import Told, read_benches, read_runs
 from topology.errors import InstanceError
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    results.write(tmp_path)
-    return tmp_path
-
-
-def saved(folder: Path, data: Any, name: str = "r.json") -> Path:
-    (folder / name).write_text(json.dumps(data) + "\n")
-    return folder / name
 
 
 def rows(path: Path) -> list[MeasuredRow]:
