@@ -30,6 +30,8 @@ FLAGGED = "flagged: seems to mix runs with and without speculative decoding"
 
 #: mean of lengths drawn between 0.8 and 1 of nominal
 DRAWN = 0.9
+#: least of such lengths over nominal
+LEAST_DRAWN = 0.8
 
 #: columns of percentiles, in ms
 PERCENTILE = re.compile(r"(?:ttft|tpot|itl|e2e)_p\d{1,2}_ms")
