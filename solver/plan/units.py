@@ -107,6 +107,8 @@ def _most(
         instance = _at_any_rate(own.every, "used")
     found = search(instance, clock=clock, gap=gap, seed=seed)
     bound = found.certificate.bound_usd_per_m_output_tokens * share
+    if bound <= 0.0:
+        raise NoLayoutInTime("the time limit came before a bound")
     prices = [chip.chip.usd_per_hour for chip in instance.cluster.usable]
     factor = instance.scenario.prices.chip_price_factor
     hourly = sum(prices) * factor / units.count
