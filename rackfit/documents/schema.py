@@ -105,6 +105,7 @@ def result_schema() -> dict[str, Any]:
             "engines": {"type": "array", "items": _alone()},
             "measured_distance": _measured_distance(),
             "within_measured_usd_per_m_output_tokens": _FIGURE,
+            "worlds": _or_null(_worlds()),
             "memory": {"type": "object", "additionalProperties": memory},
             "links": _object(
                 {
@@ -140,6 +141,24 @@ def _measured_distance() -> dict[str, Any]:
     replica = words | widths | own | {"nearest": {"type": "array", "items": _object(near)}}
     return _object(
         {"not_measured": names, "replicas": {"type": "array", "items": _object(replica)}}
+    )
+
+
+def _worlds() -> dict[str, Any]:
+    """An answer over the parameter sets that measurements allow."""
+    at = "usd_per_m_output_tokens"
+    names = (
+        "confidence",
+        f"{at}_at_confidence",
+        f"bound_{at}_at_confidence",
+        f"{at}_without_confidence",
+    )
+    shares = ("share_within_1_percent_of_best", "share_meeting_targets")
+    quantiles = _object(dict.fromkeys(("p10", "p50", "p90"), _FIGURE))
+    return _object(
+        {"parameter_sets": _COUNT, at: quantiles}
+        | dict.fromkeys(shares, _SHARE)
+        | dict.fromkeys(names, _FIGURE)
     )
 
 
