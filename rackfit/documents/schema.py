@@ -17,6 +17,7 @@ from rackfit.documents.data_schemas import (
     cluster_schema,
     flow_schema,
     model_schema,
+    plan_schema,
     profile_schema,
     tier_schema,
     traffic_schema,
@@ -104,6 +105,7 @@ def result_schema() -> dict[str, Any]:
             "engines": {"type": "array", "items": _alone()},
             "measured_distance": _measured_distance(),
             "within_measured_usd_per_m_output_tokens": FIGURE,
+            "worlds": or_null(_worlds()),
             "memory": {"type": "object", "additionalProperties": memory},
             "links": json_object(
                 {
@@ -139,6 +141,24 @@ def _measured_distance() -> dict[str, Any]:
     replica = words | widths | own | {"nearest": {"type": "array", "items": json_object(near)}}
     return json_object(
         {"not_measured": names, "replicas": {"type": "array", "items": json_object(replica)}}
+    )
+
+
+def _worlds() -> dict[str, Any]:
+    """An answer over the parameter sets that measurements allow."""
+    at = "usd_per_m_output_tokens"
+    names = (
+        "confidence",
+        f"{at}_at_confidence",
+        f"bound_{at}_at_confidence",
+        f"{at}_without_confidence",
+    )
+    shares = ("share_within_1_percent_of_best", "share_meeting_targets")
+    quantiles = json_object(dict.fromkeys(("p10", "p50", "p90"), FIGURE))
+    return json_object(
+        {"parameter_sets": COUNT, at: quantiles}
+        | dict.fromkeys(shares, SHARE)
+        | dict.fromkeys(names, FIGURE)
     )
 
 
@@ -192,6 +212,7 @@ def published() -> dict[str, dict[str, Any]]:
         "chip": chip_schema(),
         "cluster": cluster_schema(),
         "flow": flow_schema(),
+        "plan": plan_schema(),
         "model": model_schema(),
         "move": move_schema(result_schema()),
         "profile": profile_schema(),
