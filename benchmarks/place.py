@@ -1,6 +1,6 @@
 """Expert placement measured in one run: ours, EPLB, FlashLB-like, bound, time.
 
-    python -m benchmarks.place [LOADS] [--dense-layers N] [--only one,several,nodes,together,affinity] [--splits all]
+    python -m benchmarks.place [LOADS] [--dense-layers N] [--only one,several,left-out,nodes,together,affinity] [--splits all]
 
 ``LOADS`` is any file that ``rackfit place`` reads, for example recorded DeepSeek-V3 counts (61 rows,
 3 dense); without it, generated loads matched to the published skew are used. Times are wall
@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.baselines.eplb import chip_loads as even_loads
 from benchmarks.baselines.eplb import eplb
+from benchmarks.place_left_out import left_out
 from benchmarks.place_nodes import SIZES as NODE_SIZES
 from benchmarks.place_nodes import drawn_nodes, nodes_and_traffic
 from benchmarks.place_together import together
@@ -91,7 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("loads", nargs="?")
     parser.add_argument("--dense-layers", type=int)
-    parser.add_argument("--only", default="one,several,nodes,together,affinity")
+    parser.add_argument("--only", default="one,several,left-out,nodes,together,affinity")
     parser.add_argument("--workloads", type=int, default=2, help="workloads of the first table")
     parser.add_argument("--train", type=int, default=4)
     parser.add_argument("--splits", default="published", help="published, all, or n: every n-th")
@@ -120,6 +121,8 @@ def main():
         several_workloads(
             names, windows, options.train, options.splits, options.layer_stride, options.workers
         )
+    if "left-out" in only and len(windows) > 2:
+        left_out(names, windows, options.workers)
     if "nodes" in only:
         sizes = [size for size in NODE_SIZES if str(size[0]) in options.nodes.split(",")]
         drawn_nodes(names[0], windows[0], sizes=sizes)

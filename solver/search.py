@@ -56,7 +56,7 @@ def search(
     def one(
         question: Instance, progress: Callable[[Progress], None] | None, keep: Keep = keep
     ) -> Searched:
-        found, engine, whole = _searched(question, clock, gap, seed, progress, keep, workers)
+        found, engine, whole = searched(question, clock, gap, seed, progress, keep, workers)
         if not runner_up or engine is None:
             return found, lambda: found
         return found, lambda: with_runner_up(engine, found, proven=whole)
@@ -71,7 +71,7 @@ def search(
     return finish()
 
 
-def _searched(
+def searched(
     instance: Instance,
     clock: Clock,
     gap: float,

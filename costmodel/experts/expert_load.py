@@ -5,7 +5,8 @@ Never decides where an expert goes. Formats of files are read in ``costmodel.exp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,11 @@ class ExpertLoads:
     def num_experts(self) -> int:
         """Number of routed experts."""
         return int(self.windows.shape[2])
+
+    def chosen(self, which: NDArray[np.bool_]) -> ExpertLoads:
+        """The windows marked in ``which [window]``."""
+        names = tuple(name for name, kept in zip(self.names, which, strict=True) if kept)
+        return replace(self, windows=self.windows[which], names=names)
 
 
 def skewed_load(num_layers: int, num_experts: int, *, seed: int) -> Floats:
@@ -105,6 +111,38 @@ def read_loads(path: str | Path, *, dense_layers: int | None = None) -> ExpertLo
     kept = windows[:, dense_layers:]
     rows = found.layer_ids or tuple(range(windows.shape[1]))
     return ExpertLoads(kept, rows[dense_layers:], max(rows) + 1, found.names, str(path))
+
+
+def joined_loads(recorded: Sequence[ExpertLoads]) -> ExpertLoads:
+    """The windows of several files after each other. Raises ``InstanceError`` where their layers or experts differ.
+
+    Names that occur twice are told apart by a number.
+    """
+    first = recorded[0]
+    if len(recorded) == 1:
+        return first
+    problems = [
+        Problem(
+            other.source,
+            f"{len(other.layer_ids)} MoE layers of {other.num_experts} experts, numbered from "
+            f"{other.layer_ids[0]}; {first.source} has {len(first.layer_ids)} of {first.num_experts}, "
+            f"from {first.layer_ids[0]}",
+        )
+        for other in recorded[1:]
+        if (other.layer_ids, other.num_experts) != (first.layer_ids, first.num_experts)
+    ]
+    if problems:
+        raise InstanceError(problems)
+    names: list[str] = []
+    for name in (name for one in recorded for name in one.names):
+        again = sum(other == name or other.startswith(f"{name}#") for other in names)
+        names.append(f"{name}#{again + 1}" if again else name)
+    return replace(
+        first,
+        windows=np.concatenate([one.windows for one in recorded]),
+        names=tuple(names),
+        source=", ".join(one.source for one in recorded),
+    )
 
 
 def check_windows(array: NDArray[np.generic], place: str) -> Floats:

@@ -30,6 +30,8 @@ FLAGGED = "flagged: seems to mix runs with and without speculative decoding"
 
 #: mean of lengths drawn between 0.8 and 1 of nominal
 DRAWN = 0.9
+#: least of such lengths over nominal
+LEAST_DRAWN = 0.8
 
 #: columns of percentiles, in ms
 PERCENTILE = re.compile(r"(?:ttft|tpot|itl|e2e)_p\d{1,2}_ms")
@@ -97,6 +99,10 @@ class Skipped:
     reason: str
 
 
+class ForeignFileError(InstanceError):
+    """A file that holds no measured runs."""
+
+
 def read_measured(
     path: str | Path,
     finish: Callable[[MeasuredRow, Mapping[str, str]], MeasuredRow] | None = None,
@@ -112,7 +118,7 @@ def read_measured(
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         found = ", ".join(names[:40]) or "none"
-        raise InstanceError(
+        raise ForeignFileError(
             Problem(str(path), f"columns missing: {', '.join(missing)}; found: {found}")
         )
     rows: list[MeasuredRow] = []

@@ -101,6 +101,22 @@ class FirstToken(BaseModel):
     decode_passes: Annotated[float, Field(ge=0)] = 0.0
 
 
+class HostTime(BaseModel):
+    """Seconds of an engine's server before a request joins its queue: HTTP, tokenising, hashing.
+
+    *Formula:* ``request_s + prompt_token_s * prompt tokens``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    request_s: Seconds = 0.0
+    prompt_token_s: Seconds = 0.0
+
+    def of(self, prompt_tokens: float) -> float:
+        """Seconds of a prompt."""
+        return self.request_s + self.prompt_token_s * prompt_tokens
+
+
 def first_token_of(constants: Mapping[str, FirstToken], engine: str, regime: Regime) -> FirstToken:
     """Constants of a regime under an engine, else of the regime, else physics.
 
@@ -210,6 +226,8 @@ class Profile(BaseModel):
     engines: dict[str, EngineConstants] = Field(default_factory=dict)
     #: TTFT under load by engine, and by mode (``aggregated``, ``disaggregated``) for other engines
     first_token: dict[str, FirstToken] = Field(default_factory=dict)
+    #: by engine: what its server takes before a request joins the queue (a replay adds it)
+    host: dict[str, HostTime] = Field(default_factory=dict)
     #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known
     interval: tuple[float, ...] = ()
     #: quantiles of held-out errors, from which figures get intervals; ``None``: not cross-validated
@@ -221,6 +239,10 @@ class Profile(BaseModel):
     def for_chip(self, chip: str) -> Efficiency:
         """Efficiency of a chip, or the pooled values where it has none of its own."""
         return self.chips.get(chip, self.default)
+
+    def host_of(self, engine: str) -> HostTime:
+        """What an engine's server takes before a request joins the queue; nothing where that is not known."""
+        return self.host.get(engine, HostTime())
 
     def routed_as(self, expert_load: str) -> Profile:
         """The profile; where an even load is asked for, every pass's tokens fall on the chips as expected."""

@@ -13,6 +13,7 @@ from time import perf_counter
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
+from costmodel.question.profile import HostTime
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Standing, Tables, standing
 from costmodel.replay.gaps import Gaps
@@ -29,13 +30,13 @@ class Course:
     """How requests are run: the engine's habits, how they are routed, and at most how many at once.
 
     ``in_flight``: a closed loop of so many requests, each begun when another ends (``None``: they come when
-    they come). ``host_s``: seconds before a request reaches the engine's queue.
+    they come). ``host``: what the server takes before a request joins the engine's queue.
     """
 
     habits: Habits = field(default_factory=Habits)
     routing: Routing = "least-loaded"
     in_flight: int | None = None
-    host_s: float = 0.0
+    host: HostTime = field(default_factory=HostTime)
 
     @classmethod
     def of(
@@ -51,6 +52,7 @@ class Course:
             Habits(habits.prompts, chunk, habits.reserves_kv, habits.schedules_ahead),
             routing,
             in_flight,
+            instance.profile.host_of(engine.engine),
         )
 
 
@@ -134,6 +136,8 @@ def run(
     heap: list[tuple[float, int, int, object, int]] = []
     closed = course.in_flight
     upcoming = 0
+    # longer prompts may join the queue after shorter ones that came later
+    comes = sorted((job.arrival_s + course.host.of(job.input_tokens), job.index) for job in jobs)
 
     def wake(one: Standing, at: float | None) -> None:
         if at is not None:
@@ -144,7 +148,7 @@ def run(
         if upcoming < len(jobs):
             job = jobs[upcoming]
             job.arrival_s = now
-            heappush(heap, (now + course.host_s, next(order), 1, job, 0))
+            heappush(heap, (now + course.host.of(job.input_tokens), next(order), 1, job, 0))
             upcoming += 1
 
     if closed is not None:
@@ -153,9 +157,9 @@ def run(
     done: list[Job] = []
     while heap or (closed is None and upcoming < len(jobs)):
         if closed is None and upcoming < len(jobs):
-            at = jobs[upcoming].arrival_s + course.host_s
+            at, index = comes[upcoming]
             if not heap or at <= heap[0][0]:
-                job = jobs[upcoming]
+                job = jobs[index]
                 upcoming += 1
                 one = entry.choose(job)
                 wake(one, one.server.add(job, at))

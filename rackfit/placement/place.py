@@ -6,6 +6,7 @@ The placement is found by the solver and judged by the cost model's evaluator.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from costmodel.experts.expert_load import ExpertLoads, read_loads
 from rackfit.placement.alike import place_alike
 from rackfit.placement.checks import check_options, check_together
 from rackfit.placement.files import loads_path
+from rackfit.placement.left_out import judge_left_out, without
 from rackfit.placement.placed import Placed
 from rackfit.placement.sharing import place_sharing
 from solver.experts.request import PlaceOptions
+from topology.errors import InstanceError, Problem
 
 Floats = NDArray[np.float64]
 
@@ -30,12 +33,14 @@ def place(
     options: PlaceOptions,
     current: NDArray[np.int64] | None = None,
     coactivation: CoActivation | str | Path | None = None,
+    leave_out: Sequence[str] = (),
 ) -> Placed:
     """Place recorded loads, from scratch or with few moves from ``current [layers, slots]``.
 
     ``loads`` may be a file of recorded counts or a shipped name (``rackfit catalogue loads``).
     ``coactivation`` (or its file) says which experts tokens use together: copies to other nodes then
     follow from it, and a node holds experts that are used together.
+    ``leave_out`` names recordings of ``loads`` that the search does not see; the placement is judged on them.
     Raises ``InstanceError`` for impossible requests.
 
     >>> import rackfit
@@ -49,6 +54,14 @@ def place(
     if not isinstance(loads, ExpertLoads):
         loads = read_loads(loads_path(str(loads)))
     check_options(loads, options, moved=current is not None, together=coactivation is not None)
+    if leave_out:
+        kept, left = without(loads, leave_out)
+        if options.layer_slots != "same":
+            message = "left-out recordings are judged with equally many slots in every layer"
+            raise InstanceError(Problem("--layer-slots", message))
+        found = place(kept, options, current, coactivation)
+        judged = judge_left_out(np.array(found.table.rows()), kept, left, options)
+        return replace(found, left_out=judged, wall_s=time.perf_counter() - start)
     if options.layer_slots != "same":
         return place_sharing(loads, options)
     together = coactivation

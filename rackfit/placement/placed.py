@@ -124,6 +124,41 @@ class Shared:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Busiest over mean chip on one recording that was left out, mean over its layers.
+
+    ``eplb``: EPLB's placement for the mean of the recordings that were kept, ``None`` where GPUs have unlike numbers of
+    slots, which EPLB does not place. ``made_for_it``: a placement searched on this recording itself;
+    ``bound``: no placement is below it, whatever it was made for.
+    """
+
+    name: str
+    imbalance: float
+    eplb: float | None
+    made_for_it: float
+    bound: float
+
+    def document(self) -> dict[str, float | None]:
+        """The figures for JSON."""
+        return {
+            "imbalance": self.imbalance,
+            "eplb": self.eplb,
+            "made_for_it": self.made_for_it,
+            "bound": self.bound,
+        }
+
+    def text(self) -> str:
+        """The figures in words."""
+        theirs = (
+            "" if self.eplb is None else f"{self.eplb:.3f} under EPLB's of the same recordings, "
+        )
+        return (
+            f"left out {self.name}: busiest chip over the mean, mean of layers: {self.imbalance:.3f}; {theirs}"
+            f"{self.made_for_it:.3f} if placed for it, at least {self.bound:.3f} under any placement"
+        )
+
+
 Floats = NDArray[np.float64]
 SCHEMA_VERSION = 1
 
@@ -149,6 +184,8 @@ class Placed:
     compared: Compared | None = None
     #: what unlike numbers of slots gain, where they were asked for
     shared: Shared | None = None
+    #: recordings that the search did not see
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def gap(self) -> Floats:
@@ -168,6 +205,7 @@ class Placed:
         ``slots_per_gpu``: one list for all layers, or one for each where slots are shared among them.
         """
         shared = {} if self.shared is None else {"shared": self.shared.document()}
+        left_out = {one.name: one.document() for one in self.left_out}
         return {
             "schema_version": SCHEMA_VERSION,
             "gpus": self.options.gpus,
@@ -197,6 +235,7 @@ class Placed:
             ],
             "co_activation": None if self.compared is None else self.compared.document(),
             **shared,
+            **({"left_out": left_out} if left_out else {}),
             "wall_s": self.wall_s,
             "seed": self.options.seed,
         }

@@ -64,10 +64,10 @@ def assemble(
                 stood.append((item.shape, there, there.chips))
         else:
             stood.append((item.shape, shape, stage_chips(shape.shape, chosen[place])))
-    return _layout(instance, stood)
+    return layout_of(instance, stood)
 
 
-def _layout(instance: Instance, stood: Sequence[Stood]) -> Layout:
+def layout_of(instance: Instance, stood: Sequence[Stood]) -> Layout:
     """Replicas on their chips. Those of one shape with the same stages and experts share a map for each stage."""
     maps: dict[str, ExpertMap] = {}
     kinds: dict[int, list[tuple[ExpertMap, tuple[tuple[int, int], ...]]]] = {}

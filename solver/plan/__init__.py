@@ -1,1 +1,1 @@
-"""What to buy: how many whole units of hardware serve a rate."""
+"""What to buy, and what runs on it when: whole units for a rate, and units through the hours of a day"""

@@ -12,7 +12,7 @@ import pytest
 from costmodel.measured.load.predict import drafted
 from costmodel.measured.load.runs import read_load_runs
 from costmodel.measured.load.scores import validate_load
-from costmodel.question.profile import first_token_of, load_profile
+from costmodel.question.profile import load_profile
 from costmodel.question.traffic.sessions import NEEDED, read_sessions
 from topology.errors import InstanceError
 
@@ -50,8 +50,10 @@ def test_open_loops_pools_and_bursts(tmp_path: Path) -> None:
     by_id = {one.run.id: one.met for one in found.replayed}
     assert by_id.keys() == {"open", "pool", "alone", "burst"}
     assert by_id["open"].stable
-    base = first_token_of(load_profile("calibrated").first_token, "vllm", "drawn").base_s
-    assert 0.0 < base < by_id["open"].ttft_s.p50
+    # the server of the engine holds a request before the queue, as other runs say
+    host = load_profile("calibrated").host_of("vllm").of(547)
+    before = by_id["open"].queue_s.mean
+    assert 0.0 < host <= before < by_id["open"].ttft_s.p50
     assert by_id["open"].requests == 360
     # 24 GB hold the weights and few caches: requests wait and are put back
     assert not by_id["burst"].stable

@@ -17,6 +17,7 @@ from costmodel.measured.fitting.fit import Fitted, Problem, fit, problem_of, sta
 from costmodel.measured.fitting.held_out import with_held_out
 from costmodel.measured.fitting.intervals import parameter_intervals
 from costmodel.measured.fitting.shipping import profile_of
+from costmodel.measured.load.host import fit_host
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
 from costmodel.measured.scores import Validation, scorable, validate_rows
 from costmodel.question.profile import Profile
@@ -66,6 +67,7 @@ def calibrate(rows: Sequence[MeasuredRow], skipped: Sequence[Skipped], name: str
         leave_out(problem, key) for key in FOLDS if len({fold_of(run, key) for run in kept}) > 1
     )
     profile = with_held_out(profile_of(fitted, problem, left_out, name), problem, left_out)
+    profile = profile.model_copy(update={"host": fit_host(kept, profile)})
     return Calibration(
         problem=problem,
         fitted=fitted,

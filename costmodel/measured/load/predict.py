@@ -1,7 +1,7 @@
 """What a replay says of a load test: the server as it was started, the requests as they were sent.
 
-Nothing is fitted here. A request reaches the engine's queue after the profile's base time of its engine
-(HTTP, tokenising). Where a load generator repeats few prompts, those that came before are found in the
+Nothing is fitted here. A request reaches the engine's queue after what the profile says that the engine's server
+takes (HTTP, tokenising). Where a load generator repeats few prompts, those that came before are found in the
 prefix cache in whole blocks.
 """
 
@@ -16,7 +16,6 @@ from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.load.runs import STAGE_S, LoadRun
 from costmodel.measured.systems import served_as
 from costmodel.question.instance import Instance, resolve_instance
-from costmodel.question.profile import Regime, first_token_of
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.traffic.requests import Requests, drawn_count
@@ -28,7 +27,7 @@ from costmodel.replay.replay import Course, replay
 from topology.errors import InstanceError, Problem
 
 #: sequences of a server and tokens of a pass where a run does not say: defaults of the engines' servers
-_SLOTS, _CHUNK = 256, 8192
+SLOTS, CHUNK = 256, 8192
 #: prompts of the usual load generator (groups, prompts of a group) and the engine's cache block
 _GROUPS, _OWN, _BLOCK = 10, 10, 16
 
@@ -54,7 +53,7 @@ def predict_load(
     if run.tp % run.attention_dp:
         message = f"{run.attention_dp} ranks do not divide {run.tp} chips"
         raise InstanceError(Problem("attention_dp", message))
-    slots = run.server_args.max_num_seqs or _SLOTS
+    slots = run.server_args.max_num_seqs or SLOTS
     layout = plain_layout(
         instance, "mixed", tp=run.tp // run.attention_dp, attention_dp=run.attention_dp * run.data_parallel,
         pp=1, batch=slots * run.attention_dp * run.data_parallel, first_chip=0,
@@ -63,17 +62,15 @@ def predict_load(
     assert engine is not None
     habits = Habits(
         engine.habits.prompts,
-        run.server_args.max_num_batched_tokens or _CHUNK,
+        run.server_args.max_num_batched_tokens or CHUNK,
         engine.habits.reserves_kv,
         engine.habits.schedules_ahead,
     )
     at_once = run.loop == "closed" and not run.converses
-    regime: Regime = "equal" if at_once else "drawn"
-    base = first_token_of(instance.profile.first_token, run.engine, regime).base_s
     course = Course(
         habits,
         in_flight=run.concurrency if at_once else None,
-        host_s=base,
+        host=instance.profile.host_of(run.engine),
     )
     return Replayed(run, replay(instance, layout, requests, course))
 

@@ -146,7 +146,7 @@ def calibrate_cell(
     for out in _folds(len(runs)):
         rest = [run for place, run in enumerate(runs) if place not in out]
         held = [runs[place] for place in sorted(out)]
-        fold = update_cell(prior, rest, profile, known, noise=noise)
+        fold = update_cell(prior, rest, profile, known, noise=noise, start=cell.after)
         for into, constants in ((shipped, {}), (own, fold.first_token)):
             found = predict(held, fold.pricing(), {**profile.first_token, **constants})
             for whole, figures in zip(vars(into).values(), vars(found).values(), strict=True):
@@ -172,18 +172,23 @@ def update_cell(
     known: Known,
     *,
     noise: float | None = None,
+    start: Belief | None = None,
 ) -> Cell:
-    """The cell after its runs (the shipped one without any)."""
+    """The cell after its runs (the shipped one without any); ``start``: where the search begins, near the answer."""
     before = Belief(prior.mean, prior.covariance, known.row_sd)
     if not runs:
         return Cell(prior, before, {})
-    problem = problem_of(runs, pricing_at(prior.mean))
-    errors = LogErrors(problem)
+    some, which = _distinct(runs)
+    errors = LogErrors(problem_of(some, pricing_at(prior.mean)))
+    # runs of one deployment are priced once; each has its own measured time
+    measured = np.log([run.row.tpot_s for run in runs])
+    shift = np.log([run.row.tpot_s for run in some])[which] - measured
     after = update(
         before,
-        lambda x: errors.at(_alike(x, len(runs))),
-        lambda x: errors.slopes(_alike(x, len(runs))).T,
+        lambda x: errors.at(_alike(x, len(some)))[which] + shift,
+        lambda x: errors.slopes(_alike(x, len(some))).T[which],
         noise=noise,
+        start=start,
     )
     return Cell(prior, after, _first_tokens(runs, pricing_at(after.mean), profile, known))
 
@@ -215,6 +220,20 @@ def _first_token(
         lambda x: first_token.log_slopes(load, measured, _alike(x, len(runs))).T,
     )
     return first_token.constants(after.mean)
+
+
+def _distinct(runs: Sequence[Run]) -> tuple[list[Run], NDArray[np.intp]]:
+    """One run of each deployment and load, and the place ``[runs]`` there of every run's."""
+    places: dict[MeasuredRow, int] = {}
+    some: list[Run] = []
+    which: list[int] = []
+    for run in runs:
+        asked = replace(run.row, id="", tpot_s=1.0, ttft_s=None, percentiles=())
+        if asked not in places:
+            places[asked] = len(some)
+            some.append(run)
+        which.append(places[asked])
+    return some, np.array(which, dtype=np.intp)
 
 
 def _alike(unknowns: Array, runs: int) -> Array:

@@ -52,14 +52,20 @@ def update(
     slopes: Callable[[Array], Array],
     *,
     noise: float | None = None,
+    start: Belief | None = None,
 ) -> Belief:
-    """The belief after rows with ``errors(x) [rows]`` and ``slopes(x) [rows, unknowns]``; ``noise``: a known scatter."""
+    """The belief after rows with ``errors(x) [rows]`` and ``slopes(x) [rows, unknowns]``; ``noise``: a known scatter.
+
+    ``start``: a belief near the answer, such as that after most of the same rows.
+    """
     solve = least_squares_solver()
     factor = np.linalg.cholesky(before.covariance + 1e-12 * np.eye(len(before.mean)))
     identity = np.eye(len(factor))
-    z = np.zeros(len(factor))
     known = before.row_sd if noise is None else noise
-    scatter = known
+    z, scatter = np.zeros(len(factor)), known
+    if start is not None:
+        z = np.linalg.solve(factor, start.mean - before.mean)
+        scatter = start.row_sd if noise is None else noise
     for _ in range(_ROUNDS if noise is None else 1):
         at = scatter
 

@@ -51,7 +51,10 @@ def register(app: typer.Typer) -> None:
 
 
 def place_command(
-    loads: Annotated[str, typer.Argument(help="Recorded expert counts, or a shipped name.")],
+    loads: Annotated[
+        list[str],
+        typer.Argument(help="Recorded expert counts, one file or several, or a shipped name."),
+    ],
     *,
     gpus: Annotated[int, typer.Option(help="GPUs that share the experts of a layer.")],
     slots: Annotated[
@@ -76,6 +79,10 @@ def place_command(
     objective: Annotated[
         Objective, typer.Option(help="Several windows: add them up, or place for all at once.")
     ] = Objective.mean,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(help="A recording that the placement is judged on, not made for; repeat it."),
+    ] = None,
     current: Annotated[
         Path | None, typer.Option(help="Running placement to start from (JSON or SGLang file).")
     ] = None,
@@ -116,18 +123,19 @@ def place_command(
 
     import numpy as np
 
-    from costmodel.experts.expert_load import read_loads
+    from costmodel.experts.expert_load import joined_loads, read_loads
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.figures.placement_curve import check_curve, check_curve_path, curve_svg
     from rackfit.placement.alike import balance_before
     from rackfit.placement.checks import check_together
     from rackfit.placement.files import loads_path, read_placement
+    from rackfit.placement.left_out import without
     from rackfit.placement.place import place
     from solver.experts.request import PlaceOptions
 
     check_layer_slots(layer_slots, format)
     check_curve_path(curve)
-    check_writable(out, curve, besides=(Path(loads), coactivation, current))
+    check_writable(out, curve, besides=(*map(Path, loads), coactivation, current))
     options = PlaceOptions(
         gpus=gpus,
         slots=slots,
@@ -147,13 +155,16 @@ def place_command(
         seed=seed,
         layer_slots=layer_slots.value,
     )
-    recorded = read_loads(loads_path(loads), dense_layers=dense_layers)
+    recorded = joined_loads(
+        [read_loads(loads_path(own), dense_layers=dense_layers) for own in loads]
+    )
+    kept = without(recorded, leave_out)[0] if leave_out else recorded
     if coactivation is not None:
-        check_together(recorded, options, current is not None)
+        check_together(kept, options, current is not None)
     if curve is not None:
-        check_curve(recorded, options, current is not None, coactivation is not None)
+        check_curve(kept, options, current is not None, coactivation is not None)
     running = None if current is None else read_placement(current, recorded)
-    placed = place(recorded, options, running, coactivation)
+    placed = place(recorded, options, running, coactivation, leave_out or ())
     if format is PlaceFormat.json:
         import json
 
@@ -164,11 +175,13 @@ def place_command(
         say(exporter.hint(placed.table))
     if placed.compared is not None:
         say(placed.compared.text())
+    for one in placed.left_out:
+        say(one.text())
     if curve is not None:
         write_whole(curve_svg(placed), curve)
     write_whole(text, out)
     if out is not None:
-        before = balance_before(recorded, options, running)
+        before = balance_before(kept, options, running)
         was = "as engines start" if running is None else "in the running placement"
         after = float(np.mean(placed.imbalance))
         say(f"busiest chip over the mean, mean of layers: {before:.3f} {was}, {after:.3f} in {out}")

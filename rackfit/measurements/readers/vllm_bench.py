@@ -25,9 +25,9 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
     drafts = optional(entry, "spec_decode_acceptance_length", place)
     inputs = entry.get("input_lens")
     names = {
-        f"{p}_{metric}_ms": f"{metric.removesuffix('el')}_{p}_s"
+        f"{p}_{metric}_ms": f"{short}_{p}_s"
         for p in _POINTS
-        for metric in ("ttft", "tpot", "itl", "e2el")
+        for metric, short in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("e2el", "e2e"))
     }
     rate = entry.get("request_rate")
     closed = rate in ("inf", None) or rate == float("inf")

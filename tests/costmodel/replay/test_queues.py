@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from costmodel.question.instance import Instance
+from costmodel.question.profile import HostTime
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Standing, standing
 from costmodel.replay.gaps import Gaps
@@ -50,6 +51,23 @@ def test_m_d_1(tiny: Callable[[int, int, int, int], Instance]) -> None:
     requests = prompts(np.cumsum(gaps), np.full(count, 64))
     found = waits(queue(tiny(0, 1, 1, 0), Line.flat(service), requests))
     assert found.mean() == pytest.approx(load * service / (2 * (1 - load)), rel=0.01)
+
+
+def test_the_server_holds_a_prompt_before_the_queue(
+    tiny: Callable[[int, int, int, int], Instance],
+) -> None:
+    """Longer prompts stay longer there: a short one that came later goes first."""
+    host = HostTime(request_s=0.010, prompt_token_s=0.001)
+    server = Server("mixed", by_rows(Line.flat(0.005)), NOTHING, 1, Habits(chunk_tokens=64), Gaps())
+    requests = prompts(np.array([0.0, 0.020]), np.array([60, 10]))
+    jobs = run(tiny(0, 1, 1, 0), [Standing(server, 0, 1.0, 0.0)], requests, Course(host=host))
+    assert [job.index for job in jobs] == [0, 1]
+    assert waits(jobs) == pytest.approx([0.070, 0.020])
+    later = Server("mixed", by_rows(Line.flat(0.005)), NOTHING, 1, Habits(chunk_tokens=64), Gaps())
+    course = Course(host=host, in_flight=1)
+    one_by_one = run(tiny(0, 1, 1, 0), [Standing(later, 0, 1.0, 0.0)], requests, course)
+    assert waits(one_by_one) == pytest.approx([0.070, 0.020])
+    assert one_by_one[1].arrival_s == pytest.approx(0.075)
 
 
 def test_every_wait_follows_lindley(tiny: Callable[[int, int, int, int], Instance]) -> None:

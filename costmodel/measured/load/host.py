@@ -1,0 +1,104 @@
+"""Seconds of an engine's server before a request joins its queue, from measured runs with few users. Needs scipy.
+
+*Formula:* ``TTFT = replayed TTFT + request_s + prompt_token_s * prompt tokens`` for each run that has at most four
+users a worker; the replay waits for passes and for the prompts of others by itself. A factor on one's own prefill
+beside them comes out as nothing. Robust least squares on the logarithm, one pair an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.measured.fitting.fit import least_squares_solver
+from costmodel.measured.fitting.held_out import lightly_loaded
+from costmodel.measured.fitting.parameters import rounded
+from costmodel.measured.load.predict import CHUNK, SLOTS
+from costmodel.measured.rows import DRAWN, LEAST_DRAWN
+from costmodel.measured.runs import Run
+from costmodel.question.engine_files import load_engine
+from costmodel.question.profile import HostTime, Profile
+from costmodel.question.traffic.requests import Requests
+from costmodel.replay.job import Habits
+from costmodel.replay.replay import Course, replay
+
+Array = NDArray[np.float64]
+#: log error of TTFT beyond which a run pulls less the farther off it is
+_ROBUST_AT = 0.1
+#: requests of a run for each of its users, as the usual benchmark sends them
+_EACH = 10
+_START = (0.02, 5e-6)
+_NOTHING = 1e-9
+
+
+def fit_host(runs: Sequence[Run], profile: Profile) -> dict[str, HostTime]:
+    """Seconds by engine; of workers that do both phases and have measured TTFT."""
+    light = [
+        run
+        for run, few in zip(runs, lightly_loaded(runs), strict=True)
+        if few and run.row.ttft_s and run.row.prefill is None and run.row.decode.workers == 1
+    ]
+    found = {}
+    for engine in sorted({run.row.engine for run in light}):
+        some = [run for run in light if run.row.engine == engine]
+        tokens = np.array([run.row.input_tokens for run in some])
+        measured = np.array([run.row.ttft_s for run in some])
+        inside = np.array([replayed_ttft_s(run, profile) for run in some])
+        found[engine] = _fit(inside, tokens, measured)
+    return found
+
+
+def _fit(inside_s: Array, tokens: Array, measured_s: Array) -> HostTime:
+    scale = np.array(_START)
+
+    def errors(x: Array) -> Array:
+        request_s, token_s = x * scale
+        return np.asarray(np.log((inside_s + request_s + token_s * tokens) / measured_s))
+
+    found = least_squares_solver()(
+        errors, np.ones(2), loss="cauchy", f_scale=_ROBUST_AT, bounds=(0.0, np.inf)
+    )
+    # the search ends a little inside of its limits
+    request_s, token_s = (rounded(float(v)) if v > _NOTHING else 0.0 for v in found.x * scale)
+    return HostTime(request_s=request_s, prompt_token_s=token_s)
+
+
+def replayed_ttft_s(run: Run, profile: Profile) -> float:
+    """Mean TTFT of a run's closed loop without what its server takes before the queue."""
+    row, group = run.row, run.row.decode
+    instance = replace(
+        run.instance,
+        profile=profile.of_engine(row.engine).routed_as(run.instance.workload.expert_load),
+    )
+    users = max(1, round(row.concurrency))
+    count = _EACH * users
+    rng = np.random.default_rng(0)
+
+    def lengths(mean: float) -> NDArray[np.int64]:
+        least = 1.0 if row.fixed_lengths else LEAST_DRAWN / DRAWN
+        drawn = mean * rng.uniform(least, 2.0 - least, count)
+        return np.maximum(1, np.round(drawn)).astype(np.int64)
+
+    nothing = np.zeros(count, dtype=np.int64)
+    requests = Requests(
+        np.zeros(count), lengths(row.input_tokens), lengths(row.output_tokens), nothing
+    )
+    layout = plain_layout(
+        instance, "mixed", tp=group.tp, attention_dp=group.attention_dp, pp=group.pp,
+        batch=SLOTS * group.attention_dp, first_chip=0,
+    )  # fmt: skip
+    habits = load_engine(row.engine).habits
+    course = Course(
+        Habits(
+            habits.prompts,
+            int(group.settings.chunk_tokens or CHUNK),
+            habits.reserves_kv,
+            habits.schedules_ahead,
+        ),
+        in_flight=users,
+    )
+    return float(replay(instance, layout, requests, course).ttft_s.mean)

@@ -1,0 +1,132 @@
+"""A question of hours: units to pay, layouts that a few whole units run, requests of models by hour.
+
+Hours repeat: after the last one comes the first (of the next day, or week). Only plain numbers; where they come from
+is no matter here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from math import ceil
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Whole units of one kind (a rack, a node): how many may be in use at once, and what they cost.
+
+    ``reserved``: least and most units that are paid in every hour, used or not, ``reserved_usd_per_hour`` each. Units
+    in use beyond them are rented by the hour: ``on_demand_usd_per_hour[hour]`` each, an hour begun is paid whole.
+    ``power_w`` of a unit in use.
+    """
+
+    name: str
+    units: int
+    reserved: tuple[int, int]
+    reserved_usd_per_hour: float
+    on_demand_usd_per_hour: tuple[float, ...]
+    power_w: float = 0.0
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a group of units of one kind runs for one model.
+
+    ``requests_per_s[n]``: what ``n`` such groups carry, from 0 groups to all that the units allow; it never falls.
+    A group loads for ``start_s`` before it serves, and finishes what it began for ``drain_s`` after it stops; it serves
+    at least ``least_hours`` on end.
+    """
+
+    name: str
+    model: int
+    kind: int
+    group: int
+    requests_per_s: tuple[float, ...]
+    start_s: float = 0.0
+    drain_s: float = 0.0
+    least_hours: int = 1
+
+    @property
+    def loading_hours(self) -> int:
+        """Hours before the first one of service in which a group loads."""
+        return ceil(self.start_s / HOUR_S)
+
+    @property
+    def draining_hours(self) -> int:
+        """Hours after the last one of service in which a group still finishes requests."""
+        return ceil(self.drain_s / HOUR_S)
+
+
+@dataclass(frozen=True)
+class Hours:
+    """What is asked: ``demand[model][hour]`` in requests/s, met in every hour after the loss of any ``spare`` units.
+
+    ``usd_per_kwh[hour]`` is paid for units in use, on top of their price; ``power_cap_w`` bounds them together.
+    """
+
+    models: tuple[str, ...]
+    demand: tuple[tuple[float, ...], ...]
+    kinds: tuple[Kind, ...]
+    columns: tuple[Column, ...]
+    spare: int = 0
+    usd_per_kwh: tuple[float, ...] = ()
+    power_cap_w: float | None = None
+
+    @property
+    def hours(self) -> int:
+        """Hours until everything repeats."""
+        return len(self.demand[0])
+
+    @cached_property
+    def of_kind(self) -> list[list[int]]:
+        """Columns by kind of unit."""
+        return [
+            [index for index, one in enumerate(self.columns) if one.kind == kind]
+            for kind in range(len(self.kinds))
+        ]
+
+    @cached_property
+    def of_model(self) -> list[list[int]]:
+        """Columns by model."""
+        return [
+            [index for index, one in enumerate(self.columns) if one.model == model]
+            for model in range(len(self.models))
+        ]
+
+    @cached_property
+    def exchanges(self) -> list[bool]:
+        """By kind, whether a unit can finish one model's requests and load another within one hour."""
+        return [
+            max((self.columns[index].drain_s for index in own), default=0.0)
+            + max((self.columns[index].start_s for index in own), default=0.0)
+            <= HOUR_S
+            for own in self.of_kind
+        ]
+
+    def energy_usd(self, kind: int, hour: int) -> float:
+        """Electricity of a unit in use for an hour, USD."""
+        return (
+            self.kinds[kind].power_w / 1000.0 * self.usd_per_kwh[hour] if self.usd_per_kwh else 0.0
+        )
+
+    @cached_property
+    def losses(self) -> list[list[dict[int, int]]]:
+        """By model, groups lost by column, for every way in which ``spare`` units are lost, each of another group."""
+        return [
+            [
+                {index: lost.count(index) for index in columns}
+                for lost in combinations_with_replacement(columns, self.spare)
+            ]
+            for columns in self.of_model
+        ]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A plan: ``reserved[kind]`` units, and ``groups[hour][column]`` that serve."""
+
+    reserved: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
