@@ -26,7 +26,7 @@ from solver.place.placed_shapes import PlacedShapes
 from solver.place.realise import Realised
 from solver.rules import allowed
 from solver.rules.ttft_target import leaving
-from solver.shapes.pools import PoolClass, pool_classes
+from solver.shapes.pools import PoolClass, pool_classes, whole_usd_per_hour
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
 from solver.shapes.spans import joined_as_priced
 from solver.threads import side_by_side
@@ -93,7 +93,7 @@ class Known:
         )
         self.question = Question(
             whole=instance.scenario.pay == "whole",
-            whole_usd_per_hour=sum(len(c.pools) * sum(c.prices) for c in self.classes),
+            whole_usd_per_hour=whole_usd_per_hour(instance.cluster, self.classes),
             rate=instance.scenario.rate,
             links=links,
         )
