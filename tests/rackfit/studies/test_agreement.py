@@ -105,7 +105,9 @@ def test_every_point_and_bar_says_its_numbers_when_pointed_at(name: str, written
         assert titles[:3] == ["series", chart.x_label, chart.y_label]
         looks = {row["look"] for row in spec["datasets"]["rows"]}
         hidden = seen.get("transform", [])  # lines beside dots: roofs and diagonals
-        assert hidden == [] or (hidden == [{"filter": "datum.look != 'line'"}] and looks != {"line"})
+        assert hidden == [] or (
+            hidden == [{"filter": "datum.look != 'line'"}] and looks != {"line"}
+        )
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))
