@@ -112,6 +112,15 @@ $(OUT_ENGINES)/venv-cpu/bin/python:
 dry-start: $(INSTALLED) $(CPU_PYTHON)
 	$(BIN)/python -m benchmarks.engines.dry_start $(OUT_ENGINES)/dry $(CPU_PYTHON)
 
+# Benchmark tools run against an endpoint without a model, and what Rackfit reads of their files: each version in an
+# environment of its own, some GB and minutes; Python 3.12 for the newest. Writes the table of docs/your-measurements.md
+.PHONY: readers
+OUT_READERS ?= build/readers
+readers: $(INSTALLED)
+	$(BIN)/python -m benchmarks.readers $(OUT_READERS)
+	$(BIN)/python -m benchmarks.readers $(OUT_READERS) --fail-every 8
+	$(BIN)/python -m benchmarks.readers page $(OUT_READERS)
+
 # N random questions from end to end in two processes; goes on where it stopped. OUT: one line per question.
 # One question again: python -m benchmarks.hunt --seed 17 --write FOLDER
 N ?= 200
@@ -134,6 +143,16 @@ bench-replay: $(INSTALLED)
 .PHONY: bench-flows
 bench-flows: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.flows --page
+
+# what chips as they are sold cost beside free choice; writes the table of docs/instances.md
+.PHONY: bench-granularity
+bench-granularity: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.granularity --page
+
+# a plan of a day beside the best constant fleet and an autoscaler tuned on that day
+.PHONY: bench-plan
+bench-plan: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.plan_day
 
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve

@@ -80,7 +80,7 @@ class Evaluation:
         return data
 
 
-def evaluate(instance: Instance, layout: Layout) -> Evaluation:
+def evaluate(instance: Instance, layout: Layout, *, structure_holds: bool = False) -> Evaluation:
     """Price a layout and list every rule it breaks.
 
     Parameters
@@ -89,6 +89,9 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
         The resolved question (model, cluster, workload, targets, prices).
     layout
         Any layout; nothing in it is trusted.
+    structure_holds
+        Rules of structure were checked before, by the same question with other constants of its profile: they are
+        not checked again.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
     total = len(instance.cluster.chips)
     broken = [
         violation
-        for check in rules(structure=True).values()
+        for check in ({} if structure_holds else rules(structure=True)).values()
         for violation in check(instance, layout, NOTHING)
     ]
     used = {chip for replica in layout.replicas for chip in replica.chips}
@@ -172,7 +175,7 @@ def evaluate(instance: Instance, layout: Layout) -> Evaluation:
 def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
     """Price every replica; replicas that differ only in equivalent chips are priced once."""
     different: dict[object, Replica] = {}
-    keys = [_equivalence(instance, replica) for replica in layout.replicas]
+    keys = [equivalence(instance, replica) for replica in layout.replicas]
     for key, replica in zip(keys, layout.replicas, strict=True):
         different.setdefault(key, replica)
     prices = price_all_placed(instance, layout, list(different.values()))
@@ -183,7 +186,7 @@ def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
     )
 
 
-def _equivalence(instance: Instance, replica: Replica) -> object:
+def equivalence(instance: Instance, replica: Replica) -> object:
     """Equal for replicas that price alike: same decision on chips that cannot be told apart."""
     cluster = instance.cluster
     known: dict[int, tuple[int, int, int] | None] = {}

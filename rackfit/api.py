@@ -15,12 +15,15 @@ from costmodel.evaluate import evaluate as _evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario, load_scenario
+from costmodel.worlds.across import across
+from costmodel.worlds.ensemble import worlds_of
 from rackfit.documents.result import Result
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock, check_time_limit
 from solver.search import search
 from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
+from solver.worlds.search import search_worlds
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 
@@ -41,8 +44,11 @@ def solve(
     workers: int | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
+    on_answer: Callable[[Result], None] | None = None,
+    beside: bool = True,
     clock: Clock | None = None,
     traffic: Asked | None = None,
+    confidence: float | None = None,
 ) -> Result:
     """Find the cheapest layout and prove how far from optimal it can be.
 
@@ -60,12 +66,20 @@ def solve(
         Same question and seed, same answer.
     on_progress
         Called with elapsed time, incumbent, bound and gap after each round.
+    on_answer
+        Called with the answer and its proof before what stands beside it is looked for (for a question of one
+        engine or none, without traffic).
+    beside
+        Whether the runner-up and the least cost within what was measured are looked for, too.
     clock
         Time of the search, for a caller that ends it from another thread (``clock.stop()``); it replaces
         ``time_limit_s``.
     traffic
         Requests over time and percentiles that replays of the answer must meet; they replace the question's
         lengths, rate and targets.
+    confidence
+        Least cost in this share of the parameter sets that measurements allow, instead of at the fitted ones
+        (0.5 to 0.95).
 
     Returns
     -------
@@ -88,8 +102,14 @@ def solve(
         raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
     threads = workers or os.cpu_count() or 1
     timed = clock if clock is not None else Clock(time_limit_s)
+    if confidence is not None and traffic is not None:
+        raise InstanceError(Problem("confidence", "is of one steady moment; not with traffic"))
     instance = make_instance(question)
     asked = traffic
+
+    def proven(found: SearchResult) -> None:
+        assert on_answer is not None
+        on_answer(Result(found.instance or instance, found, seed=seed, workers=threads))
 
     def work() -> SearchResult:
         if asked is not None:
@@ -97,19 +117,33 @@ def solve(
                 instance.scenario, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
                 workers=threads,
             )  # fmt: skip
+        if confidence is not None:
+            return search_worlds(
+                instance, confidence, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
+                workers=threads,
+            )  # fmt: skip
         return search(
-            instance, clock=timed, gap=gap, seed=seed, on_progress=on_progress, runner_up=True,
-            workers=threads,
+            instance, clock=timed, gap=gap, seed=seed, on_progress=on_progress, runner_up=beside,
+            workers=threads, on_answer=None if on_answer is None else proven,
         )  # fmt: skip
 
     found = _interruptible(work, timed)
     answered = found.instance or instance
     within = None
-    if asked is None:
+    if asked is None and beside:
+        found = _over_worlds(answered, found)
         within = _within_measured(answered, found, timed, gap=gap, seed=seed, workers=threads)
     return Result(
         answered, found, seed=seed, workers=threads, within_measured_usd_per_m_output_tokens=within
     )
+
+
+def _over_worlds(instance: Instance, found: SearchResult) -> SearchResult:
+    """The answer with its costs in every parameter set, beside its runner-up's."""
+    if found.worlds is not None:
+        return found
+    others = [] if found.runner_up is None else [found.runner_up.layout]
+    return replace(found, worlds=across(worlds_of(instance), [found.layout, *others]))
 
 
 def _within_measured(

@@ -9,6 +9,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.replay.met import Met
 from costmodel.replay.targets import Targets
+from costmodel.worlds.across import Across
 from solver.certificate import Certificate
 
 
@@ -112,3 +113,5 @@ class SearchResult:
     instance: Instance | None = None
     #: what replays said, where the question was traffic
     traffic: ForTraffic | None = None
+    #: the answer over the worlds, where a confidence was asked for
+    worlds: Across | None = None

@@ -45,6 +45,7 @@ def test_data_is_inside(wheel: Path) -> None:
         "loads",
         "schemas",
         "flows",
+        "plans",
     ):
         folder = ROOT / "instances" / kind
         shipped = {

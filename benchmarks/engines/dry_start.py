@@ -34,6 +34,8 @@ TOOL = Path(__file__).resolve().parents[2] / "tools" / "tiny_model.py"
 ENGINE = "vllm@0.32"  # the newest CPU build
 #: seconds until a server answers: it compiles, and machines are shared
 _PATIENCE_S = 1800.0
+#: seconds that a server may take for one answer: vLLM lists its packages in /server_info, minutes on a busy machine
+_ANSWER_S = 600.0
 _BOTH = "vllm serve m --max-num-seqs 8 --max-num-batched-tokens 512\n"
 _PAIR = (
     "# rackfit: role=prefill chips=r0g0\nvllm serve m --max-num-seqs 2 --max-num-batched-tokens 512\n"
@@ -59,6 +61,7 @@ CASES = {
     "pair-dense": Case("dense", _PAIR, chips=2),
     "pair-stages": Case("dense", _STAGES, chips=3),
     "changed": Case("moe", _BOTH, ("--max-num-seqs 8", "--max-num-seqs 4")),
+    "pair-changed": Case("dense", _PAIR, ("--max-num-seqs 8", "--max-num-seqs 4"), chips=2),
 }
 
 
@@ -85,8 +88,8 @@ def start(case: Case, folder: Path, python: str) -> list[str]:
     files = {name: text.replace(*case.change) for name, text in exported.files.items()}
     write_files(files, folder / "launch")
     table, servers = expected_servers(instance, layout, "vllm")
-    sites = [Site(f"http://127.0.0.1:{one.port}", 60.0) for one in servers]
-    router = Site("http://127.0.0.1:8000", 60.0) if "router.sh" in files else None
+    sites = [Site(f"http://127.0.0.1:{one.port}", _ANSWER_S) for one in servers]
+    router = Site("http://127.0.0.1:8000", _ANSWER_S) if "router.sh" in files else None
     environment = os.environ | {
         "PATH": f"{Path(python).absolute().parent}:{os.environ['PATH']}", "VLLM_TARGET_DEVICE": "cpu",
         "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1",

@@ -83,6 +83,9 @@ def tables(folder: Path) -> dict[str, str]:
     read = reading.rows(folder / "reads.jsonl")
     if read:
         found["reads"] = "\n".join(reading.summary(read))
+    files = reading.rows(folder / "files.jsonl")
+    if files:
+        found["files"] = "\n".join(reading.files_summary(files))
     return found
 
 

@@ -1,14 +1,19 @@
-"""The engines read what was exported: tools/engine_reads.py in their environments, and what came of it."""
+"""The engines read what was exported: tools/engine_reads.py in their environments, and what came of it.
+
+TensorRT-LLM's files are read beside the facts of its sources (:mod:`benchmarks.engines.trtllm_files`).
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.engines.deployments import Deployment, deployments
+from benchmarks.engines.trtllm_files import read_files
 from topology.catalogue import data_dir
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "engine_reads.py"
@@ -24,7 +29,10 @@ def device_of(one: Deployment) -> str:
 def read(folder: Path, pythons: dict[str, str]) -> bool:
     """Have each engine (name to its environment's Python) read its exports; ``reads.jsonl``. Whether all was read."""
     configs, out = folder / "configs", folder / "reads.jsonl"
-    done = {row["folder"] for row in rows(out)}
+    again = {row["folder"] for row in rows(out) if _refused(row)}
+    kept = [row for row in rows(out) if row["folder"] not in again]
+    out.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    done = {row["folder"] for row in kept}
     groups: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for one in deployments():
         if one.engine in pythons and (folder / one.name).is_dir() and one.name not in done:
@@ -40,7 +48,36 @@ def read(folder: Path, pythons: dict[str, str]) -> bool:
         ).returncode
         for (engine, device), folders in groups.items()
     ]
-    return not any(codes)
+    refused = [row for row in rows(out) if _refused(row)]
+    rows_of_files = [
+        read_files(folder / f"{one.name}.json", folder / one.name)
+        for one in deployments()
+        if one.engine == "trtllm" and (folder / one.name).is_dir()
+    ]
+    (folder / "files.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of_files))
+    refused += [row for row in rows_of_files if row["problems"]]
+    for row in refused:
+        print(
+            f"{row['folder']}: {row.get('error') or row.get('problems') or 'map'}", file=sys.stderr
+        )
+    return not any(codes) and not refused
+
+
+def _refused(row: dict[str, Any]) -> bool:
+    """Whether the engine did not take a command, its configuration or its expert map."""
+    return not (row.get("parses") and row.get("configures")) or row.get("maps") is False
+
+
+def files_summary(found: list[dict[str, Any]]) -> list[str]:
+    """A line for each deployment of TensorRT-LLM: what was read and what was found wrong."""
+    lines = [
+        "| deployment | commands | engine files | fields | expert maps | rules broken |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in found:
+        cells = [row["folder"], row["processes"], row["files"], row["fields"], row["maps"] or "-"]
+        lines.append(f"| {' | '.join(map(str, cells))} | {len(row['problems'])} |")
+    return lines
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """``python -m costmodel.measured``: fit the shipped measurements, write the profile and its report.
 
-Writes ``instances/profiles/calibrated.json``, ``instances/measured/workers.csv``, ``instances/measured/parameters.json``
-and ``docs/accuracy.md``; takes about two minutes. With
+Writes ``instances/profiles/calibrated.json``, ``instances/measured/workers.csv``, ``instances/measured/parameters.json``,
+``instances/measured/worlds.csv.gz`` and ``docs/accuracy.md``; takes about two minutes. With
 ``--check`` nothing is written and the exit code says whether the files are up to date.
 """
 
@@ -18,10 +18,12 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from costmodel.measured.accuracy import accuracy_document  # noqa: E402
 from costmodel.measured.fitting.calibration import calibrate, profile_json, shipped_rows  # noqa: E402
+from costmodel.measured.fitting.resampling import worlds_csv, worlds_from  # noqa: E402
 from costmodel.measured.fitting.workers import workers_csv  # noqa: E402
 from costmodel.measured.own import prior  # noqa: E402
 from costmodel.measured.own.shipped import known_of  # noqa: E402
 from costmodel.question.measured_shapes import FILE  # noqa: E402
+from costmodel.worlds import ensemble  # noqa: E402
 
 
 def main() -> int:
@@ -35,20 +37,23 @@ def main() -> int:
     rows, skipped = shipped_rows()
     found = calibrate(rows, skipped, "calibrated")
     known = known_of(found.problem, found.fitted, found.profile.first_token)
-    wanted = {
+    measured = root / "instances" / "measured"
+    texts = {
         root / "instances" / "profiles" / "calibrated.json": profile_json(found.profile),
-        root / "instances" / "measured" / FILE: workers_csv(found.problem, found.left_out[0]),
-        root / "instances" / "measured" / prior.FILE: prior.known_json(known),
+        measured / FILE: workers_csv(found.problem, found.left_out[0]),
+        measured / prior.FILE: prior.known_json(known),
         root / "docs" / "accuracy.md": accuracy_document(found),
     }
+    wanted = {path: text.encode() for path, text in texts.items()}
+    wanted[measured / ensemble.FILE] = worlds_csv(worlds_from(found.problem.runs))
     stale = [
-        path for path, text in wanted.items() if not path.is_file() or path.read_text() != text
+        path for path, data in wanted.items() if not path.is_file() or path.read_bytes() != data
     ]
     for path in stale:
         print(f"{path.relative_to(root)} {'is not up to date' if check else 'written'}")
         if not check:
             path.parent.mkdir(exist_ok=True)
-            path.write_text(wanted[path])
+            path.write_bytes(wanted[path])
     return int(check and bool(stale))
 
 

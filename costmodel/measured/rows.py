@@ -99,6 +99,10 @@ class Skipped:
     reason: str
 
 
+class ForeignFileError(InstanceError):
+    """A file that holds no measured runs."""
+
+
 def read_measured(
     path: str | Path,
     finish: Callable[[MeasuredRow, Mapping[str, str]], MeasuredRow] | None = None,
@@ -114,7 +118,7 @@ def read_measured(
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         found = ", ".join(names[:40]) or "none"
-        raise InstanceError(
+        raise ForeignFileError(
             Problem(str(path), f"columns missing: {', '.join(missing)}; found: {found}")
         )
     rows: list[MeasuredRow] = []

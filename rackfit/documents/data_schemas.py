@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from costmodel.flow.question import FlowQuestion
 from costmodel.models.config import MAX_EXPERTS, MAX_LAYERS, MAX_SIZE
 from costmodel.models.registry import by_architecture, by_model_type
+from costmodel.plan.question import PlanQuestion
 from costmodel.question.profile import Profile
 from costmodel.question.traffic.load import Traffic
 from costmodel.question.workload import Workload
@@ -82,6 +83,11 @@ def traffic_schema() -> Schema:
 def flow_schema() -> Schema:
     """Schema of ``instances/flows/*.yaml``."""
     return FlowQuestion.model_json_schema()
+
+
+def plan_schema() -> Schema:
+    """Schema of ``instances/plans/*.yaml``."""
+    return PlanQuestion.model_json_schema()
 
 
 def profile_schema() -> Schema:

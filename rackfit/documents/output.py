@@ -58,10 +58,8 @@ def write_folder(files: Mapping[str, str], out: Path) -> None:
 
     Files that name their interpreter may be executed. Raises ``InstanceError`` as :func:`write_whole` does.
     """
+    target = new_folder(out)
     try:
-        target = Path(os.path.realpath(out))
-        if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
-            raise InstanceError(Problem(str(out), "exists and is not an empty folder"))
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:_HEAD]}."))
         stopping.drafts.add(draft)
@@ -85,6 +83,17 @@ def write_folder(files: Mapping[str, str], out: Path) -> None:
             raise
     except OSError as error:
         raise _refused(out, error) from None
+
+
+def new_folder(out: Path) -> Path:
+    """The new or empty folder that ``out`` stands for, links followed. Raises ``InstanceError`` where it is something else."""
+    try:
+        target = Path(os.path.realpath(out))
+        if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
+            raise InstanceError(Problem(str(out), "exists and is not an empty folder"))
+    except (OSError, ValueError) as error:
+        raise _refused(out, error) from None
+    return target
 
 
 def check_writable(*outs: Path | None, besides: tuple[Path | None, ...] = ()) -> None:

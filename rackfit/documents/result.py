@@ -92,6 +92,7 @@ class Result:
             "engines": [_alone(one) for one in found.engines],
             "measured_distance": measured_distance(self.instance, found.layout),
             "within_measured_usd_per_m_output_tokens": self.within_measured_usd_per_m_output_tokens,
+            "worlds": None if found.worlds is None else found.worlds.as_dict(),
             "memory": memory_by_chip(self.instance, found.layout, found.evaluation),
             "links": link_loads(self.instance, found.layout, found.evaluation),
             "skew": {"relative_cost": found.skew_cost, "spare_slots": spare_slots(found.layout)},

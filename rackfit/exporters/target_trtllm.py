@@ -186,7 +186,7 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
     if instance.speculative is not None:
         fields["speculative_config"] = {
             "decoding_type": "MTP",
-            "num_nextn_predict_layers": instance.speculative.draft_tokens,
+            "max_draft_len": instance.speculative.draft_tokens,
         }
     if shape.pp > 1:
         fields["pp_partition"] = server.stage_layers()

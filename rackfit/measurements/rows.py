@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
+from costmodel.measured.rows import ForeignFileError, MeasuredRow, Skipped, read_measured
 from rackfit.measurements.bench import Bench
 from rackfit.measurements.deployment import deployed_as, deployed_by
 from rackfit.shelf import modules
@@ -66,22 +66,43 @@ def read_runs(
 ) -> tuple[list[MeasuredRow], list[Skipped]]:
     """Rows of files and folders, and runs that cannot be compared with the reason.
 
-    Raises ``InstanceError`` for files that are no runs, are cut off, or leave open how the model was served.
+    Tools write more than their result into a folder: files of a given folder that hold no runs are left out with that
+    reason. Raises ``InstanceError`` for files that are named and no runs, folders without any, files that are cut
+    off, and runs that leave open how the model was served.
     """
     told = told or Told()
     rows: list[MeasuredRow] = []
     skipped: list[Skipped] = []
+    foreign: list[ForeignFileError] = []
+    read = 0
     for path in _files(paths):
-        if path.name.lower().endswith((".csv", ".csv.gz")):
-            found, left_out = read_measured(path, lambda row, cells: _finish(row, cells, told))
-            rows += found
-            skipped += left_out
+        try:
+            found, left_out = _runs(path, told)
+        except ForeignFileError as error:
+            if path in paths:
+                raise
+            foreign.append(error)
             continue
-        for bench in read_benches(path, told.warm_up_s):
-            if bench.unusable:
-                skipped.append(Skipped(bench.place, bench.unusable))
-            else:
-                rows.append(_row(bench, path, told))
+        read += 1
+        rows += found
+        skipped += left_out
+    if foreign and not read:
+        raise foreign[0]
+    skipped += [Skipped(one.problems[0].place, one.problems[0].message) for one in foreign]
+    return rows, skipped
+
+
+def _runs(path: Path, told: Told) -> tuple[list[MeasuredRow], list[Skipped]]:
+    """Rows of one file. Raises ``InstanceError``."""
+    if path.name.lower().endswith((".csv", ".csv.gz")):
+        return read_measured(path, lambda row, cells: _finish(row, cells, told))
+    rows: list[MeasuredRow] = []
+    skipped: list[Skipped] = []
+    for bench in read_benches(path, told.warm_up_s):
+        if bench.unusable:
+            skipped.append(Skipped(bench.place, bench.unusable))
+        else:
+            rows.append(_row(bench, path, told))
     return rows, skipped
 
 
@@ -105,6 +126,8 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 def _results(folder: Path) -> Iterator[Path]:
     """Result files below a folder. Raises ``InstanceError`` for a folder of so many entries that it is no such one."""
+    from rackfit.measurements.readers import inference_perf
+
     seen = 0
     for parent, folders, files in os.walk(folder):
         seen += len(folders) + len(files)
@@ -112,8 +135,10 @@ def _results(folder: Path) -> Iterator[Path]:
             message = f"holds more than {MAX_ENTRIES:,} files and folders; name a folder of results"
             raise InstanceError(Problem(shown(folder, 200), message))
         for name in files:
-            if name.endswith((".json", ".jsonl", ".csv", ".csv.gz")) and is_file(
-                file := Path(parent, name)
+            if (
+                name.endswith((".json", ".jsonl", ".csv", ".csv.gz"))
+                and not inference_perf.is_sum(name, files)
+                and is_file(file := Path(parent, name))
             ):
                 yield file
 
@@ -129,9 +154,8 @@ def read_benches(path: Path, warm_up_s: float = 0.0) -> list[Bench]:
         )
         if reader is None:
             known = ", ".join(reader.TITLE for reader in readers().values())
-            raise InstanceError(
-                Problem(place, f"no result of a tool that is known; known: {known}, or a CSV")
-            )
+            message = f"no result of a tool that is known; known: {known}, or a CSV"
+            raise (InstanceError if found else ForeignFileError)(Problem(place, message))
         if warm_up_s > 0:
             if reader.TITLE != vllm_bench.TITLE:
                 message = f"results of {reader.TITLE} hold no times of requests; cut the warm-up in the tool"

@@ -30,6 +30,8 @@ def print_result(result: Result, console: Console | None = None) -> None:
         if result.status == "optimal"
         else f"best found: at most {certificate.gap:.2%} above the least possible cost"
     )
+    if found.worlds is not None and found.worlds.confidence is not None:
+        proven = f"at a confidence of {found.worlds.confidence:.0%} {proven}"
     console.print(
         f"[bold]{proven}[/bold]. No layout that the proof covers costs less than "
         f"${certificate.bound_usd_per_m_output_tokens:.4f} per million output tokens "

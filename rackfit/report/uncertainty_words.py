@@ -23,9 +23,31 @@ def interval_words(intervals: Intervals) -> str:
 
 def lines_beside(result: Result) -> list[str]:
     """What is said beside an answer: its traffic, its runner-up, the engines, what was measured."""
-    parts = (runner_up_lines, engine_lines, measured_lines)
+    parts = (worlds_lines, runner_up_lines, engine_lines, measured_lines)
     said = [line for part in parts for line in part(result)]
     return [*traffic_lines(result.for_traffic()), *said]
+
+
+def worlds_lines(result: Result) -> list[str]:
+    """What the answer costs at the confidence asked for, and what the cheapest at the fitted parameters costs there."""
+    found = result.search.worlds
+    if found is None or found.confidence is None:
+        return []
+    cost, plain = found.usd_per_m_output_tokens, found.plain_usd_per_m_output_tokens
+    share = (
+        f"{found.confidence:.0%} of {len(found.best)} parameter sets that the measurements allow"
+    )
+    lines = [
+        f"in {share}: at most ${cost:.4f} per million output tokens with every target met. At best "
+        f"${found.bound_usd_per_m_output_tokens:.4f} is possible. Targets are met in {found.share_kept:.0%} of the sets; in "
+        f"{found.share_close:.0%} this layout costs at most 1% more than the best found."
+    ]
+    if plain is not None and plain > (cost or 0.0):
+        other = "misses a target" if plain == float("inf") else f"costs ${plain:.4f}"
+        lines.append(
+            f"the layout that is cheapest at the fitted parameters {other} at this confidence"
+        )
+    return lines
 
 
 def runner_up_lines(result: Result) -> list[str]:

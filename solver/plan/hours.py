@@ -26,8 +26,8 @@ from solver.scaling import down, fine_unit
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
 
-#: seconds of one solve at most
-_LIMIT_S = 240.0
+#: seconds of one solve at most, and of looking for a plan as cheap with fewer starts
+_LIMIT_S, _TIDY_S = 240.0, 10.0
 #: sums and limits so close, relatively, are equal: half the judge's own band
 _BAND = RELATIVE / 2
 
@@ -65,20 +65,20 @@ def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -
         raise NoFeasibleLayout(_why(asked, clock, seed))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise NoLayoutInTime("the time limit came before a plan")
-    plan = Decision(
-        tuple(solver.value(one) for one in model.reserved),
-        tuple(tuple(solver.value(one) for one in row) for row in model.serve),
+    bound, claimed = (
+        own * model.usd for own in (solver.best_objective_bound, solver.objective_value)
     )
+    model.settle(round(solver.objective_value), solver)
+    tidy, status = clock.run(model.cp, seed=seed, limit_s=_TIDY_S)
+    plan = model.read(tidy if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else solver)
     judged = judge(asked, plan)
     if judged.violations:
         raise VerificationError(f"the judge rejects the plan: {'; '.join(judged.violations[:3])}")
-    claimed = solver.objective_value * model.usd
     if judged.usd > claimed * (1 + ROUNDING) + model.rounding_usd:
         raise VerificationError(
             f"the judge finds ${judged.usd:,.4f} for a plan, the solver claimed ${claimed:,.4f}"
         )
-    bound = max(0.0, solver.best_objective_bound * model.usd)
-    return Planned(plan, judged, min(bound, judged.usd))
+    return Planned(plan, judged, max(0.0, min(bound, judged.usd)))
 
 
 def bound_usd(
@@ -223,7 +223,25 @@ class _Model:
         self.usd = fine_unit(max(usd for usd, _ in terms))
         most = sum(asked.hours * kind.units * 2 + kind.units for kind in asked.kinds)
         self.rounding_usd = most * self.usd
-        self.cp.minimize(sum(down(usd, self.usd) * one for usd, one in terms))
+        self.cost = sum(down(usd, self.usd) * one for usd, one in terms)
+        self.cp.minimize(self.cost)
+
+    def settle(self, cost: int, known: cp_model.CpSolver) -> None:
+        """Of plans that cost no more, look for one with the fewest starts, then the fewest groups; from a known one on."""
+        self.cp.add(self.cost <= cost)
+        serve = [one for row in self.serve for one in row]
+        weight = 1 + sum(self.most) * self.asked.hours
+        starts = sum(one for row in self.start for one in row)
+        for one in (*serve, *self.reserved):
+            self.cp.add_hint(one, known.value(one))
+        self.cp.minimize(weight * starts + sum(serve))
+
+    def read(self, solver: cp_model.CpSolver) -> Decision:
+        """The plan that a solver found."""
+        return Decision(
+            tuple(solver.value(one) for one in self.reserved),
+            tuple(tuple(solver.value(one) for one in row) for row in self.serve),
+        )
 
 
 def _why(asked: Hours, clock: Clock, seed: int) -> str:

@@ -94,6 +94,31 @@ def write_corpus(folder: Path) -> None:
     torus = read_data(data_dir("clusters") / "tpu-v5e.yaml")
     files["torus.yaml"] = {**torus, "name": "torus"}
     files["flow.yaml"] = read_data(data_dir("flows") / "helix-quality10.yaml")
+    files["plan.yaml"] = {
+        "name": "p",
+        "spare": 1,
+        "usd_per_kwh": [0.1, 0.2],
+        "power_cap": "40 kW",
+        "load_extra": "1 min",
+        "least_hours": 1,
+        "models": [
+            {
+                "model": MODEL,
+                "workload": workload,
+                "slo": {"tpot": "50 ms"},
+                "requests_per_s": [2, 4.5],
+            },
+            {"model": "llama-3.1-8b", "name": "small", "rates": "rates.csv"},
+        ],
+        "units": [
+            {
+                "cluster": CLUSTER,
+                "count": 4,
+                "reserved": [0, 3],
+                "on_demand_usd_per_hour": ["20 USD/h", 9],
+            }
+        ],
+    }
     files["ranges.json"] = {str(node): [6 * node, 6 * node + 5] for node in range(10)}
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 1000, (3, 64))
@@ -118,6 +143,7 @@ def write_corpus(folder: Path) -> None:
     )  # fmt: skip
     (folder / "trace.csv").write_text(trace)
     (folder / "trace.csv.gz").write_bytes(gzip.compress(trace.encode()))
+    (folder / "rates.csv").write_text("t_s,requests_per_s\n0,3\n1800,5.5\n3600,2\n5400,1\n")
     (folder / "components.csv").write_text(
         "hash_id,tokens\n" + "".join(f"{block},{200 + block}\n" for block in range(20))
     )
@@ -200,6 +226,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "torus.yaml": (("collective", "all-to-all", "--cluster", "torus.yaml", "--bytes", "1 MB", "--json"),),
     "flow.yaml": (("flow", "flow.yaml", *SHORT, "--json"), ("flow", "flow.yaml", *SHORT, "--out", "out/f.json")),
+    "plan.yaml": (("plan", "plan.yaml", *SHORT, "--out", "out/p"), ("plan", "plan.yaml", *SHORT, "--json")),
+    "rates.csv": (("plan", "plan.yaml", *SHORT, "--spare", "0", "--report", "out/p.html"),),
     "ranges.json": (("flow", "flow.yaml", "--placement", "ranges.json", *SHORT),),
     "profile.json": (("solve", *ASKED, "--profile", "profile.json", *SHORT, "--json"),),
     "config.json": (
@@ -212,11 +240,13 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("evaluate", "layout.json", "--json"),
         ("report", "layout.json", "--out", "out/r.html", "--svg", "out/f"),
         ("diff", "layout.json", "pools.json", "--json"),
+        ("move", "layout.json", "--failed", "r0g3", *SHORT, "--json"),
         ("replay", "layout.json", "--rate", "1", "--duration", "5", "--json"),
         *(("export", "layout.json", "--to", to, "--out", "out/e", "--allow-approximate") for to in
           ("sglang", "vllm", "trtllm", "vllm-ascend", "dynamo", "slurm", "json", "dot", "graphml")),
     ),
     "pools.json": (
+        ("move", "layout.json", "pools.json", "--weights-from", "peers", "--out", "out/a.json"),
         ("export", "pools.json", "--to", "sglang", "--out", "out/e"),
         ("replay", "pools.json", "--traffic", "trace.csv", "--report", "out/r.html"),
     ),

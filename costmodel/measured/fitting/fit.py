@@ -140,13 +140,14 @@ class _System:
         return np.vstack([rows, ridge])
 
 
-def row_loss(rows: int) -> Callable[[Array], Array]:
-    """Cauchy's loss of the first ``rows`` squared residuals, the square itself of the ridge's."""
+def row_loss(rows: int, weights: Array | None = None) -> Callable[[Array], Array]:
+    """Cauchy's loss of the first ``rows`` squared residuals, each times its weight; the square itself of the ridge's."""
+    counted = np.ones(rows) if weights is None else weights
 
     def loss(squares: Array) -> Array:
         found = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
         far = 1.0 + squares[:rows]
-        found[:, :rows] = np.log(far), 1.0 / far, -1.0 / far**2
+        found[:, :rows] = counted * np.log(far), counted / far, -counted / far**2
         return found
 
     return loss
@@ -162,13 +163,24 @@ def least_squares_solver() -> Callable[..., Any]:
     return solver
 
 
-def fit(problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Fitted:
-    """Fit the chosen rows (all by default)."""
+def fit(
+    problem: Problem,
+    chosen: NDArray[np.bool_] | None = None,
+    weights: Array | None = None,
+    near: Fitted | None = None,
+) -> Fitted:
+    """Fit the chosen rows (all by default), each counted ``weights [rows]`` times (once by default).
+
+    ``near``: another fit to start from.
+    """
     keep = np.ones(len(problem.runs), dtype=bool) if chosen is None else chosen
     start = start_of([run for run, good in zip(problem.runs, keep, strict=True) if good])
+    if near is not None:
+        start = Fitted(start.structure, near.structure.moved_to(start.structure, near.x))
     system = _System(problem, start.structure, keep)
     solution = least_squares_solver()(
-        system.residuals, start.x, jac=system.jacobian, loss=row_loss(int(keep.sum())),
+        system.residuals, start.x, jac=system.jacobian,
+        loss=row_loss(int(keep.sum()), None if weights is None else weights[keep]),
         f_scale=_ROBUST_AT,
         max_nfev=_MOST_STEPS, xtol=1e-5, ftol=1e-5, gtol=1e-8,
     )  # fmt: skip

@@ -110,6 +110,15 @@ class Structure:
         x[first : first + len(BY_CELL)] = [p.origin() for p in BY_CELL]
         return x
 
+    def moved_to(self, other: Structure, x: Array) -> Array:
+        """These unknowns in another structure; what this one has no level of is left at nothing added."""
+        first = len(COMMON)
+        names = [("",), *((c,) for c in self.chips), *((e,) for e in self.engines), *self.pairs]
+        wanted = [("",), *((c,) for c in other.chips), *((e,) for e in other.engines), *other.pairs]
+        own = dict(zip(names, x[first:].reshape(len(names), -1), strict=True))
+        nothing = np.zeros(len(BY_CELL))
+        return np.concatenate([x[:first], *(own.get(name, nothing) for name in wanted)])
+
     def held(self, x: Array) -> Array:
         """The unknowns that are held: common ones at their start, additions at zero."""
         first = len(COMMON)

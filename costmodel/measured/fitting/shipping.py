@@ -12,7 +12,7 @@ from costmodel.measured.fitting.crossvalidation import LeftOut, error_quantiles
 from costmodel.measured.fitting.first_token import fit_first_token
 from costmodel.measured.fitting.fit import Fitted, Problem
 from costmodel.measured.fitting.parameters import efficiency_at, rounded
-from costmodel.question.profile import Efficiency, EngineConstants, Profile
+from costmodel.question.profile import Efficiency, EngineConstants, FirstToken, Profile
 from topology.quantity import parse_quantity
 
 #: HBM that engine, graphs and buffers take on each chip: assumed, usual setting of memory fraction
@@ -25,8 +25,17 @@ SOURCES = (
 )
 
 
-def profile_of(fitted: Fitted, problem: Problem, left_out: Sequence[LeftOut], name: str) -> Profile:
-    """The profile of a fit. Chips and engines without rows get the common values, as assumed."""
+def profile_of(
+    fitted: Fitted,
+    problem: Problem,
+    left_out: Sequence[LeftOut],
+    name: str,
+    first_token: dict[str, FirstToken] | None = None,
+) -> Profile:
+    """The profile of a fit. Chips and engines without rows get the common values, as assumed.
+
+    ``first_token``: constants of the first token, where they are not those that fit the problem best.
+    """
     structure = fitted.structure
     pairs = {(run.chip, run.row.engine) for run in problem.runs}
 
@@ -60,7 +69,7 @@ def profile_of(fitted: Fitted, problem: Problem, left_out: Sequence[LeftOut], na
         default=at("", "", measured=False),
         chips={chip: at(chip, "", measured=True) for chip in structure.chips},
         engines=engines,
-        first_token=fit_first_token(problem, fitted),
+        first_token=fit_first_token(problem, fitted) if first_token is None else first_token,
         interval=tuple(rounded(value) for value in quantiles),
         fitted_on=(
             f"TPOT of {len(problem.runs)} runs of {len({r.instance.model.name for r in problem.runs})} "

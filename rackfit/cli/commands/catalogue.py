@@ -18,6 +18,7 @@ Kind = Literal[
     "loads",
     "traffic",
     "flows",
+    "plans",
     "exporters",
     "studies",
 ]
@@ -37,7 +38,7 @@ def catalogue_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List shipped models, chips, tiers, clusters, workloads, scenarios, profiles, loads, traffic,
-    flows, exporters or studies.
+    flows, plans, exporters or studies.
 
     ``catalogue clusters --picture gb200-nvl72 --out rack.html`` draws a cluster instead, its links
     coloured by bandwidth.
@@ -97,6 +98,8 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
         return _traffic()
     if kind == "flows":
         return _flows()
+    if kind == "plans":
+        return _plans()
     if kind == "studies":
         from rackfit.studies.registry import studies
 
@@ -138,6 +141,21 @@ def _flows() -> list[dict[str, Any]]:
             "title": found.title,
         }
         for name, found in ((name, load_flow(name)) for name in flow_names())
+    ]
+
+
+def _plans() -> list[dict[str, Any]]:
+    from costmodel.plan.question import load_plan, plan_names, rates_of
+
+    return [
+        {
+            "name": name,
+            "models": ", ".join(one.called for one in found.models),
+            "units": ", ".join(f"{one.count} {one.cluster}" for one in found.units),
+            "hours": len(rates_of(found)[0]),
+            "title": found.title,
+        }
+        for name, found in ((name, load_plan(name)) for name in plan_names())
     ]
 
 

@@ -47,6 +47,12 @@ def solve_command(
     spare: Annotated[
         str, typer.Option(help="With --traffic: they hold without any one node, rack or N chips.")
     ] = "0",
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="Least cost in this share of the parameter sets that fit as well, 0.5 to 0.95."
+        ),
+    ] = None,
     time_limit: question.TimeLimit = None,
     gap: Annotated[float, typer.Option(help="Stop when this gap is proven.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
@@ -66,7 +72,7 @@ def solve_command(
         from rackfit.cli.percentiles import Percentiles
         from rackfit.documents.output import check_writable
         from rackfit.documents.result import Result
-        from rackfit.progress import ProgressPrinter
+        from rackfit.progress import ProgressPrinter, answered
         from solver.clock import Clock
 
         check_writable(out, report, besides=asked.files())
@@ -89,8 +95,10 @@ def solve_command(
                 workers=workers,
                 seed=seed,
                 on_progress=progress,
+                on_answer=answered,
                 clock=clock,
                 traffic=wished,
+                confidence=confidence,
             )
 
     stop.run(work, lambda result: _write(result, out, report, as_json=json))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rackfit.measurements.bench import Bench, failed, number, optional, percentiles
@@ -13,6 +14,13 @@ _TIMES = {"time_per_output_token": "tpot", "time_to_first_token": "ttft", "reque
 
 #: by how much time per chunk may differ from time per token before its percentiles are left out
 _CHUNKS = 0.1
+
+
+def is_sum(name: str, beside: Iterable[str]) -> bool:
+    """Whether a file repeats the stages that lie beside it."""
+    return name == "summary_lifecycle_metrics.json" and any(
+        other.startswith("stage_") and other.endswith("_lifecycle_metrics.json") for other in beside
+    )
 
 
 def recognises(entry: dict[str, Any]) -> bool:
@@ -41,17 +49,17 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
         )
     done = number(successes, "count", place)
     load, failures = _part(entry, "load_summary", place), _part(entry, "failures", place)
-    outputs = number(_part(successes, "output_len", place), "mean", f"{place}: output_len")
+    outputs = number(*_lengths(successes, "output", place))
     tpot = _per_token(means, outputs)
     if abs(tpot - means["tpot"]) > _CHUNKS * tpot:
         points = {name: value for name, value in points.items() if not name.startswith("tpot")}
-    lengths = _part(successes, "prompt_len", f"{place}: successes")
+    inputs = _lengths(successes, "prompt", place)
     return [
         Bench(
             place=place,
             tool=TITLE,
             model=None,
-            input_tokens=number(lengths, "mean", f"{place}: prompt_len"),
+            input_tokens=number(*inputs),
             output_tokens=outputs,
             tpot_s=tpot,
             ttft_s=means["ttft"],
@@ -62,10 +70,19 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             e2e_s=means["e2e"],
             streams=optional(load, "concurrency", place),
             percentiles=points,
-            fixed_lengths=lengths.get("min") == lengths.get("max"),
+            fixed_lengths=inputs[0].get("min") == inputs[0].get("max"),
             unusable=failed(optional(failures, "count", place), done),
         )
     ]
+
+
+def _lengths(successes: dict[str, Any], side: str, place: str) -> tuple[dict[str, Any], str, str]:
+    """Tokens of ``prompt`` or ``output``, the key of their mean, the place.
+
+    Since 0.7 ``*_tokens`` is what the server counted; ``*_len`` is what the tool's own tokenizer makes of the text.
+    """
+    name = next((n for n in (f"{side}_tokens", f"{side}_len") if n in successes), f"{side}_len")
+    return _part(successes, name, f"{place}: successes"), "mean", f"{place}: {name}"
 
 
 def _per_token(means: dict[str, float | None], outputs: float) -> float:

@@ -28,7 +28,18 @@ from topology.quantity import (
 )  # fmt: skip
 from topology.scaleout.base import network_kinds
 
-KINDS = ("chip", "cluster", "flow", "model", "profile", "scenario", "tier", "traffic", "workload")
+KINDS = (
+    "chip",
+    "cluster",
+    "flow",
+    "model",
+    "plan",
+    "profile",
+    "scenario",
+    "tier",
+    "traffic",
+    "workload",
+)
 SHIPPED = [
     (kind, path)
     for kind in KINDS

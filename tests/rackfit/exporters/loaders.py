@@ -61,6 +61,35 @@ def check_trtllm(text: str, *, layer_ids: list[int], num_experts: int, chips: in
     return problems
 
 
+_TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
+
+
+def trtllm_problems(
+    data: dict[str, Any],
+    fields: dict[str, Any],
+    choices: dict[str, list[str]] | None = None,
+    place: str = "",
+) -> list[str]:
+    """Keys that TensorRT-LLM's strict model does not have, values of another type or of none that it takes."""
+    found = []
+    for key, value in data.items():
+        kind, where = fields.get(key), f"{place}{key}"
+        allowed = (choices or {}).get(where)
+        if kind is None:
+            found.append(f"{where}: no such field")
+        elif isinstance(kind, dict):
+            found += trtllm_problems(value, kind, choices, f"{where}.")
+        elif kind.startswith("list["):
+            wanted = _TYPES[kind[5:-1]]
+            if not isinstance(value, list) or not all(isinstance(v, wanted) for v in value):
+                found.append(f"{where}: expected {kind}")
+        elif not isinstance(value, _TYPES[kind]) or (kind == "int" and isinstance(value, bool)):
+            found.append(f"{where}: expected {kind}")
+        elif allowed is not None and value not in allowed:
+            found.append(f"{where}: {value!r} is none of {', '.join(allowed)}")
+    return found
+
+
 def check_vllm_ascend(text: str, *, num_layers: int, num_experts: int, chips: int) -> list[str]:
     """Problems of an ``expert_map_path`` file for a model's MoE layers on ``chips`` devices."""
     try:

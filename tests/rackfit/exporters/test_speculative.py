@@ -61,6 +61,6 @@ def test_tensorrt_llm_has_room_for_drafts_in_a_pass(files):
     (engine,) = [
         yaml.safe_load(text) for name, text in files("trtllm").items() if name.startswith("engine-")
     ]
-    drafts = {"decoding_type": "MTP", "num_nextn_predict_layers": 2}
+    drafts = {"decoding_type": "MTP", "max_draft_len": 2}
     assert engine["speculative_config"] == drafts
     assert engine["max_num_tokens"] >= 3 * 16

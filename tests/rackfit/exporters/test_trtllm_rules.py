@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+import pytest
 import yaml
 from launch_lines import Line, mpi_tasks, read_lines
 
@@ -12,29 +12,9 @@ from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
-from tests.rackfit.exporters.loaders import check_trtllm
+from tests.rackfit.exporters.loaders import check_trtllm, trtllm_problems
 
 Export = Callable[[str], Exported]
-TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str}
-
-
-def _problems(data: dict[str, Any], fields: dict[str, Any], place: str = "") -> list[str]:
-    """Keys that the strict model does not have, and values of another type."""
-    found = []
-    for key, value in data.items():
-        kind = fields.get(key)
-        where = f"{place}{key}"
-        if kind is None:
-            found.append(f"{where}: no such field")
-        elif isinstance(kind, dict):
-            found += _problems(value, kind, f"{where}.")
-        elif kind.startswith("list["):
-            wanted = TYPES[kind[5:-1]]
-            if not isinstance(value, list) or not all(isinstance(v, wanted) for v in value):
-                found.append(f"{where}: expected {kind}")
-        elif not isinstance(value, TYPES[kind]) or (kind == "int" and isinstance(value, bool)):
-            found.append(f"{where}: expected {kind}")
-    return found
 
 
 def _serve(line: Line) -> list[str]:
@@ -49,15 +29,11 @@ def test_engine_files_pass_the_field_table(export: Export) -> None:
     files = export("trtllm").files
     engines = [yaml.safe_load(text) for name, text in files.items() if name.startswith("engine-")]
     for engine in engines:
-        assert _problems(engine, table["fields"]) == []
-        for path, allowed in table["choices"].items():
-            outer, inner = path.split(".")
-            if inner in engine.get(outer, {}):
-                assert engine[outer][inner] in allowed
+        assert trtllm_problems(engine, table["fields"], table["choices"]) == []
     assert engines
     if "disaggregated.yaml" in files:
         front = yaml.safe_load(files["disaggregated.yaml"])
-        assert _problems(front, table["disaggregated"]) == []
+        assert trtllm_problems(front, table["disaggregated"]) == []
 
 
 def test_ranks_and_sizes(result: Result, export: Export) -> None:
@@ -112,3 +88,23 @@ def test_load_balancers_load(result: Result, export: Export) -> None:
         for stage in replica.stages
     )
     assert (exported.loss == 0.0) == even
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"max_batch": 8}, "max_batch: no such field"),
+        ({"moe_config": {"backends": "AUTO"}}, "moe_config.backends: no such field"),
+        ({"max_batch_size": "8"}, "max_batch_size: expected int"),
+        ({"max_batch_size": True}, "max_batch_size: expected int"),
+        ({"pp_partition": [30, "31"]}, "pp_partition: expected list[int]"),
+        ({"moe_config": {"backend": "FAST"}}, "moe_config.backend: 'FAST' is none of AUTO"),
+        ({"kv_cache_config": {"dtype": "fp3"}}, "kv_cache_config.dtype: 'fp3' is none of auto"),
+    ],
+)  # fmt: skip
+def test_the_field_table_refuses_what_the_strict_model_does(
+    fields: dict[str, object], problem: str
+) -> None:
+    table = option_table("trtllm").data
+    (found,) = trtllm_problems(fields, table["fields"], table["choices"])
+    assert found.startswith(problem)

@@ -191,6 +191,29 @@ def test_folders_and_lines_add_up(folder: Path) -> None:
         read_runs([folder / "empty"])
 
 
+def test_what_else_a_tool_writes_into_its_folder_is_left_out(tmp_path: Path) -> None:
+    """inference-perf: a check of its reports, and all stages together beside the stages."""
+    for name in ("stage_0_lifecycle_metrics.json", "summary_lifecycle_metrics.json"):
+        saved(tmp_path, results.inference_perf(), name)
+    (tmp_path / "validation.json").write_text('{"global": {"warnings": [], "errors": []}}')
+    (tmp_path / "inputs.jsonl").write_text('{"session": 1}\n{"session": 2}\n')
+    (tmp_path / "export.csv").write_text("Metric,avg\nRequest Latency (ms),3\n")
+    (tmp_path / "launch.sh").write_text(results.LAUNCH)
+    told = Told(chip="h100", model=results.MODEL)
+    (row,), skipped = read_runs([tmp_path], told)
+    assert row.id.endswith("stage_0_lifecycle_metrics.json")
+    assert sorted(Path(one.id.split(":")[0]).name for one in skipped) == [
+        "export.csv", "inputs.jsonl", "validation.json",
+    ]  # fmt: skip
+    (tmp_path / "stage_0_lifecycle_metrics.json").write_text('{"load_summary": {')
+    with pytest.raises(InstanceError, match="stage_0"):
+        read_runs([tmp_path], told)
+    for name in ("stage_0", "summary"):
+        (tmp_path / f"{name}_lifecycle_metrics.json").unlink()
+    with pytest.raises(InstanceError, match=r"no result of a tool|columns missing"):
+        read_runs([tmp_path], told)
+
+
 @pytest.mark.parametrize("name", ["vllm-run.json", "sglang-run.jsonl", "aiperf-run.json", "guidellm-run.json",
                                   "stage-run.json", "agg-run.json"])  # fmt: skip
 def test_a_file_that_was_cut_off_or_is_foreign_gets_one_error(folder: Path, name: str) -> None:

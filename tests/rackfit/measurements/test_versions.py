@@ -32,6 +32,7 @@ def rows(path: Path) -> list[MeasuredRow]:
         (results.guidellm_03(), (1000, 200), (0.0095, 0.1), 4),
         (results.inference_perf_01(), (1000, 200), (0.0095, 0.1), 2.0 * 1.9905),
         (results.inference_perf_03(), (1000, 200), (0.0095, 0.1), 12),
+        (results.inference_perf_07(), (1000, 200), (0.0095, 0.1), 12),
     ],
 )
 def test_older_versions_are_read(

@@ -1,0 +1,1 @@
+"""Benchmark tools run against a small endpoint, and what Rackfit reads of their files beside what the endpoint sent."""

@@ -1,0 +1,110 @@
+"""``rackfit plan``: which units run which model in every hour of a day, for the least money."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rackfit.cli import question
+
+if TYPE_CHECKING:
+    from costmodel.plan.question import PlanQuestion
+    from solver.plan.day import DayPlan
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``plan`` to the command line."""
+    app.command("plan", no_args_is_help=True)(plan_command)
+
+
+def plan_command(
+    scenario: Annotated[
+        str,
+        typer.Argument(help="Models with requests by hour, and units: a shipped name or a file."),
+    ],
+    *,
+    spare: Annotated[
+        str | None,
+        typer.Option(help="node or rack: any one unit may be lost; or a number of chips."),
+    ] = None,
+    time_limit: question.TimeLimit = None,
+    gap: Annotated[float, typer.Option(help="Gap of each search for a layout.")] = 0.01,
+    seed: question.Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the plan and the layouts of every hour into this folder."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page here.")] = None,
+    json: question.AsJson = False,
+) -> None:
+    """Plan a day or a week: units reserved and rented, models on them hour by hour, what a loss leaves.
+
+    Every hour's rates are carried after the loss of any spare units. Units load weights before they serve and finish
+    requests after; what one model no longer needs serves another. Money is proven against plans of any layouts.
+    """
+    from rackfit.cli.interrupts import Stop
+    from rackfit.documents.output import check_writable, new_folder, write_folder, write_whole
+
+    check_writable(report, besides=(Path(scenario),))
+    if out is not None:
+        new_folder(out)
+    limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
+    stop: Stop[DayPlan] = Stop("the first plan", limit)
+
+    def work() -> DayPlan:
+        from costmodel.plan.question import load_plan
+        from solver.clock import Clock, check_seed, check_time_limit
+        from solver.plan.day import plan_day
+        from topology.errors import InstanceError, Problem
+
+        check_seed(seed)
+        check_time_limit(time_limit)
+        if not 0 <= gap < 1:
+            message = f"must be at least 0 and below 1, got {gap:g}"
+            raise InstanceError(Problem("--gap", message))
+        asked = load_plan(scenario)
+        if spare is not None:
+            asked = asked.model_copy(update={"spare": _spare_units(spare, asked)})
+        clock = stop.clock = Clock(time_limit, started=stop.started)
+        return plan_day(asked, clock=clock, gap=gap, seed=seed)
+
+    def finish(found: DayPlan) -> None:
+        from rackfit.documents.plan_document import layout_files, plan_document
+
+        document = json_module.dumps(plan_document(found, seed), indent=1, allow_nan=False) + "\n"
+        if out is not None:
+            write_folder({"plan.json": document, **layout_files(found)}, out)
+        if report is not None:
+            from rackfit.report.plan_page import plan_page
+
+            write_whole(plan_page(found), report)
+        if json:
+            write_whole(document, None)
+            return
+        from rackfit.report.plan_words import print_plan
+
+        print_plan(found)
+
+    stop.run(work, finish)
+
+
+def _spare_units(text: str, asked: PlanQuestion) -> int:
+    """Whole units that may be lost."""
+    from costmodel.plan.question import MOST_SPARE
+    from topology import load_cluster
+    from topology.errors import InstanceError, Problem
+
+    if text in ("node", "rack"):
+        return 1
+    if not text.isascii() or not text.isdecimal() or len(text) > 6:
+        message = f"expected node, rack or a number of chips, got {text[:40]!r}"
+        raise InstanceError(Problem("--spare", message))
+    smallest = min(len(load_cluster(unit.cluster).chips) for unit in asked.units)
+    units = -(-int(text) // smallest)
+    if units > MOST_SPARE:
+        message = f"{text} chips are {units} units; at most {MOST_SPARE} are planned for"
+        raise InstanceError(Problem("--spare", message))
+    return units

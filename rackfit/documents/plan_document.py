@@ -1,0 +1,144 @@
+"""A plan as one JSON document."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from rackfit.documents.result import SCHEMA_VERSION, layout_dict
+from solver.plan.day import COVERS, DayPlan
+
+
+def plan_document(found: DayPlan, seed: int) -> dict[str, Any]:
+    """What ``rackfit plan --json`` prints."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": "optimal" if found.proven else "feasible",
+        "name": found.asked.name,
+        "buy": _buy(found),
+        "hours": [hour_document(found, hour) for hour in range(found.hours.hours)],
+        "columns": _columns(found),
+        "usd_per_day": usd_per_day(found, found.planned.judged.usd),
+        "usd_per_m_output_tokens": usd_per_m_output_tokens(found),
+        "bound_usd_per_day": usd_per_day(found, found.bound_usd),
+        "gap": found.gap,
+        "of_these_layouts": {
+            "bound_usd_per_day": usd_per_day(found, found.planned.bound_usd),
+            "gap": found.planned.gap,
+        },
+        "covers": list(COVERS),
+        "survives": {"units": found.hours.spare, "of": "any kind, in any hour"},
+        "seed": seed,
+        "wall_s": found.wall_s,
+    }
+
+
+def usd_per_day(found: DayPlan, usd: float) -> float:
+    """Money of all hours, per day."""
+    return usd / found.hours.hours * 24.0
+
+
+def usd_per_m_output_tokens(found: DayPlan) -> float:
+    """Money of all hours over the tokens of all answers."""
+    return found.planned.judged.usd / found.output_tokens * 1e6
+
+
+def _buy(found: DayPlan) -> list[dict[str, Any]]:
+    """By kind: reserved units, the most that are rented beyond them in any hour, money per day of both."""
+    listed = []
+    for index, kind in enumerate(found.hours.kinds):
+        judged = found.planned.judged.hours
+        rented = [hour.on_demand[index] for hour in judged]
+        reserved = found.planned.plan.reserved[index]
+        prices = zip(rented, kind.on_demand_usd_per_hour, strict=True)
+        listed.append(
+            {
+                "unit": kind.name,
+                "count": reserved,
+                "usd": usd_per_day(found, len(judged) * reserved * kind.reserved_usd_per_hour),
+                "on_demand_most": max(rented),
+                "on_demand_unit_hours": sum(rented),
+                "on_demand_usd": usd_per_day(found, sum(n * price for n, price in prices)),
+            }
+        )
+    return listed
+
+
+def hour_document(found: DayPlan, hour: int) -> dict[str, Any]:
+    """One hour: rates, units by model and kind, units that serve nobody, power and money."""
+    asked, plan = found.hours, found.planned.plan
+    judged = found.planned.judged.hours[hour]
+    fleet: dict[str, dict[str, int]] = {name: {} for name in asked.models}
+    layouts = []
+    for index, (column, groups) in enumerate(zip(asked.columns, plan.groups[hour], strict=True)):
+        if groups:
+            layouts.append(_file(found, index, groups))
+            own = fleet[asked.models[column.model]]
+            kind = asked.kinds[column.kind].name
+            own[kind] = own.get(kind, 0) + groups * column.group
+    idle = {
+        kind.name: max(0, reserved - serving - moving)
+        for kind, reserved, serving, moving in zip(
+            asked.kinds, plan.reserved, judged.serving, judged.moving, strict=True
+        )
+    }
+    moving = {kind.name: n for kind, n in zip(asked.kinds, judged.moving, strict=True)}
+    return {
+        "hour": hour,
+        "requests_per_s": {
+            name: own[hour] for name, own in zip(asked.models, asked.demand, strict=True)
+        },
+        "mean_requests_per_s": {
+            name: own[hour] for name, own in zip(asked.models, found.mean, strict=True)
+        },
+        "fleet_by_model": fleet,
+        "standing_by": {name: idle[name] + moving[name] for name in idle},
+        "loading_or_finishing": moving,
+        "on_demand": {kind.name: n for kind, n in zip(asked.kinds, judged.on_demand, strict=True)},
+        "layouts": layouts,
+        "power_w": judged.power_w,
+        "usd": judged.usd,
+    }
+
+
+def layout_files(found: DayPlan) -> dict[str, str]:
+    """The layouts of all hours as documents that ``rackfit evaluate`` and ``rackfit replay`` read, by file name."""
+    files = {}
+    for (column, groups), (instance, layout, evaluation) in found.stood.items():
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "status": "feasible",
+            "instance": instance.describe(),
+            "evaluation": evaluation.as_dict(),
+            "layout": layout_dict(layout),
+        }
+        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+        files[_file(found, column, groups)] = text
+    return files
+
+
+def _file(found: DayPlan, column: int, groups: int) -> str:
+    own = found.hours.columns[column]
+    kind = found.hours.kinds[own.kind].name.rpartition("/")[2]
+    name = f"{column}-{found.hours.models[own.model]}-on-{groups * own.group}-{kind}"
+    return f"layouts/{re.sub(r'[^A-Za-z0-9._-]', '-', name)[:200]}.json"
+
+
+def _columns(found: DayPlan) -> list[dict[str, Any]]:
+    """What a group of units runs for a model, and what it carries."""
+    return [
+        {
+            "name": column.name,
+            "model": found.hours.models[column.model],
+            "unit": found.hours.kinds[column.kind].name,
+            "units": column.group,
+            "requests_per_s": one.requests_per_s,
+            "steady_requests_per_s": one.steady_requests_per_s,
+            "most_requests_per_s": column.group
+            * found.offers[column.model, column.kind].most_requests_per_s,
+            "start_s": column.start_s,
+            "drain_s": column.drain_s,
+        }
+        for column, one in zip(found.hours.columns, found.layouts, strict=True)
+    ]

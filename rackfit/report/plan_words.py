@@ -1,0 +1,111 @@
+"""A plan in words: what to reserve and rent, hour by hour, for which money, and what is proven."""
+
+from __future__ import annotations
+
+from rackfit.documents.plan_document import (
+    hour_document,
+    usd_per_day,
+    usd_per_m_output_tokens,
+)
+from solver.plan.day import DayPlan
+
+
+def lines(found: DayPlan) -> list[str]:
+    """Sentences about the whole plan."""
+    asked, judged = found.hours, found.planned.judged
+    said = [
+        f"${usd_per_day(found, judged.usd):,.2f} per day, "
+        f"${usd_per_m_output_tokens(found):,.4f} per million output tokens"
+    ]
+    for index, kind in enumerate(asked.kinds):
+        rented = [hour.on_demand[index] for hour in judged.hours]
+        reserved = found.planned.plan.reserved[index]
+        said.append(
+            f"{kind.name}: {reserved} units reserved, up to {max(rented)} rented by the hour "
+            f"({sum(rented)} unit-hours)"
+        )
+    said.append(
+        f"proven: at most {found.gap:.2%} above the least possible cost: no plan of whole units with any layouts costs "
+        f"less than ${usd_per_day(found, found.bound_usd):,.2f} per day; of these layouts none costs less than "
+        f"${usd_per_day(found, found.planned.bound_usd):,.2f}"
+    )
+    if asked.spare:
+        units = "unit" if asked.spare == 1 else f"{asked.spare} units"
+        said.append(f"every hour's rates are carried after the loss of any {units}")
+    return said
+
+
+def header(found: DayPlan) -> list[str]:
+    """Columns of the table of hours."""
+    asked = found.hours
+    return [
+        "hour",
+        *(f"{name}, req/s" for name in asked.models),
+        *(f"{name}, units" for name in asked.models),
+        "stand by",
+        "$/h",
+    ]
+
+
+def rows(found: DayPlan) -> list[list[str]]:
+    """The table of hours."""
+    listed = []
+    for hour in range(found.hours.hours):
+        own = hour_document(found, hour)
+        listed.append(
+            [
+                str(hour),
+                *(f"{rate:,.4g}" for rate in own["requests_per_s"].values()),
+                *(_units(by_kind) for by_kind in own["fleet_by_model"].values()),
+                _units(own["standing_by"]),
+                f"{own['usd']:,.2f}",
+            ]
+        )
+    return listed
+
+
+def column_lines(found: DayPlan) -> list[str]:
+    """One line for what each group of units runs."""
+    said = []
+    for column, one in zip(found.hours.columns, found.layouts, strict=True):
+        most = column.group * found.offers[column.model, column.kind].most_requests_per_s
+        counts: dict[str, int] = {}
+        for replica in one.layout.replicas:
+            shape = replica.shape
+            name = f"{replica.role} of {len(replica.chips)} chips, batch {shape.batch}"
+            counts[name] = counts.get(name, 0) + 1
+        built = "; ".join(f"{count} x {name}" for name, count in counts.items())
+        said.append(
+            f"{column.name}: {one.requests_per_s:,.4g} requests/s (no layout more than {most:,.4g}); "
+            f"loads in {column.start_s:,.0f} s, finishes in {column.drain_s:,.0f} s; {built}"
+        )
+    return said
+
+
+def print_plan(found: DayPlan) -> None:
+    """Print a plan."""
+    from rich.table import Table
+
+    from rackfit.report.render import make_console
+
+    console = make_console()
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    for line in lines(found):
+        say(line)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header(found):
+        table.add_column(name, justify="right")
+    for row in rows(found):
+        table.add_row(*row)
+    console.print(table)
+    for line in column_lines(found):
+        say(line)
+
+
+def _units(by_kind: dict[str, int]) -> str:
+    if len(by_kind) == 1:
+        return str(next(iter(by_kind.values())))
+    return " + ".join(f"{n} {kind}" for kind, n in by_kind.items() if n) or "0"

@@ -1,0 +1,241 @@
+"""What one or a few whole units run for a model: layouts found by searches, and what no layout of a unit exceeds.
+
+Where a model has traffic, a layout counts for the rate at which its replays meet the percentiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from costmodel.evaluate import SECONDS_PER_HOUR, Evaluation, evaluate
+from costmodel.layout.layout import Layout
+from costmodel.plan.question import PlanModel, PlanUnits
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
+from costmodel.question.traffic.load import load_traffic
+from costmodel.replay.fleet import Tables
+from costmodel.replay.replay import Course, replay
+from costmodel.replay.targets import Targets, judged
+from solver.clock import Clock
+from solver.place.assemble import assemble
+from solver.plan.groups import UnitLayout, on_units
+from solver.rounds import Search
+from solver.search import search
+from solver.traffic.asked import Asked, questions
+from solver.traffic.fleets import Fleets
+from solver.traffic.windows import least_share
+from topology import TierKind, load_cluster
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+
+#: chips of a group that is searched, at most; a larger group has to carry so much more per unit
+_GROUP_CHIPS, _MORE = 144, 1.02
+#: capacity of prefill over that of decode, in layouts that are replayed
+_AHEAD = (1.0, 1.1, 1.25, 1.5)
+#: halvings between rates that meet the percentiles and rates that do not, from this share of the steady rate on
+_HALVINGS, _LEAST = 5, 0.25
+#: requests of a trace that is replayed as it is, at most
+_WHOLE_TRACE = 20_000
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One model on one kind: layouts to choose from, requests/s that no layout exceeds per unit, and why there is none.
+
+    ``covers``: what that bound holds for.
+    """
+
+    layouts: tuple[UnitLayout, ...]
+    most_requests_per_s: float
+    covers: tuple[str, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where weights are read from, and seconds that a start takes beside it."""
+
+    tier: TierKind
+    extra_s: float
+
+
+def offer(
+    model: PlanModel,
+    units: PlanUnits,
+    off: int,
+    start: Start,
+    *,
+    clock: Clock,
+    gap: float,
+    seed: int,
+) -> Offer:
+    """Layouts of a model on one, two, four units of a kind, and the bound per unit."""
+    try:
+        most, covers = _most(model, units, off, clock, gap, seed)
+    except NoFeasibleLayout as error:
+        return Offer((), 0.0, (), str(error))
+    found: list[UnitLayout] = []
+    group, reason = 1, ""
+    size = len(load_cluster(units.cluster).chips)
+    while group <= units.count and (group == 1 or group * size <= _GROUP_CHIPS or not found):
+        try:
+            one = _layout(model, units, group, off, start, clock, gap, seed)
+        except NoFeasibleLayout as error:
+            one, reason = None, str(error)
+        best = max((own.requests_per_s / own.group for own in found), default=0.0)
+        if one is not None and one.requests_per_s / group > best * _MORE:
+            found.append(one)
+        elif found:
+            break
+        group *= 2
+    return Offer(tuple(found), most, covers, "" if found else reason)
+
+
+def _most(
+    model: PlanModel, units: PlanUnits, off: int, clock: Clock, gap: float, seed: int
+) -> tuple[float, tuple[str, ...]]:
+    """Requests/s of a unit that no layout on any number of units exceeds, and what that covers."""
+    cluster, failed = on_units(units.cluster, units.count, off)
+    scenario = model.scenario(cluster, failed)
+    share = 1.0
+    if model.traffic is None:
+        instance = resolve_instance(scenario.model_copy(update={"pay": "used"}))
+    else:
+        asked = _asked(model, seed)
+        own = questions(scenario, asked)
+        share = least_share(own.every, asked.requests, own.exempt)
+        instance = _at_any_rate(own.every, "used")
+    found = search(instance, clock=clock, gap=gap, seed=seed)
+    bound = found.certificate.bound_usd_per_m_output_tokens * share
+    if bound <= 0.0:
+        raise NoLayoutInTime("the time limit came before a bound")
+    prices = [chip.chip.usd_per_hour for chip in instance.cluster.usable]
+    factor = instance.scenario.prices.chip_price_factor
+    hourly = sum(prices) * factor / units.count
+    tokens = instance.workload.output_tokens
+    return hourly / SECONDS_PER_HOUR / bound * 1e6 / tokens, found.certificate.covers
+
+
+def _asked(model: PlanModel, seed: int) -> Asked:
+    """The traffic of a model at its own rate."""
+    assert model.traffic is not None
+    requests = load_traffic(model.traffic, seed=seed).whole_prompts()
+    if not requests.duration_s:
+        raise InstanceError(Problem(model.traffic, "all requests come at once: they have no rate"))
+    return Asked(requests, Targets(model.slo.ttft, model.slo.tpot))
+
+
+def _at_any_rate(instance: Instance, pay: str) -> Instance:
+    return resolve_instance(
+        instance.scenario.model_copy(update={"rate": None, "pay": pay, "slo": instance.slo})
+    )
+
+
+def _layout(
+    model: PlanModel,
+    units: PlanUnits,
+    group: int,
+    off: int,
+    start: Start,
+    clock: Clock,
+    gap: float,
+    seed: int,
+) -> UnitLayout | None:
+    cluster, failed = on_units(units.cluster, group, off)
+    scenario = model.scenario(cluster, failed)
+    if model.traffic is not None:
+        return _for_traffic(scenario, _asked(model, seed), group, start, clock, gap, seed)
+    instance = resolve_instance(scenario)
+    found = search(instance, clock=clock, gap=gap, seed=seed)
+    instance = found.instance or instance
+    served = found.evaluation.requests_per_s or 0.0
+    longest = instance.workload.output_tokens * (found.evaluation.tpot_s or 0.0)
+    return UnitLayout(
+        instance, found.layout, group, served, served,
+        _start_s(instance, found.evaluation, found.layout, start), longest,
+    )  # fmt: skip
+
+
+def _for_traffic(
+    scenario: Scenario, asked: Asked, group: int, start: Start, clock: Clock, gap: float, seed: int
+) -> UnitLayout | None:
+    """The layout whose replays meet the percentiles at the highest rate; ``None`` where none does at any."""
+    instance = _at_any_rate(questions(scenario, asked).spread, "whole")
+    own = Search(instance, clock, gap, seed, None)
+    own.run()
+    best: UnitLayout | None = None
+    tables: Tables = {}
+    for layout in _candidates(own, asked, seed):
+        evaluation = evaluate(instance, layout)
+        steady = evaluation.requests_per_s or 0.0
+        if evaluation.violations or (best is not None and steady <= best.requests_per_s):
+            continue
+        rate = _meets_at(instance, layout, asked, steady, seed, tables)
+        if rate > (best.requests_per_s if best is not None else 0.0):
+            longest = float(asked.requests.output_tokens.max()) * (evaluation.tpot_s or 0.0)
+            begins = _start_s(instance, evaluation, layout, start)
+            best = UnitLayout(instance, layout, group, steady, rate, begins, longest)
+        if clock.over:
+            break
+    if best is None and clock.over:
+        raise NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
+    return best
+
+
+def _candidates(own: Search, asked: Asked, seed: int) -> Iterator[Layout]:
+    """The steady layout, then those with more prefill beside as much decode."""
+    fleets = Fleets(own, asked.requests, seed)
+    for ahead in _AHEAD:
+        fleet = fleets.least({"prefill": ahead, "decode": 1.0, "mixed": 1.0})
+        if fleet is None:
+            return
+        layout = assemble(own.instance, fleet, own.placed)
+        yield layout
+        if all(one.role == "mixed" for one in layout.replicas):
+            return
+
+
+def _meets_at(
+    instance: Instance, layout: Layout, asked: Asked, steady: float, seed: int, tables: Tables
+) -> float:
+    """The highest rate found at which every replay meets the targets; 0 where none does."""
+    course = Course.of(instance)
+
+    def meets(rate: float) -> bool:
+        at = replace(asked, requests=asked.requests.at_rate(rate))
+        runs = at.runs(seed)
+        if len(runs[0]) > _WHOLE_TRACE:
+            runs = runs[1:]
+        return all(
+            judged(replay(instance, layout, one, course, tables), asked.targets).meets
+            for one in runs[:2]
+        )
+
+    low, high = 0.0, steady
+    for _ in range(_HALVINGS + 1):
+        rate = (low + high) / 2 if low else (high + _LEAST * steady) / 2
+        if high <= _LEAST * steady * 1.05:
+            break
+        if meets(rate):
+            low = rate
+        else:
+            high = rate
+    return low
+
+
+def _start_s(instance: Instance, evaluation: Evaluation, layout: Layout, start: Start) -> float:
+    """Seconds until the chip with most weights per speed of its tier has read them."""
+    longest = 0.0
+    for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
+        for stage, own in zip(replica.stages, price.stages, strict=True):
+            weights = sum(
+                (held for name, held in own.memory.items() if name in ("weights", "experts")),
+                start=0.0 * own.used_bytes,
+            )
+            for chip, held in zip(stage.chips, weights.tolist(), strict=True):
+                tier = instance.cluster.chip(chip).chip.tier(start.tier)
+                if tier is None:
+                    message = f"{instance.cluster.chip(chip).chip.name} has no {start.tier} tier"
+                    raise InstanceError(Problem("load_from", message))
+                longest = max(longest, held / tier.read_bytes_per_s)
+    return longest + start.extra_s

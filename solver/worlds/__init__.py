@@ -1,0 +1,1 @@
+"""One layout for every parameter set that the measurements allow: the least cost at a confidence, with a bound."""

@@ -1,0 +1,214 @@
+r"""The layout whose cost at a confidence is least: the cost that it does not exceed in this share of the worlds.
+
+A layout that breaks a rule in a world (misses a target, a rate or what links carry) costs infinitely much there: it has
+to keep to the question in that share of the worlds, and at the fitted parameters. Batches and replicas are the layout's and the same in every world;
+rates are each world's own, where prefill and decode meet at the smaller.
+
+*Candidates.* The answer at the fitted parameters says how dear each world is. The optima of the worlds that decide the
+quantile, of several of them at once (the best of each parameter, the worst of each), and of each world up to the
+quantile's at its worst are judged in all worlds by the evaluator.
+
+*Bound.* ``c_w(x) >= b_w`` for every layout ``x`` and world ``w``, with ``b_w`` the proven bound of a search of that world,
+so that the quantile of ``c_w(x)`` is at least that of ``b_w``: of ``n`` worlds the ``k`` dearest decide it, and the least of
+their ``k`` bounds is at most the ``(n - k + 1)``-th of all. Several worlds have one bound in common: that of the question
+with the best of each constant, whose passes take no longer in any of them; where links between domains bind, quicker
+passes may send more than these carry, and every world is bounded by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costmodel.evaluate import evaluate
+from costmodel.question.engine import ANY
+from costmodel.question.instance import Instance
+from costmodel.worlds.across import Across, Costs, costs_of, least_of
+from costmodel.worlds.ensemble import PROFILE, place_of, quickest, slowest, worlds_of
+from solver.answer import Progress, SearchResult
+from solver.certificate import Certificate
+from solver.clock import Clock
+from solver.fleet.asked import links_between
+from solver.search import search
+from solver.verify import ROUNDING
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+
+#: searches that share out the worlds that decide the quantile
+_GROUPS = 3
+#: the widest confidence that worlds can tell
+MOST = 0.95
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A layout found, with its costs in every world."""
+
+    found: SearchResult
+    costs: Costs
+
+
+class WorldsSearch:
+    """The searches for one layout in all worlds."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        worlds: Sequence[Instance],
+        confidence: float,
+        *,
+        clock: Clock,
+        gap: float,
+        seed: int,
+        on_progress: Callable[[Progress], None] | None = None,
+        workers: int = 1,
+    ):
+        self.instance = instance
+        self.worlds = worlds
+        self.confidence = confidence
+        self.clock = clock
+        self.gap = gap
+        self.seed = seed
+        self.on_progress = on_progress
+        self.workers = workers
+        self.candidates: list[_Candidate] = []
+        self.bound = 0.0
+        clock.kept = lambda: self.answer() if self.best is not None else None
+
+    @property
+    def best(self) -> _Candidate | None:
+        """The candidate with the least finite cost at the confidence, the first of equals."""
+        kept = [one for one in self.candidates if one.costs.at(self.confidence) < float("inf")]
+        return min(kept, key=lambda one: one.costs.at(self.confidence), default=None)
+
+    def run(self) -> SearchResult:
+        """Search and judge. Raises as :func:`solver.search.search`."""
+        self.look(self.instance, required=True)
+        worlds = self.ranked()
+        place = place_of(self.confidence, len(worlds))
+        groups = self.groups(worlds[place:])
+        bounds = [self.look(quickest(group) if len(group) > 1 else group[0]) for group in groups]
+        self.bound = min(bounds)
+        if self.bound == float("inf"):
+            raise NoFeasibleLayout(
+                f"no layout meets the targets in {self.confidence:.0%} of the {len(worlds)} parameter sets; "
+                "ask for a lower confidence or for less"
+            )
+        if not self.proven:
+            self.look(slowest(worlds[: place + 1]))
+        if self.best is None:
+            if self.clock.over:
+                raise NoLayoutInTime("the time limit came before a layout for this confidence")
+            raise NoFeasibleLayout(
+                f"no layout was found that meets the targets in {self.confidence:.0%} of the parameter sets",
+                proven=False,
+            )
+        return self.answer()
+
+    @property
+    def proven(self) -> bool:
+        """Whether the best is within the gap asked for."""
+        best = self.best
+        if best is None or self.bound <= 0:
+            return False
+        return best.costs.at(self.confidence) <= self.bound * (1.0 + max(self.gap, ROUNDING))
+
+    def look(self, question: Instance, *, required: bool = False) -> float:
+        """Search a question and keep its layout as a candidate; its proven bound, 0 where nothing is proven.
+
+        Raises what the search raises where it is ``required``.
+        """
+        if self.clock.over and not required:
+            return 0.0
+        try:
+            found = search(
+                question, clock=self.clock.follower(), gap=self.gap, seed=self.seed,
+                on_progress=self.on_progress if question is self.instance else None, workers=self.workers,
+            )  # fmt: skip
+        except NoFeasibleLayout as failure:
+            if required:
+                raise
+            return float("inf") if failure.proven else 0.0
+        except NoLayoutInTime:
+            if required:
+                raise
+            return 0.0
+        judged = evaluate(self.instance, found.layout)
+        if not judged.violations:
+            own = replace(found, evaluation=judged)
+            self.candidates.append(_Candidate(own, costs_of(self.worlds, found.layout)))
+        return found.certificate.bound_usd_per_m_output_tokens
+
+    def ranked(self) -> list[Instance]:
+        """The worlds from the cheapest to the dearest, by what the first candidate costs there."""
+        served = self.candidates[0].costs.served
+        return [self.worlds[place] for place in np.argsort(served, kind="stable")]
+
+    def groups(self, worlds: Sequence[Instance]) -> list[list[Instance]]:
+        """The worlds that decide, those alike in cost together; each alone where links between domains may bind."""
+        several = len(worlds) if links_between(self.instance) is not None else _GROUPS
+        parts = np.array_split(np.arange(len(worlds)), min(several, len(worlds)))
+        return [[worlds[place] for place in part] for part in parts]
+
+    def answer(self) -> SearchResult:
+        """The best candidate with its certificate at the confidence."""
+        best = self.best
+        assert best is not None
+        cost = best.costs.at(self.confidence)
+        bound = min(self.bound, cost)
+        gap = cost / bound - 1.0 if bound > 0 else float("inf")
+        proven = gap <= max(self.gap, ROUNDING)
+        first = self.candidates[0].costs.at(self.confidence)
+        words = (
+            f"the cost in {self.confidence:.0%} of {len(self.worlds)} parameter sets, infinite where a target is missed; "
+            "in every parameter set:"
+        )
+        return replace(
+            best.found,
+            status="optimal" if proven else "feasible",
+            certificate=Certificate(bound, gap, (words, *best.found.certificate.covers)),
+            wall_s=self.clock.elapsed_s,
+            proof_s=self.clock.elapsed_s if proven else None,
+            worlds=Across(
+                best.costs,
+                least_of([one.costs for one in self.candidates]),
+                self.confidence,
+                cost,
+                bound,
+                first,
+            ),
+        )
+
+
+def search_worlds(
+    instance: Instance,
+    confidence: float,
+    *,
+    clock: Clock,
+    gap: float = 0.01,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+    workers: int = 1,
+) -> SearchResult:
+    """The layout with the least cost at a confidence. Raises as :func:`solver.search.search`, and ``InstanceError``
+    for a confidence that worlds cannot tell, and for a profile whose uncertainty is not known."""
+    if not 0.5 <= confidence <= MOST:
+        raise InstanceError(Problem("confidence", f"must be 0.5 to {MOST}, got {confidence:g}"))
+    if instance.scenario.engine == ANY:
+        message = "the engine must be named: each has parameters of its own"
+        raise InstanceError(Problem("confidence", message))
+    worlds = worlds_of(instance)
+    if not worlds:
+        raise InstanceError(
+            Problem(
+                "confidence",
+                f"how far profile {instance.profile.name} may be off is not known; parameter sets are shipped for "
+                f"{PROFILE}, as it is, and for its engines",
+            )
+        )
+    found = WorldsSearch(
+        instance, worlds, confidence, clock=clock, gap=gap, seed=seed, on_progress=on_progress,
+        workers=workers,
+    )  # fmt: skip
+    return found.run()

@@ -1,0 +1,159 @@
+"""``rackfit plan``: what it prints and writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from costmodel.evaluate import evaluate
+from rackfit.cli.app import build_app
+from rackfit.documents.result import read_result
+
+PLAN: dict[str, Any] = {
+    "name": "p",
+    "models": [
+        {"model": "llama-3.1-8b", "slo": {"tpot": "30 ms"}, "requests_per_s": [20, 45, 20]},
+        {"model": "llama-3.1-8b", "name": "short", "rates": "rates.csv",
+         "workload": {"input_tokens": 1000, "output_tokens": 200}},
+    ],
+    "units": [{"cluster": "hgx-h100", "count": 10, "reserved": [0, 10], "on_demand_usd_per_hour": 25}],
+    "spare": 1,
+}  # fmt: skip
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    """The plan's file, with its rates beside it."""
+    (folder / "rates.csv").write_text(
+        "t_s,requests_per_s\n0,400\n1800,20\n3600,30\n7200,10\n9000,10\n"
+    )
+    path = folder / "plan.yaml"
+    path.write_text(yaml.safe_dump({**PLAN, **changes}))
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(build_app(), ["plan", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """One plan as a document, and the folder where it lies."""
+    folder = tmp_path_factory.mktemp("plan")
+    found = run(written(folder), "--json", "--out", folder / "out", "--report", folder / "p.html")
+    assert found.exit_code == 0, found.output
+    return json.loads(found.stdout), folder
+
+
+def test_every_hour_is_carried_after_a_loss(made: tuple[dict[str, Any], Path]) -> None:
+    document, _ = made
+    rates = {one["model"]: one["requests_per_s"] for one in document["columns"]}
+    assert len(rates) == len(document["columns"]) == 2
+    for hour in document["hours"]:
+        for model, rate in hour["requests_per_s"].items():
+            units = hour["fleet_by_model"][model]["hgx-h100"]
+            assert (units - 1) * rates[model] >= rate
+    assert [hour["requests_per_s"]["short"] for hour in document["hours"]] == [400, 30, 10]
+    means = [hour["mean_requests_per_s"]["short"] for hour in document["hours"]]
+    assert means == pytest.approx([210, 30, 10], rel=1e-3)
+    assert document["survives"]["units"] == 1
+
+
+def test_money_is_the_sum_of_the_hours_and_not_below_its_bounds(
+    made: tuple[dict[str, Any], Path],
+) -> None:
+    document, _ = made
+    total = sum(hour["usd"] for hour in document["hours"])
+    assert document["usd_per_day"] == pytest.approx(total / 3 * 24)
+    (bought,) = document["buy"]
+    assert bought["usd"] + bought["on_demand_usd"] == pytest.approx(document["usd_per_day"])
+    inner = document["of_these_layouts"]["bound_usd_per_day"]
+    assert document["bound_usd_per_day"] <= inner * (1 + 1e-9)
+    assert inner <= document["usd_per_day"]
+    gap = document["usd_per_day"] / document["bound_usd_per_day"] - 1
+    assert document["gap"] == pytest.approx(gap)
+
+
+def test_layouts_of_all_hours_are_written_and_stand(made: tuple[dict[str, Any], Path]) -> None:
+    document, folder = made
+    files = {name for hour in document["hours"] for name in hour["layouts"]}
+    found = {str(path.relative_to(folder / "out")) for path in (folder / "out").rglob("*.json")}
+    assert found == files | {"plan.json"}
+    assert json.loads((folder / "out" / "plan.json").read_text()) == document
+    for name in files:
+        instance, layout, _ = read_result(folder / "out" / name)
+        assert evaluate(instance, layout).feasible
+    page = (folder / "p.html").read_text()
+    assert "Requests per second" in page
+    assert "Hour by hour" in page
+
+
+def test_a_plan_in_words(tmp_path: Path) -> None:
+    found = run(written(tmp_path, spare=0, models=[PLAN["models"][0]]), "--spare", "rack")
+    assert found.exit_code == 0, found.output
+    assert "carried after the loss of any unit" in found.stdout
+    assert "no layout more than" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"models": []}, "models"),
+        ({"usd_per_kwh": [0.1, 0.2]}, "p: usd_per_kwh: has 2 hours, expected 3"),
+        ({"least_hours": 4}, "p: least_hours: must be at most 3, got 4"),
+        ({"spare": 9}, "spare: must be at most 3, got 9"),
+        ({"units": [{"cluster": "hgx-h100@2", "count": 1}]}, "name one unit; count says how many"),
+        ({"units": [{"cluster": "hgx-h100", "count": 1, "reserved": 2}]}, "expected 0 to 1 units"),
+        ({"units": [{"cluster": "hgx-h100", "count": 1, "power_cap": "100 W"}]}, "the limit is 100 W"),
+        ({"models": [PLAN["models"][0]] * 2}, "'llama-3.1-8b' is there twice"),
+        ({"models": [{"model": "llama-3.1-8b"}]}, "give either requests_per_s or rates"),
+        ({"models": [{"model": "llama-3.1-8b", "requests_per_s": [0]}]}, "ask for no request"),
+        ({"models": [{"model": "llama-3.1-8b", "requests_per_s": [1], "traffic": "chat-poisson"}]},
+         "traffic has no target"),
+        ({"models": [{"model": "llama-9", "requests_per_s": [1]}]}, "unknown name 'llama-9'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_plan_is_said(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    found = run(written(tmp_path, **changes))
+    assert found.exit_code != 0
+    assert said in str(found.exception)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("0,1\n", "expected two rows or more"),
+        ("5,1\n10,1\n", "t_s: expected 0 in the first row, got 5"),
+        ("0,1\n10,1\n10,2\n", "t_s 10 comes after 10"),
+        ("0,1\n10,x\n", "requests_per_s: expected a rate from 0 to 1e9, got 'x'"),
+        ("0,1\n1e9,2\n", "t_s: expected at most 744 hours"),
+    ],
+)
+def test_what_is_wrong_with_rates_is_said_with_its_line(
+    rows: str, said: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path)
+    (tmp_path / "rates.csv").write_text(f"t_s,requests_per_s\n{rows}")
+    found = run(path)
+    assert said in str(found.exception)
+    assert "rates.csv" in str(found.exception)
+
+
+def test_an_output_that_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    assert "not an empty folder" in str(run(path, "--out", tmp_path).exception)
+    assert "expected node, rack" in str(run(path, "--spare", "all").exception)
+
+
+def test_units_that_are_too_few_are_said_with_the_hour(tmp_path: Path) -> None:
+    few = [{"cluster": "hgx-h100", "count": 1}]
+    found = run(written(tmp_path, units=few, models=[PLAN["models"][0]]))
+    assert "hour 0 (llama-3.1-8b 20 requests/s) is more than all units carry after the loss of 1" in str(
+        found.exception
+    )  # fmt: skip
