@@ -66,6 +66,12 @@ LayerSlots = Annotated[
         "(JSON, vLLM-Ascend) or any (JSON)."
     ),
 ]
+Granularity = Annotated[
+    str | None,
+    typer.Option(
+        help="How chips are taken: as the cluster's file says that they are sold (tray, slice, ..), or chip: any chips."
+    ),
+]
 WithinMeasured = Annotated[
     bool | None,
     typer.Option(
@@ -108,6 +114,7 @@ class Asked:
     acceptance: Acceptance = None
     engine: Engine = None
     layer_slots: LayerSlots = None
+    granularity: Granularity = None
     within_measured: WithinMeasured = None
     profile: ProfileName = None
 

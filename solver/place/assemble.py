@@ -127,8 +127,8 @@ def _chips(
                 _need(instance, fleet.stands[place][0], slot, placed) for place, slot in slices
             ]
             positions = sorted(instance.cluster.chip(chip).position for chip in free)
-            fabric = instance.cluster.domains[pool.domain].fabric
-            sets = tiles(fabric, positions, needs, clock=placed.clock, seed=placed.seed)
+            of = instance.cluster.domains[pool.domain].granularity
+            sets = tiles(of, positions, needs, clock=placed.clock, seed=placed.seed)
             own = [named(pool.domain, block) for block in sets]
         else:
             for place, slot in slices:
