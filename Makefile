@@ -144,6 +144,16 @@ bench-replay: $(INSTALLED)
 bench-flows: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.flows --page
 
+# what chips as they are sold cost beside free choice; writes the table of docs/instances.md
+.PHONY: bench-granularity
+bench-granularity: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.granularity --page
+
+# a plan of a day beside the best constant fleet and an autoscaler tuned on that day
+.PHONY: bench-plan
+bench-plan: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.plan_day
+
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve
 

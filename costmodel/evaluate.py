@@ -175,7 +175,7 @@ def evaluate(instance: Instance, layout: Layout, *, structure_holds: bool = Fals
 def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
     """Price every replica; replicas that differ only in equivalent chips are priced once."""
     different: dict[object, Replica] = {}
-    keys = [_equivalence(instance, replica) for replica in layout.replicas]
+    keys = [equivalence(instance, replica) for replica in layout.replicas]
     for key, replica in zip(keys, layout.replicas, strict=True):
         different.setdefault(key, replica)
     prices = price_all_placed(instance, layout, list(different.values()))
@@ -186,7 +186,7 @@ def _price_all(instance: Instance, layout: Layout) -> tuple[ReplicaPrice, ...]:
     )
 
 
-def _equivalence(instance: Instance, replica: Replica) -> object:
+def equivalence(instance: Instance, replica: Replica) -> object:
     """Equal for replicas that price alike: same decision on chips that cannot be told apart."""
     cluster = instance.cluster
     known: dict[int, tuple[int, int, int] | None] = {}

@@ -114,6 +114,9 @@ def _of_shapes(
 def _sets(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[str]:
     """On which sets of chips replicas stand, where these are not alike."""
     domains = instance.cluster.domains
+    yield from dict.fromkeys(
+        domain.granularity.said for domain in domains if domain.granularity.said
+    )
     if all(domains[p.domain].interchangeable_chips for c in classes for p in c.pools):
         return
     unlike = [c for c in classes if neighbours_matter(instance.cluster, c.domain)]
@@ -129,7 +132,7 @@ def _sets(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[str]:
             "where neighbours matter (a torus, failed links), replicas on boxes and compact blocks of chips, "
             "not on every set of chips"
         )
-    if any(c.cut_off for c in classes):
+    if any(c.cut_off and domains[c.domain].granularity.spans for c in classes):
         yield "chips that failures cut off from the largest part of their domain, in replicas of their own"
 
 

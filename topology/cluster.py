@@ -92,6 +92,11 @@ class Cluster:
         return frozenset(placed.id for domain in self.domains for placed in domain.usable)
 
     @cached_property
+    def sold(self) -> bool:
+        """Whether there are usable chips that a replica may take, as the domains are sold."""
+        return any(domain.sold for domain in self.domains)
+
+    @cached_property
     def uplinks(self) -> Uplinks:
         """What can leave each domain and each unit of domains."""
         return uplinks(self.domains, self.network)

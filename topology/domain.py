@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from topology.chip import Chip
 from topology.errors import InstanceError, Problem
 from topology.fabric import Fabric, FabricSpec
+from topology.routing.granularity import Granularity, Sold, granularity_of
 from topology.scaleout.base import Network
 
 
@@ -39,7 +41,7 @@ class Domain:
     """One scale-up domain. Two domains with the same ``signature`` are interchangeable.
 
     ``interchangeable_chips`` says that any usable chips of the same number are equivalent: a
-    switched domain of one chip type with all links and NICs alike.
+    switched domain of one chip type with all links and NICs alike. ``granularity``: what a replica may take of it.
     """
 
     index: int
@@ -51,6 +53,12 @@ class Domain:
     signature: Hashable
     interchangeable_chips: bool
     fabric: Fabric
+    granularity: Granularity
+
+    @property
+    def sold(self) -> bool:
+        """Whether there are usable chips that a replica may take."""
+        return any(self.granularity.parts([chip.position for chip in self.usable]))
 
     def pick(self, count: int) -> tuple[PlacedChip, ...]:
         """``count`` usable chips that belong together (a compact block on a torus)."""
@@ -64,9 +72,19 @@ class Domain:
         return tuple(self.chips[position] for position in self.fabric.pick(free, count))
 
 
+class Row(NamedTuple):
+    """A domain as specified: fabric, chips and NICs by position, name of racks, how chips are sold."""
+
+    options: FabricSpec
+    chips: tuple[Chip, ...]
+    nics: tuple[float, ...]
+    rack: str
+    sold: Sold | None = None
+
+
 def make_domain(
     index: int,
-    row: tuple[FabricSpec, tuple[Chip, ...], tuple[float, ...], str],
+    row: Row,
     fabric: Fabric,
     network: Network | None,
     ids: list[str],
@@ -74,11 +92,11 @@ def make_domain(
     works: list[bool],
     signatures: dict[Hashable, Hashable],
 ) -> Domain:
-    """One domain: the specification's ``row`` (fabric, chips, NICs, rack) on a built ``fabric``.
+    """One domain: the specification's ``row`` on a built ``fabric``.
 
     ``works``: which chips do; ``signatures``: those of domains alike so far, one object each.
     """
-    rack = f"{row[3]}{index}"
+    rack = f"{row.rack}{index}"
     chips = tuple(
         PlacedChip(
             id=name,
@@ -89,7 +107,7 @@ def make_domain(
             healthy=works[position],
             available=name not in taken,
         )
-        for position, (name, chip) in enumerate(zip(ids, row[1], strict=True))
+        for position, (name, chip) in enumerate(zip(ids, row.chips, strict=True))
         for within in [fabric.enclosure(position)]
     )
     usable = tuple(chip for chip in chips if chip.usable)
@@ -106,7 +124,9 @@ def make_domain(
     shape_key = (id(fabric), flags)
     if shape_key not in signatures:
         signatures[shape_key] = fabric.signature(flags)
-    signature = (fabric.kind, signatures[shape_key], rates, leaving)
+    signature: tuple[Hashable, ...] = (fabric.kind, signatures[shape_key], rates, leaving)
+    if row.sold is not None:
+        signature = (*signature, row.sold)
     return Domain(
         index=index,
         name=f"r{index}",
@@ -114,9 +134,10 @@ def make_domain(
         kind=fabric.kind,
         chips=chips,
         usable=usable,
-        signature=signatures.setdefault((shape_key, rates, leaving), signature),
+        signature=signatures.setdefault((shape_key, rates, leaving, row.sold), signature),
         interchangeable_chips=fabric.interchangeable_chips
         and len(set(rates)) <= 1
         and len(types) <= 1,
         fabric=fabric,
+        granularity=granularity_of(fabric, row.sold, "granularity"),
     )

@@ -128,11 +128,11 @@ class Fabric(ABC):
         many = self.interchangeable_chips or math.comb(len(candidates), count) > _FEW_SETS
         if most == 1 or count == 1 or many:
             return [ChipBlock(first)]
-        found = [self._priced(members) for members in combinations(sorted(candidates), count)]
+        found = [self.priced(members) for members in combinations(sorted(candidates), count)]
         joined = [block for block in found if block is not None]
         return by_speed(joined)[:most] if joined else [ChipBlock(first)]
 
-    def _priced(self, members: tuple[int, ...]) -> ChipBlock | None:
+    def priced(self, members: tuple[int, ...]) -> ChipBlock | None:
         """A set with its times; ``None`` where two of its chips have no way to each other."""
         try:
             there, gathered = self.exchange(members), self.gather(members)

@@ -10,9 +10,9 @@ from topology.builders.base import build, read_spec
 from topology.catalogue import catalogue_names
 from topology.chip import Chip, load_chip
 from topology.cluster import Cluster
-from topology.domain import make_domain
+from topology.domain import Row, make_domain
 from topology.errors import InstanceError, Problem
-from topology.fabric import Fabric, FabricSpec
+from topology.fabric import Fabric
 from topology.failures import matching, split, taken_chips
 from topology.names import shown
 from topology.scaleout.base import Network, NetworkSpec, read_network
@@ -27,6 +27,7 @@ def load_cluster(
     taken: Sequence[str] = (),
     adjust: Callable[[Chip], Chip] | None = None,
     change: Callable[[ClusterSpec], ClusterSpec] | None = None,
+    granularity: str | None = None,
 ) -> Cluster:
     """The cluster of a name or a YAML file.
 
@@ -34,6 +35,7 @@ def load_cluster(
     scale-out, ``"nvl-36"`` and ``"tpu-v5p-4x4x8"`` members of a family, anything with ``/`` or
     ``.yaml`` a file. ``failed`` breaks more of it, in the names of :mod:`topology.failures`, ``taken`` gives chips
     to others. ``adjust`` changes every chip before the links are built, ``change`` the file, for what-if questions.
+    ``granularity`` names one of the ways in which the file says that chips are sold, or ``chip`` for any chips.
     Raises ``InstanceError`` with every problem found, or with what exists.
     """
     text, times = str(name_or_path), count
@@ -56,6 +58,8 @@ def load_cluster(
         spec = spec.model_copy(update={"taken": (*spec.taken, *taken)})
     if change is not None:
         spec = change(spec)
+    if granularity is not None:
+        spec = spec.model_copy(update={"sold_as": granularity})
     label = text if times is None else f"{text}@{times}"
     if "/" in text or text.endswith(".yaml"):
         label = spec.name if times is None else f"{spec.name}@{times}"
@@ -76,7 +80,8 @@ def build_cluster(
 ) -> Cluster:
     """The cluster that a specification describes, its domains repeated ``times`` over."""
     problems: list[Problem] = []
-    fabrics: list[tuple[FabricSpec, tuple[Chip, ...], tuple[float, ...], str]] = []
+    fabrics: list[Row] = []
+    problems += _not_sold(spec)
     for index, domain in enumerate(spec.domains):
         where = f"{place}: domains[{index}]"
         try:
@@ -85,8 +90,9 @@ def build_cluster(
         except InstanceError as error:
             problems += error.problems
             continue
-        fabrics += [(options, chips, nics, domain.rack or "rack")] * domain.count
-    problems += _namesakes([chips for _, chips, _, _ in fabrics], place)
+        sold = None if spec.sold_as is None else domain.granularity.get(spec.sold_as)
+        fabrics += [Row(options, chips, nics, domain.rack or "rack", sold)] * domain.count
+    problems += _namesakes([row.chips for row in fabrics], place)
     network_spec: NetworkSpec | None = None
     if spec.scale_out is not None:
         try:
@@ -96,10 +102,20 @@ def build_cluster(
     if problems:
         raise InstanceError(problems)
     fabrics = fabrics * times
-    total = sum(len(chips) for _, chips, _, _ in fabrics)
+    total = sum(len(row.chips) for row in fabrics)
     if total > MAX_CHIPS:
         raise InstanceError(Problem(place, f"{total} chips; at most {MAX_CHIPS} are built"))
     return _assemble(spec, name, fabrics, network_spec, place)
+
+
+def _not_sold(spec: ClusterSpec) -> list[Problem]:
+    """That no domain is sold in the way asked for."""
+    names = sorted({name for domain in spec.domains for name in domain.granularity})
+    if spec.sold_as in (None, "chip", *names):
+        return []
+    known = ", ".join([*names, "chip (any chips)"])
+    message = f"{spec.name} is not sold by {shown(str(spec.sold_as), 40)}; known: {known}"
+    return [Problem("granularity", message)]
 
 
 def _chips_of(
@@ -146,11 +162,11 @@ def _namesakes(domains: Sequence[tuple[Chip, ...]], place: str) -> list[Problem]
 def _assemble(
     spec: ClusterSpec,
     name: str,
-    fabrics: list[tuple[FabricSpec, tuple[Chip, ...], tuple[float, ...], str]],
+    fabrics: list[Row],
     network_spec: NetworkSpec | None,
     place: str,
 ) -> Cluster:
-    ids = [[f"r{d}g{p}" for p in range(len(chips))] for d, (_, chips, _, _) in enumerate(fabrics)]
+    ids = [[f"r{d}g{p}" for p in range(len(chips))] for d, (_, chips, *_) in enumerate(fabrics)]
     broken: list[list[str]] = [[] for _ in fabrics]
     outside: list[str] = []
     unmatched: list[str] = []
@@ -158,7 +174,7 @@ def _assemble(
         broken, outside, unmatched = split(spec.failed, len(fabrics))
     built: dict[Any, Fabric] = {}
     made: list[Fabric] = []
-    for domain, (options, chips, _, _) in enumerate(fabrics):
+    for domain, (options, chips, *_) in enumerate(fabrics):
         key = (options, chips, tuple(broken[domain]))
         if key not in built:
             plain = build(options, chips)
@@ -170,7 +186,7 @@ def _assemble(
         made.append(built[key])
     network = None
     if network_spec is not None:
-        nics = [rates for _, _, rates, _ in fabrics]
+        nics = [row.nics for row in fabrics]
         network = Network(network_spec, ids, nics)
         if outside:
             names = [*network.node_names(), *(f"{a.a}--{a.b}" for a in network.links())]

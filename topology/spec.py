@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,8 +36,19 @@ class ChipCount(BaseModel):
     usd_per_hour: UsdPerHour | None = None
 
 
+#: how a domain is sold: so many chips in a row at a time, or boxes of a torus of which each divides the next
+Sold = (
+    Annotated[int, Field(ge=2, le=100_000)]
+    | tuple[tuple[Annotated[int, Field(ge=1, le=256)], ...], ...]
+)
+
+
 class DomainSpec(BaseModel):
-    """``count`` equal domains: the fabric's options and the chips on it, by position."""
+    """``count`` equal domains: the fabric's options and the chips on it, by position.
+
+    ``granularity`` names the ways in which chips of it are sold (see :mod:`topology.routing.granularity`): ``tray: 4``,
+    or ``slice: [[2, 2, 1], [2, 2, 2]]`` on a torus.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,6 +56,7 @@ class DomainSpec(BaseModel):
     chips: tuple[ChipCount, ...] = Field(min_length=1)
     count: int = Field(default=1, ge=1, le=10_000)
     rack: Name | None = None
+    granularity: dict[Name, Sold] = Field(default_factory=dict)
 
 
 class ClusterSpec(BaseModel):
@@ -53,7 +65,8 @@ class ClusterSpec(BaseModel):
     ``failed`` and ``taken`` list names as in :mod:`topology.failures`: chips (``r0g3``), whole
     domains (``r0``), switches (``r0sw1``), NICs (``r0g3.nic``), ``leaf0``, ``spine0``, links
     (``r0g3--r0sw1``), with wildcards. ``parameter`` marks a family: ``nvl-36`` reads ``nvl.yaml`` with 36
-    chips, ``tpu-v5p-4x4x8`` reads ``tpu-v5p.yaml`` with that shape.
+    chips, ``tpu-v5p-4x4x8`` reads ``tpu-v5p.yaml`` with that shape. ``sold_as`` is the granularity of its domains that
+    holds where a question names none; without it replicas take any chips.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +78,7 @@ class ClusterSpec(BaseModel):
     scale_out: dict[str, Any] | None = None
     failed: tuple[Line, ...] = ()
     taken: tuple[Line, ...] = ()
+    sold_as: Name | None = None
     provenance: dict[str, Basis] = Field(default_factory=dict)
     sources: tuple[Prose, ...] = ()
     notes: tuple[Prose, ...] = ()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from benchmarks.readers.endpoint import MODEL
 
+#: of a program that GenAI-Perf starts
+STAND_IN = Path(__file__).with_name("perf_analyzer.py")
 #: requests in flight, requests, tokens in, tokens out
 LOOP, REQUESTS, INPUT, OUTPUT = 4, 24, 32, 16
 
@@ -68,6 +70,9 @@ def _aiperf(run: Run, version: str) -> list[str]:
 
 
 def _genai_perf(run: Run, version: str) -> list[str]:
+    stand_in = run.bin / "perf_analyzer"
+    stand_in.write_text(f"#!{run.bin / 'python'}\n{STAND_IN.read_text(encoding='utf-8')}")
+    stand_in.chmod(0o755)
     return [
         str(run.bin / "genai-perf"), "profile", "-m", MODEL, "--endpoint-type", "chat", "--streaming",
         "-u", run.url.removeprefix("http://"), "--tokenizer", str(run.tokenizer), "--concurrency", str(LOOP),

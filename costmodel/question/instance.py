@@ -40,6 +40,8 @@ from topology.errors import InstanceError, Problem
 
 #: passes, by their tokens, of which it is kept how likely each expert is reached
 _MOST_REACHED = 16
+#: options of a question that are not written down where they are off
+_OFF = "two_batch_overlap", "engine", "taken", "chip", "scale_out", "domain_size", "granularity"
 
 
 @dataclass(frozen=True)
@@ -194,10 +196,7 @@ class Instance:
             del data["speculative"]
         if self.scenario.layer_slots == "same":
             del data["layer_slots"]
-        for key in ("two_batch_overlap", "engine", "taken", "chip", "scale_out", "domain_size"):
-            if not data[key]:
-                del data[key]
-        return data
+        return {key: value for key, value in data.items() if value or key not in _OFF}
 
 
 def resolve_instance(scenario: Scenario) -> Instance:
@@ -266,6 +265,8 @@ def resolve_instance(scenario: Scenario) -> Instance:
         )
     if not any(domain.usable for domain in found["cluster"].domains):
         problems.append(Problem("cluster", "has no usable chip"))
+    elif not found["cluster"].sold:
+        problems.append(Problem("granularity", "no unit or slice is free and works as a whole"))
     if problems:
         raise InstanceError(problems)
     loads, provenance = loads_of_model(model, workload)

@@ -41,7 +41,8 @@ class Scenario(BaseModel):
     ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
     :mod:`topology.failures`), in text joined by ``+``, ``taken`` the chips that others use. ``chip`` changes figures
     of every chip (``hbm_bytes_per_s: +20%``), ``scale_out`` options of the network, ``domain_size`` the chips of a
-    switched domain (see :mod:`costmodel.question.what_if`).
+    switched domain (see :mod:`costmodel.question.what_if`). ``granularity`` is one of the ways in which the cluster's file
+    says that its chips are sold (``tray``, ``slice``), or ``chip``: any chips; by default what the file says.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,6 +75,7 @@ class Scenario(BaseModel):
     chip: dict[str, Line | float | dict[str, Line | float]] = Field(default_factory=dict)
     scale_out: dict[str, bool | float | Line] = Field(default_factory=dict)
     domain_size: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    granularity: Name | None = None
 
     @field_validator("failed", "taken", "kv_tiers", mode="before")
     @classmethod

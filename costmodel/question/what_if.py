@@ -55,6 +55,7 @@ def cluster_of(scenario: Scenario, adjust: Callable[[Chip], Chip] | None = None)
         taken=scenario.taken,
         adjust=adjust if plain else chips,
         change=None if plain else spec,
+        granularity=scenario.granularity,
     )
 
 

@@ -66,6 +66,12 @@ LayerSlots = Annotated[
         "(JSON, vLLM-Ascend) or any (JSON)."
     ),
 ]
+Granularity = Annotated[
+    str | None,
+    typer.Option(
+        help="How chips are taken: as the cluster's file says that they are sold (tray, slice, ..), or chip: any chips."
+    ),
+]
 WithinMeasured = Annotated[
     bool | None,
     typer.Option(
@@ -108,6 +114,7 @@ class Asked:
     acceptance: Acceptance = None
     engine: Engine = None
     layer_slots: LayerSlots = None
+    granularity: Granularity = None
     within_measured: WithinMeasured = None
     profile: ProfileName = None
 
@@ -117,10 +124,13 @@ class Asked:
         cluster = None if self.cluster is None else self.cluster.partition("@")[0]
         return tuple(None if text is None else Path(text) for text in (*texts, cluster))
 
-    def build(self) -> Scenario:
-        """The scenario that is asked. Raises ``InstanceError`` with all problems at once."""
+    def build(self, base: Scenario | None = None) -> Scenario:
+        """The scenario that is asked, or ``base`` with what the options say instead.
+
+        Raises ``InstanceError`` with all problems at once.
+        """
         options = asdict(self)
-        return build_scenario(options.pop("scenario"), **options)
+        return build_scenario(options.pop("scenario"), base, **options)
 
 
 def asking(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -151,8 +161,8 @@ def asking(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return decorate
 
 
-def build_scenario(name: str | None, **options: Any) -> Scenario:
-    """A scenario from a file, with whatever the options say instead; ``None`` is not said.
+def build_scenario(name: str | None, base: Scenario | None = None, **options: Any) -> Scenario:
+    """A scenario from a file, or ``base``, with whatever the options say instead; ``None`` is not said.
 
     An option belongs to the workload, to the targets, to the drafts or to the scenario itself, by its
     name.
@@ -170,7 +180,9 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
     data: dict[str, Any] = {}
     if name is not None:
         _refuse_model_config(name)
-        data = load_scenario(name).model_dump(mode="json", exclude_none=True)
+        base = load_scenario(name)
+    if base is not None:
+        data = base.model_dump(mode="json", exclude_none=True)
     for key, value in targets.items():
         _doubt_seconds(key, value)
     data |= said
@@ -178,11 +190,11 @@ def build_scenario(name: str | None, **options: Any) -> Scenario:
         data["speculative"] = {**data.get("speculative", {}), **drafts}
     data.setdefault("workload", "chat")
     if lengths:
-        base = data["workload"]
-        if isinstance(base, str):
-            base = load_workload(base).model_dump(mode="json")
-        changed = any(base.get(key) != value for key, value in lengths.items())
-        data["workload"] = {**base, **lengths, **({"name": "custom"} if changed else {})}
+        work = data["workload"]
+        if isinstance(work, str):
+            work = load_workload(work).model_dump(mode="json")
+        changed = any(work.get(key) != value for key, value in lengths.items())
+        data["workload"] = {**work, **lengths, **({"name": "custom"} if changed else {})}
     if targets:
         data["slo"] = {**data.get("slo", {}), **targets}
     missing = [key for key in ("model", "cluster") if key not in data]

@@ -76,6 +76,7 @@ slo:
 # rate: 100            # requests/s to serve at least cost, instead of filling the cluster
 {_engine_line(instance)}
 # layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
+# granularity: chip    # any chips, or a name of the cluster's file: tray, slice
 # within_measured: false  # true: only roles, widths and batches that somebody measured on these chips
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # adapters: {{count: 8, bytes: 150 MB}}   # LoRA adapters that every replica holds

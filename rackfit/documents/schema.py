@@ -23,16 +23,13 @@ from rackfit.documents.data_schemas import (
     traffic_schema,
     workload_schema,
 )
+from rackfit.documents.move_schema import move_schema
 from rackfit.documents.result import SCHEMA_VERSION
+from rackfit.documents.schema_parts import COUNT, FIGURE, SHARE, json_object, or_null
 from topology.catalogue import data_dir
 
 FOLDER = data_dir("schemas")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-#: What the ends of the published figures must be; ``None`` where a layout cannot be priced.
-_FIGURE = {"type": ["number", "null"]}
-_COUNT = {"type": "integer", "minimum": 1}
-_SHARE = {"type": "number", "minimum": 0}
 
 
 def scenario_schema() -> dict[str, Any]:
@@ -46,8 +43,8 @@ def result_schema() -> dict[str, Any]:
     scenario = Scenario.model_json_schema()
     definitions = {**layout.pop("$defs"), **scenario.pop("$defs")}
     definitions |= {"Layout": layout, "Scenario": scenario}
-    violation = _object({key: {"type": "string"} for key in ("rule", "place", "message")})
-    evaluation = _object(
+    violation = json_object({key: {"type": "string"} for key in ("rule", "place", "message")})
+    evaluation = json_object(
         {
             **dict.fromkeys(
                 (
@@ -55,7 +52,7 @@ def result_schema() -> dict[str, Any]:
                     "output_tokens_per_s_per_gpu", "requests_per_s", "ttft_s", "tpot_s",
                     "joules_per_output_token",
                 ),
-                _FIGURE,
+                FIGURE,
             ),
             "chips_used": {"type": "integer", "minimum": 0},
             "chips_total": {"type": "integer", "minimum": 1},
@@ -66,24 +63,26 @@ def result_schema() -> dict[str, Any]:
             },
             "assumed": {"type": "array", "items": {"type": "string"}},
             "feasible": {"type": "boolean"},
-            "intervals": _or_null(_intervals()),
+            "intervals": or_null(_intervals()),
             "violations": {"type": "array", "items": violation},
         }
     )  # fmt: skip
-    memory = _object(
-        dict.fromkeys(("weights", "experts", "kv", "activations", "runtime", "capacity"), _SHARE)
+    memory = json_object(
+        dict.fromkeys(("weights", "experts", "kv", "activations", "runtime", "capacity"), SHARE)
     )
-    uplink = _object(dict.fromkeys(("bytes_per_s", "capacity_bytes_per_s", "utilisation"), _SHARE))
-    solve = _object(
+    uplink = json_object(
+        dict.fromkeys(("bytes_per_s", "capacity_bytes_per_s", "utilisation"), SHARE)
+    )
+    solve = json_object(
         {
-            **dict.fromkeys(("wall_s", "first_layout_s", "proof_s"), _FIGURE),
+            **dict.fromkeys(("wall_s", "first_layout_s", "proof_s"), FIGURE),
             "shapes": {"type": "integer"},
             "seed": {"type": "integer"},
             "workers": {"type": "integer"},
             "versions": {"type": "object", "additionalProperties": {"type": "string"}},
         }
     )
-    certificate = _object(
+    certificate = json_object(
         {
             "bound_usd_per_m_output_tokens": {"type": "number"},
             "gap": {"type": "number"},
@@ -96,19 +95,19 @@ def result_schema() -> dict[str, Any]:
         "properties": {
             "schema_version": {"type": "string", "pattern": rf"^{SCHEMA_VERSION.split('.')[0]}\."},
             "status": {"enum": ["optimal", "feasible", "infeasible", "time_limit"]},
-            "instance": _object(
+            "instance": json_object(
                 {"scenario": {"$ref": "#/$defs/Scenario"}, "digest": {"type": "string"}}
             ),
             "certificate": certificate,
             "evaluation": evaluation,
             "layout": {"$ref": "#/$defs/Layout"},
-            "runner_up": _or_null(_runner_up()),
+            "runner_up": or_null(_runner_up()),
             "engines": {"type": "array", "items": _alone()},
             "measured_distance": _measured_distance(),
-            "within_measured_usd_per_m_output_tokens": _FIGURE,
-            "worlds": _or_null(_worlds()),
+            "within_measured_usd_per_m_output_tokens": FIGURE,
+            "worlds": or_null(_worlds()),
             "memory": {"type": "object", "additionalProperties": memory},
-            "links": _object(
+            "links": json_object(
                 {
                     "uplinks": {"type": "object", "additionalProperties": uplink},
                     "busiest_link": {"type": "string"},
@@ -127,21 +126,21 @@ def _intervals() -> dict[str, Any]:
     """Low and high end of each figure at one confidence."""
     ends = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
     names = (one.name for one in fields(Intervals) if one.name != "confidence")
-    return _object({"confidence": _SHARE} | {name: _or_null(ends) for name in names})
+    return json_object({"confidence": SHARE} | {name: or_null(ends) for name in names})
 
 
 def _measured_distance() -> dict[str, Any]:
     """What of a layout no measured run had, and the nearest runs."""
     names = {"type": "array", "items": {"type": "string"}}
     words = {key: {"type": "string"} for key in ("chip", "role")}
-    widths = dict.fromkeys(("tp", "attention_dp", "pp"), _COUNT)
-    span = {"type": "array", "items": _SHARE, "minItems": 2, "maxItems": 2}
+    widths = dict.fromkeys(("tp", "attention_dp", "pp"), COUNT)
+    span = {"type": "array", "items": SHARE, "minItems": 2, "maxItems": 2}
     near = words | widths | {key: {"type": "string"} for key in ("engine", "weights")}
-    near |= {"distance": _SHARE, "sequences_per_rank": span, "runs": _COUNT, "error": _SHARE}
-    own = {"count": _COUNT, "sequences_per_rank": _SHARE, "not_measured": names}
-    replica = words | widths | own | {"nearest": {"type": "array", "items": _object(near)}}
-    return _object(
-        {"not_measured": names, "replicas": {"type": "array", "items": _object(replica)}}
+    near |= {"distance": SHARE, "sequences_per_rank": span, "runs": COUNT, "error": SHARE}
+    own = {"count": COUNT, "sequences_per_rank": SHARE, "not_measured": names}
+    replica = words | widths | own | {"nearest": {"type": "array", "items": json_object(near)}}
+    return json_object(
+        {"not_measured": names, "replicas": {"type": "array", "items": json_object(replica)}}
     )
 
 
@@ -155,37 +154,37 @@ def _worlds() -> dict[str, Any]:
         f"{at}_without_confidence",
     )
     shares = ("share_within_1_percent_of_best", "share_meeting_targets")
-    quantiles = _object(dict.fromkeys(("p10", "p50", "p90"), _FIGURE))
-    return _object(
-        {"parameter_sets": _COUNT, at: quantiles}
-        | dict.fromkeys(shares, _SHARE)
-        | dict.fromkeys(names, _FIGURE)
+    quantiles = json_object(dict.fromkeys(("p10", "p50", "p90"), FIGURE))
+    return json_object(
+        {"parameter_sets": COUNT, at: quantiles}
+        | dict.fromkeys(shares, SHARE)
+        | dict.fromkeys(names, FIGURE)
     )
 
 
 def _alone() -> dict[str, Any]:
     """What one engine alone costs, where the engine was a choice."""
     words = {key: {"type": "string"} for key in ("engine", "label", "reason")}
-    figures = dict.fromkeys(("usd_per_m_output_tokens", "bound_usd_per_m_output_tokens"), _FIGURE)
-    return _object({**words, **figures, "wall_s": _SHARE})
+    figures = dict.fromkeys(("usd_per_m_output_tokens", "bound_usd_per_m_output_tokens"), FIGURE)
+    return json_object({**words, **figures, "wall_s": SHARE})
 
 
 def _runner_up() -> dict[str, Any]:
     """The best layout found that is built differently, and what its cost's excess is worth."""
-    without = {"role": {"type": "string"}} | dict.fromkeys(("tp", "pp", "stage_chips"), _COUNT)
-    replica = {"count": _COUNT, "role": {"type": "string"}, "shape": {"$ref": "#/$defs/Shape"}}
-    return _object(
+    without = {"role": {"type": "string"}} | dict.fromkeys(("tp", "pp", "stage_chips"), COUNT)
+    replica = {"count": COUNT, "role": {"type": "string"}, "shape": {"$ref": "#/$defs/Shape"}}
+    return json_object(
         {
-            "without": _object(without),
+            "without": json_object(without),
             **dict.fromkeys(
                 (
                     "usd_per_m_output_tokens", "least_usd_per_m_output_tokens", "excess", "noise",
                     "confidence", "turned", "output_tokens_per_s", "ttft_s", "tpot_s",
                 ),
-                _FIGURE,
+                FIGURE,
             ),
             "within_noise": {"type": ["boolean", "null"]},
-            "replicas": {"type": "array", "items": _object(replica)},
+            "replicas": {"type": "array", "items": json_object(replica)},
         }
     )  # fmt: skip
 
@@ -196,24 +195,15 @@ def _traffic() -> dict[str, Any]:
         "peak", "mean_usd_per_hour", "spread_usd_per_hour", "usd_per_hour", "usd_per_m_output_tokens",
     )  # fmt: skip
     targets = ("ttft_p99_s", "tpot_p99_s", "goodput")
-    return _object(
+    return json_object(
         {
-            **dict.fromkeys(names, _SHARE),
-            **dict.fromkeys(targets, _FIGURE),
-            "runs": _COUNT,
+            **dict.fromkeys(names, SHARE),
+            **dict.fromkeys(targets, FIGURE),
+            "runs": COUNT,
             "losses": {"type": "integer", "minimum": 0},
-            "loads": {"type": "object", "additionalProperties": _SHARE},
+            "loads": {"type": "object", "additionalProperties": SHARE},
         }
     )
-
-
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    """An object with these keys at least; later versions may add keys."""
-    return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 def published() -> dict[str, dict[str, Any]]:
@@ -224,6 +214,7 @@ def published() -> dict[str, dict[str, Any]]:
         "flow": flow_schema(),
         "plan": plan_schema(),
         "model": model_schema(),
+        "move": move_schema(result_schema()),
         "profile": profile_schema(),
         "result": result_schema(),
         "scenario": scenario_schema(),

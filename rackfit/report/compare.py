@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from costmodel.change.loading import Loading, loading
+from costmodel.change.weights import weights_by_chip
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
-from rackfit.report.loading import Loading, held_experts, loading
 
 #: Figures that are compared, with how they are written.
 FIGURES = (
@@ -93,7 +94,10 @@ def compare(
     kinds.subtract(Counter(_kind(replica) for replica in first[1].replicas))
     both = before.keys() & after.keys()
     same = sum(before[chip] == after[chip] for chip in both)
-    old, new = held_experts(first[1]), held_experts(second[1])
+    old, new = (
+        {chip: held.experts for chip, held in weights_by_chip(side[1]).items()}
+        for side in (first, second)
+    )
     return Difference(
         figures={name: (getattr(first[2], name), getattr(second[2], name)) for name, *_ in FIGURES},
         replicas={kind: count for kind, count in kinds.items() if count},
@@ -103,7 +107,7 @@ def compare(
             "are no longer used": len(before) - len(both),
             "are newly used": len(after) - len(both),
         },
-        loads=sum(len(held - old.get(chip, set())) for chip, held in new.items()),
+        loads=sum(len(held - old.get(chip, frozenset())) for chip, held in new.items()),
         moved=moved,
         asked=asked,
     )

@@ -153,7 +153,9 @@ def _chips(instance: Instance, most_requests_per_s: float | None) -> Relaxable:
         most = max(most, math.ceil(1.3 * short * copies) + 1)
 
     def with_value(changed: Instance, value: float) -> Instance:
-        more = load_cluster(text, count=int(value)).with_profile(changed.cluster.profile)
+        sold = instance.scenario.granularity
+        more = load_cluster(text, count=int(value), granularity=sold)
+        more = more.with_profile(changed.cluster.profile)
         least = min(placed.chip.hbm_bytes for placed in changed.cluster.usable)
         return replace(changed, cluster=with_hbm(more, least))
 

@@ -64,10 +64,10 @@ def assemble(
                 stood.append((item.shape, there, there.chips))
         else:
             stood.append((item.shape, shape, stage_chips(shape.shape, chosen[place])))
-    return _layout(instance, stood)
+    return layout_of(instance, stood)
 
 
-def _layout(instance: Instance, stood: Sequence[Stood]) -> Layout:
+def layout_of(instance: Instance, stood: Sequence[Stood]) -> Layout:
     """Replicas on their chips. Those of one shape with the same stages and experts share a map for each stage."""
     maps: dict[str, ExpertMap] = {}
     kinds: dict[int, list[tuple[ExpertMap, tuple[tuple[int, int], ...]]]] = {}
@@ -127,8 +127,8 @@ def _chips(
                 _need(instance, fleet.stands[place][0], slot, placed) for place, slot in slices
             ]
             positions = sorted(instance.cluster.chip(chip).position for chip in free)
-            fabric = instance.cluster.domains[pool.domain].fabric
-            sets = tiles(fabric, positions, needs, clock=placed.clock, seed=placed.seed)
+            of = instance.cluster.domains[pool.domain].granularity
+            sets = tiles(of, positions, needs, clock=placed.clock, seed=placed.seed)
             own = [named(pool.domain, block) for block in sets]
         else:
             for place, slot in slices:

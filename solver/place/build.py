@@ -101,20 +101,6 @@ def build_replica(
         )
         for number, (layers, here) in enumerate(zip(stages, chips, strict=True))
     )
-    # homes of each rank's sequences over its chips
-    homes = [spread(count, tp * pp) for count in sequences]
-    shares = []
-    for number, (layers, here) in enumerate(zip(stages, chips, strict=True)):
-        one = in_flight_bytes(instance, role, layers, tp, last=number == pp - 1)
-        for place, chip in enumerate(here):
-            shares.append(
-                KvShare(
-                    chip=chip,
-                    tier=plan_of(instance).in_flight(role),
-                    sequences=homes[place // tp][number * tp + place % tp],
-                    bytes=one * sequences[place // tp],
-                )
-            )
     replica = Replica(
         role=role,
         shape=Shape(
@@ -125,9 +111,31 @@ def build_replica(
             batch=sum(sequences),
         ),
         stages=built,
-        kv=tuple(shares),
+        kv=kv_shares(instance, role, tp, built, sequences),
     )
     waits_in = plan_of(instance).idle
     if not idle or waits_in is None:
         return replica
     return with_idle(instance, replica, waits_in, idle)
+
+
+def kv_shares(
+    instance: Instance, role: Role, tp: int, stages: Sequence[Stage], sequences: Sequence[int]
+) -> tuple[KvShare, ...]:
+    """KV of sequences in flight on every chip of a replica. ``sequences`` of each rank, over all microbatches."""
+    pp = len(stages)
+    # homes of each rank's sequences over its chips
+    homes = [spread(count, tp * pp) for count in sequences]
+    shares = []
+    for number, stage in enumerate(stages):
+        one = in_flight_bytes(instance, role, stage.layers, tp, last=number == pp - 1)
+        for place, chip in enumerate(stage.chips):
+            shares.append(
+                KvShare(
+                    chip=chip,
+                    tier=plan_of(instance).in_flight(role),
+                    sequences=homes[place // tp][number * tp + place % tp],
+                    bytes=one * sequences[place // tp],
+                )
+            )
+    return tuple(shares)

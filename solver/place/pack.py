@@ -104,10 +104,10 @@ def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[PoolCho
         if not small or not neighbours_matter(cluster, pools[0].domain):
             continue
         item = Item(row, shape["role"], index, 1, count, 0.0)
-        fabric = cluster.domains[pools[0].domain].fabric
+        of = cluster.domains[pools[0].domain].granularity
         places = sorted(cluster.chip(chip).position for chip in pools[0].chips)
         rates: dict[tuple[float, ...], float] = {}
-        for block in fabric.blocks(places, count, _SETS):
+        for block in of.blocks(places, count, _SETS):
             kind = (block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s)
             if kind not in rates and len(rates) < _KINDS and not placed.clock.over:
                 slices = [(pools[0], named(pools[0].domain, block), count)]

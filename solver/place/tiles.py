@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from solver.clock import Clock
-from topology.fabric import Fabric
 from topology.routing.blocks import ChipBlock
+from topology.routing.granularity import Granularity
 
 #: sets of one number of chips that are chosen from, and seconds for choosing
 _MOST, _LIMIT_S = 400, 5.0
@@ -28,7 +28,7 @@ class Need:
 
 
 def tiles(
-    fabric: Fabric, free: Sequence[int], needs: Sequence[Need], *, clock: Clock, seed: int
+    of: Granularity, free: Sequence[int], needs: Sequence[Need], *, clock: Clock, seed: int
 ) -> list[ChipBlock]:
     """A set for each need, no chip twice, so that the sets together are as quick as was found.
 
@@ -36,14 +36,14 @@ def tiles(
     other, the widest need takes the quickest set of what is left, then the next.
     """
     if len(needs) > 1:
-        found = _packed(fabric, free, Counter(needs), clock, seed)
+        found = _packed(of, free, Counter(needs), clock, seed)
         if found is not None:
             return [found[need].pop() for need in needs]
     left = list(free)
     taken: dict[int, ChipBlock] = {}
     for place in sorted(range(len(needs)), key=lambda at: (-needs[at].chips, at)):
         need = needs[place]
-        sets = fabric.blocks(left, need.chips, _MOST)
+        sets = of.blocks(left, need.chips, _MOST)
         taken[place] = min(zip(_excess(sets, need), range(len(sets)), sets, strict=True))[2]
         left = [position for position in left if position not in taken[place].chips]
     return [taken[place] for place in range(len(needs))]
@@ -66,7 +66,7 @@ def _excess(sets: Sequence[ChipBlock], need: Need) -> list[int]:
 
 
 def _packed(
-    fabric: Fabric, free: Sequence[int], needs: Counter[Need], clock: Clock, seed: int
+    of: Granularity, free: Sequence[int], needs: Counter[Need], clock: Clock, seed: int
 ) -> dict[Need, list[ChipBlock]] | None:
     """Sets for all needs by CP-SAT; ``None`` where the sets that are known do not fit in time."""
     model = cp_model.CpModel()
@@ -74,7 +74,7 @@ def _packed(
     chosen: list[tuple[Need, ChipBlock, cp_model.IntVar]] = []
     costs: list[int] = []
     for need, number in sorted(needs.items()):
-        sets = fabric.blocks(free, need.chips, _MOST)
+        sets = of.blocks(free, need.chips, _MOST)
         own = [model.new_bool_var(f"x[{need.chips},{index}]") for index in range(len(sets))]
         model.add(sum(own) == number)
         for one, excess, variable in zip(sets, _excess(sets, need), own, strict=True):

@@ -34,6 +34,8 @@ COVERS = (
     "not covered: replicas of one model that hand KV from one kind of unit to another; two models on one unit",
 )
 
+#: by model and kind of unit
+Offers = dict[tuple[int, int], Offer]
 #: group of a column on so many units, evaluated
 Stood = dict[tuple[int, int], tuple[Instance, Layout, Evaluation]]
 
@@ -51,7 +53,7 @@ class DayPlan:
     mean: tuple[tuple[float, ...], ...]
     hours: Hours
     layouts: tuple[UnitLayout, ...]
-    offers: dict[tuple[int, int], Offer]
+    offers: Offers
     planned: Planned
     bound_usd: float
     stood: Stood
@@ -107,14 +109,36 @@ def plan_day(
     NoLayoutInTime
         The time limit came first.
     """
-    rates = rates_of(asked)
-    kinds, off = _kinds(asked, len(rates[0]))
+    offers = offers_for(asked, clock=clock, gap=gap, seed=seed, on_progress=on_progress)
+    on_progress("hours")
+    return plan_offers(asked, offers, clock=clock, gap=gap, seed=seed)
+
+
+def offers_for(
+    asked: PlanQuestion,
+    *,
+    clock: Clock,
+    gap: float = 0.01,
+    seed: int = 0,
+    on_progress: Callable[[str], None] = lambda said: None,
+) -> Offers:
+    """What each kind of unit runs for each model; the rates are not read but for their faults."""
+    off = _kinds(asked, len(rates_of(asked)[0]))[1]
     start = Start(asked.load_from, asked.load_extra)
-    offers = {}
+    found = {}
     for m, model in enumerate(asked.models):
         for k, units in enumerate(asked.units):
             on_progress(f"{model.called} on {units.cluster}")
-            offers[m, k] = offer(model, units, off[k], start, clock=clock, gap=gap, seed=seed)
+            found[m, k] = offer(model, units, off[k], start, clock=clock, gap=gap, seed=seed)
+    return found
+
+
+def plan_offers(
+    asked: PlanQuestion, offers: Offers, *, clock: Clock, gap: float = 0.01, seed: int = 0
+) -> DayPlan:
+    """The cheapest plan found of such offers. Raises what :func:`plan_day` raises."""
+    rates = rates_of(asked)
+    kinds, off = _kinds(asked, len(rates[0]))
     _fits_somewhere(asked, offers)
     columns, layouts = _columns(asked, offers, len(rates[0]))
     hours = Hours(
@@ -126,7 +150,6 @@ def plan_day(
         usd_per_kwh=_by_hour(asked.usd_per_kwh, len(rates[0])) if asked.usd_per_kwh else (),
         power_cap_w=asked.power_cap,
     )
-    on_progress("hours")
     hours, planned, stood = _planned(asked, hours, layouts, off, clock, seed)
     most = [
         [offers[m, k].most_requests_per_s for k in range(len(kinds))]
@@ -177,7 +200,7 @@ def _kinds(asked: PlanQuestion, number: int) -> tuple[tuple[Kind, ...], list[int
     return tuple(kinds), off
 
 
-def _fits_somewhere(asked: PlanQuestion, offers: dict[tuple[int, int], Offer]) -> None:
+def _fits_somewhere(asked: PlanQuestion, offers: Offers) -> None:
     """Raise ``NoFeasibleLayout`` for models that no unit runs."""
     said = []
     for m, model in enumerate(asked.models):
@@ -193,7 +216,7 @@ def _fits_somewhere(asked: PlanQuestion, offers: dict[tuple[int, int], Offer]) -
 
 
 def _columns(
-    asked: PlanQuestion, offers: dict[tuple[int, int], Offer], number: int
+    asked: PlanQuestion, offers: Offers, number: int
 ) -> tuple[tuple[Column, ...], tuple[UnitLayout, ...]]:
     columns, layouts = [], []
     for (m, k), found in offers.items():

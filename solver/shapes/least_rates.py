@@ -48,7 +48,7 @@ def least_rates(
         reduce = _front(
             achieved(partial(cluster.rate, "all-reduce", chips), efficiency.all_reduce)
             for pool in distinct
-            for chips in _sets(cluster, pool, tp, gathers=True)
+            for chips in _sets(cluster, pool, tp, gathers=True, whole=parts == ((parts[0][0], tp),))
         )
     moe = instance.operations.moe
     runs = [[count for _, count in parts]] if pp == 1 else [[stage_chips]] * pp
@@ -58,7 +58,11 @@ def least_rates(
         groups = (
             _together(cluster, pools, [count for _, count in parts])
             if wide
-            else [chips for pool in distinct for chips in _sets(cluster, pool, stage_chips)]
+            else [
+                chips
+                for pool in distinct
+                for chips in _sets(cluster, pool, stage_chips, whole=len(parts) == pp == 1)
+            ]
         )
         dispatch = _front(
             moved.rate(
@@ -101,16 +105,20 @@ def least_send(cluster: Cluster, pool: Pool) -> Rate:
     return Rate(latency, s_per_byte, s_per_byte, latency, rates[0].busiest_link)
 
 
-def _sets(cluster: Cluster, pool: Pool, count: int, *, gathers: bool = False) -> list[list[str]]:
+def _sets(
+    cluster: Cluster, pool: Pool, count: int, *, gathers: bool = False, whole: bool = False
+) -> list[list[str]]:
     if count > len(pool.chips):
         return []
-    sets = sets_of(cluster, pool.domain, pool.chips, count, gathers=gathers)
+    sets = sets_of(cluster, pool.domain, pool.chips, count, gathers=gathers, whole=whole)
     return [named(pool.domain, one) for one in sets]
 
 
 def _together(cluster: Cluster, pools: Sequence[Pool], counts: Sequence[int]) -> list[list[str]]:
     """Sets over several pools: the first of each, the second of each, and so on."""
-    own = [_sets(cluster, pool, count) for pool, count in zip(pools, counts, strict=True)]
+    own = [
+        _sets(cluster, pool, count, whole=True) for pool, count in zip(pools, counts, strict=True)
+    ]
     return [
         [chip for sets in own for chip in sets[min(turn, len(sets) - 1)]]
         for turn in range(max(len(sets) for sets in own))

@@ -1,6 +1,7 @@
 """Pools: usable chips of one type in one domain, and classes of pools that cannot be told apart.
 
-A replica takes its chips from one pool, or from several pools of one chip type.
+A replica takes its chips from one pool, or from several pools of one chip type. Where chips are sold in units, a pool
+holds whole units, and where they are sold in slices, one box that any slices fit into which are no more than it.
 Failed chips, mixed types and part-taken domains are nothing special: they only change the pools.
 """
 
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from topology import Chip, Cluster, PlacedChip
+from topology import Chip, Cluster, Domain, PlacedChip
 
 #: pools of one class, and chips in them together, up to which (either one) each pool gets variables of
 #: its own in the fleet model
@@ -19,9 +20,10 @@ _FEW_POOLS, _FEW_CHIPS = 8, 512
 
 @dataclass(frozen=True)
 class Pool:
-    """Usable chips of one type in one domain, cheapest first, else in the domain's own order.
+    """Usable chips of one type in one domain, cheapest unit first, else in the domain's own order.
 
-    ``part``: which of the parts that failures leave unjoined, largest first (0: all of the domain, or the largest).
+    ``part``: which of the parts that failures leave unjoined or no slice holds together, largest first (0: all of the
+    domain, or the largest).
     """
 
     domain: int
@@ -65,13 +67,9 @@ def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
     grouped: dict[Hashable, list[Pool]] = {}
     prices: dict[Hashable, tuple[float, ...]] = {}
     for domain in cluster.domains:
-        for part, joined in enumerate(domain.fabric.parts):
-            by_type: dict[str, list[PlacedChip]] = {}
-            for placed in domain.usable:
-                if placed.position in joined:
-                    by_type.setdefault(placed.chip.name, []).append(placed)
-            for name, own in by_type.items():
-                own.sort(key=lambda placed: placed.chip.usd_per_hour)
+        positions = [placed.position for placed in domain.usable]
+        for part, joined in enumerate(domain.granularity.parts(positions)):
+            for name, own in _by_type(domain, joined).items():
                 pool = Pool(domain.index, own[0].chip, tuple(placed.id for placed in own), part)
                 paid = tuple(placed.chip.usd_per_hour for placed in own)
                 key = (name, len(own), domain.signature, part, paid)
@@ -81,6 +79,33 @@ def pool_classes(cluster: Cluster) -> tuple[PoolClass, ...]:
         PoolClass(index, own[0].chip, len(own[0].chips), tuple(_by_unit(cluster, own)), prices[key])
         for index, (key, own) in enumerate(grouped.items())
     )
+
+
+def whole_usd_per_hour(cluster: Cluster, classes: Sequence[PoolClass]) -> float:
+    """What all usable chips cost: those of the pools, and those that are not sold as a whole."""
+    pooled = {chip for c in classes for pool in c.pools for chip in pool.chips}
+    rest = (placed.chip.usd_per_hour for placed in cluster.usable if placed.id not in pooled)
+    return sum(len(c.pools) * sum(c.prices) for c in classes) + sum(rest)
+
+
+def _by_type(domain: Domain, positions: Sequence[int]) -> dict[str, list[PlacedChip]]:
+    """Chips of each type, in units (of one type each): the cheapest first."""
+    unit = domain.granularity.unit
+    rows = [
+        [domain.chips[position] for position in positions[at : at + unit]]
+        for at in range(0, len(positions), unit)
+    ]
+    found: dict[str, list[list[PlacedChip]]] = {}
+    for row in rows:
+        found.setdefault(row[0].chip.name, []).append(row)
+
+    def price(row: list[PlacedChip]) -> float:
+        return sum(placed.chip.usd_per_hour for placed in row)
+
+    return {
+        name: [placed for row in sorted(own, key=price) for placed in row]
+        for name, own in found.items()
+    }
 
 
 def _by_unit(cluster: Cluster, pools: Sequence[Pool]) -> list[Pool]:
@@ -99,7 +124,8 @@ def pick_chips(
 ) -> list[str]:
     """``count`` of the ``free`` chips of a domain: the first ones, or a compact block on a torus.
 
-    Where only NICs differ, a replica that is ``leaving`` the domain gets the fastest, others the slowest.
+    Where only NICs differ, a replica that is ``leaving`` the domain gets the fastest, others the slowest. Chips that
+    are sold together stay together.
     """
     home = cluster.domains[domain]
     if home.interchangeable_chips:
@@ -107,6 +133,9 @@ def pick_chips(
     places = {cluster.chip(chip).position: chip for chip in free}  # in the order of ``free``
     if home.fabric.interchangeable_chips and cluster.network is not None:
         nics, sign = cluster.network.nic_profile(domain), -1.0 if leaving else 1.0
-        chosen = sorted(places, key=lambda at: sign * nics[at])[:count]
+        unit, order = home.granularity.unit, list(places)
+        units = [order[at : at + unit] for at in range(0, len(order), unit)]
+        units.sort(key=lambda row: sign * sum(nics[at] for at in row) / len(row))
+        chosen = [at for row in units for at in row][:count]
         return [places[at] for at in sorted(chosen)]
     return [places[position] for position in home.fabric.pick(sorted(places), count)]

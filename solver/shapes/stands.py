@@ -30,12 +30,16 @@ def apart(cluster: Cluster, pools: Sequence[Pool]) -> bool:
 
 
 def sets_of(
-    cluster: Cluster, domain: int, free: Sequence[str], count: int, *, gathers: bool
+    cluster: Cluster, domain: int, free: Sequence[str], count: int, *, gathers: bool, whole: bool
 ) -> list[ChipBlock]:
-    """Sets of ``count`` of the ``free`` chips of a domain that no other is quicker than in all respects."""
-    fabric = cluster.domains[domain].fabric
+    """Sets of ``count`` of the ``free`` chips of a domain that no other is quicker than in all respects.
+
+    ``whole``: sets that a replica may take as they are, not parts of what it takes.
+    """
+    home = cluster.domains[domain]
     places = sorted(cluster.chip(chip).position for chip in free)
-    return fabric.quickest(places, count, _BLOCKS, gathers=gathers)
+    of = home.granularity if whole else home.fabric
+    return of.quickest(places, count, _BLOCKS, gathers=gathers)
 
 
 def named(domain: int, block: ChipBlock) -> list[str]:
@@ -74,7 +78,8 @@ def _orders(
     if not neighbours_matter(cluster, domain):
         yield list(free[:count])
         return
-    for block in by_speed(sets_of(cluster, domain, free, count, gathers=tp == count))[:_TRIED]:
+    sets = sets_of(cluster, domain, free, count, gathers=tp == count, whole=True)
+    for block in by_speed(sets)[:_TRIED]:
         for stages in fabric.cuts(block.chips, width) if width < count else [[block.chips]]:
             ranks = [fabric.cuts(stage, tp) if tp < width else [[stage]] for stage in stages]
             for turn in range(max(len(own) for own in ranks)):

@@ -240,11 +240,13 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("evaluate", "layout.json", "--json"),
         ("report", "layout.json", "--out", "out/r.html", "--svg", "out/f"),
         ("diff", "layout.json", "pools.json", "--json"),
+        ("move", "layout.json", "--failed", "r0g3", *SHORT, "--json"),
         ("replay", "layout.json", "--rate", "1", "--duration", "5", "--json"),
         *(("export", "layout.json", "--to", to, "--out", "out/e", "--allow-approximate") for to in
           ("sglang", "vllm", "trtllm", "vllm-ascend", "dynamo", "slurm", "json", "dot", "graphml")),
     ),
     "pools.json": (
+        ("move", "layout.json", "pools.json", "--weights-from", "peers", "--out", "out/a.json"),
         ("export", "pools.json", "--to", "sglang", "--out", "out/e"),
         ("replay", "pools.json", "--traffic", "trace.csv", "--report", "out/r.html"),
     ),

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from costmodel.change.loading import loading
+from costmodel.change.weights import weights_by_chip
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.cli.app import build_app
 from rackfit.documents.result import read_result
 from rackfit.importers.deployment import import_deployment
-from rackfit.report.loading import held_experts, loading
 from rackfit.studies.base import varied
 from rackfit.studies.questions.scale_up import STUDY
 
@@ -87,9 +88,10 @@ def test_diff_gives_bytes_and_time_to_load(folder: Path) -> None:
     assert moe is not None
     twice = weights - whole.total_bytes  # copies of an expert on one chip are loaded once
     assert 0 <= twice < 0.1 * weights
+    held = weights_by_chip(sides[0][1])
     fresh = sum(
-        len(held - held_experts(sides[0][1]).get(chip, set()))
-        for chip, held in held_experts(after).items()
+        len(own.experts - held[chip].experts if chip in held else own.experts)
+        for chip, own in weights_by_chip(after).items()
     )
     assert found["expert_copies_to_load"] == fresh
     assert found["bytes_to_load"] == pytest.approx(fresh * moe.expert_bytes)

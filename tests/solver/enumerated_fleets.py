@@ -52,7 +52,7 @@ def least_cost(instance: Instance, replicas: list[Best]) -> float | None:
     """Least dollars per hour and request per second of any fleet, ``None`` if none serves."""
     own = pools(instance)
     price = [instance.cluster.chip(chips[0]).chip.usd_per_hour for chips in own]
-    whole = sum(usd * len(chips) for usd, chips in zip(price, own, strict=True))
+    whole = sum(placed.chip.usd_per_hour for placed in instance.cluster.usable)
     wanted = instance.scenario.rate
     found = np.inf
     for taken, rates in fleets(instance, replicas):

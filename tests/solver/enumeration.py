@@ -44,10 +44,15 @@ class Best:
 
 
 def pools(instance: Instance) -> list[list[str]]:
-    """Usable chips of one type in one domain each."""
+    """Usable chips of one type in one domain each, in rows of as many as are sold together."""
     found: dict[tuple[int, str], list[str]] = {}
-    for placed in instance.cluster.usable:
-        found.setdefault((placed.domain, placed.chip.name), []).append(placed.id)
+    for domain in instance.cluster.domains:
+        unit = domain.granularity.unit
+        for first in range(0, len(domain.chips) - unit + 1, unit):
+            row = domain.chips[first : first + unit]
+            if all(placed.usable for placed in row) and len({p.chip.name for p in row}) == 1:
+                own = found.setdefault((domain.index, row[0].chip.name), [])
+                own += [placed.id for placed in row]
     return list(found.values())
 
 
@@ -55,7 +60,13 @@ def takings(instance: Instance) -> Iterator[Taken]:
     """Every number of chips in each pool, of one chip type; of like pools the first take most."""
     own = pools(instance)
     kinds = [kind_of_pool(instance, chips) for chips in own]
-    for taken in product(*(range(len(chips) + 1) for chips in own)):
+    homes = [instance.cluster.domains[instance.cluster.chip(chips[0]).domain] for chips in own]
+    for taken in product(
+        *(
+            range(0, len(chips) + 1, home.granularity.unit)
+            for chips, home in zip(own, homes, strict=True)
+        )
+    ):
         if not any(taken):
             continue
         if len({kinds[p][0] for p, count in enumerate(taken) if count}) > 1:

@@ -25,8 +25,10 @@ def test_what_a_tool_wrote_is_read(path: Path, tmp_path: Path) -> None:
     assert bench.input_tokens == pytest.approx(32, abs=1)
     assert bench.output_tokens == pytest.approx(16, abs=0.5)
     assert bench.requests == 24
+    # lists of lengths are cut from vLLM's; GuideLLM 0.5 made one prompt of 31 tokens
+    assert bench.fixed_lengths or path.stem.startswith(("vllm", "guidellm-0.5"))
     assert bench.streams == (None if path.stem in RATES else 4)
-    assert bench.concurrency == pytest.approx(4, abs=1)
+    assert bench.concurrency == pytest.approx(2.8 if path.stem in RATES else 4, abs=0.3)
     assert bench.ttft_s is not None
     assert 0.38 < bench.ttft_s < 0.65
     assert 0.015 < bench.tpot_s < 0.03

@@ -7,7 +7,7 @@ the model has them, lie in order on as few slots as hold them all; layers in eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -33,13 +33,16 @@ class Stood:
 class Enumerator:
     """The best replica of every role on every set of usable chips, and the best fleet of them."""
 
-    def __init__(self, instance: Instance):
+    def __init__(self, instance: Instance, may: Container[frozenset[str]] | None = None):
+        """``may``: the sets of chips that a replica may stand on; without it any."""
         self.instance = instance
         self.chips = [placed.id for placed in instance.cluster.usable]
         self.known: dict[tuple[object, ...], tuple[int, float]] = {}
         self.best: dict[tuple[Role, int], Stood] = {}
         for mask in range(1, 1 << len(self.chips)):
             members = tuple(c for bit, c in enumerate(self.chips) if mask >> bit & 1)
+            if may is not None and frozenset(members) not in may:
+                continue
             for role in ROLES:
                 for stages, tp in self._ways(role, members):
                     rate, batch = self._largest(role, stages, tp)

@@ -1,0 +1,177 @@
+"""A plan beside what people do without one: the best constant fleet, and an autoscaler with thresholds tuned on that day.
+
+``python -m benchmarks.plan_day [PLAN] [--share 0.4]``. ``--share`` scales each model's rates so that its busiest hour alone takes that
+share of every kind's units. All three are judged by the judge of plans, with the same layouts, prices, losses and
+start-ups, and all meet every hour. The autoscaler sees the hour before: above one share of what its groups carry after a loss it
+adds groups, below another it takes one away; both shares and the groups that it adds are chosen by a grid, the cheapest that
+meets every hour of the day counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from itertools import product
+
+from costmodel.plan.hours import Decision, Hours
+from costmodel.plan.judge import judge
+from costmodel.plan.question import PlanQuestion, load_plan, rates_of
+from solver.clock import Clock
+from solver.plan.day import DayPlan, Offers, offers_for, plan_offers
+from solver.plan.hours import plan_hours
+from topology.errors import NoFeasibleLayout
+
+#: shares of the carried rate above which groups are added and below which one is taken away, and groups added at once
+ABOVE = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+BELOW = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+ADDED = (1, 2, 3, 4, 6, 8)
+#: days after which the autoscaler's hours repeat
+_DAYS = 3
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Money of all hours, and what it is of; ``None`` where nothing meets every hour."""
+
+    name: str
+    usd: float | None
+    said: str = ""
+
+
+def constant(asked: Hours, seed: int = 0) -> Beside:
+    """The cheapest fleet that serves all hours alike."""
+    hours = asked.hours
+    same = replace(
+        asked,
+        demand=tuple((max(own),) for own in asked.demand),
+        kinds=tuple(
+            replace(kind, on_demand_usd_per_hour=(sum(kind.on_demand_usd_per_hour) / hours,))
+            for kind in asked.kinds
+        ),
+        columns=tuple(
+            replace(one, start_s=0.0, drain_s=0.0, least_hours=1) for one in asked.columns
+        ),
+        usd_per_kwh=(sum(asked.usd_per_kwh) / hours,) if asked.usd_per_kwh else (),
+    )
+    try:
+        found = plan_hours(same, clock=Clock(), seed=seed)
+    except NoFeasibleLayout as error:
+        return Beside("constant fleet", None, str(error))
+    plan = Decision(found.plan.reserved, found.plan.groups * hours)
+    judged = judge(asked, plan)
+    assert not judged.violations
+    return Beside("constant fleet", judged.usd, f"groups {found.plan.groups[0]}")
+
+
+def autoscaled(asked: Hours) -> Beside:
+    """The cheapest of the grid: each model on the column that carries most for its money."""
+    columns = [min(own, key=lambda c: _usd(asked, c)) for own in asked.of_model]
+    best = Beside("autoscaler", None, "no setting of the grid meets every hour")
+    for above, below, added in product(ABOVE, BELOW, ADDED):
+        if below >= above:
+            continue
+        rows = [[0] * len(asked.columns) for _ in range(asked.hours)]
+        for model, column in enumerate(columns):
+            for hour, groups in enumerate(_groups(asked, model, column, above, below, added)):
+                rows[hour][column] = groups
+        plan = _cheapest(asked, tuple(tuple(row) for row in rows))
+        if plan is None:
+            continue
+        usd = judge(asked, plan).usd
+        if best.usd is None or usd < best.usd:
+            best = Beside("autoscaler", usd, f"above {above:g}, below {below:g}, adds {added}")
+    return best
+
+
+def _usd(asked: Hours, column: int) -> float:
+    """Money of an hour per request per second."""
+    own = asked.columns[column]
+    price = asked.kinds[own.kind].reserved_usd_per_hour * own.group
+    return price / own.requests_per_s[1]
+
+
+def _groups(
+    asked: Hours, model: int, column: int, above: float, below: float, added: int
+) -> list[int]:
+    """Groups by hour once the days repeat."""
+    own = asked.columns[column]
+    most = len(own.requests_per_s) - 1
+    groups = most
+    found: list[int] = []
+    for turn in range(_DAYS * asked.hours):
+        before = asked.demand[model][(turn - 1) % asked.hours]
+        carried = own.requests_per_s[max(0, groups - asked.spare)]
+        if before > above * carried:
+            groups = min(most, groups + added)
+        elif before < below * carried:
+            groups -= 1
+        found.append(groups)
+    return found[-asked.hours :]
+
+
+def _cheapest(asked: Hours, groups: tuple[tuple[int, ...], ...]) -> Decision | None:
+    """The groups with the reserved units that make them cheapest; ``None`` where they break a rule."""
+    least = tuple(kind.reserved[0] for kind in asked.kinds)
+    if judge(asked, Decision(least, groups)).violations:
+        return None
+    plans = (
+        Decision(reserved, groups)
+        for reserved in product(*(range(k.reserved[0], k.reserved[1] + 1) for k in asked.kinds))
+    )
+    return min(plans, key=lambda plan: judge(asked, plan).usd)
+
+
+def compare(found: DayPlan) -> list[Beside]:
+    """The plan and the two beside it."""
+    plan = Beside("plan", found.planned.judged.usd, f"gap {found.gap:.2%} over any layouts")
+    return [plan, constant(found.hours), autoscaled(found.hours)]
+
+
+def scaled(asked: PlanQuestion, offers: Offers, share: float) -> PlanQuestion:
+    """The question with rates whose busiest hour alone takes that share of every kind's units."""
+    models = []
+    for m, (model, own) in enumerate(zip(asked.models, rates_of(asked), strict=True)):
+        carried = 0.0
+        for k, units in enumerate(asked.units):
+            best = max(
+                (one.requests_per_s / one.group for one in offers[m, k].layouts), default=0.0
+            )
+            carried += units.count * best
+        times = share * carried / max(most for _, most in own)
+        rates = tuple(times * most for _, most in own)
+        models.append(model.model_copy(update={"rates": None, "requests_per_s": rates}))
+    return asked.model_copy(update={"models": tuple(models)})
+
+
+def main() -> None:
+    """Print the three."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("plan", nargs="?", default="two-models-day")
+    parser.add_argument("--share", type=float)
+    words = parser.parse_args()
+    asked, clock = load_plan(words.plan), Clock()
+    offers = offers_for(
+        asked, clock=clock, on_progress=lambda said: print(f"{clock.elapsed_s:.0f} s: {said}")
+    )
+    for (m, k), one in offers.items():
+        rates = [f"{own.requests_per_s:,.4g} on {own.group}" for own in one.layouts]
+        print(
+            asked.models[m].called,
+            asked.units[k].cluster,
+            rates,
+            f"bound {one.most_requests_per_s:,.4g}",
+            one.reason,
+        )
+    if words.share is not None:
+        asked = scaled(asked, offers, words.share)
+    found = plan_offers(asked, offers, clock=clock)
+    per_day = 24.0 / found.hours.hours
+    for one in compare(found):
+        usd = "-" if one.usd is None else f"${one.usd * per_day:,.2f} per day"
+        more = "" if one.usd is None else f", {one.usd / found.planned.judged.usd - 1:+.1%}"
+        print(f"{one.name:<15} {usd}{more}  {one.said}")
+    print(f"{found.wall_s:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""What weights each chip of a layout holds, and what of them another chip has already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from costmodel.layout.layout import Layout, Stage
+from costmodel.question.instance import Instance
+from costmodel.replica.fleet import PricedLayout
+
+#: (layer, expert)
+Experts = frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights on one chip.
+
+    ``shard``: equal where attention, dense and shared weights are the same, of which there are ``dense_bytes``;
+    ``experts`` by (layer, expert), each once however many slots it has.
+    """
+
+    shard: tuple[object, ...]
+    dense_bytes: float
+    experts: Experts
+
+    def fresh(self, there: Weights | None, expert_bytes: Mapping[int, float]) -> float:
+        """Bytes of these weights that a chip which holds ``there`` does not hold."""
+        missing = self.experts if there is None else self.experts - there.experts
+        size = sum(expert_bytes[layer] for layer, _ in missing)
+        if there is None or self.shard != there.shard:
+            size += self.dense_bytes
+        return size
+
+
+def expert_bytes(instance: Instance) -> dict[int, float]:
+    """Bytes of one expert of each mixture-of-experts layer."""
+    return {
+        layer: kind.moe.expert_bytes
+        for kind in instance.operations.kinds
+        if kind.moe is not None
+        for layer in kind.layers
+    }
+
+
+def weights_by_chip(layout: Layout, priced: PricedLayout | None = None) -> dict[str, Weights]:
+    """Weights of every chip in a replica; ``dense_bytes`` are 0 without prices. Equal chips share one object."""
+    found: dict[str, Weights] = {}
+    for at, replica in enumerate(layout.replicas):
+        known: dict[object, Weights] = {}
+        for number, stage in enumerate(replica.stages):
+            held = stage_experts(layout, stage)
+            dense = priced.replicas[at].stages[number].memory["weights"] if priced else None
+            for place, chip in enumerate(stage.chips):
+                shard = (stage.layers, replica.shape.tp, place % replica.shape.tp)
+                size = 0.0 if dense is None else float(dense[place])
+                key = (shard, size, held[place])
+                found[chip] = known.setdefault(key, Weights(shard, size, held[place]))
+    return found
+
+
+def stage_experts(layout: Layout, stage: Stage) -> list[Experts]:
+    """Experts of a stage's layers on each of its chips."""
+    first, last = stage.layers
+    held: list[set[tuple[int, int]]] = [set() for _ in stage.chips]
+    for layer, row in layout.experts_of(stage).items():
+        if not first <= layer <= last:
+            continue
+        start = 0
+        for own, count in zip(held, stage.slots(layer), strict=True):
+            own.update((layer, expert) for expert in row[start : start + count])
+            start += count
+    return [frozenset(own) for own in held]

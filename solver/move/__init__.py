@@ -1,0 +1,1 @@
+"""From a running layout to another: which replicas stay, on which chips new ones start, and in what order."""

@@ -1,0 +1,52 @@
+"""The question while replicas of two layouts run, and whether both stand on the same chips."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from costmodel.question.workload import Slo
+from topology.errors import InstanceError, Problem
+
+
+def through(before: Instance, after: Instance, during: float | None) -> Instance:
+    """The question while replicas of both layouts run: of each target the looser one, of the rates the smaller.
+
+    ``during``: requests/s to be served all the time, instead.
+    """
+    limits = [
+        None if None in pair else max(one for one in pair if one is not None)
+        for pair in (
+            (before.slo.ttft, after.slo.ttft),
+            (before.slo.tpot, after.slo.tpot),
+        )
+    ]
+    rates = [one.scenario.rate for one in (before, after) if one.scenario.rate is not None]
+    rate = during if during is not None else min(rates, default=None)
+    slo = Slo(ttft=limits[0], tpot=limits[1])
+    scenario = after.scenario.model_copy(update={"slo": slo, "rate": rate})
+    return replace(after, scenario=scenario)
+
+
+def check_same_cluster(before: Instance, layout: Layout, after: Instance) -> None:
+    """Raise ``InstanceError`` where chips that run are not in the other cluster, or are others there."""
+    problems = []
+    if before.model != after.model:
+        message = f"is {after.model.name}, the running layout serves {before.model.name} in its own dtypes"
+        problems.append(Problem("model", message))
+    for chip in (chip for replica in layout.replicas for chip in replica.chips):
+        if chip not in before.cluster:
+            problems.append(Problem(f"the running layout: {chip}", "is no chip of its cluster"))
+            break
+        if chip not in after.cluster:
+            message = f"runs, and {after.cluster.name} has no such chip"
+            problems.append(Problem(chip, message))
+            break
+        kinds = [one.cluster.chip(chip).chip.name for one in (before, after)]
+        if kinds[0] != kinds[1]:
+            message = f"is a {kinds[0]} where it runs and a {kinds[1]} in {after.cluster.name}"
+            problems.append(Problem(chip, message))
+            break
+    if problems:
+        raise InstanceError(problems)

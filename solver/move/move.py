@@ -1,0 +1,196 @@
+"""From a running layout to another, or to the best that moves few bytes: re-solve, choose chips, order, judge.
+
+The search for the new question (:mod:`solver.search`) gives the best layout and the bound that all are measured by.
+Among it and what :mod:`solver.move.choose` makes of the replicas that run, the one is taken that moves fewest bytes
+within a share of the best cost, or costs least within a budget of bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.layout.layout import Layout
+from costmodel.question.engine import ANY
+from costmodel.question.instance import Instance
+from solver.answer import Progress, SearchResult
+from solver.clock import Clock
+from solver.move.between import check_same_cluster, through
+from solver.move.made import made_of
+from solver.move.onto_chips import nearest_chips
+from solver.move.steps import Asked, Steps, Walk
+from solver.search import searched
+from solver.verify import ROUNDING
+from topology.errors import InstanceError, NoFeasibleLayout, Problem
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout that the move may go to: what it costs, and the weights that chips have to load for it.
+
+    ``least_requests_per_s``: what is served at the worst moment on the way.
+    """
+
+    name: str
+    layout: Layout
+    evaluation: Evaluation
+    moved_bytes: float
+    least_requests_per_s: float
+
+    @property
+    def cost(self) -> float:
+        """Dollars per million output tokens."""
+        found = self.evaluation.usd_per_m_output_tokens
+        return float("inf") if found is None else found
+
+
+@dataclass(frozen=True)
+class Move:
+    """A move: where to, in which steps, beside a plain restart; ``search`` where the target was looked for.
+
+    ``candidates``: the layouts it was chosen from. ``restart``: bytes and seconds of stopping everything.
+    """
+
+    instance: Instance
+    through: Instance
+    target: Candidate
+    steps: Steps
+    restart: tuple[float, float | None]
+    asked: Asked
+    candidates: tuple[Candidate, ...] = ()
+    search: SearchResult | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """Of all steps, one after the other."""
+        taken = [step.seconds for step in self.steps.steps]
+        known = [one for one in taken if one is not None]
+        return sum(known) if len(known) == len(taken) else None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most ``most_bytes`` moved at the least cost, or (``None``) fewest within ``within`` of the best cost.
+
+    Of layouts that keep to it, those come first on whose way no request that is asked for goes unserved.
+    """
+
+    most_bytes: float | None = None
+    within: float = 0.01
+
+
+def move_to(
+    before: tuple[Instance, Layout],
+    target: tuple[Instance, Layout],
+    asked: Asked,
+    *,
+    during: float | None = None,
+    as_placed: bool = False,
+) -> Move:
+    """The move to a given layout; on chips that hold most of it already, unless it stays ``as_placed``."""
+    instance, layout = target
+    check_same_cluster(before[0], before[1], instance)
+    judged = evaluate(instance, layout)
+    if not judged.priced.replicas:
+        listed = "; ".join(str(violation) for violation in judged.violations[:3])
+        raise InstanceError(Problem("the target layout", f"cannot be priced: {listed}"))
+    if not as_placed:
+        nearer = nearest_chips(instance, before[1], layout)
+        again = evaluate(instance, nearer)
+        if len(again.violations) <= len(judged.violations) and _cost(again) <= _cost(judged) * (
+            1 + ROUNDING
+        ):
+            layout = nearer
+    return _moved(before, (instance, layout), asked, during)
+
+
+def move_within(
+    before: tuple[Instance, Layout],
+    instance: Instance,
+    asked: Asked,
+    budget: Budget,
+    *,
+    clock: Clock,
+    during: float | None = None,
+    gap: float = 0.01,
+    seed: int = 0,
+    workers: int = 1,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Move:
+    """The move to the layout of a new question that the budget asks for.
+
+    Raises ``NoFeasibleLayout`` where nothing fits, or nothing that was found keeps to the budget of bytes.
+    """
+    check_same_cluster(before[0], before[1], instance)
+    if instance.scenario.engine == ANY:
+        raise InstanceError(Problem("engine", "any is no choice here: name the engine that runs"))
+    answer, engine, _ = searched(
+        instance, clock, gap, seed, on_progress, lambda snapshot: None, workers
+    )
+    running = before[1]
+    between = through(before[0], instance, during)
+
+    def candidate(name: str, layout: Layout) -> Candidate:
+        return _candidate(name, Walk(instance, between, (running, layout)), asked)
+
+    best = candidate("best", nearest_chips(instance, running, answer.layout))
+    if best.evaluation.violations:
+        best = candidate("best", answer.layout)
+    least = min(_cost(answer.evaluation), best.cost)
+    found = [best]
+    if engine is not None:
+        made = made_of(running, engine, budget.most_bytes, budget.within, least, clock, seed)
+        found += [candidate(name, layout) for name, layout in made]
+    taken = _taken(found, budget, least, between.scenario.rate or 0.0)
+    moved = _moved(before, (instance, taken.layout), asked, during)
+    return replace(moved, target=taken, candidates=tuple(found), search=answer)
+
+
+def _taken(found: Sequence[Candidate], budget: Budget, best: float, rate: float) -> Candidate:
+    """The candidate that the budget asks for."""
+    if budget.most_bytes is None:
+        most = max(best, min(one.cost for one in found)) * (1 + budget.within) * (1 + ROUNDING)
+        allowed = [one for one in found if one.cost <= most]
+    else:
+        allowed = [one for one in found if one.moved_bytes <= budget.most_bytes]
+    if not allowed:
+        assert budget.most_bytes is not None
+        least = min(one.moved_bytes for one in found)
+        raise NoFeasibleLayout(
+            f"no layout was found that moves at most {budget.most_bytes / 1e9:,.1f} GB; "
+            f"one that moves {least / 1e9:,.1f} GB was",
+            proven=False,
+        )
+
+    def rank(one: Candidate) -> tuple[float, float, float]:
+        short = round(max(0.0, rate - one.least_requests_per_s), 6)
+        pair = (one.moved_bytes, one.cost)
+        return short, *(pair if budget.most_bytes is None else pair[::-1])
+
+    return min(allowed, key=rank)
+
+
+def _moved(
+    before: tuple[Instance, Layout],
+    target: tuple[Instance, Layout],
+    asked: Asked,
+    during: float | None,
+) -> Move:
+    instance, layout = target
+    between = through(before[0], instance, during)
+    walk = Walk(instance, between, (before[1], layout))
+    return Move(
+        instance, between, _candidate("target", walk, asked), walk.steps(asked),
+        walk.plain_restart(asked), asked,
+    )  # fmt: skip
+
+
+def _cost(evaluation: Evaluation) -> float:
+    found = evaluation.usd_per_m_output_tokens
+    return float("inf") if found is None else found
+
+
+def _candidate(name: str, walk: Walk, asked: Asked) -> Candidate:
+    least = walk.steps(asked).least_requests_per_s
+    return Candidate(name, walk.after, walk.judged, walk.moved_bytes(), least)

@@ -1,0 +1,89 @@
+"""What whole units run for a model: names, power limits, copies, and layouts that count for what replays say."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costmodel.evaluate import evaluate
+from costmodel.plan.question import PlanModel, PlanUnits
+from costmodel.question.traffic.load import load_traffic
+from costmodel.replay.replay import Course, replay
+from costmodel.replay.targets import Targets, judged
+from solver.clock import Clock
+from solver.plan import units as under_test
+from solver.plan.groups import chips_off, copies, on_units
+from solver.plan.units import Start, offer
+from solver.search import search
+from topology.errors import InstanceError, NoLayoutInTime
+
+KIND = "hgx-h100"
+
+
+def test_a_power_limit_leaves_the_last_chips_of_each_unit_off() -> None:
+    own = PlanUnits(cluster=KIND, count=2, power_cap=4000.0)
+    assert chips_off(own, 1.3) == (4, pytest.approx(4 * 700 * 1.3))
+    assert chips_off(own.model_copy(update={"power_cap": None}), 1.0) == (0, 5600.0)
+    assert on_units(KIND, 2, 1) == (f"{KIND}@2", ("r0g7", "r1g7"))
+    with pytest.raises(InstanceError, match="a chip draws 910 W, the limit is 500 W"):
+        chips_off(own.model_copy(update={"power_cap": 500.0}), 1.3)
+
+
+def test_copies_stand_on_units_of_their_own_and_carry_as_much_each() -> None:
+    model = PlanModel(model="llama-3.1-8b", requests_per_s=(1.0,))
+    units = PlanUnits(cluster=KIND, count=1)
+    found = offer(model, units, 2, Start("flash", 30.0), clock=Clock(), gap=0.01, seed=0)
+    (one,) = found.layouts
+    assert one.requests_per_s <= found.most_requests_per_s * (1 + 1e-9)
+    assert one.start_s > 30.0
+    instance, layout = copies(one, 3, KIND, 2)
+    judged_all = evaluate(instance, layout)
+    assert judged_all.feasible
+    assert judged_all.requests_per_s == pytest.approx(3 * one.requests_per_s)
+    used = {chip for replica in layout.replicas for chip in replica.chips}
+    assert len(used) == 18
+    assert not used & {"r0g6", "r1g7", "r2g6"}
+
+
+def test_traffic_counts_at_the_rate_at_which_replays_meet_the_percentiles(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    rows = (
+        f"{t // 3 / 10:.1f},{rng.choice((400, 900, 4100))},{rng.randint(5, 120)}"
+        for t in range(1000)
+    )
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
+    model = PlanModel.model_validate(
+        {
+            "model": "llama-3.1-8b",
+            "traffic": str(path),
+            "slo": {"ttft": 0.3, "tpot": 0.02},
+            "requests_per_s": [1.0],
+        }
+    )
+    units = PlanUnits(cluster=KIND, count=1)
+    found = offer(model, units, 4, Start("flash", 0.0), clock=Clock(), gap=0.02, seed=0)
+    (one,) = found.layouts
+    assert 0 < one.requests_per_s < one.steady_requests_per_s
+    assert one.requests_per_s <= found.most_requests_per_s
+    requests = load_traffic(str(path), rate=one.requests_per_s, seed=0).whole_prompts()
+    met = replay(one.instance, one.layout, requests, Course.of(one.instance))
+    assert judged(met, Targets(0.3, 0.02)).meets
+
+
+def test_no_bound_is_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_bound(*words: object, **more: object) -> object:
+        found = search(*words, **more)  # type: ignore[arg-type]
+        proof = replace(found.certificate, bound_usd_per_m_output_tokens=0.0)
+        return replace(found, certificate=proof)
+
+    monkeypatch.setattr(under_test, "search", without_bound)
+    model = PlanModel(model="llama-3.1-8b", requests_per_s=(1.0,))
+    with pytest.raises(NoLayoutInTime, match="before a bound"):
+        offer(
+            model, PlanUnits(cluster=KIND, count=1), 0, Start("flash", 0.0),
+            clock=Clock(), gap=0.05, seed=0,
+        )  # fmt: skip
