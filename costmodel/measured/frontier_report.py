@@ -6,6 +6,7 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import exp, log, prod
+from typing import Any
 
 from topology.catalogue import data_dir
 
@@ -61,10 +62,10 @@ def read_splits() -> list[Split]:
         return []
     numbers = {field.name for field in fields(Split) if field.type == "float"}
     with path.open(encoding="utf-8", newline="") as text:
-        return [
-            Split(**{key: float(value) if key in numbers else value for key, value in raw.items()})
-            for raw in csv.DictReader(text)
-        ]
+        rows: list[dict[str, Any]] = list(csv.DictReader(text))
+    for row in rows:
+        row |= {name: float(row[name]) for name in numbers}
+    return [Split(**row) for row in rows]
 
 
 def frontier_lines(splits: Sequence[Split]) -> list[str]:
