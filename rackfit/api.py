@@ -44,6 +44,8 @@ def solve(
     workers: int | None = None,
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
+    on_answer: Callable[[Result], None] | None = None,
+    beside: bool = True,
     clock: Clock | None = None,
     traffic: Asked | None = None,
     confidence: float | None = None,
@@ -64,6 +66,11 @@ def solve(
         Same question and seed, same answer.
     on_progress
         Called with elapsed time, incumbent, bound and gap after each round.
+    on_answer
+        Called with the answer and its proof before what stands beside it is looked for (for a question of one
+        engine or none, without traffic).
+    beside
+        Whether the runner-up and the least cost within what was measured are looked for, too.
     clock
         Time of the search, for a caller that ends it from another thread (``clock.stop()``); it replaces
         ``time_limit_s``.
@@ -100,6 +107,10 @@ def solve(
     instance = make_instance(question)
     asked = traffic
 
+    def proven(found: SearchResult) -> None:
+        assert on_answer is not None
+        on_answer(Result(found.instance or instance, found, seed=seed, workers=threads))
+
     def work() -> SearchResult:
         if asked is not None:
             return search_traffic(
@@ -112,14 +123,14 @@ def solve(
                 workers=threads,
             )  # fmt: skip
         return search(
-            instance, clock=timed, gap=gap, seed=seed, on_progress=on_progress, runner_up=True,
-            workers=threads,
+            instance, clock=timed, gap=gap, seed=seed, on_progress=on_progress, runner_up=beside,
+            workers=threads, on_answer=None if on_answer is None else proven,
         )  # fmt: skip
 
     found = _interruptible(work, timed)
     answered = found.instance or instance
     within = None
-    if asked is None:
+    if asked is None and beside:
         found = _over_worlds(answered, found)
         within = _within_measured(answered, found, timed, gap=gap, seed=seed, workers=threads)
     return Result(

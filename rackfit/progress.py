@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from solver.answer import Progress
 
+if TYPE_CHECKING:
+    from rackfit.documents.result import Result
+
 #: who is told of each state besides a terminal: a process that answers for another
 listeners: list[Callable[[Progress], None]] = []
+#: who is told of the answer before what stands beside it is looked for
+answer_listeners: list[Callable[[Result], None]] = []
+
+
+def answered(result: Result) -> None:
+    """Tell of an answer and its proof."""
+    for listener in answer_listeners:
+        listener(result)
 
 
 class ProgressPrinter:

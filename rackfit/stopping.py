@@ -57,10 +57,15 @@ def note(number: int, frame: FrameType | None) -> None:
     end_soon(ENDS_WITHIN_S)
     if not _listeners:
         raise KeyboardInterrupt
-    for tell in _listeners:
-        tell()
+    ask()
     if len(_pressed) > 1:  # asked twice: leave at once
         leave()
+
+
+def ask() -> None:
+    """Tell whoever listens to end, as a signal does; the program goes on."""
+    for tell in _listeners:
+        tell()
 
 
 def listen(tell: Callable[[], None]) -> None:

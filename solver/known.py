@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
@@ -32,6 +33,25 @@ from solver.threads import side_by_side
 from solver.verify import ROUNDING, better, usd_per_m_output, verify
 
 
+@dataclass(frozen=True)
+class Groundwork:
+    """Classes of chips, every shape on them that the rules allow, and loads and rates as they are worked out.
+
+    Targets play no part in it, and nothing in it is cut short by a deadline.
+    """
+
+    classes: tuple[PoolClass, ...]
+    shapes: ShapeTable
+    pricer: Pricer
+
+
+def groundwork(instance: Instance) -> Groundwork:
+    """That of a question."""
+    classes = pool_classes(instance.cluster)
+    shapes = allowed(instance, enumerate_shapes(instance, classes))
+    return Groundwork(classes, shapes, Pricer(instance, classes))
+
+
 class Known:
     """State of one search. Costs inside are dollars per hour and (request per second)."""
 
@@ -44,8 +64,11 @@ class Known:
         on_progress: Callable[[Progress], None] | None,
         like: Known | None = None,
         workers: int = 1,
+        ground: Groundwork | None = None,
     ):
         """``like``: a search for the same question with KV elsewhere; what does not depend on that is shared.
+
+        ``ground``: what an earlier search for the same question with other targets worked out.
 
         ``workers``: threads that place and price; the answer does not depend on it.
         """
@@ -55,15 +78,10 @@ class Known:
         self.seed = seed
         self.on_progress = on_progress
         self.workers = workers
-        self.classes: tuple[PoolClass, ...] = (
-            pool_classes(instance.cluster) if like is None else like.classes
-        )
-        self.shapes: ShapeTable = (
-            allowed(instance, enumerate_shapes(instance, self.classes))
-            if like is None
-            else like.shapes
-        )
-        self.pricer: Pricer = Pricer(instance, self.classes, None if like is None else like.pricer)
+        before = like or ground or groundwork(instance)
+        self.classes: tuple[PoolClass, ...] = before.classes
+        self.shapes: ShapeTable = before.shapes
+        self.pricer: Pricer = Pricer(instance, self.classes, before.pricer)
         self.bounds = self.pricer.bounds(self.shapes, workers)
         links = links_between(instance)
         may_leave = (

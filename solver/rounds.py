@@ -51,6 +51,8 @@ class Search(Known):
                 return None
             if answer.fleet is None and self.layout is None:
                 self._fail(proven=answer.bound == float("inf"))
+            if self.layout is None and 0 < self.bound < float("inf"):
+                self.report("every fleet bounded")
             if self.gap <= max(self.target, ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from threading import Lock
+
+import numpy as np
 
 from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance
+from costmodel.question.workload import Slo
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock, check_seed
 from solver.engine_choice import Keep, Searched, Snapshot, cheapest_engine
+from solver.known import Groundwork, groundwork
 from solver.kv_search import PlanSearch
 from solver.rounds import Search
 from solver.runner_up import with_runner_up
 from topology.errors import InstanceError, Problem
+
+#: questions whose groundwork is kept: two, each with the bounds of what was measured and without
+_MOST_KEPT = 4
+#: by the question that it was made for, the last one used last
+_kept: list[tuple[Instance, Groundwork]] = []
+_changing = Lock()
 
 
 def search(
@@ -24,11 +36,13 @@ def search(
     on_progress: Callable[[Progress], None] | None = None,
     runner_up: bool = False,
     workers: int = 1,
+    on_answer: Callable[[SearchResult], None] | None = None,
 ) -> SearchResult:
     """Best verified layout of an instance, with a proven bound, and its runner-up if asked for.
 
     ``workers``: threads that place and price shapes. The same seed gives the same answer, with any number of
-    them, unless the clock ends the search.
+    them, unless the clock ends the search. ``on_answer``: called with the answer before its runner-up is looked
+    for, where the engine is no choice.
 
     Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
     the clock ran out before the first verified layout, ``VerificationError`` on a bug,
@@ -51,7 +65,9 @@ def search(
         return cheapest_engine(
             instance, one, clock=clock, gap=gap, seed=seed, on_progress=on_progress
         )
-    _, finish = one(instance, on_progress)
+    found, finish = one(instance, on_progress)
+    if on_answer is not None:
+        on_answer(found)
     return finish()
 
 
@@ -76,8 +92,40 @@ def searched(
         )
         keep(plans.snapshot)
         return plans.run(), plans.best_search, False
-    engine = Search(instance, clock, gap, seed, on_progress, workers=workers)
+    ground = kept_groundwork(instance)
+    engine = Search(instance, clock, gap, seed, on_progress, workers=workers, ground=ground)
     keep(engine.snapshot)
     answer = engine.run()
     assert answer is not None
     return answer, engine, True
+
+
+def kept_groundwork(instance: Instance) -> Groundwork:
+    """That of an earlier question which differs in its targets at most, else made anew; kept for later ones."""
+    with _changing:
+        earlier = list(_kept)
+    for entry in earlier:
+        if _differ_in_targets(entry[0], instance):
+            break
+    else:
+        entry = instance, groundwork(instance)
+    with _changing:
+        others = [other for other in _kept if other is not entry]
+        _kept[:] = [*others[1 - _MOST_KEPT :], entry]
+    return entry[1]
+
+
+def _differ_in_targets(one: Instance, other: Instance) -> bool:
+    """Whether two questions are the same but for their targets."""
+    free = [each.scenario.model_copy(update={"slo": Slo()}) for each in (one, other)]
+    apart = ("scenario", "cluster", "expert_loads")
+    return (
+        free[0] == free[1]
+        and all(
+            getattr(one, field.name) == getattr(other, field.name)
+            for field in fields(Instance)
+            if field.name not in apart
+        )
+        and np.array_equal(one.expert_loads, other.expert_loads)
+        and one.cluster.digest == other.cluster.digest
+    )

@@ -61,6 +61,7 @@ CASES = {
     "pair-dense": Case("dense", _PAIR, chips=2),
     "pair-stages": Case("dense", _STAGES, chips=3),
     "changed": Case("moe", _BOTH, ("--max-num-seqs 8", "--max-num-seqs 4")),
+    "pair-changed": Case("dense", _PAIR, ("--max-num-seqs 8", "--max-num-seqs 4"), chips=2),
 }
 
 

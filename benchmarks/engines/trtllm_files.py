@@ -62,10 +62,13 @@ def read_files(answer: Path, folder: Path) -> dict[str, Any]:
 
 def _command(line: str, folder: Path) -> tuple[str, list[str]]:
     """The engine file of a command, and what ``trtllm-serve`` or ``mpirun`` would not take."""
-    words, environment = shlex.split(line), {}
+    words = shlex.split(line)
+    environment: dict[str, str] = {}
     while "=" in words[0] and not words[0].startswith("-"):
         name, environment[name] = words.pop(0).split("=", 1)
-    problems, configs, ranks = [], set(), 0
+    problems: list[str] = []
+    configs: set[str] = set()
+    ranks = 0
     parts = " ".join(words).split(" : ")
     for part in parts:
         own = part.split()
@@ -94,7 +97,7 @@ def _sizes(engine: dict[str, Any], instance: Instance, folder: Path) -> list[str
     share = engine["kv_cache_config"]["free_gpu_memory_fraction"]
     rules = {
         "free_gpu_memory_fraction outside 0 to 1": 0 <= share <= 1,
-        "ranks do not fill nodes": tp * pp % engine["gpus_per_node"] == 0,
+        "ranks do not fill nodes": tp * pp % engine.get("gpus_per_node", 1) == 0,
         "max_batch_size above max_num_tokens": engine["max_batch_size"] <= engine["max_num_tokens"],
         "max_draft_len is not above 0": engine.get("speculative_config", {}).get("max_draft_len", 1) > 0,
         "WIDEEP without attention data parallelism": moe.get("backend") != "WIDEEP"

@@ -1,4 +1,4 @@
-"""An endpoint without a model: streams words at a set pace, and remembers when it sent them.
+"""An endpoint without a model: streams letters at a set pace, and remembers when it sent them.
 
     python -m benchmarks.readers.endpoint PORT [FAIL_EVERY]
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from benchmarks.readers.tokenizer import word
+from benchmarks.readers.tokenizer import letter
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 #: seconds to the first token and between tokens: far apart, so that no mean of one passes for the other
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.log.sent.append(Sent(inputs, outputs, first - begun, time.monotonic() - first))
 
     def _stream(self, path: str, body: dict[str, Any], inputs: int, outputs: int) -> float:
-        """Send the words one by one; when the first went."""
+        """Send the tokens one by one; when the first went."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -132,14 +132,14 @@ def _tokens_in(body: dict[str, Any]) -> int:
     prompt = body.get("prompt", body.get("text", body.get("input_ids", "")))
     if "messages" in body:
         parts = [message.get("content") or "" for message in body["messages"]]
-        prompt = " ".join(part if isinstance(part, str) else _texts(part) for part in parts)
+        prompt = "".join(part if isinstance(part, str) else _texts(part) for part in parts)
     if isinstance(prompt, list):
         prompt = prompt[0] if len(prompt) == 1 and not isinstance(prompt[0], int) else prompt
-    return len(prompt.split() if isinstance(prompt, str) else prompt)
+    return len(prompt)
 
 
 def _texts(parts: list[dict[str, Any]]) -> str:
-    return " ".join(part.get("text", "") for part in parts)
+    return "".join(part.get("text", "") for part in parts)
 
 
 def _tokens_out(body: dict[str, Any]) -> int:
@@ -160,7 +160,7 @@ def _events(path: str, body: dict[str, Any], inputs: int, outputs: int) -> Itera
     if path == "/generate":
         text = ""
         for number in range(outputs):
-            text += f" {word(number)}"
+            text += letter(number)
             end = None if number + 1 < outputs else {"type": "length", "length": outputs}
             told = {"id": "0", "prompt_tokens": inputs, "completion_tokens": number + 1, "cached_tokens": 0,
                     "finish_reason": end, "e2e_latency": 0.0}  # fmt: skip
@@ -172,7 +172,7 @@ def _events(path: str, body: dict[str, Any], inputs: int, outputs: int) -> Itera
     head = {"id": "0", "created": 0, "model": MODEL}
     head["object"] = "chat.completion.chunk" if chat else "text_completion"
     for number in range(outputs):
-        said = f" {word(number)}"
+        said = letter(number)
         inside = {"delta": {"role": "assistant", "content": said}} if chat else {"text": said}
         end = "length" if number + 1 == outputs else None
         event: dict[str, Any] = {
@@ -188,7 +188,7 @@ def _events(path: str, body: dict[str, Any], inputs: int, outputs: int) -> Itera
 
 
 def _whole(path: str, inputs: int, outputs: int) -> dict[str, Any]:
-    text = "".join(f" {word(number)}" for number in range(outputs))
+    text = "".join(map(letter, range(outputs)))
     if path == "/generate":
         told = {"prompt_tokens": inputs, "completion_tokens": outputs}
         return {"text": text, "meta_info": told}

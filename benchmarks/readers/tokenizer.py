@@ -1,34 +1,46 @@
-"""A tokenizer of 512 words, one token each, as the files that Hugging Face's loader reads. Needs no package."""
+"""A tokenizer of printable ASCII, one token for each letter, as the files that Hugging Face's loader reads. Needs no package.
+
+Texts that tools make of random tokens, or of English words, are as many tokens as they have letters.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-#: words of its own beside the special ones; a text of n of them is n tokens
-WORDS = 509
-_SPECIAL = ("<s>", "</s>", "<unk>")
-_TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+_LETTERS = [chr(code) for code in range(ord("!"), ord("~") + 1)]
+_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
-def word(number: int) -> str:
+def letter(number: int) -> str:
     """One token."""
-    return f"w{number % WORDS}"
+    return _LETTERS[number % len(_LETTERS)]
 
 
 def write_tokenizer(folder: Path) -> Path:
     """``tokenizer.json`` with its configuration, and a small ``config.json`` for tools that look for one."""
     folder.mkdir(parents=True, exist_ok=True)
-    words = [*_SPECIAL, *map(word, range(WORDS))]
+    # byte-level models write a space as Ġ
+    words = ["<s>", "</s>", "<unk>", "Ġ", *_LETTERS]
     added = [
-        {"id": index, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+        {"id": index, "content": words[index], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
          "special": True}
-        for index, name in enumerate(_SPECIAL)
+        for index in range(2)
     ]  # fmt: skip
+    level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
-        "model": {"type": "WordLevel", "vocab": {name: index for index, name in enumerate(words)}, "unk_token": "<unk>"},
+        "pre_tokenizer": level, "post_processor": None, "decoder": level,
+        "model": {
+            "type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+            "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+            "vocab": {name: index for index, name in enumerate(words)}, "merges": [],
+        },
     }  # fmt: skip
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",

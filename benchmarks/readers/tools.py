@@ -9,6 +9,8 @@ from pathlib import Path
 
 from benchmarks.readers.endpoint import MODEL
 
+#: of a program that GenAI-Perf starts
+STAND_IN = Path(__file__).with_name("perf_analyzer.py")
 #: requests in flight, requests, tokens in, tokens out
 LOOP, REQUESTS, INPUT, OUTPUT = 4, 24, 32, 16
 
@@ -35,7 +37,7 @@ class Tool:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def _vllm(run: Run, version: str) -> list[str]:
@@ -68,12 +70,16 @@ def _aiperf(run: Run, version: str) -> list[str]:
 
 
 def _genai_perf(run: Run, version: str) -> list[str]:
+    stand_in = run.bin / "perf_analyzer"
+    stand_in.write_text(f"#!{run.bin / 'python'}\n{STAND_IN.read_text(encoding='utf-8')}")
+    stand_in.chmod(0o755)
     return [
         str(run.bin / "genai-perf"), "profile", "-m", MODEL, "--endpoint-type", "chat", "--streaming",
         "-u", run.url.removeprefix("http://"), "--tokenizer", str(run.tokenizer), "--concurrency", str(LOOP),
         "--request-count", str(REQUESTS), "--synthetic-input-tokens-mean", str(INPUT),
         "--synthetic-input-tokens-stddev", "0", "--output-tokens-mean", str(OUTPUT), "--output-tokens-stddev", "0",
         "--artifact-dir", str(run.out), "--num-dataset-entries", str(REQUESTS),
+        *(["--service-kind", "openai"] if _number(version) < (0, 0, 12) else []),
     ]  # fmt: skip
 
 
@@ -94,7 +100,7 @@ def _guidellm(run: Run, version: str) -> list[str]:
     )
     return [
         program, "benchmark", *(["run"] if _number(version) >= (0, 3) else []), "--target", run.url, "--model", MODEL,
-        "--processor", str(run.tokenizer), "--rate-type", "concurrent", "--rate", str(LOOP), "--max-requests",
+        "--processor", str(run.tokenizer), "--rate-type", "concurrent", "--rate", f"{LOOP}.0", "--max-requests",
         str(REQUESTS), "--data", f"prompt_tokens={INPUT},output_tokens={OUTPUT}", "--disable-progress", *where,
     ]  # fmt: skip
 
@@ -137,7 +143,7 @@ def _inference_perf(run: Run, version: str) -> list[str]:
 
 TOOLS = (
     Tool("vllm", ("0.33.0", "0.32.0"), lambda version: [f"vllm[bench]=={version}"], _vllm, "*.json"),
-    Tool("sglang", ("0.5.23", "0.5.21"), lambda version: [f"sglang=={version}"], _sglang, "*.jsonl"),
+    Tool("sglang", ("0.5.23", "0.5.21", "0.5.3"), lambda version: [f"sglang=={version}"], _sglang, "*.jsonl"),
     Tool("aiperf", ("0.13.0", "0.7.0", "0.2.0"), lambda version: [f"aiperf=={version}"], _aiperf,
          "**/profile_export_aiperf.json"),
     Tool("genai-perf", ("0.0.16", "0.0.11"), lambda version: [f"genai-perf=={version}"], _genai_perf,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
 from solver.plan.day import COVERS, DayPlan
+from solver.plan.replays import HourReplay
 
 
-def plan_document(found: DayPlan, seed: int) -> dict[str, Any]:
+def plan_document(found: DayPlan, seed: int, replays: Sequence[HourReplay] = ()) -> dict[str, Any]:
     """What ``rackfit plan --json`` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -29,6 +32,7 @@ def plan_document(found: DayPlan, seed: int) -> dict[str, Any]:
         },
         "covers": list(COVERS),
         "survives": {"units": found.hours.spare, "of": "any kind, in any hour"},
+        "replays": [asdict(one) for one in replays],
         "seed": seed,
         "wall_s": found.wall_s,
     }

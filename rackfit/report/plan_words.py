@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rackfit.documents.plan_document import (
     hour_document,
     usd_per_day,
     usd_per_m_output_tokens,
 )
 from solver.plan.day import DayPlan
+from solver.plan.replays import HourReplay
+
+#: misses that are told one by one
+_MOST_MISSED = 5
 
 
-def lines(found: DayPlan) -> list[str]:
+def lines(found: DayPlan, replays: Sequence[HourReplay] = ()) -> list[str]:
     """Sentences about the whole plan."""
     asked, judged = found.hours, found.planned.judged
     said = [
@@ -32,6 +38,17 @@ def lines(found: DayPlan) -> list[str]:
     if asked.spare:
         units = "unit" if asked.spare == 1 else f"{asked.spare} units"
         said.append(f"every hour's rates are carried after the loss of any {units}")
+    if replays:
+        missed = [one for one in replays if not one.meets]
+        said.append(
+            f"replayed after every loss, hour by hour: {len(replays) - len(missed)} of {len(replays)} replays meet their "
+            "targets"
+        )
+        said += [
+            f"missed in hour {one.hour}: {one.model} on {one.groups} groups of {one.column}: P99 of TTFT "
+            f"{one.ttft_p99_s:.3g} s, of TPOT {one.tpot_p99_s * 1e3:.3g} ms"
+            for one in missed[:_MOST_MISSED]
+        ]
     return said
 
 
@@ -82,7 +99,7 @@ def column_lines(found: DayPlan) -> list[str]:
     return said
 
 
-def print_plan(found: DayPlan) -> None:
+def print_plan(found: DayPlan, replays: Sequence[HourReplay] = ()) -> None:
     """Print a plan."""
     from rich.table import Table
 
@@ -93,7 +110,7 @@ def print_plan(found: DayPlan) -> None:
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    for line in lines(found):
+    for line in lines(found, replays):
         say(line)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header(found):

@@ -47,6 +47,11 @@ class Solve(Question):
     tpot_p99_s: Seconds | None = None
     goodput: Annotated[float, Field(gt=0, lt=1)] | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Whether it holds names of the catalogue and numbers alone."""
+        return not self.files and self.traffic is None
+
     def words(self, limit_s: float) -> list[str]:
         """The command's arguments; a search ends after ``limit_s`` at most."""
         return [

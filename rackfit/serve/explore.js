@@ -13,7 +13,7 @@ const bound = x => '$' + (Math.floor(1e4 * x) / 1e4).toFixed(4), cost = x => x =
 const percent = x => (Math.ceil(1e4 * x) / 1e2).toFixed(2) + ' %';
 let answer = null, asking = null, waiting = 0;
 
-// The document of a question, or {error}; hear is told each state of the search. In lines, an answer that
+// The document of a question, or {error}; hear is told what is known before: {sight}, {progress} or {answer}. In lines, an answer that
 // nothing fits is one like others, not one that a browser logs as failed
 const post = async (name, body, signal, hear = () => {}) => {
   const headers = {'Content-Type': 'application/json', Accept: 'application/x-ndjson'};
@@ -27,8 +27,8 @@ const post = async (name, body, signal, hear = () => {}) => {
     while ((at = rest.indexOf('\n')) >= 0) {
       const said = JSON.parse(rest.slice(0, at));
       rest = rest.slice(at + 1);
-      if (!said.progress) return said.error ? said : said.document;
-      hear(said.progress);
+      if (said.error || said.document) return said.error ? said : said.document;
+      hear(said);
     }
   }
 };
@@ -119,13 +119,19 @@ const drawChips = found => {
   }
   $('chip').textContent = 'Choose a chip to see its layers, experts, KV, memory and links.';
 };
+// An answer, whole or before what stands beside it is known, or the nearest layout of answers to other targets
 const show = found => {
-  const e = found.evaluation, box = $('answer');
+  const e = found.evaluation, box = $('answer'), sure = found.certificate;
   box.replaceChildren();
   add(add(box, 'p', ''), 'strong', `${cost(e.usd_per_m_output_tokens)} per million output tokens`);
-  add(box, 'p', `Proven: none that the proof covers costs less than ${bound(found.certificate.bound_usd_per_m_output_tokens)}; this one at most ${percent(found.certificate.gap)} more.`);
+  if (sure) add(box, 'p', `Proven: none that the proof covers costs less than ${bound(sure.bound_usd_per_m_output_tokens)}; this one at most ${percent(sure.gap)} more.`);
+  else add(box, 'p', found.misses.length ? `The nearest layout known so far; it breaks: ${found.misses.join('; ')}.` : 'The best layout known so far; it meets these targets.');
+  if (!sure && found.bound) add(box, 'p', `Proven: none costs less than ${bound(found.bound)}.`);
   add(box, 'p', `${Math.round(e.output_tokens_per_s).toLocaleString('en')} output tokens/s on ${e.chips_used} of ${e.chips_total} chips; TTFT ${word(1e3 * e.ttft_s)} ms, TPOT ${word(1e3 * e.tpot_s)} ms.`);
   if (e.bottleneck) add(box, 'p', `Limited by ${e.bottleneck}.`);
+  const next = found.runner_up, kept = found.within_measured_usd_per_m_output_tokens;
+  if (next) add(box, 'p', `Next best, built otherwise: ${cost(next.usd_per_m_output_tokens)}.`);
+  if (kept) add(box, 'p', `Within what somebody measured: ${cost(kept)}.`);
   if (e.assumed.length) add(box, 'p', `Assumed: ${e.assumed.join('; ')}.`);
   $('shapes').replaceChildren();
   row($('shapes'), ['replicas', 'role', 'chips', 'tp', 'ep', 'pp', 'attention dp', 'batch'], 'th');
@@ -133,8 +139,14 @@ const show = found => {
   drawChips(found);
 };
 const ready = is => { for (const id of ['keep', 'save', 'export']) $(id).disabled = !is; };
-const hear = state => {
-  const cells = [state.incumbent === null ? '-' : cost(state.incumbent), state.bound === null ? '-' : bound(state.bound), state.gap === null ? '-' : percent(state.gap)];
+const hear = said => {
+  if (said.sight || said.answer) {
+    show(said.sight ?? said.answer);
+    root.dataset.seen = said.sight ? 'nearest' : 'proven';
+    if (said.answer) $('state').textContent = 'Proven. Looking for the next best and for what was measured.';
+    return;
+  }
+  const state = said.progress, cells = [state.incumbent === null ? '-' : cost(state.incumbent), state.bound === null ? '-' : bound(state.bound), state.gap === null ? '-' : percent(state.gap)];
   $('state').textContent = `Searching and proving: best ${cells[0]}, bound ${cells[1]}, gap ${cells[2]}.`;
   row($('proof'), [state.elapsed_s.toFixed(1), ...cells, state.doing]);
 };
@@ -142,15 +154,16 @@ const ask = async () => {
   say();
   remember();
   if (asking) asking.abort();
-  const mine = asking = new AbortController(), asked = {scenario: scenario(), gap: 0.02};
+  const mine = asking = new AbortController(), asked = {scenario: scenario(), gap: 0.01};
   root.dataset.state = 'asking';
+  root.dataset.seen = '';
   $('state').textContent = 'Searching and proving.';
   $('exported').replaceChildren();
   $('proof').replaceChildren();
   row($('proof'), ['s', 'best', 'bound', 'gap', 'done'], 'th');
   ready(false);
   try {
-    const found = await post('solve', asked, mine.signal, state => { if (mine === asking) hear(state); });
+    const found = await post('solve', asked, mine.signal, said => { if (mine === asking) hear(said); });
     if (mine !== asking) return;
     answer = found.error ? null : {name: 'solve', asked, found};
     if (found.error) {

@@ -35,6 +35,8 @@ _STYLE = (
     ".actions button{font:inherit;padding:.35em .9em;color:inherit;background:var(--soft);border:1px solid var(--line);border-radius:4px}"
     ".actions button:disabled{opacity:.55}.actions label{flex:0 1 18em}.actions label.line{flex:0 1 auto}#words p,#exported p{margin:.3em 0}[hidden]{display:none!important}"
 )
+#: ms that a control rests before the page asks
+PAUSE_MS = 40
 _SCRIPTS = ("explore.js", "tasks.js")
 _DEFAULTS = {
     "model": "deepseek-v3", "cluster": "gb200-nvl72", "domains": "1", "workload": "chat",
@@ -57,7 +59,7 @@ def explore_page() -> str:
     ]
     here = Path(__file__).parent
     script = "\n".join((here / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    script = script.replace("DEFAULTS", script_json(_DEFAULTS))
+    script = script.replace("DEFAULTS", script_json(_DEFAULTS)).replace("PAUSE_MS", str(PAUSE_MS))
     sections = [
         "<main>",
         f'<form id="asked">{"".join(controls)}</form>',

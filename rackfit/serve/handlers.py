@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,13 +106,30 @@ class Explored(_Handler):
         self.finish(explore_page())
 
 
+@tornado.web.stream_request_body
 class Asked(_Handler):
-    """One question."""
+    """One question. What is too long is read to its end and thrown away, so that its sender hears why."""
 
     def initialize(self, door: Door) -> None:
         """Begin without work."""
         super().initialize(door)
-        self.work: asyncio.Task[dict[str, Any]] | None = None
+        self.work: asyncio.Task[bytes] | None = None
+        self.body = bytearray()
+        self.length = 0
+
+    def prepare(self) -> None:
+        """Take any length; what is kept of it has a limit."""
+        super().prepare()
+        connection: Any = self.request.connection
+        connection.set_max_body_size(sys.maxsize)
+
+    def data_received(self, chunk: bytes) -> None:
+        """Keep a part of the request, or nothing of it once it is too long."""
+        self.length += len(chunk)
+        if self.length > MOST_BYTES:
+            self.body.clear()
+        else:
+            self.body += chunk
 
     async def post(self, name: str) -> None:
         """Answer it."""
@@ -121,8 +139,12 @@ class Asked(_Handler):
                 "bad_input", "Content-Type", f"expected application/json, got {kind[:60]!r}"
             )
             return
+        if self.length > MOST_BYTES:
+            message = f"has {self.length:,} bytes; at most {MOST_BYTES:,} are read"
+            self.refuse("too_large", "request", message)
+            return
         try:
-            text = self.request.body.decode("utf-8")
+            text = self.body.decode("utf-8")
             data = parse_json(text, "request")
             with checked("request"):
                 question = QUESTIONS[name].model_validate(data)
@@ -145,20 +167,22 @@ class Asked(_Handler):
         if listens:
             self.line(found)
             self.finish()
-        elif "error" in found:
-            self.fail(found["error"])
+            return
+        said = json.loads(found)
+        if "error" in said:
+            self.fail(said["error"])
         else:
-            self.finish(json.dumps(found["document"]))
+            self.finish(json.dumps(said["document"]))
 
-    def tell(self, progress: dict[str, Any]) -> None:
-        """Send a state of the search."""
-        self.line({"progress": progress})
+    def tell(self, said: bytes) -> None:
+        """Send what is known before the answer."""
+        self.line(said)
         self.flush()
 
-    def line(self, said: dict[str, Any]) -> None:
+    def line(self, said: bytes) -> None:
         """Write one of several documents; of an answer in lines the status says nothing."""
         self.set_header("Content-Type", LINES)
-        self.write(json.dumps(said) + "\n")
+        self.write(said)
 
     def on_connection_close(self) -> None:
         """Nobody listens: the work ends."""

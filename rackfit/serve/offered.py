@@ -84,6 +84,11 @@ class Question(BaseModel):
         """Places and texts of the request that may name a file."""
         yield from ()
 
+    @property
+    def plain(self) -> bool:
+        """Whether it holds names of the catalogue and numbers alone: such may share a process."""
+        return False
+
     @model_validator(mode="after")
     def _nothing_else_is_read(self) -> Question:
         for place, name in self.named():

@@ -1,39 +1,30 @@
-"""Processes that answer requests, so that one that fails, hangs or grows touches no other."""
+"""Processes that answer requests, so that one that fails, hangs or grows touches no other.
+
+A question that brings a file, a document or a command has a process of its own. One of names of the catalogue and
+numbers alone goes to a process that has answered such questions before, where one waits: it is quick, as what was
+worked out for the last is there. It ends as soon as it fails, grows, or has served :data:`_MOST_SERVED`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from rackfit.serve import worker
 from rackfit.serve.offered import Question
+from rackfit.serve.process import Process, Told
 
 #: seconds that a process has to end by itself after its time
 GRACE_S = 5.0
-#: the longest answer that is passed on
-_MOST_ANSWER_BYTES = 256 * 2**20
-#: what a process may know of the server's surroundings
-_KEPT = (
-    "PATH",
-    "PYTHONPATH",
-    "LANG",
-    "LC_ALL",
-    "OMP_NUM_THREADS",
-    "HOME",
-    "XDG_CACHE_HOME",
-    "VIRTUAL_ENV",
-)
-
-
-#: hears ``elapsed_s``, ``incumbent``, ``bound`` and ``gap`` of a search
-Told = Callable[[dict[str, Any]], None]
+#: requests that one process answers at most
+_MOST_SERVED = 500
+#: answers after which a process is as it was before
+_HARMLESS = (
+    b'{"document"', b'{"error": {"kind": "infeasible"', b'{"error": {"kind": "bad_input"',
+    b'{"error": {"kind": "no_layout_in_time"',
+)  # fmt: skip
+#: ends that what a process served before plays no part in
+_ITS_OWN = (*_HARMLESS, b'{"error": {"kind": "time_limit"')
 
 
 class Busy(Exception):
@@ -48,17 +39,18 @@ class Processes:
     time_limit_s: float
     memory_bytes: int
     waiting_at_most: int = 64
-    _spare: asyncio.subprocess.Process | None = None
+    _spare: Process | None = None
+    _warm: list[Process] = field(default_factory=list)
     _waiting: int = 0
     _free: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self._free = asyncio.Semaphore(self.at_once)
 
-    async def ask(self, question: Question, told: Told | None = None) -> dict[str, Any]:
-        """The answer of :func:`rackfit.serve.worker.answer`. Raises :class:`Busy`.
+    async def ask(self, question: Question, told: Told | None = None) -> bytes:
+        """The last line of :func:`rackfit.serve.worker.answer`. Raises :class:`Busy`.
 
-        ``told`` hears each state of a search before the answer.
+        ``told`` hears every line before it.
         """
         if self._waiting >= self.waiting_at_most:
             raise Busy
@@ -71,75 +63,59 @@ class Processes:
 
     async def warm(self) -> None:
         """Start a process that waits for the next request with everything loaded."""
-        if self._spare is None or self._spare.returncode is not None:
-            self._spare = await self._started()
+        if self._spare is None or self._spare.ended:
+            self._spare = await Process.started(self.memory_bytes)
 
     async def close(self) -> None:
-        """End the process that waits."""
-        if self._spare is not None:
-            await _end(self._spare)
+        """End the processes that wait."""
+        for process in (*self._warm, self._spare):
+            if process is not None:
+                await process.end()
 
-    async def _answered(self, question: Question, told: Told | None) -> dict[str, Any]:
-        process, self._spare = self._spare, None
-        if process is None or process.returncode is not None:
-            process = await self._started()
-        following = asyncio.create_task(self.warm())
+    async def _answered(self, question: Question, told: Told | None) -> bytes:
+        process = await self._taken(question)
+        before, following = process.served, asyncio.create_task(self.warm())
+        found = None
         try:
-            with tempfile.TemporaryDirectory(prefix="rackfit-request-") as folder:
-                task = {
-                    "folder": folder, "command": question.command, "words": question.words(self.time_limit_s),
-                    "files": question.written(), "progress": told is not None,
-                }  # fmt: skip
-                line = json.dumps(task).encode() + b"\n"
-                answered = _conversation(process, line, told)
-                found = await asyncio.wait_for(answered, self.time_limit_s + GRACE_S)
+            found = await self._within_limits(process, question, told)
+        finally:
+            harmless = found is None or found.startswith(_HARMLESS)
+            more = question.plain and harmless and process.served < _MOST_SERVED
+            if more and not process.ended and await process.waits_again():
+                self._warm.append(process)
+            else:
+                await process.end()
+            await following
+        if before and not (found or b"").startswith(_ITS_OWN):
+            # what others asked before may have taken the memory
+            return await self._answered(question, told)
+        return found or _failed("too_large", "needs more memory than a request has here")
+
+    async def _taken(self, question: Question) -> Process:
+        """A process for a question: for a plain one that which served last, else a fresh one."""
+        while question.plain and self._warm:
+            process = self._warm.pop()
+            if not process.ended:
+                return process
+            await process.end()
+        spare, self._spare = self._spare, None
+        if spare is None or spare.ended:
+            return await Process.started(self.memory_bytes)
+        return spare
+
+    async def _within_limits(
+        self, process: Process, question: Question, told: Told | None
+    ) -> bytes | None:
+        task = {
+            "command": question.command, "words": question.words(self.time_limit_s),
+            "files": question.written(), "tell": told is not None,
+        }  # fmt: skip
+        try:
+            return await asyncio.wait_for(process.answer(task, told), self.time_limit_s + GRACE_S)
         except TimeoutError:
             return _failed("time_limit", f"took longer than {self.time_limit_s:g} s")
-        finally:
-            await _end(process)
-            await following
-        if found is None:
-            return _failed("too_large", "needs more memory than a request has here")
-        return found
-
-    async def _started(self) -> asyncio.subprocess.Process:
-        surroundings = {key: value for key, value in os.environ.items() if key in _KEPT}
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-B", "-m", worker.__name__, str(self.memory_bytes),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL, env=surroundings, start_new_session=True,
-            limit=_MOST_ANSWER_BYTES,
-        )  # fmt: skip
 
 
-async def _conversation(
-    process: asyncio.subprocess.Process, line: bytes, told: Told | None
-) -> dict[str, Any] | None:
-    """What a process answers to a line; ``None`` where it ended without, or with too long an answer."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with contextlib.suppress(ConnectionError):  # it ended before it had read everything
-        process.stdin.write(line)
-        await process.stdin.drain()
-    while True:
-        try:
-            said = await process.stdout.readline()
-        except ValueError:
-            return None
-        if not said.endswith(b"\n"):
-            return None
-        found: dict[str, Any] = json.loads(said)
-        if "progress" not in found:
-            return found
-        if told is not None:
-            told(found["progress"])
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
-
-
-def _failed(kind: str, message: str) -> dict[str, Any]:
-    return {"error": {"kind": kind, "problems": [{"place": "request", "message": message}]}}
+def _failed(kind: str, message: str) -> bytes:
+    problem = {"place": "request", "message": message}
+    return json.dumps({"error": {"kind": kind, "problems": [problem]}}).encode() + b"\n"

@@ -130,7 +130,7 @@ $('export').addEventListener('click', lost(take));
 $('save').addEventListener('click', () => download('layout.json', new Blob([JSON.stringify(answer.found, null, 1) + '\n'], {type: 'application/json'})));
 for (const id of ['from', 'to']) $(id).addEventListener('change', lost(compare));
 form.addEventListener('submit', event => event.preventDefault());
-form.addEventListener('input', () => { say(); clearTimeout(waiting); waiting = setTimeout(ask, 250); });
+form.addEventListener('input', () => { say(); clearTimeout(waiting); waiting = setTimeout(ask, PAUSE_MS); });
 
 // What the address holds: the question, the pasted commands, and the questions of what was kept
 const restore = async () => {

@@ -44,7 +44,7 @@ class Pricer:
     def __init__(
         self, instance: Instance, classes: Sequence[PoolClass], like: Pricer | None = None
     ):
-        """``like``: a pricer of the same question with KV elsewhere, whose loads and rates are known."""
+        """``like``: a pricer of the same question with KV elsewhere or other targets, whose loads and rates are known."""
         self.instance = instance
         self.classes = tuple(classes)
         operations = instance.operations

@@ -101,7 +101,7 @@ def _most(
     if model.traffic is None:
         instance = resolve_instance(scenario.model_copy(update={"pay": "used"}))
     else:
-        asked = _asked(model, seed)
+        asked = asked_of(model, seed)
         own = questions(scenario, asked)
         share = least_share(own.every, asked.requests, own.exempt)
         instance = _at_any_rate(own.every, "used")
@@ -116,7 +116,7 @@ def _most(
     return hourly / SECONDS_PER_HOUR / bound * 1e6 / tokens, found.certificate.covers
 
 
-def _asked(model: PlanModel, seed: int) -> Asked:
+def asked_of(model: PlanModel, seed: int) -> Asked:
     """The traffic of a model at its own rate."""
     assert model.traffic is not None
     requests = load_traffic(model.traffic, seed=seed).whole_prompts()
@@ -144,7 +144,7 @@ def _layout(
     cluster, failed = on_units(units.cluster, group, off)
     scenario = model.scenario(cluster, failed)
     if model.traffic is not None:
-        return _for_traffic(scenario, _asked(model, seed), group, start, clock, gap, seed)
+        return _for_traffic(scenario, asked_of(model, seed), group, start, clock, gap, seed)
     instance = resolve_instance(scenario)
     found = search(instance, clock=clock, gap=gap, seed=seed)
     instance = found.instance or instance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,34 @@ def test_a_plan_in_words(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     assert "carried after the loss of any unit" in found.stdout
     assert "no layout more than" in found.stdout
+
+
+def test_hours_are_replayed_after_every_loss(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    rows = (
+        f"{t / 40 + rng.random() / 40:.4f},{rng.choice((400, 900, 2600))},{rng.randint(5, 80)}"
+        for t in range(1000)
+    )
+    (tmp_path / "trace.csv").write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
+    model = {
+        "model": "llama-3.1-8b", "traffic": "trace.csv", "requests_per_s": [15, 60, 0],
+        "slo": {"ttft": "500 ms", "tpot": "30 ms"},
+    }  # fmt: skip
+    units = [{"cluster": "hgx-h100", "count": 6, "power_cap": "2 kW"}]
+    found = run(written(tmp_path, models=[model], units=units), "--replay", "--gap", 0.05, "--json")
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    units_of = {column["name"]: column["units"] for column in document["columns"]}
+    serving = [hour["fleet_by_model"]["llama-3.1-8b"] for hour in document["hours"]]
+    replays = document["replays"]
+    assert {one["hour"] for one in replays} == {0, 1}
+    for one in replays:
+        left = one["groups"] * units_of[one["column"]]
+        assert 0 < left < serving[one["hour"]]["hgx-h100"]
+        assert one["requests_per_s"] <= [15, 60][one["hour"]]
+        assert one["meets"]
+        assert one["ttft_p99_s"] <= 0.5
+        assert one["tpot_p99_s"] <= 0.03
 
 
 @pytest.mark.parametrize(

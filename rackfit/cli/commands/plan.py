@@ -13,6 +13,7 @@ from rackfit.cli import question
 if TYPE_CHECKING:
     from costmodel.plan.question import PlanQuestion
     from solver.plan.day import DayPlan
+    from solver.plan.replays import HourReplay
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +31,12 @@ def plan_command(
         str | None,
         typer.Option(help="node or rack: any one unit may be lost; or a number of chips."),
     ] = None,
+    replayed: Annotated[
+        bool,
+        typer.Option(
+            "--replay", help="Replay every hour after every loss, of models with traffic."
+        ),
+    ] = False,
     time_limit: question.TimeLimit = None,
     gap: Annotated[float, typer.Option(help="Gap of each search for a layout.")] = 0.01,
     seed: question.Seed = 0,
@@ -52,12 +59,13 @@ def plan_command(
     if out is not None:
         new_folder(out)
     limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
-    stop: Stop[DayPlan] = Stop("the first plan", limit)
+    stop: Stop[tuple[DayPlan, tuple[HourReplay, ...]]] = Stop("the first plan", limit)
 
-    def work() -> DayPlan:
+    def work() -> tuple[DayPlan, tuple[HourReplay, ...]]:
         from costmodel.plan.question import load_plan
         from solver.clock import Clock, check_seed, check_time_limit
         from solver.plan.day import plan_day
+        from solver.plan.replays import replay_hours
         from topology.errors import InstanceError, Problem
 
         check_seed(seed)
@@ -69,24 +77,29 @@ def plan_command(
         if spare is not None:
             asked = asked.model_copy(update={"spare": _spare_units(spare, asked)})
         clock = stop.clock = Clock(time_limit, started=stop.started)
-        return plan_day(asked, clock=clock, gap=gap, seed=seed)
+        found = plan_day(asked, clock=clock, gap=gap, seed=seed)
+        stop.kept = lambda: (found, ())
+        return found, replay_hours(found, clock=clock, seed=seed) if replayed else ()
 
-    def finish(found: DayPlan) -> None:
+    def finish(answer: tuple[DayPlan, tuple[HourReplay, ...]]) -> None:
+        found, replays = answer
         from rackfit.documents.plan_document import layout_files, plan_document
 
-        document = json_module.dumps(plan_document(found, seed), indent=1, allow_nan=False) + "\n"
+        document = (
+            json_module.dumps(plan_document(found, seed, replays), indent=1, allow_nan=False) + "\n"
+        )
         if out is not None:
             write_folder({"plan.json": document, **layout_files(found)}, out)
         if report is not None:
             from rackfit.report.plan_page import plan_page
 
-            write_whole(plan_page(found), report)
+            write_whole(plan_page(found, replays), report)
         if json:
             write_whole(document, None)
             return
         from rackfit.report.plan_words import print_plan
 
-        print_plan(found)
+        print_plan(found, replays)
 
     stop.run(work, finish)
 

@@ -33,8 +33,8 @@ def serve_command(
 ) -> None:
     """Show a page to explore with, and answer solve, evaluate, replay and size over HTTP with their documents.
 
-    The schema is at /api/openapi.json. Each request has a process, a time limit and a memory limit of its
-    own, and reads nothing but the catalogue and what it brings. Needs the extra serve.
+    The schema is at /api/openapi.json. Each request has a time limit and a memory limit, one that brings
+    files a process of its own, and reads nothing but the catalogue and what it brings. Needs the extra serve.
     """
     import asyncio
     import secrets

@@ -72,7 +72,7 @@ def solve_command(
         from rackfit.cli.percentiles import Percentiles
         from rackfit.documents.output import check_writable
         from rackfit.documents.result import Result
-        from rackfit.progress import ProgressPrinter
+        from rackfit.progress import ProgressPrinter, answered
         from solver.clock import Clock
 
         check_writable(out, report, besides=asked.files())
@@ -95,6 +95,7 @@ def solve_command(
                 workers=workers,
                 seed=seed,
                 on_progress=progress,
+                on_answer=answered,
                 clock=clock,
                 traffic=wished,
                 confidence=confidence,

@@ -9,6 +9,8 @@ from topology.errors import InstanceError, Problem
 
 TITLE = "sglang.bench_serving"
 
+_METRICS = ("ttft", "tpot", "itl", "e2e_latency")
+
 
 def recognises(entry: dict[str, Any]) -> bool:
     """Keys that only this tool has together."""
@@ -35,8 +37,8 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
     names = {
         f"{p}_{metric}_ms": f"{metric.removesuffix('_latency')}_{p}_s"
         for p in ("p90", "p95", "p99")
-        for metric in ("ttft", "tpot", "itl", "e2e_latency")
-    }
+        for metric in _METRICS
+    } | {f"median_{metric}_ms": f"{metric.removesuffix('_latency')}_p50_s" for metric in _METRICS}
     return [
         Bench(
             place=place,
@@ -46,7 +48,7 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             **means(entry, place, "e2e_latency"),
             streams=streams,
             percentiles=percentiles(entry, names, 1e-3, place),
-            fixed_lengths=text(entry, "dataset_name") == "random"
+            fixed_lengths=text(entry, "dataset_name") in ("random", "random-ids")
             and entry.get("random_range_ratio") == 1.0,
             unusable=f"ran with drafts, {accept:g} tokens per pass"
             if accept and accept > 1.001

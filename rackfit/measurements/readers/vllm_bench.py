@@ -10,6 +10,7 @@ from topology.errors import InstanceError, Problem
 TITLE = "vllm bench serve"
 
 _POINTS = ("p25", "p50", "p75", "p90", "p95", "p99")
+_METRICS = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
 
 
 def recognises(entry: dict[str, Any]) -> bool:
@@ -24,10 +25,8 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
         raise InstanceError(Problem(place, "a run without token times (embeddings or scores)"))
     drafts = optional(entry, "spec_decode_acceptance_length", place)
     inputs = entry.get("input_lens")
-    names = {
-        f"{p}_{metric}_ms": f"{short}_{p}_s"
-        for p in _POINTS
-        for metric, short in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("e2el", "e2e"))
+    names = {f"median_{metric}_ms": f"{short}_p50_s" for metric, short in _METRICS.items()} | {
+        f"{p}_{metric}_ms": f"{short}_{p}_s" for p in _POINTS for metric, short in _METRICS.items()
     }
     rate = entry.get("request_rate")
     closed = rate in ("inf", None) or rate == float("inf")

@@ -15,6 +15,9 @@ from serving import Client, started
 from typer.testing import CliRunner
 
 from rackfit.cli.app import build_app
+from rackfit.serve.asked import Solve
+from rackfit.serve.handlers import MOST_BYTES
+from rackfit.serve.worker import answer
 from topology.catalogue import data_dir
 
 SCENARIO = {
@@ -107,9 +110,20 @@ def test_a_search_tells_how_it_goes(client: Client, solved: dict[str, Any]) -> N
         {"Content-Type": "application/json", "Accept": "application/x-ndjson"},
     )  # fmt: skip
     with urllib.request.urlopen(asked) as answer:
-        *states, last = [json.loads(line) for line in answer]
+        *said, last = [json.loads(line) for line in answer]
     assert last["document"]["evaluation"] == solved["evaluation"]
-    assert states
+    # the answer and its proof come before what stands beside it
+    (proven,) = [one["answer"] for one in said if "answer" in one]
+    assert proven["certificate"] == last["document"]["certificate"]
+    assert proven["layout"] == last["document"]["layout"]
+    assert proven["runner_up"] is None
+    assert last["document"]["runner_up"] is not None
+    # the same process has answered the question before
+    assert said[0]["sight"]["layout"] == solved["layout"]
+    states = [one for one in said if "progress" in one]
+    bounds = [one["progress"]["bound"] for one in states]
+    assert None in bounds[:1]
+    assert bounds[1] > 0
     assert states[-1]["progress"]["gap"] <= 0.05
     assert states[-1]["progress"]["bound"] <= states[-1]["progress"]["incumbent"]
 
@@ -161,6 +175,51 @@ def test_bodies_are_read_as_files_are(client: Client, body: bytes, words: str) -
     status, told = client.send("POST", "/api/solve", body)
     assert (status, told["error"]["kind"]) == (400, "bad_input")
     assert words in told["error"]["problems"][0]["message"]
+
+
+def test_too_long_a_request_is_told_so(client: Client) -> None:
+    for size in (MOST_BYTES + 1, 5 * MOST_BYTES):
+        status, told = client.send("POST", "/api/solve", b" " * size)
+        assert (status, told["error"]["kind"]) == (413, "too_large")
+        (problem,) = told["error"]["problems"]
+        assert f"has {size:,} bytes; at most {MOST_BYTES:,} are read" in problem["message"]
+
+
+def test_hostile_files_are_refused_with_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nested too deeply, growing by aliases, not what they should be, with a script in a name, with code to run."""
+    monkeypatch.chdir(tmp_path)
+    aliases = "\n".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(9 * ['*' + chr(97 + n)])}]" for n in range(9)
+    )
+    files = {
+        "rack.yaml": "[" * 5000, "alias.yaml": "a: &a [x, x]\n" + aliases, "binary.yaml": "\x00\x01",
+        "script.yaml": yaml.safe_dump({"name": "<script>alert(1)</script>", "domains": []}),
+        "code.yaml": "domains: !!python/object/apply:os.system ['touch ran']",
+    }  # fmt: skip
+    for name, content in files.items():
+        scenario = {**SCENARIO, "cluster": name}
+        asked = Solve.model_validate({"scenario": scenario, "files": {name: content}})
+        for file, text in asked.written().items():
+            Path(file).write_text(text)
+        error = json.loads(answer([asked.command, *asked.words(60.0)]))["error"]
+        assert error["kind"] == "bad_input", name
+        assert all(one["place"].startswith(name) for one in error["problems"]), error
+    assert not Path("ran").exists()
+
+
+def test_hostile_names_of_files_are_refused_with_one_message(client: Client) -> None:
+    names = [
+        "<script>.yaml", "a/../b.yaml", "..yaml", "a\x00.yaml", "a" * 200 + ".yaml", ".hidden.yaml", "a.py",
+    ]  # fmt: skip
+    for files in ({name: "x"} for name in names):
+        status, told = client.ask("solve", valid=False, scenario=SCENARIO, files=files)
+        assert (status, told["error"]["kind"]) == (400, "bad_input"), files
+        assert len(told["error"]["problems"]) == 1
+    many = {f"f{n}.yaml": "x" for n in range(21)}
+    status, told = client.ask("solve", valid=False, scenario=SCENARIO, files=many)
+    assert (status, len(told["error"]["problems"])) == (400, 1)
 
 
 def test_only_this_machines_own_pages_may_ask(client: Client) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from {worker} import answer, close
 folder = Path.cwd()
 close(folder)
-print(json.dumps([answer(words) for words in json.loads(sys.argv[1])]))
+print(json.dumps([json.loads(answer(words)) for words in json.loads(sys.argv[1])]))
 """
 
 

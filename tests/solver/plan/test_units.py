@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +21,6 @@ from solver.search import search
 from topology.errors import InstanceError, NoLayoutInTime
 
 KIND = "hgx-h100"
-LINES = """arrivals: {process: gamma, rate: 40, cv: 2}
-lengths:
-  input: {p50: 800, p90: 2600, p99: 4100}
-  output: {mean: 60, std: 50}
-"""
 
 
 def test_a_power_limit_leaves_the_last_chips_of_each_unit_off() -> None:
@@ -53,8 +49,13 @@ def test_copies_stand_on_units_of_their_own_and_carry_as_much_each() -> None:
 
 
 def test_traffic_counts_at_the_rate_at_which_replays_meet_the_percentiles(tmp_path: Path) -> None:
-    path = tmp_path / "traffic.yaml"
-    path.write_text(LINES)
+    rng = random.Random(1)
+    rows = (
+        f"{t // 3 / 10:.1f},{rng.choice((400, 900, 4100))},{rng.randint(5, 120)}"
+        for t in range(1000)
+    )
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
     model = PlanModel.model_validate(
         {
             "model": "llama-3.1-8b",
