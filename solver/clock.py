@@ -39,6 +39,19 @@ def check_time_limit(seconds: float | None) -> None:
         raise InstanceError(Problem("time limit", f"must be positive seconds, got {seconds:g}"))
 
 
+def one_worker(seed: int = 0) -> cp_model.CpSolver:
+    """A solver on one thread that leaves signals alone.
+
+    Else it takes Ctrl-C over from the program while it runs, from whichever thread, and afterwards leaves the
+    program with none of its own: the next signal ends the program where it stands.
+    """
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.catch_sigint_signal = False
+    return solver
+
+
 class Clock:
     """Deadline and stop switch of one search."""
 
@@ -119,14 +132,11 @@ class Clock:
         One worker that adds the full linear relaxation (``linearize``) closes these small models
         sooner than a portfolio on two cores, and gives the same answer every time.
         """
-        solver = cp_model.CpSolver()
+        solver = one_worker(seed)
         solver.parameters.max_deterministic_time = limit_s * _WORK_PER_S
         solver.parameters.max_time_in_seconds = max(
             _LEAST_S, min(limit_s * _SLOWER, self.remaining_s)
         )
-        solver.parameters.random_seed = seed
-        solver.parameters.num_workers = 1
-        solver.parameters.catch_sigint_signal = False
         solver.parameters.relative_gap_limit = accept_gap
         if linearize:
             solver.parameters.linearization_level = 2

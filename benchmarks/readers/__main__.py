@@ -102,7 +102,7 @@ def _read(files: list[Path], out: Path) -> dict[str, Any]:
         (bench,) = read_benches(files[0])
         rows, skipped = read_runs([out], Told(launch=out / "launch.sh", chip="h100", model=MODEL))
     except (InstanceError, ValueError) as error:
-        return {"file": files[0].name, "error": str(error)}
+        return {"file": files[0].name, "error": str(error).replace(f"{out}/", "")}
     return {
         "file": files[0].name,
         "read": {
@@ -134,13 +134,18 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             continue
         failing = lost.get((row["tool"], row["version"]), {}).get("skipped")
         cells = [
-            row["tool"], row["version"], f"`{row['file']}`", "named" if read["model"] == MODEL else "not named",
+            row["tool"], row["version"], f"`{_short(row['file'])}`", "named" if read["model"] == MODEL else "not named",
             f"{read['input']:.4g}, {read['output']:.4g}", f"{read['concurrency']:.3g}",
             *(f"{read[key] / row[key]:.2f}" for key in ("ttft_s", "tpot_s")),
             "-" if failing is None else "; ".join(failing) or "not seen",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
+
+
+def _short(file: str) -> str:
+    """Names with the model and the time in them, without both."""
+    return file if len(file) < 40 else f"{file[:12]}..{Path(file).suffix}"
 
 
 def page(folder: Path) -> None:
@@ -151,7 +156,9 @@ def page(folder: Path) -> None:
     start, end = "<!-- tools -->", "<!-- /tools -->"
     before, _, rest = text.partition(start)
     _, _, after = rest.partition(end)
-    body = "\n".join(table(list(latest.values())))
+    known = [(tool.name, version) for tool in TOOLS for version in tool.versions]
+    ordered = sorted(latest.values(), key=lambda row: known.index((row["tool"], row["version"])))
+    body = "\n".join(table(ordered))
     PAGE.write_text(f"{before}{start}\n{body}\n{end}{after}", encoding="utf-8")
 
 
@@ -164,7 +171,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--fail-every", type=int, default=0)
     parser.add_argument("wanted", nargs="*")
-    given = parser.parse_args(words)
+    given = parser.parse_intermixed_args(words)
     known = {
         f"{tool.name}=={version}": (tool, version) for tool in TOOLS for version in tool.versions
     }

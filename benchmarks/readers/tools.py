@@ -37,7 +37,7 @@ class Tool:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def _vllm(run: Run, version: str) -> list[str]:
@@ -79,6 +79,7 @@ def _genai_perf(run: Run, version: str) -> list[str]:
         "--request-count", str(REQUESTS), "--synthetic-input-tokens-mean", str(INPUT),
         "--synthetic-input-tokens-stddev", "0", "--output-tokens-mean", str(OUTPUT), "--output-tokens-stddev", "0",
         "--artifact-dir", str(run.out), "--num-dataset-entries", str(REQUESTS),
+        *(["--service-kind", "openai"] if _number(version) < (0, 0, 12) else []),
     ]  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def _guidellm(run: Run, version: str) -> list[str]:
     )
     return [
         program, "benchmark", *(["run"] if _number(version) >= (0, 3) else []), "--target", run.url, "--model", MODEL,
-        "--processor", str(run.tokenizer), "--rate-type", "concurrent", "--rate", str(LOOP), "--max-requests",
+        "--processor", str(run.tokenizer), "--rate-type", "concurrent", "--rate", f"{LOOP}.0", "--max-requests",
         str(REQUESTS), "--data", f"prompt_tokens={INPUT},output_tokens={OUTPUT}", "--disable-progress", *where,
     ]  # fmt: skip
 
@@ -142,7 +143,7 @@ def _inference_perf(run: Run, version: str) -> list[str]:
 
 TOOLS = (
     Tool("vllm", ("0.33.0", "0.32.0"), lambda version: [f"vllm[bench]=={version}"], _vllm, "*.json"),
-    Tool("sglang", ("0.5.23", "0.5.21"), lambda version: [f"sglang=={version}"], _sglang, "*.jsonl"),
+    Tool("sglang", ("0.5.23", "0.5.21", "0.5.3"), lambda version: [f"sglang=={version}"], _sglang, "*.jsonl"),
     Tool("aiperf", ("0.13.0", "0.7.0", "0.2.0"), lambda version: [f"aiperf=={version}"], _aiperf,
          "**/profile_export_aiperf.json"),
     Tool("genai-perf", ("0.0.16", "0.0.11"), lambda version: [f"genai-perf=={version}"], _genai_perf,

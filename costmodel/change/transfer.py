@@ -36,14 +36,14 @@ class Sent:
     ) -> None:  # fmt: skip
         """A chip takes what it does not hold from the chips of a donor: experts where they lie, the rest evenly."""
         missing = wanted.experts if there is None else wanted.experts - there.experts
-        dense = fresh - sum(each[layer] for layer, _ in missing)
+        dense = fresh - sum(each.get(layer, 0.0) for layer, _ in missing)
         for source, held in donor.items():
             own = missing & held.experts
             missing -= own
-            size = sum(each[layer] for layer, _ in own) + max(dense, 0.0) / len(donor)
+            size = sum(each.get(layer, 0.0) for layer, _ in own) + max(dense, 0.0) / len(donor)
             if size > 0:
                 self.between[source, chip] += size
-        lost = sum(each[layer] for layer, _ in missing)
+        lost = sum(each.get(layer, 0.0) for layer, _ in missing)
         if lost:
             self.left[chip] += lost
 

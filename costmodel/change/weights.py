@@ -28,7 +28,7 @@ class Weights:
     def fresh(self, there: Weights | None, expert_bytes: Mapping[int, float]) -> float:
         """Bytes of these weights that a chip which holds ``there`` does not hold."""
         missing = self.experts if there is None else self.experts - there.experts
-        size = sum(expert_bytes[layer] for layer, _ in missing)
+        size = sum(expert_bytes.get(layer, 0.0) for layer, _ in missing)
         if there is None or self.shard != there.shard:
             size += self.dense_bytes
         return size

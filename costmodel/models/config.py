@@ -41,7 +41,7 @@ class Config:
         self.file = file
         self.log = log if log is not None else ReadLog()
         self.path = path
-        #: What the configuration class has for keys that a file may leave out; see class_defaults.py.
+        #: What the configuration class has for keys that a file may leave out; see registry.py.
         self.class_defaults: Mapping[str, object] = {}
         self.within: Config | None = None  #: the object that this one is a section of
         self._touched: set[str] = set()

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from costmodel.models.class_defaults import class_defaults
 from costmodel.models.config import Config
 from costmodel.models.files import find_config, read_object
 from costmodel.models.generic import GENERIC, shapes_something
@@ -20,7 +19,7 @@ from costmodel.models.parts.quantisation.quantisers import read_precision
 from costmodel.models.published_size import compared, published_bytes
 from costmodel.models.read_log import shown
 from costmodel.models.refused import refuse_by_kind
-from costmodel.models.registry import Family, by_architecture, by_model_type
+from costmodel.models.registry import Family, by_architecture, by_model_type, class_defaults
 from costmodel.models.spec import ModelSpec
 from costmodel.models.summary import summarise
 from topology.errors import InstanceError, Problem

@@ -18,9 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from costmodel.passes.achieved import Achieved
 from costmodel.passes.context import add_context, add_states
-from costmodel.passes.group import ChipGroup
+from costmodel.passes.group import Achieved, ChipGroup
 from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.routed import add_experts

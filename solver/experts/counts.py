@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from ortools.sat.python import cp_model
 
+from solver.clock import one_worker
 from solver.experts.slots import Floats, Ints
 
 CHOICES = 3
@@ -60,9 +61,7 @@ def find_counts(
         model.add_hint(literal, int(count[index] == hint[index % experts]))
     unevenness = np.ceil(count * piece**2 * 1e4).astype(np.int64)
     model.minimize(cp_model.LinearExpr.weighted_sum(chosen, unevenness.tolist()))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
+    solver = one_worker(seed)
     solver.parameters.max_deterministic_time = EFFORT
     solver.parameters.relative_gap_limit = 1e-3
     solver.parameters.symmetry_level = 0

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from solver.clock import one_worker
 from solver.experts.slots import Floats, Ints
 
 #: Most hot experts considered, integer scale of loads, CP-SAT's deterministic time.
@@ -47,9 +48,7 @@ def hot_chips(
         added: Any = cp_model.LinearExpr.weighted_sum(column, load[beside].tolist())
         model.add(added + int(load[order[chip]]) <= top)
     model.minimize(top)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
+    solver = one_worker(seed)
     solver.parameters.max_deterministic_time = EFFORT
     solver.parameters.relative_gap_limit = 2e-4
     status = solver.solve(model)

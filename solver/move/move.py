@@ -141,7 +141,8 @@ def move_within(
     found = [best]
     if engine is not None:
         made = made_of(running, engine, budget.most_bytes, budget.within, least, clock, seed)
-        found += [candidate(name, layout) for name, layout in made]
+        others = [candidate(name, layout) for name, layout in made]
+        found += [one for one in others if one.evaluation.feasible]
     taken = _taken(found, budget, least, between.scenario.rate or 0.0)
     moved = _moved(before, (instance, taken.layout), asked, during)
     return replace(moved, target=taken, candidates=tuple(found), search=answer)

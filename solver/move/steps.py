@@ -13,6 +13,7 @@ from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from solver.move.order import Order, Orders, Part
+from topology.errors import InstanceError, Problem
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,9 @@ class Walk:
         self.wanted = weights_by_chip(self.after, self.judged.priced)
         self.runs = [one for one in self.before.replicas if usable.issuperset(one.chips)]
         self.first = self._judge(self.runs, ())
+        if self.runs and not self.first.priced.replicas:
+            listed = "; ".join(str(violation) for violation in self.first.violations[:3])
+            raise InstanceError(Problem("the running layout", f"cannot be priced: {listed}"))
         #: replicas that go on: old and new decision
         self.live: list[tuple[Replica, Replica]] = []
         by_chips = {one.chips: one for one in self.runs}

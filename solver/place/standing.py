@@ -10,8 +10,7 @@ from costmodel.question.exchange import domain_runs
 from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.place.build import stage_chips
-from solver.shapes.exchanged import moved_for
-from solver.shapes.group_rates import as_one
+from solver.shapes.group_rates import as_one, moved_for
 from solver.shapes.pools import Pool, PoolClass, pick_chips
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.spans import joined_best, pools_of

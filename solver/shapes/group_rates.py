@@ -9,17 +9,19 @@ import numpy as np
 
 from costmodel.passes.communication import (
     GroupRates,
+    Moved,
     achieved,
     exchange_rate,
     joined,
     rates_of_chips,
 )
-from costmodel.question.exchange import domain_runs
+from costmodel.question.exchange import Ranks, domain_runs
 from costmodel.question.instance import Instance
-from solver.shapes.exchanged import moved_for
+from costmodel.replica.exchanges import exchange_of, moved_by
 from solver.shapes.pools import PoolClass, pick_chips
+from solver.shapes.shapes import ROLES
 from solver.shapes.spans import Parts, pools_of
-from topology import Cluster
+from topology import Chip, Cluster
 
 
 def group_rates(instance: Instance, pool_class: PoolClass, shape: Mapping[str, int]) -> GroupRates:
@@ -106,3 +108,16 @@ def as_one(stages: Sequence[GroupRates]) -> tuple[GroupRates, bool]:
             for name in ("send_latency_s", "send_s_per_byte")
         },
     ), alike
+
+
+def moved_for(
+    instance: Instance, chip: Chip, shape: Mapping[str, int], runs: Sequence[Sequence[int]]
+) -> Moved:
+    """What the evaluator finds for a replica of the shape.
+
+    ``shape``: a row of a :class:`solver.shapes.shapes.ShapeTable`; ``runs``: its ranks in a row on one domain, stage
+    by stage.
+    """
+    even = shape["slots"] % (shape["tp"] * shape["attention_dp"]) == 0
+    ranks = Ranks(shape["attention_dp"], runs, even)
+    return moved_by(instance, exchange_of(instance, chip, ROLES[shape["role"]], ranks))

@@ -14,7 +14,7 @@ import numpy as np
 
 from costmodel.passes.communication import GroupRates, achieved, exchange_rate
 from costmodel.question.instance import Instance
-from solver.shapes.exchanged import moved_for
+from solver.shapes.group_rates import moved_for
 from solver.shapes.pools import Pool, PoolClass
 from solver.shapes.spans import Parts, pools_of
 from solver.shapes.stands import named, sets_of

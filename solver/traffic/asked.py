@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
+
+import numpy as np
 
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
@@ -19,6 +22,8 @@ _REQUESTS, _ANSWERS = 2_000, 3.0
 _MOST = 20_000
 #: replays that a layout has to pass beside that of the traffic as it is: more of shorter ones
 _LEAST_AGAIN, _MOST_AGAIN, _TOGETHER = 2, 6, 50_000
+#: the same of the draws on which an answer is confirmed
+_LEAST_FRESH, _MOST_FRESH, _TOGETHER_FRESH = 4, 14, 150_000
 
 
 #: what the bound of an answer for traffic holds for
@@ -49,17 +54,32 @@ class Asked:
         return self.requests.rate * self.peak
 
     def runs(self, seed: int) -> list[Requests]:
-        """What a layout is judged on: the requests as they are, and stretches of them drawn again."""
-        own = self.requests.at_rate(self.peak_rate)
-        slowest = float(sorted(own.output_tokens)[int(0.99 * (len(own) - 1))])
+        """What layouts are chosen by: the requests as they are, and stretches of them drawn again."""
+        times = min(_MOST_AGAIN, max(_LEAST_AGAIN, _TOGETHER // self._count))
+        return [
+            self.requests.at_rate(self.peak_rate),
+            *self._again(range(seed + 1, seed + 1 + times)),
+        ]
+
+    def fresh(self, seed: int) -> list[Requests]:
+        """What an answer is confirmed on: draws by which no layout was chosen."""
+        times = min(_MOST_FRESH, max(_LEAST_FRESH, _TOGETHER_FRESH // self._count))
+        first = seed + 1 + _MOST_AGAIN
+        return self._again(range(first, first + times))
+
+    @cached_property
+    def _count(self) -> int:
+        """Requests of a draw."""
+        slowest = float(np.sort(self.requests.output_tokens)[int(0.99 * (len(self.requests) - 1))])
         lasts = _ANSWERS * (
             slowest * (self.targets.tpot_p99_s or 0.0) + (self.targets.ttft_p99_s or 0.0)
         )
-        count = min(_MOST, max(_REQUESTS, ceil(lasts * self.peak_rate)))
+        return min(_MOST, max(_REQUESTS, ceil(lasts * self.peak_rate)))
+
+    def _again(self, seeds: range) -> list[Requests]:
+        own = self.requests.at_rate(self.peak_rate)
         # stretches drawn anew have another mean rate than the whole
-        times = min(_MOST_AGAIN, max(_LEAST_AGAIN, _TOGETHER // count))
-        again = (own.again(count, seed + 1 + turn) for turn in range(times))
-        return [own, *(one.at_rate(self.peak_rate) for one in again)]
+        return [own.again(self._count, seed).at_rate(self.peak_rate) for seed in seeds]
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Fleets:
 
     def __init__(self, search: Search, requests: Requests, seed: int) -> None:
         self.search = search
-        self.prompts = requests.again(min(_PROMPTS, 4 * len(requests)), seed)
+        self.prompts = requests.rows(_alike(requests.input_tokens, _PROMPTS, seed))
         self.course = Course.of(search.instance)
         #: of a prefill shape: what it computes of the prompts over what it computes at the mean
         self.share: dict[int, float] = {}
@@ -119,3 +119,14 @@ class Fleets:
             return 1.0
         most = prompts_per_s(search.instance, layout, layout.replicas[0], self.prompts, self.course)
         return min(1.0, most / search.placed.of(item).requests_per_s)
+
+
+def _alike(tokens: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+    """Places of up to so many lengths that are spread as all are, in an order drawn by the seed.
+
+    A few of the longest prompts hold much of the work: a plain draw misses them or takes too many.
+    """
+    order = np.argsort(tokens, kind="stable")
+    count = min(most, len(tokens))
+    middles = ((np.arange(count) + 0.5) * len(tokens) / count).astype(np.int64)
+    return np.asarray(np.random.default_rng(seed).permutation(order[middles]), dtype=np.int64)

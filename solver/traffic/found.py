@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from costmodel.evaluate import SECONDS_PER_HOUR, Evaluation
@@ -10,9 +11,11 @@ from costmodel.question.instance import Instance
 from solver.answer import ForTraffic, SearchResult
 from solver.certificate import Certificate
 from solver.fleet.asked import Fleet
+from solver.shapes.shapes import ROLES
 from solver.traffic.asked import Asked
 from solver.traffic.judge import Verdict
 from solver.verify import ROUNDING
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 
 @dataclass(frozen=True)
@@ -69,4 +72,36 @@ def answered(
             usd_per_m_output_tokens=usd / SECONDS_PER_HOUR / served * 1e6,
             loads={role: 1.0 / has for role, has in found.has.items() if has},
         ),
+    )
+
+
+def capacities(fleet: Fleet, needs: Mapping[str, float], rate: float) -> dict[str, float]:
+    """Capacity over the rate by role, beside what mixed replicas serve (0: the fleet has none); ``needs``: was asked for."""
+    counted: dict[str, float] = dict.fromkeys(ROLES, 0.0)
+    for item, _ in fleet.stands:
+        counted[ROLES[item.role]] += item.requests_per_s
+    pooled = min(counted["prefill"], counted["decode"])
+    return {
+        role: needs[role] * ((pooled if role == "mixed" else own) + counted["mixed"]) / rate
+        if own
+        else 0.0
+        for role, own in counted.items()
+    }
+
+
+def nothing_found(asked: Asked, last: Verdict | None, *, over: bool) -> Exception:
+    """Why no layout was found; ``last``: the verdict on the last one, ``over``: whether the time was."""
+    if over:
+        return NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
+    head = (
+        f"layouts carry {asked.peak_rate:,.4g} requests/s in a steady state, but of those found none meets the "
+        "percentiles when it is replayed"
+    )
+    if last is None:
+        return NoFeasibleLayout(head, proven=False)
+    worst = last.runs[-1]
+    return NoFeasibleLayout(
+        f"{head}: with the last one {worst.late_first:.1%} of first tokens and {worst.slow_tokens:.1%} of answers "
+        "were too slow; fewer requests/s, looser targets or more chips would do",
+        proven=False,
     )

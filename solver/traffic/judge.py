@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
@@ -45,18 +46,45 @@ class Judge:
     """Replays layouts of one question."""
 
     def __init__(self, instance: Instance, asked: Asked, seed: int) -> None:
-        self.instance, self.asked = instance, asked
+        self.instance, self.asked, self.seed = instance, asked, seed
         self.runs = asked.runs(seed)
         self._known: dict[object, Verdict] = {}
         self._tables: Tables = {}
 
     def judge(self, layout: Layout) -> Verdict:
         """Replay a layout until a run misses a target."""
-        where = bool(self.asked.spare)  # then it matters which chips are together
-        key = tuple(sorted(repr((_alike(one), where and one.chips)) for one in layout.replicas))
+        key = self._key(layout)
         if key not in self._known:
             self._known[key] = self._judge(layout)
         return self._known[key]
+
+    def confirm(self, layout: Layout, over: Callable[[], bool]) -> Verdict:
+        """Replay a layout that met the targets on fresh draws too, until a run misses one or the time is ``over``.
+
+        What was chosen by some draws is likely to do better on them than on others.
+        """
+        key = self._key(layout)
+        known = self._known[key]
+        found = list(known.runs)
+        for requests in self._fresh:
+            if over() or not found[-1].meets:
+                break
+            self._replay(layout, [requests], found)
+        if self.asked.spare:
+            for rest in losses(self.instance, layout, self.asked.spare):
+                if over() or not found[-1].meets:
+                    break
+                self._replay(rest, self._fresh[:1], found)
+        self._known[key] = replace(known, runs=tuple(found))
+        return self._known[key]
+
+    @cached_property
+    def _fresh(self) -> list[Requests]:
+        return self.asked.fresh(self.seed)
+
+    def _key(self, layout: Layout) -> object:
+        where = bool(self.asked.spare)  # then it matters which chips are together
+        return tuple(sorted(repr((_alike(one), where and one.chips)) for one in layout.replicas))
 
     def _judge(self, layout: Layout) -> Verdict:
         losing = bool(self.asked.spare)

@@ -3,7 +3,7 @@ r"""The search for a layout that meets percentiles under traffic.
 1. Steady questions: at the mean lengths, at their spread, and of what every order of requests has to carry, whose bound is
 the certificate's. 2. Queueing formulas say what load each pool may carry. 3. The cheapest fleet with so much
 capacity is replayed. 4. A pool that was too slow needs more than that fleet had; then less is tried between
-what failed and what met the targets, as long as that is cheaper.
+what failed and what met the targets, as long as that is cheaper. 5. The answer is confirmed on fresh draws.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from solver.search import search
 from solver.shapes.shapes import ROLES
 from solver.traffic.asked import COVERS, Asked, Questions, questions
 from solver.traffic.fleets import Fleets
-from solver.traffic.found import Found, Steady, answered
+from solver.traffic.found import Found, Steady, answered, capacities, nothing_found
 from solver.traffic.judge import Judge, Verdict
 from solver.traffic.loads import carried
 from solver.traffic.losses import spread_out, units
@@ -87,6 +87,8 @@ class _TrafficSearch:
         self.fleets = Fleets(self.search, asked.requests, seed)
         self.judge = Judge(own.spread, asked, seed)
         self.best: Found | None = None
+        #: what met the targets, each cheaper than the one before
+        self.passed: list[Found] = []
         self.last: Verdict | None = None
         self.tries = 0
 
@@ -105,8 +107,9 @@ class _TrafficSearch:
             if self.best is not None or self.clock.over or not self._hurried(hurry):
                 break
             self._look(loads)
+            self._confirm()
         if self.best is None:
-            raise self._nothing()
+            raise nothing_found(self.asked, self.last, over=self.clock.over)
         return self._answer()
 
     def _hurried(self, hurry: float) -> bool:
@@ -138,6 +141,26 @@ class _TrafficSearch:
                 self._less(failed, needs)
             if self.clock.over:
                 break
+
+    def _confirm(self) -> None:
+        """Keep the cheapest layout that meets the targets on fresh draws too; where none does, ask for more."""
+        step = _STEP
+        while self.best is not None and self._time():
+            found = self.best
+            self.last = self.judge.confirm(found.layout, lambda: self.clock.over)
+            if self.last.meets:
+                self.best = replace(found, verdict=self.last)
+                break
+            self.passed.remove(found)
+            self.best = min(self.passed, key=lambda one: one.fleet.usd_per_hour, default=None)
+            none: dict[str, float] = dict.fromkeys(ROLES, 1.0)
+            if self.best is not None:
+                failed = none | {role: found.has[role] or 1.0 for role in self.last.missed}
+                self._less(failed, {role: has or 1.0 for role, has in self.best.has.items()})
+            else:
+                needs = {role: (1.0 + step) * (has or 1.0) for role, has in found.has.items()}
+                self._first(none, needs)
+                step *= 2
 
     def _widths(self) -> list[int | None]:
         """Chips of a replica at most: where a loss takes whole replicas, narrow ones lose less.
@@ -215,28 +238,16 @@ class _TrafficSearch:
         verify(instance, float("inf"), evaluation)
         self.tries += 1
         verdict = self.last = self.judge.judge(layout)
-        found = Found(fleet, layout, evaluation, verdict, self._has(fleet, needs))
+        found = Found(
+            fleet, layout, evaluation, verdict, capacities(fleet, needs, self.asked.peak_rate)
+        )
         if verdict.meets and (
             self.best is None or fleet.usd_per_hour < self.best.fleet.usd_per_hour
         ):
             self.best = found
+            self.passed.append(found)
         self._report()
         return found
-
-    def _has(self, fleet: Fleet, needs: dict[str, float]) -> dict[str, float]:
-        """Capacity over the rate by role, beside what mixed replicas serve (0: the fleet has none)."""
-        counted: dict[str, float] = dict.fromkeys(ROLES, 0.0)
-        for item, _ in fleet.stands:
-            counted[ROLES[item.role]] += item.requests_per_s
-        pooled = min(counted["prefill"], counted["decode"])
-        return {
-            role: needs[role]
-            * ((pooled if role == "mixed" else own) + counted["mixed"])
-            / self.asked.peak_rate
-            if own
-            else 0.0
-            for role, own in counted.items()
-        }
 
     def _gap(self) -> float:
         if self.best is None:
@@ -278,23 +289,3 @@ class _TrafficSearch:
             self.asked, self.own.spread, steady, self.best, certificate,
             self.target, self.clock.elapsed_s,
         )  # fmt: skip
-
-    def _nothing(self) -> Exception:
-        """Why no layout was found."""
-        if self.clock.over:
-            return NoLayoutInTime(
-                "the time limit came before a layout whose replay meets the targets"
-            )
-        asked = self.asked
-        head = (
-            f"layouts carry {asked.peak_rate:,.4g} requests/s in a steady state, but of those found none meets the "
-            "percentiles when it is replayed"
-        )
-        if self.last is None:
-            return NoFeasibleLayout(head, proven=False)
-        worst = self.last.runs[-1]
-        return NoFeasibleLayout(
-            f"{head}: with the last one {worst.late_first:.1%} of first tokens and {worst.slow_tokens:.1%} of answers "
-            "were too slow; fewer requests/s, looser targets or more chips would do",
-            proven=False,
-        )

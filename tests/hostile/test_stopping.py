@@ -229,3 +229,37 @@ def test_what_holds_of_all_kinds_of_domains_is_asked_once(
     monkeypatch.setattr(shapes, "most_domains", lambda *words: (asked.append(1), plain(*words))[1])
     assert len(shapes.enumerate_shapes(instance, classes)) > 0
     assert len(asked) == 1
+
+
+_AFTER_A_SEARCH = """
+import os, signal, time
+import numpy as np
+from solver.experts.fillers import hot_chips
+share = np.linspace(1.0, 3.0, 16)
+assert hot_chips(share / share.sum(), 4, 4, 0.4, seed=0) is not None
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("taken")
+"""
+
+
+def test_a_search_for_experts_leaves_ctrl_c_to_the_program() -> None:
+    """CP-SAT otherwise takes the signal, on the wrong thread, and ends the program without a word."""
+    done = subprocess.run(
+        [sys.executable, "-c", _AFTER_A_SEARCH], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "taken\n"), done.stderr
+
+
+def test_every_solver_leaves_signals_alone() -> None:
+    """There is one place that makes solvers."""
+    packages = ("topology", "costmodel", "solver", "rackfit")
+    makers = [
+        path.relative_to(ROOT).as_posix()
+        for package in packages
+        for path in (ROOT / package).rglob("*.py")
+        if "CpSolver()" in path.read_text(encoding="utf-8")
+    ]
+    assert makers == ["solver/clock.py"]

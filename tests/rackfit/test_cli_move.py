@@ -204,6 +204,18 @@ def test_another_model_is_no_move(running: Path) -> None:
     assert "the running layout serves deepseek-v2-lite" in str(found.exception)
 
 
+def test_what_runs_must_be_a_layout_that_can_run(running: Path, tmp_path: Path) -> None:
+    data = json.loads(running.read_text())
+    replicas = data["layout"]["replicas"]
+    replicas.append(replicas[0])
+    path = tmp_path / "twice.json"
+    path.write_text(json.dumps(data))
+    for words in ((path, "--failed", "r2"), (path, running)):
+        found = rackfit("move", *words)
+        assert isinstance(found.exception, InstanceError)
+        assert "the running layout: cannot be priced" in str(found.exception)
+
+
 def test_what_nothing_can_serve_is_infeasible(running: Path) -> None:
     found = rackfit("move", running, "--rate", 1e6)
     assert isinstance(found.exception, NoFeasibleLayout)

@@ -42,6 +42,8 @@ def _bench(row: Any, place: str, model: str | None) -> Bench:
         inside = _successful(metrics, key, place)
         means[short] = number(inside, "mean", f"{place}.{key}") / 1e3
         shares = inside.get("percentiles")
+        if "median" in inside:  # 0.2 has no p50
+            points |= percentiles(inside, {"median": f"{short}_p50_s"}, 1e-3, f"{place}.{key}")
         names = {point: f"{short}_{point}_s" for point in ("p50", "p90", "p95", "p99")}
         points |= percentiles(
             shares if isinstance(shares, dict) else {}, names, 1e-3, f"{place}.{key}"

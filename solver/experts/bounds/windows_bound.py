@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from ortools.sat.python import cp_model
 
+from solver.clock import one_worker
 from solver.experts.bounds.closed_form import ROUNDING
 from solver.experts.slots import Floats
 
@@ -51,8 +52,7 @@ def replica_bound(
         model.minimize(highest)
     else:
         model.minimize(cp_model.LinearExpr.weighted_sum(peaks, whole.tolist()))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
+    solver = one_worker()
     solver.parameters.max_deterministic_time = effort
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from solver.clock import one_worker
 from solver.experts.slots import Floats, Ints
 
 SCALE = 10**9
@@ -73,9 +74,7 @@ def place_anew(
         model.add(sum(filled[place]) == int((table[chip] < experts).sum()))
         model.add(sum(loads[place]) <= top)
     model.minimize(top)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
+    solver = one_worker(seed)
     solver.parameters.max_deterministic_time = effort
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

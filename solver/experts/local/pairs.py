@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
+from solver.clock import one_worker
 from solver.experts.slots import Floats, Ints
 
 #: Replica counts modelled above the fewest possible for the target.
@@ -112,9 +113,7 @@ def find_pairs(
     for index, literal in enumerate(chosen):
         model.add_hint(literal, int(count[index] == hint[index % len(share)]))
     _walk(model, target, piece, count, chosen, slots)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
+    solver = one_worker(seed)
     solver.parameters.max_deterministic_time = effort
     solver.parameters.linearization_level = 2
     solver.parameters.symmetry_level = 0

@@ -76,10 +76,11 @@ class Browser:
 
     @contextmanager
     def opened(self, page: Path | str, width_px: int, scheme: str) -> Iterator[tuple[Any, View]]:
-        """A page that is shown, and what it has logged and asked for so far."""
+        """A page that is shown, and what it has logged and asked for so far; a file without any network."""
         context = self._browser.new_context(
-            viewport={"width": width_px, "height": 900}, color_scheme=scheme, accept_downloads=True
-        )
+            viewport={"width": width_px, "height": 900}, color_scheme=scheme, accept_downloads=True,
+            offline=not isinstance(page, str),
+        )  # fmt: skip
         context.set_default_timeout(_WAIT_MS)
         shown, view = context.new_page(), View(width_px)
         shown.on("console", lambda message: view.logged.append(message.text))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from asking import ask
 
-from rackfit.figures.drawing import chart_svg
+from rackfit.figures.drawing import chart_spec, chart_svg
 from rackfit.studies.base import Row, Study, solved
 from rackfit.studies.registry import find_study, studies
 
@@ -32,7 +32,9 @@ SMALL: dict[str, tuple[dict[str, list[Any]], dict[str, Any]]] = {
     "frontier": ({"cluster": ["hgx-h100"], "slo.tpot": [0.02, 0.05]}, DENSE),
     "grid": ({"slo.tpot": [0.02, 0.05]}, DENSE),
     "pipeline": ({"stages": [1, 2], "board.stages": [1, 2]}, {}),
-    "rack-boundary": ({"one_copy": [True, False], "ratio": [8], "domains": [1, 2]}, {}),
+    "rack-boundary": (
+        {"one_copy": [True, False], "ratio": [8], "domains": [1, 2], "oversubscription": []}, {},
+    ),
     "scale-up": ({"board.chips": [8, 72]}, {}),
     "sensitivity": ({"unchanged": [True], "parameter": ["usd_per_hour"], "factor": [0.8, 1.2]}, DENSE),
     "sparsity": ({"top_k": [4], "experts": [64, 128]}, MIXED),
@@ -93,6 +95,21 @@ def test_figures_and_words_come_from_the_written_table(name: str, written: Path)
     said = found.conclude(rows)
     assert said
     assert data["conclusion"][: len(said)] == said
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_every_point_and_bar_says_its_numbers_when_pointed_at(name: str, written: Path) -> None:
+    for chart in find_study(name).figures(document(written, name)["rows"]):
+        spec = chart_spec(chart)
+        marks = {layer["mark"]["type"]: layer for layer in spec["layer"]}
+        seen = marks["bar"] if chart.kind == "bar" else marks["point"]
+        titles = [tip["title"] for tip in seen["encoding"]["tooltip"]]
+        assert titles[:3] == ["series", chart.x_label, chart.y_label]
+        looks = {row["look"] for row in spec["datasets"]["rows"]}
+        hidden = seen.get("transform", [])  # lines beside dots: roofs and diagonals
+        assert hidden == [] or (
+            hidden == [{"filter": "datum.look != 'line'"}] and looks != {"line"}
+        )
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))
