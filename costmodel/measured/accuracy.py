@@ -8,6 +8,7 @@ from costmodel.measured.fitting.calibration import Calibration
 from costmodel.measured.fitting.crossvalidation import waits
 from costmodel.measured.fitting.held_out import held_out_words
 from costmodel.measured.fitting.parameters import BY_CELL, COMMON
+from costmodel.measured.frontier_report import frontier_lines, read_splits
 from costmodel.measured.published_report import published_lines
 from costmodel.measured.rows import FLAGGED
 from costmodel.measured.scores import Score
@@ -126,6 +127,7 @@ def accuracy_document(found: Calibration) -> str:
     for (chip, engine), values in found.intervals.items():
         cells = [_interval(name, values[name]) for name in names]
         lines.append(f"| {chip}, {engine} | " + " | ".join(cells) + " |")
+    lines += frontier_lines(read_splits())
     lines += published_lines(found.profile)
     return "\n".join(lines) + "\n" + PEERS
 

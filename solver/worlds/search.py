@@ -4,9 +4,9 @@ A layout that breaks a rule in a world (misses a target, a rate or what links ca
 to keep to the question in that share of the worlds, and at the fitted parameters. Batches and replicas are the layout's and the same in every world;
 rates are each world's own, where prefill and decode meet at the smaller.
 
-*Candidates.* The answer at the fitted parameters says how dear each world is. The optima of the worlds that decide the
-quantile, of several of them at once (the best of each parameter, the worst of each), and of each world up to the
-quantile's at its worst are judged in all worlds by the evaluator.
+*Candidates.* The answer at the fitted parameters says how dear each world is. The optimum of the world at the quantile, then
+where that is not proven best that of the worst of each constant over all worlds up to it, and those of the dearer worlds are
+judged in all worlds by the evaluator.
 
 *Bound.* ``c_w(x) >= b_w`` for every layout ``x`` and world ``w``, with ``b_w`` the proven bound of a search of that world,
 so that the quantile of ``c_w(x)`` is at least that of ``b_w``: of ``n`` worlds the ``k`` dearest decide it, and the least of
@@ -31,6 +31,7 @@ from solver.answer import Progress, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock
 from solver.fleet.asked import links_between
+from solver.rounds import Search
 from solver.search import search
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
@@ -74,7 +75,7 @@ class WorldsSearch:
         self.workers = workers
         self.candidates: list[_Candidate] = []
         self.bound = 0.0
-        clock.kept = lambda: self.answer() if self.best is not None else None
+        clock.kept = lambda: self.answer() if self.best is not None and self.bound > 0 else None
 
     @property
     def best(self) -> _Candidate | None:
@@ -87,19 +88,25 @@ class WorldsSearch:
         self.look(self.instance, required=True)
         worlds = self.ranked()
         place = place_of(self.confidence, len(worlds))
-        groups = self.groups(worlds[place:])
-        bounds = [self.look(quickest(group) if len(group) > 1 else group[0]) for group in groups]
+        groups = [
+            quickest(each) if len(each) > 1 else each[0] for each in self.groups(worlds[place:])
+        ]
+        bounds = [self.look(groups[0])]
+        bounds += [self.bound_of(group, bounds[0]) for group in groups[1:]]
         self.bound = min(bounds)
         if self.bound == float("inf"):
             raise NoFeasibleLayout(
                 f"no layout meets the targets in {self.confidence:.0%} of the {len(worlds)} parameter sets; "
                 "ask for a lower confidence or for less"
             )
-        if not self.proven:
-            self.look(slowest(worlds[: place + 1]))
-        if self.best is None:
+        for question in (slowest(worlds[: place + 1]), *groups[1:]):
+            if not self.proven:
+                self.look(question)
+        if self.best is None or self.bound <= 0:
             if self.clock.over:
-                raise NoLayoutInTime("the time limit came before a layout for this confidence")
+                raise NoLayoutInTime(
+                    "the time limit came before a layout and a bound for this confidence"
+                )
             raise NoFeasibleLayout(
                 f"no layout was found that meets the targets in {self.confidence:.0%} of the parameter sets",
                 proven=False,
@@ -113,6 +120,17 @@ class WorldsSearch:
         if best is None or self.bound <= 0:
             return False
         return best.costs.at(self.confidence) <= self.bound * (1.0 + max(self.gap, ROUNDING))
+
+    def bound_of(self, question: Instance, enough: float) -> float:
+        """A question's proven bound: that before anything is placed where it is enough, else its search's."""
+        scenario = question.scenario
+        if not (scenario.kv_tiers or question.workload.hold_s is not None):
+            clock = self.clock.follower()
+            first = Search(question, clock, self.gap, self.seed, None, workers=self.workers)
+            found = first.first_bound_usd()
+            if found >= enough or self.clock.over:
+                return found
+        return self.look(question)
 
     def look(self, question: Instance, *, required: bool = False) -> float:
         """Search a question and keep its layout as a candidate; its proven bound, 0 where nothing is proven.
@@ -157,7 +175,7 @@ class WorldsSearch:
         assert best is not None
         cost = best.costs.at(self.confidence)
         bound = min(self.bound, cost)
-        gap = cost / bound - 1.0 if bound > 0 else float("inf")
+        gap = cost / bound - 1.0
         proven = gap <= max(self.gap, ROUNDING)
         first = self.candidates[0].costs.at(self.confidence)
         words = (

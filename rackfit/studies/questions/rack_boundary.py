@@ -1,8 +1,12 @@
-"""``rack-boundary``: experts over one to eight domains, by the scale-out's speed and merging of copies."""
+"""``rack-boundary``: experts over one to eight domains, by the scale-out's speed and merging of copies.
+
+The first rows are decode in closed form. The others are searched: a second rack whose replicas may lie in both, beside
+replicas inside racks, by model, speed and oversubscription.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from costmodel.blackboard.aggregate import usd_per_m_tokens
@@ -11,18 +15,29 @@ from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_ratio
 from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
 from rackfit.studies.systems.balanced import largest_balanced_decode
+from rackfit.studies.systems.second_rack import second_rack
 from topology.errors import InstanceError, Problem
 
 #: a wider group is worth it when it makes this much more of each chip
 _WORTH = 0.01
+_OVER = "oversubscription"
 
 
-def _axes(base: Mapping[str, Any]) -> Axes:
-    return {"one_copy": [True, False], "ratio": [3, 8, 18], "domains": [1, 2, 4, 8]}
+def _axes(base: Mapping[str, Any]) -> list[Axes]:
+    return [
+        {"one_copy": [True, False], "ratio": [3, 8, 18], "domains": [1, 2, 4, 8]},
+        {
+            "model": ["deepseek-v3", "kimi-k2", "qwen3-235b-a22b"],
+            "slo.tpot": [0.015, 0.03, 0.05],
+            _OVER: [1, 8, 64],
+        },
+    ]
 
 
 def _answer(instance: Instance, own: Own, options: Options) -> Row:
     """Decode alone, tokens evenly over experts, as many sequences as HBM and TPOT allow."""
+    if own[_OVER] is not None:
+        return second_rack(instance, int(own["racks"]), float(own[_OVER]), options)
     moe = instance.operations.moe
     if moe is None:
         raise InstanceError(Problem("model", f"{instance.model.name} has no routed experts"))
@@ -69,9 +84,23 @@ def _even_width(experts: int, chips: int) -> int:
     return width
 
 
+def _decode(rows: Sequence[Row]) -> list[Row]:
+    """Rows in closed form."""
+    return [row for row in solved(rows) if "exchange_slowdown" in row]
+
+
+def _searched(rows: Sequence[Row]) -> dict[tuple[str, float], list[Row]]:
+    """Rows that were searched and whose replicas may also lie in one rack, by model and oversubscription."""
+    found: dict[tuple[str, float], list[Row]] = {}
+    for row in solved(rows):
+        if row.get("saved") is not None:
+            found.setdefault((str(row["model_name"]), float(row[_OVER])), []).append(row)
+    return found
+
+
 def _lines(rows: Sequence[Row]) -> dict[tuple[bool, Any], list[Row]]:
     found: dict[tuple[bool, Any], list[Row]] = {}
-    for row in sorted(solved(rows), key=lambda row: int(row["ep"])):
+    for row in sorted(_decode(rows), key=lambda row: int(row["ep"])):
         key = bool(row.get("one_copy", True)), row["scale_up_over_scale_out"]
         found.setdefault(key, []).append(row)
     return found
@@ -81,7 +110,26 @@ def _named(merged: bool, ratio: Any) -> str:
     return f"{ratio:.3g}:1, " + ("one copy per domain" if merged else "every copy")
 
 
-def _chart(rows: Sequence[Row]) -> Chart:
+def _charts(rows: Sequence[Row]) -> list[Chart]:
+    charts = []
+    if _decode(rows):
+        charts.append(_decode_chart(rows))
+    series = [
+        Series(f"{model}, {over:g}:1", [(1e3 * row["slo.tpot"], 100 * row["saved"]) for row in own])
+        for (model, over), own in _searched(rows).items()
+        if all("slo.tpot" in row for row in own)
+    ]
+    if series:
+        charts.append(
+            Chart(
+                "What replicas over two racks save, by model and oversubscription",
+                "TPOT target, ms", "% of the cost with replicas inside racks", series,
+            )
+        )  # fmt: skip
+    return charts
+
+
+def _decode_chart(rows: Sequence[Row]) -> Chart:
     series = [
         Series(_named(*key), [(r["ep"], r["decode_tokens_per_s_per_gpu"]) for r in line])
         for key, line in _lines(rows).items()
@@ -109,12 +157,43 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
             f"({last['remote_copies_per_token']:.2f} copies of a token leave its domain); {where}, "
             f"with {best['exchange_share']:.0%} of a pass in the exchange."
         )
-    row = solved(rows)[0]
-    said.append(
-        f"Experts divide evenly over {row['even_ep']} chips of a domain, "
-        f"{row['experts_per_chip_at_even_ep']} each, which leaves {row['chips_idle_at_even_ep']} idle."
-    )
+    for row in _decode(rows)[:1]:
+        said.append(
+            f"Experts divide evenly over {row['even_ep']} chips of a domain, "
+            f"{row['experts_per_chip_at_even_ep']} each, which leaves {row['chips_idle_at_even_ep']} idle."
+        )
+    return [*said, *_worth(rows)]
+
+
+def _worth(rows: Sequence[Row]) -> list[str]:
+    """Where replicas over two racks are proven to pay, where not, and where that is open."""
+    every = [(model, over, row) for (model, over), own in _searched(rows).items() for row in own]
+    kinds: dict[str, Callable[[Row], bool]] = {
+        "Replicas over two racks save, proven": lambda row: row["saved_at_least"] > 0,
+        f"They are proven to save less than {_WORTH:.0%}": lambda row: (
+            row["saved_at_most"] < _WORTH
+        ),
+        "Open": lambda row: True,
+    }
+    said, left = [], every
+    for words, holds in kinds.items():
+        own = [one for one in left if holds(one[2])]
+        left = [one for one in left if not holds(one[2])]
+        points = [
+            f"{model}{_speed(row)}, {over:g}:1 ({100 * row['saved_at_least']:.1f} to "
+            f"{100 * row['saved_at_most']:.1f}%)"
+            for model, over, row in own
+        ]
+        if points:
+            said.append(f"{words}: {'; '.join(points)}.")
+    if every:
+        gap = max(row["gap"] for _, _, row in every)
+        said.append(f"Widest gap of these {len(every)} comparisons: {gap:.2%}.")
     return said
+
+
+def _speed(row: Row) -> str:
+    return f" at {1e3 * row['slo.tpot']:g} ms" if "slo.tpot" in row else ""
 
 
 STUDY = Study(
@@ -123,7 +202,7 @@ STUDY = Study(
     default={"model": "deepseek-v3", "workload": "chat", "slo": {"tpot": 0.03}},
     fixed={"cluster": "nvl-72@8"},
     axes=_axes,
-    chart=_chart,
+    chart=_charts,
     conclude=_conclude,
     parameters={
         "domains": 1,
@@ -131,6 +210,8 @@ STUDY = Study(
         "one_copy": True,
         "chips_per_domain": None,
         "top_k": None,
+        _OVER: None,
+        "racks": 2,
     },
     answer=_answer,
     shown={
@@ -141,5 +222,10 @@ STUDY = Study(
         "tpot_s": "TPOT s",
         "decode_tokens_per_s_per_gpu": "tok/s/chip",
         "usd_per_m_decoded_tokens": "$/M decoded",
+        "usd_inside_racks": "$/M inside racks",
+        "usd_over_racks": "$/M over racks",
+        "saved_at_least": "saved, at least",
+        "saved_at_most": "at most",
+        "gap": "gap",
     },
 )

@@ -32,7 +32,9 @@ SMALL: dict[str, tuple[dict[str, list[Any]], dict[str, Any]]] = {
     "frontier": ({"cluster": ["hgx-h100"], "slo.tpot": [0.02, 0.05]}, DENSE),
     "grid": ({"slo.tpot": [0.02, 0.05]}, DENSE),
     "pipeline": ({"stages": [1, 2], "board.stages": [1, 2]}, {}),
-    "rack-boundary": ({"one_copy": [True, False], "ratio": [8], "domains": [1, 2]}, {}),
+    "rack-boundary": (
+        {"one_copy": [True, False], "ratio": [8], "domains": [1, 2], "oversubscription": []}, {},
+    ),
     "scale-up": ({"board.chips": [8, 72]}, {}),
     "sensitivity": ({"unchanged": [True], "parameter": ["usd_per_hour"], "factor": [0.8, 1.2]}, DENSE),
     "sparsity": ({"top_k": [4], "experts": [64, 128]}, MIXED),

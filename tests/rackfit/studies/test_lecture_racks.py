@@ -31,14 +31,14 @@ def test_t11_weight_time_falls_with_the_domain_in_the_table() -> None:
 
 
 def test_t22_even_experts_leave_eight_chips_idle_in_the_table() -> None:
-    (row,) = rows("rack-boundary", {"domains": [1], "ratio": [8], "one_copy": [True]})
+    (row,) = boundary([1], True)
     assert row["even_ep"] == 64
     assert row["experts_per_chip_at_even_ep"] == 4
     assert row["chips_idle_at_even_ep"] == 8
 
 
 def boundary(domains: list[int], merged: bool) -> list[Row]:
-    over = {"domains": domains, "ratio": [8], "one_copy": [merged]}
+    over = {"domains": domains, "ratio": [8], "one_copy": [merged], "oversubscription": []}
     return rows("rack-boundary", over, profile="physics")
 
 
