@@ -248,7 +248,7 @@ STUDY = Study(
     chart=_chart,
     conclude=_conclude,
     parameters={
-        _RATE: None, _CROSSING: None, "peak": 3.0, "spare": 1, "years": 4.0, "usd_per_kwh": _KWH,
+        _RATE: None, _CROSSING: None, "peak": 1.0, "spare": 0, "years": 4.0, "usd_per_kwh": _KWH,
         "owned_usd_per_chip": None, "rented_usd_per_chip_hour": None, "api_usd_per_request": None,
     },
     answer=_answer,
