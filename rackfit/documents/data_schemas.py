@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from costmodel.flow.question import FlowQuestion
 from costmodel.models.config import MAX_EXPERTS, MAX_LAYERS, MAX_SIZE
 from costmodel.models.registry import by_architecture, by_model_type
+from costmodel.money.offers import PricedOffer
 from costmodel.plan.question import PlanQuestion
 from costmodel.question.profile import Profile
 from costmodel.question.traffic.load import Traffic
@@ -93,6 +94,11 @@ def plan_schema() -> Schema:
 def profile_schema() -> Schema:
     """Schema of ``instances/profiles/*.json``."""
     return Profile.model_json_schema()
+
+
+def price_schema() -> Schema:
+    """Schema of ``instances/prices/*.yaml``: chips that are bought or rented, tokens of an API."""
+    return TypeAdapter(PricedOffer).json_schema()
 
 
 def model_schema() -> Schema:

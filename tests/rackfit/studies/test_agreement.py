@@ -21,6 +21,7 @@ MIXED = {"model": "qwen3-30b-a3b", "cluster": "hgx-h100", "workload": "chat"}
 #: a small table of each study: axes and scenario
 SMALL: dict[str, tuple[dict[str, list[Any]], dict[str, Any]]] = {
     "batch": ({"limits.max_sequences_per_rank": [4, 64], "board.batch": [72, 7200]}, DENSE),
+    "buy": ({"mean_rate": [10.0], "crossing": ["rented_low"], "api_usd_per_request": [1e-4]}, DENSE),
     "compare": ({"cluster": ["hgx-h100", "hgx-h200"]}, DENSE),
     "context": (
         {"model": ["llama-3.1-8b"], "workload.input_tokens": [1000, 4000],
