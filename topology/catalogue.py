@@ -20,7 +20,7 @@ from topology.reading import MAX_YAML_BYTES, parse_json, parse_yaml, read_text
 _MOST_PROBLEMS = 20
 
 #: what ends the name of a data file; other names without a slash are those of the catalogue
-_DATA_SUFFIXES = (".json", ".yaml", ".csv", ".npy", ".npz", ".pt")
+_DATA_SUFFIXES = (".json", ".yaml", ".csv", ".csv.gz", ".npy", ".npz", ".pt")
 
 
 def data_dir(kind: str) -> Path:

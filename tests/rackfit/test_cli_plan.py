@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -106,9 +107,10 @@ def test_hours_are_replayed_after_every_loss(tmp_path: Path) -> None:
         f"{t / 40 + rng.random() / 40:.4f},{rng.choice((400, 900, 2600))},{rng.randint(5, 80)}"
         for t in range(1000)
     )
-    (tmp_path / "trace.csv").write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
+    text = "\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n"
+    (tmp_path / "trace.csv.gz").write_bytes(gzip.compress(text.encode()))
     model = {
-        "model": "llama-3.1-8b", "traffic": "trace.csv", "requests_per_s": [15, 60, 0],
+        "model": "llama-3.1-8b", "traffic": "trace.csv.gz", "requests_per_s": [15, 60, 0],
         "slo": {"ttft": "500 ms", "tpot": "30 ms"},
     }  # fmt: skip
     units = [{"cluster": "hgx-h100", "count": 6, "power_cap": "2 kW"}]
