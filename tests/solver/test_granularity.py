@@ -151,7 +151,7 @@ def test_trays_equal_enumeration_on_many(tiny: Tiny, odd: Odd, part: int) -> Non
 
 @pytest.mark.slow
 def test_slices_equal_enumeration_on_many(tmp_path: Path) -> None:
-    ratios = [against_slices(seed, tmp_path) for seed in range(160)]
+    ratios = [against_slices(seed, tmp_path) for seed in range(300)]
     fits = [ratio for ratio in ratios if ratio is not None]
     print(
         f"{len(fits)} of {len(ratios)} have an answer; the dearest is {max(fits):.6f} of the best"
