@@ -9,6 +9,7 @@ nothing of an accelerator. Ports 20000, 20400 and 8000 must be free. ``make dry-
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,6 +87,7 @@ def start(case: Case, folder: Path, python: str) -> list[str]:
         instance, layout, "vllm", ExportOptions(str(model)), hosts=Hosts(instance.cluster, None, ["127.0.0.1"])
     )  # fmt: skip
     files = {name: text.replace(*case.change) for name, text in exported.files.items()}
+    shutil.rmtree(folder / "launch", ignore_errors=True)
     write_files(files, folder / "launch")
     table, servers = expected_servers(instance, layout, "vllm")
     sites = [Site(f"http://127.0.0.1:{one.port}", _ANSWER_S) for one in servers]

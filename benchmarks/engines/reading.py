@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.engines.deployments import Deployment, deployments
 from benchmarks.engines.trtllm_files import read_files
+from rackfit.documents.result import read_result
 from topology.catalogue import data_dir
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "engine_reads.py"
@@ -50,7 +51,7 @@ def read(folder: Path, pythons: dict[str, str]) -> bool:
     ]
     refused = [row for row in rows(out) if _refused(row)]
     rows_of_files = [
-        read_files(folder / f"{one.name}.json", folder / one.name)
+        read_files(read_result(folder / f"{one.name}.json")[0], folder / one.name)
         for one in deployments()
         if one.engine == "trtllm" and (folder / one.name).is_dir()
     ]

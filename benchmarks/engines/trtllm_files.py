@@ -13,14 +13,12 @@ from typing import Any
 import yaml
 
 from costmodel.question.instance import Instance
-from rackfit.documents.result import read_result
 from rackfit.exporters.options import option_table
 from tests.rackfit.exporters.loaders import check_trtllm, trtllm_problems
 
 
-def read_files(answer: Path, folder: Path) -> dict[str, Any]:
-    """A row of ``reads.jsonl`` for the export in ``folder`` of the answer's document."""
-    instance = read_result(answer)[0]
+def read_files(instance: Instance, folder: Path) -> dict[str, Any]:
+    """A row of ``files.jsonl`` for the export in ``folder`` of an answer to the instance."""
     table = option_table(instance.scenario.engine or "trtllm")
     problems: list[str] = []
     lines = [

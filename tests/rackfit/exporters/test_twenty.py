@@ -55,10 +55,10 @@ def test_files_of_tensorrt_llm_are_read_beside_its_facts(
     tmp_path: Path, file: str, old: str, new: str, said: str
 ) -> None:
     question = ("qwen3-235b-a22b", "hgx-h200@2")
-    solved(*question).write(tmp_path / "one.json")
+    instance = solved(*question).instance
     files = exported(*question, "trtllm").files
     write_files(files, tmp_path / "one")
-    read = read_files(tmp_path / "one.json", tmp_path / "one")
+    read = read_files(instance, tmp_path / "one")
     assert read["problems"] == []
     assert read["fields"] > 20
     assert files_summary([read])[-1].endswith("| 0 |")
@@ -66,5 +66,5 @@ def test_files_of_tensorrt_llm_are_read_beside_its_facts(
     text = changed.read_text()
     assert old in text
     changed.write_text(text.replace(old, new))
-    problems = read_files(tmp_path / "one.json", tmp_path / "one")["problems"]
+    problems = read_files(instance, tmp_path / "one")["problems"]
     assert any(said in problem for problem in problems), problems
