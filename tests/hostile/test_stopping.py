@@ -235,6 +235,7 @@ _AFTER_A_SEARCH = """
 import os, signal, time
 import numpy as np
 from solver.experts.fillers import hot_chips
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 share = np.linspace(1.0, 3.0, 16)
 assert hot_chips(share / share.sum(), 4, 4, 0.4, seed=0) is not None
 try:
