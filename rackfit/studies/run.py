@@ -51,8 +51,7 @@ class StudyResult:
             return ["No point has an answer."]
         said = self.study.conclude(self.rows)
         said += [
-            f"Not settled in the time given: {self._place(row)}, between "
-            f"${row['bound_usd_per_m_output_tokens']:.4f} and ${row['usd_per_m_output_tokens']:.4f}."
+            f"Not settled in the time given: {self._place(row)}, {_between(row)}."
             for row in solved(self.rows)
             if row.get("gap", 0.0) > OPEN_GAP
         ]
@@ -219,3 +218,13 @@ def _base(chosen: Study, scenario: str | Mapping[str, Any] | None) -> dict[str, 
     elif scenario is not None:
         data = scenario
     return {**data, **chosen.fixed}
+
+
+def _between(row: Row) -> str:
+    """How far a point may be from the least possible cost; some studies search one point several times."""
+    if "bound_usd_per_m_output_tokens" not in row:
+        return f"at most {row['gap']:.1%} above the least possible cost"
+    return (
+        f"between ${row['bound_usd_per_m_output_tokens']:.4f} and "
+        f"${row['usd_per_m_output_tokens']:.4f}"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from rackfit.studies.base import Options, Row
 from rackfit.studies.questions.rack_boundary import STUDY
+from rackfit.studies.run import StudyResult
 from rackfit.studies.systems import second_rack
 
 ASKED = Scenario(model="deepseek-v3", cluster="nvl-72@8", workload="chat")
@@ -74,3 +76,25 @@ def test_words_tell_what_is_proven_from_what_is_open() -> None:
     assert [point for series in chart.series for point in series.points] == [
         (20.0, 5.0), (30.0, 0.0), (50.0, 1.0),
     ]  # fmt: skip
+
+
+def test_a_point_that_is_not_settled_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = compared(monkeypatch, (1.0, 0.9, False), (1.0, 0.9, False), (1.0, 0.9, True))
+    asked = {
+        "error": "",
+        "status": "computed",
+        "cluster_name": "nvl-72@8",
+        "model_name": "deepseek-v3",
+    }
+    place = {"model": "deepseek-v3", "slo.tpot": 0.015, "oversubscription": 8}
+    found = StudyResult(
+        replace(STUDY, conclude=lambda rows: []),
+        {},
+        {key: [value] for key, value in place.items()},
+        ({**asked, **place, **row},),
+        0,
+    )
+    assert (
+        "Not settled in the time given: model deepseek-v3, slo.tpot 0.015, oversubscription 8, "
+        "at most 11.1% above the least possible cost." in found.conclusion
+    )
