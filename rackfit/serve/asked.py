@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
 from costmodel.question.scenario import Scenario
 from rackfit.cli.commands.export import TARGETS
@@ -186,6 +186,9 @@ class Compare(Evaluate):
 
 class Export(Evaluate):
     """The files that deploy a layout, as ``rackfit export --json`` writes them."""
+
+    # older pydantic keeps names that begin with ``model_`` to itself
+    model_config = ConfigDict(protected_namespaces=())
 
     command = called = "export"
 
