@@ -75,8 +75,8 @@ def states(running: Path, document: dict[str, Any], change: dict[str, Any]) -> l
     ("words", "change", "during"),
     [
         (("--failed", "r1"), {"failed": ("r1",)}, 400.0),
-        (("--tpot", "10ms"), {"slo": Slo(ttft=1.0, tpot=0.01)}, 700.0),
-        (("--tpot", "40ms", "--weights-from", "peers"), {"slo": Slo(ttft=1.0, tpot=0.04)}, 700.0),
+        (("--tpot", "10ms"), {"slo": Slo(ttft=1.0, tpot=0.01)}, 600.0),
+        (("--tpot", "40ms", "--weights-from", "peers"), {"slo": Slo(ttft=1.0, tpot=0.04)}, 600.0),
     ],
 )
 def test_every_state_between_passes_the_evaluator(
