@@ -232,13 +232,6 @@ def resolve_instance(scenario: Scenario) -> Instance:
                 f"{model.name} supports",
             )
         )
-    if scenario.speculative is not None and (scenario.kv_tiers or workload.hold_s is not None):
-        problems.append(
-            Problem(
-                "speculative",
-                "drafts are priced with KV in HBM only; leave out kv_tiers and hold_s, or the drafts",
-            )
-        )
     if scenario.speculative is not None and model.mtp is None:
         problems.append(
             Problem("speculative", f"{model.name} has no MTP module to draft tokens; leave it out")

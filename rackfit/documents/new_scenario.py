@@ -110,23 +110,18 @@ def _engine_line(instance: Instance) -> str:
 
 
 def _kv_keys(instance: Instance) -> tuple[str, str]:
-    """Lines of the workload and of the scenario on KV that waits or lies beside HBM, and on drafts.
-
-    Drafts exclude the others, so a model with MTP modules shows drafts and has the others in words.
-    """
-    if instance.model.mtp is not None:
-        return (
-            "  # In words, as drafts exclude it: hold_s says how long the cached tokens wait, return_rate how\n"
-            "  # many requests go on after that.\n",
-            "# speculative:         # the model's MTP module drafts tokens; leave out for none\n"
-            "#   draft_tokens: 1    # per pass\n"
-            "#   acceptance: 0.85   # probability that a draft is right, if those before it were\n"
-            "# Without drafts, KV may leave HBM: kv_tiers lists where to (host, flash, disk).\n",
-        )
+    """Lines of the workload and of the scenario on KV that waits or lies beside HBM, and on drafts."""
+    drafts = (
+        "# speculative:         # the model's MTP module drafts tokens; leave out for none\n"
+        "#   draft_tokens: 1    # per pass\n"
+        "#   acceptance: 0.85   # probability that a draft is right, if those before it were; or one for each: [0.9, 0.8]\n"
+        if instance.model.mtp is not None
+        else ""
+    )
     waiting = (
         "  # hold_s: 5 min       # how long the cached tokens wait; without it they are there at no cost\n"
         "  # return_rate: 0.5    # share of requests that go on after that\n"
     )
     kinds = [k for k in TIER_KINDS if any(p.chip.tier(k) for p in instance.cluster.chips)]
     tiers = f"# kv_tiers: [{', '.join(kinds)}]  # tiers beside HBM that KV may use\n"
-    return waiting if instance.workload.input_tokens > 1 else "", tiers if kinds else ""
+    return waiting if instance.workload.input_tokens > 1 else "", drafts + (tiers if kinds else "")
