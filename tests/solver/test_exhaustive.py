@@ -129,6 +129,44 @@ def test_optimum_equals_enumeration_with_prompts_that_arrive_together(
     assert "optimal" in answers
 
 
+def in_halves(instance: Instance) -> Instance:
+    """The same question with passes in two halves."""
+    scenario = instance.scenario.model_copy(update={"two_batch_overlap": True})
+    return replace(instance, scenario=scenario)
+
+
+#: chips, layers, experts where attention ranks exchange tokens
+EXCHANGING = [(3, 2, 2), (2, 2, 4), (3, 2, 3), (4, 2, 2)]
+
+
+@pytest.mark.parametrize(("chips", "layers", "experts"), [(2, 2, 4), (3, 2, 2)])
+def test_optimum_of_passes_in_halves_equals_enumeration(
+    tiny: Tiny, drafting: Tiny, chips: int, layers: int, experts: int
+) -> None:
+    size = (chips, layers, experts)
+    report([check(in_halves(make(1002, *size))) for make in (tiny, drafting)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_optimum_of_passes_in_halves_equals_enumeration_on_many(
+    tiny: Tiny, drafting: Tiny, part: int
+) -> None:
+    """Thirty each; where one rank is best, or where halves are worse, the answer says so by its cost."""
+    outcomes, apart = [], 0
+    for seed in range(2000 + 8 * part, 2000 + 8 * part + 8):
+        for size in EXCHANGING:
+            instance = (drafting if seed % 4 == 3 else tiny)(seed, *size)
+            outcomes.append(check(in_halves(instance)))
+            apart += any(
+                best.replica.shape.attention_dp > 1
+                for best in best_replicas(in_halves(instance), near=True)
+            )
+    report(outcomes)
+    print(f"{apart} with replicas of several ranks")
+    assert apart >= 10
+
+
 def for_engine(instance: Instance, engine: EngineName, family: str) -> Instance:
     """The same question, answered with what an engine runs."""
     scenario = instance.scenario.model_copy(update={"engine": engine})
