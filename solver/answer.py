@@ -72,7 +72,8 @@ class Alone:
 class ForTraffic:
     """What replays said of an answer for traffic, and what steady answers cost beside it.
 
-    ``met``: on the traffic as it is, at the peak. ``runs``: replays passed, ``losses``: after so many losses.
+    ``met``: on the traffic as it is, at the peak. ``runs``: replays passed, ``losses``: after each of so many.
+    ``confirmed``: whether those of all draws by which it was not chosen are among them; else the time was over.
     ``peak``: the rate of the replays over the mean rate. ``mean_usd_per_hour``: the steady answer at the mean
     lengths; ``spread_usd_per_hour``: the same where lengths differ; ``usd_per_hour``: this answer.
     ``usd_per_m_output_tokens`` at the mean rate. ``loads`` by role: what the peak takes of each pool.
@@ -82,6 +83,7 @@ class ForTraffic:
     targets: Targets
     runs: int
     losses: int
+    confirmed: bool
     peak: float
     mean_usd_per_hour: float
     spread_usd_per_hour: float

@@ -202,6 +202,7 @@ def _traffic() -> dict[str, Any]:
             **dict.fromkeys(targets, FIGURE),
             "runs": COUNT,
             "losses": {"type": "integer", "minimum": 0},
+            "confirmed": {"type": "boolean"},
             "loads": {"type": "object", "additionalProperties": SHARE},
         }
     )

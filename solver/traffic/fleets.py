@@ -39,7 +39,7 @@ class Fleets:
 
     def __init__(self, search: Search, requests: Requests, seed: int) -> None:
         self.search = search
-        self.prompts = requests.rows(_alike(requests.input_tokens, _PROMPTS, seed))
+        self.prompts = requests.rows(_spread_alike(requests.input_tokens, _PROMPTS, seed))
         self.course = Course.of(search.instance)
         #: of a prefill shape: what it computes of the prompts over what it computes at the mean
         self.share: dict[int, float] = {}
@@ -121,7 +121,7 @@ class Fleets:
         return min(1.0, most / search.placed.of(item).requests_per_s)
 
 
-def _alike(tokens: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+def _spread_alike(tokens: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
     """Places of up to so many lengths that are spread as all are, in an order drawn by the seed.
 
     A few of the longest prompts hold much of the work: a plain draw misses them or takes too many.

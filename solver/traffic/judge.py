@@ -25,6 +25,8 @@ class Verdict:
     runs: tuple[Judged, ...]
     #: after which losses it was replayed
     after: int
+    #: whether it was replayed on every fresh draw too
+    confirmed: bool = False
 
     @property
     def meets(self) -> bool:
@@ -66,16 +68,20 @@ class Judge:
         key = self._key(layout)
         known = self._known[key]
         found = list(known.runs)
-        for requests in self._fresh:
-            if over() or not found[-1].meets:
-                break
-            self._replay(layout, [requests], found)
+        tests = [(layout, requests) for requests in self._fresh]
         if self.asked.spare:
-            for rest in losses(self.instance, layout, self.asked.spare):
-                if over() or not found[-1].meets:
-                    break
-                self._replay(rest, self._fresh[:1], found)
-        self._known[key] = replace(known, runs=tuple(found))
+            tests += [
+                (rest, self._fresh[0]) for rest in losses(self.instance, layout, self.asked.spare)
+            ]
+        confirmed = True
+        for tried, requests in tests:
+            if not found[-1].meets:
+                break
+            if over():
+                confirmed = False
+                break
+            self._replay(tried, [requests], found)
+        self._known[key] = replace(known, runs=tuple(found), confirmed=confirmed)
         return self._known[key]
 
     @cached_property
@@ -84,7 +90,7 @@ class Judge:
 
     def _key(self, layout: Layout) -> object:
         where = bool(self.asked.spare)  # then it matters which chips are together
-        return tuple(sorted(repr((_alike(one), where and one.chips)) for one in layout.replicas))
+        return tuple(sorted(repr((_built(one), where and one.chips)) for one in layout.replicas))
 
     def _judge(self, layout: Layout) -> Verdict:
         losing = bool(self.asked.spare)
@@ -117,7 +123,7 @@ class Judge:
         return first, found
 
 
-def _alike(replica: Replica) -> object:
+def _built(replica: Replica) -> object:
     """Equal for replicas that are built alike."""
     stages = tuple((stage.layers, len(stage.chips)) for stage in replica.stages)
     return replica.role, replica.shape.model_dump(), stages
