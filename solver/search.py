@@ -46,7 +46,7 @@ def search(
 
     Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
     the clock ran out before the first verified layout, ``VerificationError`` on a bug,
-    ``InstanceError`` for an option that is evaluated but not searched.
+    ``InstanceError`` for options that are not searched together.
     """
     check_seed(seed)
 
@@ -82,10 +82,7 @@ def searched(
 ) -> tuple[SearchResult, Search | None, bool]:
     """The answer without a runner-up, the search that can look for one, and whether that covered all there is."""
     if instance.scenario.two_batch_overlap:
-        message = (
-            "is evaluated, not searched: no bound covers it; leave it out, then evaluate with it"
-        )
-        raise InstanceError(Problem("two_batch_overlap", message))
+        _check_overlap(instance)
     if instance.scenario.kv_tiers or instance.workload.hold_s is not None:
         plans = PlanSearch(
             instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, workers=workers
@@ -98,6 +95,23 @@ def searched(
     answer = engine.run()
     assert answer is not None
     return answer, engine, True
+
+
+def _check_overlap(instance: Instance) -> None:
+    """Raise ``InstanceError`` where no bound covers passes in two halves."""
+    message = None
+    if instance.profile.combination != "per_op":
+        message = (
+            f"is searched where times of operations add up (per_op); profile {instance.profile.name} combines them as "
+            f"{instance.profile.combination}: leave it out, then evaluate with it"
+        )
+    elif instance.engine is not None:
+        message = (
+            f"is searched without an engine: which exchanges of {instance.engine.label} run in halves is not known; "
+            "leave out one of them"
+        )
+    if message is not None:
+        raise InstanceError(Problem("two_batch_overlap", message))
 
 
 def kept_groundwork(instance: Instance) -> Groundwork:
