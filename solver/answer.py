@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
+from costmodel.question.choices.options import Values
 from costmodel.question.instance import Instance
 from costmodel.replay.met import Met
 from costmodel.replay.targets import Targets
@@ -69,6 +70,20 @@ class Alone:
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """What one combination of values of the choices costs.
+
+    ``usd_per_m_output_tokens``: of the best layout found, ``None`` where none was looked for or there is none (``reason``
+    then says why). No layout of it costs less than ``bound_usd_per_m_output_tokens``.
+    """
+
+    values: Values
+    usd_per_m_output_tokens: float | None
+    bound_usd_per_m_output_tokens: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class ForTraffic:
     """What replays said of an answer for traffic, and what steady answers cost beside it.
 
@@ -111,7 +126,9 @@ class SearchResult:
     runner_up: RunnerUp | None = None
     #: what each engine alone costs, where the engine was a choice
     engines: tuple[Alone, ...] = ()
-    #: the question as it is for the engine chosen, or for traffic; ``None``: as it was asked
+    #: what each combination of values costs, where options were choices
+    choices: tuple[Chosen, ...] = ()
+    #: the question as it is for the engine and the values chosen, or for traffic; ``None``: as it was asked
     instance: Instance | None = None
     #: what replays said, where the question was traffic
     traffic: ForTraffic | None = None

@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from costmodel.question.adapters import Adapters
+from costmodel.question.choices.options import Choices, Dtype, Values
 from costmodel.question.engine_files import EngineName
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Prices, Slo, Workload
@@ -16,9 +25,6 @@ from topology.catalogue import beside, checked, read_data, resolve
 from topology.names import Line, Name, Prose
 
 Pay = Literal["whole", "used"]
-
-
-Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 
 
 def _named_or_in_place(value: object) -> str:
@@ -43,6 +49,7 @@ class Scenario(BaseModel):
     of every chip (``hbm_bytes_per_s: +20%``), ``scale_out`` options of the network, ``domain_size`` the chips of a
     switched domain (see :mod:`costmodel.question.what_if`). ``granularity`` is one of the ways in which the cluster's file
     says that its chips are sold (``tray``, ``slice``), or ``chip``: any chips; by default what the file says.
+    ``choices`` leaves options to the search (see :class:`costmodel.question.choices.options.Choices`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,6 +83,34 @@ class Scenario(BaseModel):
     scale_out: dict[str, bool | float | Line] = Field(default_factory=dict)
     domain_size: Annotated[int, Field(ge=1, le=100_000)] | None = None
     granularity: Name | None = None
+    choices: Choices | None = None
+
+    @model_validator(mode="after")
+    def _drafts_have_an_acceptance(self) -> Scenario:
+        most = max(self.choices.drafts, default=0) if self.choices is not None else 0
+        if most and self.speculative is None:
+            raise ValueError(
+                f"choices.drafts: up to {most} drafts need their acceptance (speculative: acceptance)"
+            )
+        if most and self.speculative is not None:
+            self.speculative.drafting(most)
+        return self
+
+    def choosing(self, values: Values) -> Scenario:
+        """The scenario with these values of its choices, and nothing left open."""
+        changed: dict[str, Any] = {"choices": None}
+        if "drafts" in values:
+            drafts = self.speculative
+            changed["speculative"] = drafts and drafts.drafting(values["drafts"])
+        if "overlap" in values:
+            changed["two_batch_overlap"] = values["overlap"]
+        if "chunk" in values:
+            limits = self.limits.model_copy(update={"prefill_chunk_tokens": values["chunk"]})
+            changed["limits"] = limits
+        if "tiers" in values:
+            changed["kv_tiers"] = values["tiers"]
+        changed |= {name: values[name] for name in ("kv_dtype", "weight_dtype") if name in values}
+        return self.model_copy(update=changed)
 
     @field_validator("failed", "taken", "kv_tiers", mode="before")
     @classmethod

@@ -71,6 +71,12 @@ class Speculative(BaseModel):
             )
         return self
 
+    def drafting(self, draft_tokens: int) -> Speculative | None:
+        """The same with so many drafts, ``None`` with none. Raises ``ValueError`` for more than have an acceptance."""
+        if not draft_tokens:
+            return None
+        return type(self)(draft_tokens=draft_tokens, acceptance=self.acceptance)
+
     @property
     def accepted(self) -> tuple[float, ...]:
         """Probability of each draft that it is right if those before it were."""

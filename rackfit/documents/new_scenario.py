@@ -77,6 +77,7 @@ slo:
 {_engine_line(instance)}
 # layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
 # granularity: chip    # any chips, or a name of the cluster's file: tray, slice
+# (rackfit solve --choose chunk=4096/8192,kv_dtype=fp8/bf16 leaves options to the search)
 # within_measured: false  # true: only roles, widths and batches that somebody measured on these chips
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # adapters: {{count: 8, bytes: 150 MB}}   # LoRA adapters that every replica holds
@@ -85,7 +86,7 @@ slo:
 # chip: {{hbm_bytes_per_s: +20%}}  # what if: other figures of every chip, absolute or by so much
 # scale_out: {{oversubscription: 2}}  # what if: other options of the network between domains
 # domain_size: null    # what if: so many chips in a switched domain, as many in all
-# two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves; rackfit evaluate prices them, no search
+# two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves, without an engine
 {beside_hbm}# prices:
 #   chip_price_factor: {prices.chip_price_factor:g}   # times the catalogue's price
 #   power_overhead: {prices.power_overhead:g}    # host, network and cooling

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
@@ -49,7 +48,7 @@ class Judge:
 
     def __init__(self, instance: Instance, asked: Asked, seed: int) -> None:
         self.instance, self.asked, self.seed = instance, asked, seed
-        self.runs = asked.runs(seed)
+        self.runs, self._fresh = asked.runs(seed), asked.fresh(seed)
         self._known: dict[object, Verdict] = {}
         self._tables: Tables = {}
 
@@ -65,8 +64,7 @@ class Judge:
 
         What was chosen by some draws is likely to do better on them than on others.
         """
-        key = self._key(layout)
-        known = self._known[key]
+        known = self.judge(layout)
         found = list(known.runs)
         tests = [(layout, requests) for requests in self._fresh]
         if self.asked.spare:
@@ -81,12 +79,18 @@ class Judge:
                 confirmed = False
                 break
             self._replay(tried, [requests], found)
-        self._known[key] = replace(known, runs=tuple(found), confirmed=confirmed)
-        return self._known[key]
+            if not found[-1].meets:
+                self._learn(requests)
+        told = replace(known, runs=tuple(found), confirmed=confirmed)
+        self._known[self._key(layout)] = told
+        return told
 
-    @cached_property
-    def _fresh(self) -> list[Requests]:
-        return self.asked.fresh(self.seed)
+    def _learn(self, requests: Requests) -> None:
+        """Choose by a draw that an answer failed: the next ones meet it first, and are confirmed on another instead."""
+        self.runs.insert(1, requests)
+        self._fresh = [one for one in self._fresh if one is not requests]
+        self._fresh.append(self.asked.fresh(self.seed, len(self.runs))[-1])
+        self._known.clear()
 
     def _key(self, layout: Layout) -> object:
         where = bool(self.asked.spare)  # then it matters which chips are together

@@ -24,6 +24,7 @@ from solver.search import search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import _spread_alike
 from solver.traffic.judge import Judge, Verdict
+from solver.traffic.loads import hurries
 from solver.traffic.losses import losses, units
 from solver.traffic.search import search_traffic
 from topology.errors import InstanceError, NoFeasibleLayout
@@ -105,6 +106,32 @@ def test_time_that_ends_before_all_confirming_draws_is_said() -> None:
     assert (len(cut.runs), cut.confirmed) == (len(chosen.runs), False)
     whole = judge.confirm(layout, lambda: False)
     assert (len(whole.runs), whole.confirmed) == (len(chosen.runs) + len(asked.fresh(0)), True)
+
+
+def test_a_draw_that_an_answer_failed_chooses_from_then_on() -> None:
+    """It comes right after the traffic as it is; another one confirms in its place."""
+    asked = Asked(requests(rate=120), TARGETS)
+    instance = questions(scenario(), asked).spread
+    judge = Judge(instance, asked, seed=0)
+    layout = fleet(instance, ["mixed"] * 8)
+    assert judge.judge(layout).meets
+    # the same number of requests, all at once
+    flood = replace(asked.requests, arrival_s=np.zeros(len(asked.requests)))
+    kept = judge._fresh
+    judge._fresh = [kept[0], flood, *kept[2:]]
+    told = judge.confirm(layout, lambda: False)
+    assert not told.meets
+    assert judge.runs[1] is flood
+    assert len(judge._fresh) == len(kept)
+    assert not any(one is flood for one in judge._fresh)
+    assert not judge.judge(layout).meets
+
+
+def test_quicker_replicas_come_first_where_a_prompt_leaves_little_time_to_wait() -> None:
+    assert hurries(Targets(2.0, None), 0.9) == [1.0, 0.6, 0.35, 0.2]
+    assert hurries(Targets(2.0, None), 1.3) == [0.6, 1.0, 0.35, 0.2]
+    assert hurries(Targets(2.0, None), 90.0) == [0.2, 1.0, 0.6, 0.35]
+    assert hurries(Targets(None, 0.05), 1.3) == [1.0]
 
 
 def test_prompts_that_tell_a_capacity_are_spread_as_all_are() -> None:
