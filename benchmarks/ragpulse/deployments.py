@@ -35,12 +35,14 @@ NODES = 4
 Counts = tuple[tuple[str, int, int], ...]
 
 
-def scenario(requests: Requests, known: float, chunk_tokens: int = 8192) -> Scenario:
+def scenario(
+    requests: Requests, known: float, chunk_tokens: int = 8192, nodes: int = NODES
+) -> Scenario:
     """DeepSeek-V3 on H200 at the requests' mean lengths, of which a share of the prompt is known."""
     given = round(float(requests.input_tokens.mean()))
     return Scenario(
         model="deepseek-v3",
-        cluster=f"hgx-h200@{NODES}",
+        cluster=f"hgx-h200@{nodes}",
         workload=Workload(
             input_tokens=given,
             output_tokens=round(float(requests.output_tokens.mean())),
@@ -142,7 +144,7 @@ def _homes(item: Item, pools: Sequence[Pool], left: dict[int, int]) -> Iterator[
     for _, chips in item.parts:
         fits = [p for p in pools if left[p.domain] >= chips and p.domain not in taken]
         if not fits:
-            raise ValueError(f"no room for {item.chips} chips on {NODES} nodes")
+            raise ValueError(f"no room for {item.chips} chips on {len(pools)} nodes")
         home = min(fits, key=lambda one: left[one.domain])
         left[home.domain] -= chips
         taken.add(home.domain)
