@@ -110,7 +110,7 @@ def test_two_models_on_a_domain(
         (seed, on_one_cluster(tiny(seed, chips, *one), tiny(seed + 500, chips, *other)))
         for seed in range(3000, 3060)
     )
-    asked(pairs, 2 if one[1] else 4, pay)
+    asked(pairs, 1 if one[1] else 4, pay)
 
 
 def odd_pairs(odd: Odd, seeds: range) -> Iterator[tuple[int, tuple[Instance, ...]]]:
