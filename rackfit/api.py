@@ -14,6 +14,7 @@ from typing import TypeVar
 from costmodel.evaluate import Evaluation
 from costmodel.evaluate import evaluate as _evaluate
 from costmodel.layout.layout import Layout
+from costmodel.question.choices.resolved import resolve_choosing
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario, load_scenario
 from costmodel.together.question import Together, load_together, resolve_together
@@ -33,13 +34,17 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Pro
 T = TypeVar("T")
 
 
-def make_instance(question: Instance | Scenario | str | Path) -> Instance:
-    """An instance from a scenario, the name of a shipped scenario, or the path of one."""
+def make_instance(
+    question: Instance | Scenario | str | Path, *, choosing: bool = False
+) -> Instance:
+    """An instance from a scenario, the name of a shipped scenario, or the path of one.
+
+    ``choosing``: whether the scenario may leave options to the search.
+    """
     if isinstance(question, Instance):
         return question
-    if isinstance(question, Scenario):
-        return resolve_instance(question)
-    return resolve_instance(load_scenario(str(question)))
+    scenario = question if isinstance(question, Scenario) else load_scenario(str(question))
+    return resolve_choosing(scenario) if choosing else resolve_instance(scenario)
 
 
 def solve(
@@ -105,7 +110,7 @@ def solve(
     timed = clock if clock is not None else Clock(time_limit_s)
     if confidence is not None and traffic is not None:
         raise InstanceError(Problem("confidence", "is of one steady moment; not with traffic"))
-    instance = make_instance(question)
+    instance = make_instance(question, choosing=True)
     asked = traffic
 
     def proven(found: SearchResult) -> None:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from costmodel.question.adapters import Adapters
+from costmodel.question.choices.options import Choices, Dtype, Values
 from costmodel.question.engine_files import EngineName
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Prices, Slo, Workload
@@ -19,7 +28,6 @@ from topology.names import Line, Name, Prose
 Pay = Literal["whole", "used"]
 Rate = Annotated[float, Field(gt=0, lt=1e9)]
 Part = TypeVar("Part", bound=BaseModel)
-Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 
 
 def _named_or_in_place(value: object) -> str:
@@ -94,12 +102,41 @@ class Scenario(OneModel, OnCluster):
     least cost that serves so many requests per second. ``kv_tiers`` are the tiers beside HBM that
     KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
     pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
+    ``choices`` leaves options to the search (see :class:`costmodel.question.choices.options.Choices`).
     """
 
     pay: Pay = "whole"
     rate: Rate | None = None
     kv_tiers: tuple[TierKind, ...] = ()
     two_batch_overlap: bool = False
+    choices: Choices | None = None
+
+    @model_validator(mode="after")
+    def _drafts_have_an_acceptance(self) -> Scenario:
+        most = max(self.choices.drafts, default=0) if self.choices is not None else 0
+        if most and self.speculative is None:
+            raise ValueError(
+                f"choices.drafts: up to {most} drafts need their acceptance (speculative: acceptance)"
+            )
+        if most and self.speculative is not None:
+            self.speculative.drafting(most)
+        return self
+
+    def choosing(self, values: Values) -> Scenario:
+        """The scenario with these values of its choices, and nothing left open."""
+        changed: dict[str, Any] = {"choices": None}
+        if "drafts" in values:
+            drafts = self.speculative
+            changed["speculative"] = drafts and drafts.drafting(values["drafts"])
+        if "overlap" in values:
+            changed["two_batch_overlap"] = values["overlap"]
+        if "chunk" in values:
+            limits = self.limits.model_copy(update={"prefill_chunk_tokens": values["chunk"]})
+            changed["limits"] = limits
+        if "tiers" in values:
+            changed["kv_tiers"] = values["tiers"]
+        changed |= {name: values[name] for name in ("kv_dtype", "weight_dtype") if name in values}
+        return self.model_copy(update=changed)
 
 
 def load_scenario(name_or_path: str) -> Scenario:

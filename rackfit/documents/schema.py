@@ -108,6 +108,7 @@ def result_schema() -> dict[str, Any]:
             "layout": {"$ref": "#/$defs/Layout"},
             "runner_up": or_null(_runner_up()),
             "engines": {"type": "array", "items": _alone()},
+            "choices": {"type": "array", "items": _chosen()},
             "measured_distance": _measured_distance(),
             "within_measured_usd_per_m_output_tokens": FIGURE,
             "worlds": or_null(_worlds()),
@@ -174,6 +175,12 @@ def _alone() -> dict[str, Any]:
     return json_object({**words, **figures, "wall_s": SHARE})
 
 
+def _chosen() -> dict[str, Any]:
+    """What one combination of values of the choices costs."""
+    figures = dict.fromkeys(("usd_per_m_output_tokens", "bound_usd_per_m_output_tokens"), FIGURE)
+    return json_object({"values": {"type": "object"}, **figures, "reason": {"type": "string"}})
+
+
 def _runner_up() -> dict[str, Any]:
     """The best layout found that is built differently, and what its cost's excess is worth."""
     without = {"role": {"type": "string"}} | dict.fromkeys(("tp", "pp", "stage_chips"), COUNT)
@@ -206,6 +213,7 @@ def _traffic() -> dict[str, Any]:
             **dict.fromkeys(targets, FIGURE),
             "runs": COUNT,
             "losses": {"type": "integer", "minimum": 0},
+            "confirmed": {"type": "boolean"},
             "loads": {"type": "object", "additionalProperties": SHARE},
         }
     )

@@ -249,8 +249,8 @@ def _traffic() -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": name,
-                "requests": len(drawn) if file.trace is not None else "drawn",
-                "seconds": f"{drawn.duration_s:,.0f}" if file.trace is not None else "-",
+                "requests": len(drawn) if file.arrivals is None else "drawn",
+                "seconds": f"{drawn.duration_s:,.0f}" if file.arrivals is None else "-",
                 "requests/s": f"{drawn.rate:.3g}",
                 "input": f"{drawn.input_tokens.mean():,.0f}",
                 "output": f"{drawn.output_tokens.mean():,.0f}",

@@ -94,7 +94,7 @@ def solve_command(
         check_writable(out, report, besides=asked.files())
         scenario = asked.build()
         wished = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak, spare).read(scenario, seed)
-        instance = make_instance(scenario)
+        instance = make_instance(scenario, choosing=True)
         clock = stop.clock = Clock(time_limit, started=stop.started)
 
         def kept() -> Result | None:
