@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import ceil
 
 from ortools.sat.python import cp_model
 
@@ -23,12 +24,11 @@ from solver.fleet.model import Effort
 from solver.fleet.reading import Reader, serving
 from solver.fleet.variables import FleetVariables
 from solver.rules import rules
-from solver.scaling import down
 from solver.shapes.pools import PoolClass
 from topology.errors import VerificationError
 
-#: parts of the largest factor that CP-SAT counts in, and of a rate in which they are compared
-_PARTS, _FINE = 2**20, 2**10
+#: parts of the largest factor that CP-SAT counts in, and the most of them that a fleet's relaxation serves
+_PARTS, _MOST_PARTS = 2**20, 2**30
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,10 @@ def least_money(
     run: Effort,
 ) -> Division:
     """Fleets of these items, one for each question's rate, that cost least together."""
-    model = _made(items, classes, questions, run)
-    if model is None:
+    stocks = _stocks(items, classes, questions)
+    if stocks is None:
         return Division(None, float("inf"))
+    model = _Model(stocks, run)
     if not model.told_apart:
         return UNKNOWN
     model.cp.minimize(sum(fleet.cost for fleet in model.fleets))
@@ -78,16 +79,19 @@ def most_headroom(
     """Fleets of these items that serve the largest factor of all questions' rates, ``most`` at most."""
     rates = [question.rate or 0.0 for question in questions]
     free = [replace(question, rate=None) for question in questions]
-    model = _made(items, classes, free, run)
-    if model is None:
+    stocks = _stocks(items, classes, free)
+    if stocks is None:
         return Division(None, 0.0)
+    served = max(one.relaxed / rate for one, rate in zip(stocks, rates, strict=True))
+    part = max(most / _PARTS, served / _MOST_PARTS)
+    # in such units every rate may be compared with the factor as it is: large coefficients between them were seen to
+    # make CP-SAT's presolve lose the optimum
+    model = _Model(stocks, run, [rate * part for rate in rates])
     if not model.told_apart:
         return UNKNOWN
-    part = most / _PARTS
-    factor = model.cp.new_int_var(0, _PARTS, "factor")
-    for fleet, rate in zip(model.fleets, rates, strict=True):
-        # the need is rounded down: the bound stays one
-        model.cp.add(fleet.rate * _FINE >= factor * down(rate * part * _FINE, fleet.unit))
+    factor = model.cp.new_int_var(0, ceil(most / part), "factor")
+    for fleet in model.fleets:
+        model.cp.add(fleet.rate >= factor)
     model.cp.maximize(factor)
     solver, status = model.solved()
     if status == cp_model.INFEASIBLE:
@@ -97,13 +101,10 @@ def most_headroom(
     return Division(model.read(solver), min(most, solver.best_objective_bound * part))
 
 
-def _made(
-    items: Sequence[Sequence[Item]],
-    classes: Sequence[PoolClass],
-    questions: Sequence[Question],
-    run: Effort,
-) -> _Model | None:
-    """The model (``None``: some question is not met even by the relaxation of its own fleet)."""
+def _stocks(
+    items: Sequence[Sequence[Item]], classes: Sequence[PoolClass], questions: Sequence[Question]
+) -> list[Stock] | None:
+    """What each fleet is chosen from (``None``: some question is not met even by the relaxation of its own fleet)."""
     stocks = []
     for own, question in zip(items, questions, strict=True):
         if not own:
@@ -113,15 +114,19 @@ def _made(
         if relaxed <= 0 or (question.rate is not None and relaxed < question.rate * (1 - 1e-9)):
             return None
         stocks.append(Stock(own, classes, question, relaxed, met, linked))
-    return _Model(stocks, run)
+    return stocks
 
 
 class _Model:
     """The variables of every fleet and what they share."""
 
-    def __init__(self, stocks: Sequence[Stock], run: Effort):
+    def __init__(self, stocks: Sequence[Stock], run: Effort, units: Sequence[float] | None = None):
+        """``units``: requests/s that each fleet's rates are counted in."""
         self.cp, self.run = cp_model.CpModel(), run
-        self.fleets = [FleetVariables(stock, self.cp) for stock in stocks]
+        own: Sequence[float | None] = [None] * len(stocks) if units is None else units
+        self.fleets = [
+            FleetVariables(stock, self.cp, unit) for stock, unit in zip(stocks, own, strict=True)
+        ]
         #: whether each pool has variables of its own, so that chips can be shared out
         self.told_apart = all(fleet.complete for fleet in self.fleets)
         if not self.told_apart:
