@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from costmodel.measured.load.host import fit_host, replayed_ttft_s
-from costmodel.measured.predict import predict_under
+from costmodel.measured.predict import predict, predict_under, profile_pricing
 from costmodel.measured.recipes import UNKNOWN, Settings
 from costmodel.measured.rows import Group
 from costmodel.measured.runs import runs_of
 from costmodel.measured.waiting import held_passes, passes_ahead
-from costmodel.question.profile import load_profile
+from costmodel.question.profile import FirstToken, load_profile
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,18 @@ def test_prompts_share_passes_as_far_as_tokens_go(run):
         for count in (0.5, 8.0, 1000.0)
     ]
     assert passes_ahead(runs, np.ones(3)) == pytest.approx([64, 8, 1])
+
+
+def test_a_prompt_waits_for_what_the_host_adds_to_the_passes_of_others(run):
+    """Half of 64 passes with one prompt each, a tenth of a second longer."""
+    tokens = run.row.input_tokens
+    one = changed(run, Settings(chunk_tokens=tokens), concurrency=64.0)
+    pricing = profile_pricing([one], load_profile("calibrated"))
+    bare, host = (
+        predict([one], pricing, {"drawn": FirstToken(queue_share=0.5, prefill_pass_s=seconds)})
+        for seconds in (0.0, 0.1)
+    )
+    assert host.ttft_s[0] - bare.ttft_s[0] == pytest.approx(0.5 * 64 * 0.1, rel=1e-6)
 
 
 def test_recipes_say_what_holds_prompts_back(rows):
