@@ -19,7 +19,7 @@ from costmodel.plan.question import PlanQuestion, load_plan, rates_of
 from solver.clock import Clock
 from solver.plan.day import DayPlan, Offers, offers_for, plan_offers
 from solver.plan.hours import plan_hours
-from topology.errors import NoFeasibleLayout
+from topology.errors import NoFeasibleLayout, RackfitError
 
 #: shares of the carried rate above which groups are added and below which one is taken away, and groups added at once
 ABOVE = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -164,7 +164,11 @@ def main() -> None:
         )
     if words.share is not None:
         asked = scaled(asked, offers, words.share)
-    found = plan_offers(asked, offers, clock=clock)
+    try:
+        found = plan_offers(asked, offers, clock=clock)
+    except RackfitError as error:
+        print(f"{clock.elapsed_s:.1f} s: {error}")
+        return
     per_day = 24.0 / found.hours.hours
     for one in compare(found):
         usd = "-" if one.usd is None else f"${one.usd * per_day:,.2f} per day"

@@ -129,6 +129,8 @@ def main() -> None:
             )
         finally:
             server.terminate()
+            assert server.stderr is not None
+            print(f"the server's own messages: {server.stderr.read() or 'none'}")
 
 
 def of_all(memory: dict[str, float]) -> str:

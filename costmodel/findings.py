@@ -88,7 +88,7 @@ def assumptions(instance: Instance, layout: Layout) -> tuple[str, ...]:
     if instance.operations.moe is not None and instance.expert_loads_provenance == "assumed":
         said.append(f"expert load ({instance.workload.expert_load})")
     if instance.speculative is not None:
-        said.append(f"acceptance of drafts ({instance.speculative.acceptance:g})")
+        said.append(f"acceptance of drafts ({instance.speculative.accepted_words})")
     return tuple(said)
 
 
@@ -112,7 +112,9 @@ def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
     times = "assumed" if "assumed" in profiles else sorted(profiles)[-1] if profiles else "derived"
     bases = {chip.price_basis for chip in _chips(instance, layout)}
     drafts = instance.speculative
-    accepted = {} if drafts is None else {"acceptance": f"assumed: {drafts.acceptance:g} per draft"}
+    accepted = (
+        {} if drafts is None else {"acceptance": f"assumed: {drafts.accepted_words} per draft"}
+    )
     return accepted | {
         "times": f"{times}: profile {instance.profile.name}",
         "intervals": words_on_intervals(instance.profile),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
+from costmodel.question.choices.options import Values
 from costmodel.question.instance import Instance
 from costmodel.replay.met import Met
 from costmodel.replay.targets import Targets
@@ -69,10 +70,25 @@ class Alone:
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """What one combination of values of the choices costs.
+
+    ``usd_per_m_output_tokens``: of the best layout found, ``None`` where none was looked for or there is none (``reason``
+    then says why). No layout of it costs less than ``bound_usd_per_m_output_tokens``.
+    """
+
+    values: Values
+    usd_per_m_output_tokens: float | None
+    bound_usd_per_m_output_tokens: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class ForTraffic:
     """What replays said of an answer for traffic, and what steady answers cost beside it.
 
-    ``met``: on the traffic as it is, at the peak. ``runs``: replays passed, ``losses``: after so many losses.
+    ``met``: on the traffic as it is, at the peak. ``runs``: replays passed, ``losses``: after each of so many.
+    ``confirmed``: whether those of all draws by which it was not chosen are among them; else the time was over.
     ``peak``: the rate of the replays over the mean rate. ``mean_usd_per_hour``: the steady answer at the mean
     lengths; ``spread_usd_per_hour``: the same where lengths differ; ``usd_per_hour``: this answer.
     ``usd_per_m_output_tokens`` at the mean rate. ``loads`` by role: what the peak takes of each pool.
@@ -82,6 +98,7 @@ class ForTraffic:
     targets: Targets
     runs: int
     losses: int
+    confirmed: bool
     peak: float
     mean_usd_per_hour: float
     spread_usd_per_hour: float
@@ -109,7 +126,9 @@ class SearchResult:
     runner_up: RunnerUp | None = None
     #: what each engine alone costs, where the engine was a choice
     engines: tuple[Alone, ...] = ()
-    #: the question as it is for the engine chosen, or for traffic; ``None``: as it was asked
+    #: what each combination of values costs, where options were choices
+    choices: tuple[Chosen, ...] = ()
+    #: the question as it is for the engine and the values chosen, or for traffic; ``None``: as it was asked
     instance: Instance | None = None
     #: what replays said, where the question was traffic
     traffic: ForTraffic | None = None

@@ -77,6 +77,8 @@ def covers(
         "every cut of the layers into stages",
         f"every mix of these replicas on the usable chips{_links(instance)}",
     ]
+    if instance.scenario.two_batch_overlap:
+        found.append("every pass of several attention ranks in two halves")
     if engine is not None:
         found.append(f"of all these, what {engine.title} runs as it stands")
     drafts = instance.speculative

@@ -115,7 +115,7 @@ def cheapest_engine(
         )
 
     def answer() -> SearchResult:
-        best = replace(found[_best(found)], instance=asked[_best(found)])
+        best = _asked(found[_best(found)], asked[_best(found)])
         return _answer(best, tuple(_told(one, found) for one in alone), clock, gap, trajectory)
 
     clock.kept = answer
@@ -179,15 +179,20 @@ def _kept(
     certificate = found[best].certificate
     alone = f"{load_engine(best).label} alone: the search of the engines did not end"
     return replace(
-        found[best],
-        instance=asked[best],
+        _asked(found[best], asked[best]),
         certificate=replace(certificate, covers=(alone, *certificate.covers)),
     )
 
 
+def _asked(found: SearchResult, question: Instance) -> SearchResult:
+    """An answer with its question: the engine's, or what was chosen within that."""
+    return replace(found, instance=found.instance or question)
+
+
 def _first_bound(question: Instance, clock: Clock, gap: float, seed: int) -> float:
-    """A bound of one engine's layouts before anything is placed; 0 where KV may lie in several places."""
-    if question.scenario.kv_tiers or question.workload.hold_s is not None:
+    """A bound of one engine's layouts before anything is placed; not known where that is one of many searches."""
+    several = question.scenario.kv_tiers or question.scenario.choices is not None
+    if several or question.workload.hold_s is not None:
         raise NoLayoutInTime("the time limit came before every engine was bounded")
     return Search(question, clock, gap, seed, None).first_bound_usd()
 

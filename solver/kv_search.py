@@ -64,18 +64,26 @@ def rent_usd_per_m(instance: Instance, plan: KvPlan) -> float:
 
 
 @dataclass
-class _Planned:
-    """One plan's search, its least rent, and the bound known so far ($/M output tokens, rent included)."""
+class Planned:
+    """One plan's search, its least rent, and the bound known so far ($/M output tokens, rent included).
+
+    ``question``: the number of its question; ``usd``: cost of the layout found.
+    """
 
     plan: KvPlan
     search: Search
     rent: float
     bound: float
     reason: str = ""
+    question: int = 0
+    usd: float | None = None
 
 
 class PlanSearch:
-    """The searches of all plans (or of some), and the best layout of any."""
+    """The searches of all plans (or of some), and the best layout of any; a question without a choice of plans has one."""
+
+    #: what there is a search for
+    SEARCHED = "place of KV"
 
     def __init__(
         self,
@@ -94,16 +102,31 @@ class PlanSearch:
         self.best: SearchResult | None = None
         self.best_search: Search | None = None
         self.best_usd = float("inf")
+        self.best_question = 0
         self.first_s = 0.0
         self.trajectory: list[Progress] = []
-        self.current: _Planned | None = None
-        self.all: list[_Planned] = []
-        for plan in kv_plans(instance) if plans is None else plans:
+        self.current: Planned | None = None
+        self.all: list[Planned] = []
+        self.gap, self.seed, self.workers = gap, seed, workers
+        self.add(instance, kv_plans(instance) if plans is None else plans)
+
+    def add(
+        self,
+        instance: Instance,
+        plans: Sequence[KvPlan],
+        number: int = 0,
+        like: Search | None = None,
+    ) -> None:
+        """Bound every plan of a question; ``like``: a search that shares shapes and loads with it."""
+        clock, gap, seed, workers = self.clock, self.gap, self.seed, self.workers
+        for plan in plans:
             if clock.over:
-                raise NoLayoutInTime("the time limit came before every place of KV was bounded")
-            like = self.all[0].search if self.all else None
+                raise NoLayoutInTime(
+                    f"the time limit came before every {self.SEARCHED} was bounded"
+                )
             here = under_plan(instance, plan)
             whole = Search(here, clock, gap, seed, self._relay, like, workers)
+            like = like or whole
             bound, rent = whole.first_bound_usd(), rent_usd_per_m(instance, plan)
             ranges = 1
             if 0 < bound < float("inf"):
@@ -113,12 +136,16 @@ class PlanSearch:
                 ranged = replace(plan, kept=(part + 1) / ranges, least_kept=part / ranges)
                 if part + 1 < ranges:
                     narrowed = under_plan(instance, ranged)
-                    search = Search(narrowed, clock, gap, seed, self._relay, like or whole, workers)
+                    search = Search(narrowed, clock, gap, seed, self._relay, like, workers)
                     bound = search.first_bound_usd()
                 else:
                     bound = whole.first_bound_usd()
                 least = rent * ranged.least_kept
-                self.all.append(_Planned(ranged, search, least, bound + least))
+                self.all.append(Planned(ranged, search, least, bound + least, question=number))
+
+    def words(self, planned: Planned, *, idle: bool = True) -> str:
+        """What a search is of."""
+        return (planned.plan if idle else replace(planned.plan, idle=None)).words()
 
     @property
     def bound(self) -> float:
@@ -143,7 +170,7 @@ class PlanSearch:
             except NoLayoutInTime as failure:
                 late = failure
         if self.best is not None:
-            return self._result(self.best)
+            return self.result(self.best)
         if late is not None:
             raise late
         raise NoFeasibleLayout(self._why(), proven=self.bound == float("inf"))
@@ -152,7 +179,7 @@ class PlanSearch:
     def _enough(self) -> float:
         return self.best_usd / (1.0 + self.target)
 
-    def _try(self, planned: _Planned) -> None:
+    def _try(self, planned: Planned) -> None:
         self.current = planned
         found = planned.search.run(self._enough - planned.rent)
         planned.bound = max(planned.bound, planned.search.bound_usd + planned.rent)
@@ -160,10 +187,12 @@ class PlanSearch:
             return
         cost = found.evaluation.usd_per_m_output_tokens
         assert cost is not None
+        planned.usd = cost
         if cost < self.best_usd:
             if self.best is None:
                 self.first_s = found.first_layout_s
             self.best, self.best_usd, self.best_search = found, cost, planned.search
+            self.best_question = planned.question
 
     def _relay(self, progress: Progress) -> None:
         """Progress of one plan's search as progress of all."""
@@ -181,7 +210,7 @@ class PlanSearch:
             incumbent=incumbent if known else None,
             bound=self.bound,
             gap=max(0.0, incumbent / self.bound - 1.0) if known else None,
-            doing=f"{planned.plan.words()}: {progress.doing}",
+            doing=f"{self.words(planned)}: {progress.doing}",
         )
         self.trajectory.append(relayed)
         if self.on_progress is not None:
@@ -189,9 +218,10 @@ class PlanSearch:
 
     def snapshot(self) -> SearchResult | None:
         """The best layout of the plans searched so far, from any thread while the search runs."""
-        return None if self.best is None else self._result(self.best)
+        return None if self.best is None else self.result(self.best)
 
-    def _result(self, best: SearchResult) -> SearchResult:
+    def result(self, best: SearchResult) -> SearchResult:
+        """The best layout with the bound over all plans."""
         bound = min(self.bound, self.best_usd)
         gap = self.best_usd / bound - 1.0
         proven = gap <= self.target
@@ -210,7 +240,7 @@ class PlanSearch:
         """Why nothing fits, each reason once, with the first plan that it stops."""
         reasons: dict[str, str] = {}
         for planned in self.all:
-            reasons.setdefault(planned.reason, replace(planned.plan, idle=None).words())
+            reasons.setdefault(planned.reason, self.words(planned, idle=False))
         if len(reasons) == 1:
             return next(iter(reasons))
         return ". ".join(f"With {where}: {reason}" for reason, where in reasons.items())

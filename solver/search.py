@@ -1,4 +1,4 @@
-"""The search for an instance's best layout: its rounds, one search for each place of KV, and the runner-up."""
+"""The search for an instance's best layout: its rounds, one search for each choice and place of KV, and the runner-up."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance
 from costmodel.question.workload import Slo
 from solver.answer import Progress, SearchResult
+from solver.choices import ChoiceSearch, retold
 from solver.clock import Clock, check_seed
 from solver.engine_choice import Keep, Searched, Snapshot, cheapest_engine
 from solver.known import Groundwork, groundwork
@@ -46,7 +47,7 @@ def search(
 
     Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
     the clock ran out before the first verified layout, ``VerificationError`` on a bug,
-    ``InstanceError`` for an option that is evaluated but not searched.
+    ``InstanceError`` for options that are not searched together.
     """
     check_seed(seed)
 
@@ -59,7 +60,7 @@ def search(
         found, engine, whole = searched(question, clock, gap, seed, progress, keep, workers)
         if not runner_up or engine is None:
             return found, lambda: found
-        return found, lambda: with_runner_up(engine, found, proven=whole)
+        return found, lambda: retold(with_runner_up(engine, found, proven=whole))
 
     if instance.scenario.engine == ANY:
         return cheapest_engine(
@@ -81,11 +82,14 @@ def searched(
     workers: int,
 ) -> tuple[SearchResult, Search | None, bool]:
     """The answer without a runner-up, the search that can look for one, and whether that covered all there is."""
-    if instance.scenario.two_batch_overlap:
-        message = (
-            "is evaluated, not searched: no bound covers it; leave it out, then evaluate with it"
-        )
-        raise InstanceError(Problem("two_batch_overlap", message))
+    if instance.scenario.choices is not None:
+        choices = ChoiceSearch(
+            instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, workers=workers,
+            check=_check_overlap,
+        )  # fmt: skip
+        keep(choices.snapshot)
+        return choices.run(), choices.best_search, False
+    _check_overlap(instance)
     if instance.scenario.kv_tiers or instance.workload.hold_s is not None:
         plans = PlanSearch(
             instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, workers=workers
@@ -98,6 +102,25 @@ def searched(
     answer = engine.run()
     assert answer is not None
     return answer, engine, True
+
+
+def _check_overlap(instance: Instance) -> None:
+    """Raise ``InstanceError`` where passes run in two halves and no bound covers that."""
+    message = None
+    if not instance.scenario.two_batch_overlap:
+        return
+    if instance.profile.combination != "per_op":
+        message = (
+            f"is searched where times of operations add up (per_op); profile {instance.profile.name} combines them as "
+            f"{instance.profile.combination}: leave it out, then evaluate with it"
+        )
+    elif instance.engine is not None:
+        message = (
+            f"is searched without an engine: which exchanges of {instance.engine.label} run in halves is not known; "
+            "leave out one of them"
+        )
+    if message is not None:
+        raise InstanceError(Problem("two_batch_overlap", message))
 
 
 def kept_groundwork(instance: Instance) -> Groundwork:

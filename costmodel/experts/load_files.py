@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,7 +58,11 @@ def read_with(
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise InstanceError(Problem(place, f"{size} bytes; at most {MAX_FILE_BYTES} are read"))
-        return readers[suffix](path)
+        with warnings.catch_warnings():
+            # numpy reads a header as Python's literals: Python warns of a damaged one's text, until 3.11 as deprecated
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return readers[suffix](path)
     except OSError as error:
         raise InstanceError(Problem(place, error.strerror or "cannot be read")) from None
     except InstanceError:

@@ -11,9 +11,10 @@ from costmodel.blackboard.trains import servers_for
 from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
+from costmodel.question.choices.options import Dtype
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.profile import Efficiency, Profile
-from costmodel.question.scenario import Dtype, Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Limits, Workload
 from topology.catalogue import checked, data_dir, read_data
 

@@ -13,8 +13,9 @@ from functools import lru_cache
 
 from costmodel.measured.rows import MeasuredRow
 from costmodel.models import load_model
+from costmodel.question.choices.options import Dtype
 from costmodel.question.instance import Instance, resolve_instance
-from costmodel.question.scenario import Dtype, Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from topology import load_cluster
 from topology.catalogue import catalogue_names, checked

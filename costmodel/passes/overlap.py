@@ -13,9 +13,11 @@ attention computation, causing communication kernels to busy-wait" (LMSYS, 96 x 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from costmodel.passes.tokens import Array, Tokens
 
@@ -25,14 +27,29 @@ EXCHANGE = ("dispatch", "combine")
 _EXPERTS = ("router", "shared_experts", "routed_experts")
 
 
-def half(tokens: Tokens) -> Tokens:
-    """Half the sequences and prompts of a pass, at the same lengths."""
+def runs_in_halves(overlap: bool, ranks: ArrayLike) -> Array:
+    """Whether passes of so many attention ranks run in halves: one exchanges nothing that a second half could hide."""
+    return np.asarray(overlap & (np.asarray(ranks) > 1))
+
+
+def half(tokens: Tokens, parts: ArrayLike = 2.0) -> Tokens:
+    """One of ``parts`` equal parts of the sequences and prompts of a pass, at the same lengths."""
     return replace(
         tokens,
-        decode=np.asarray(tokens.decode, dtype=float) / 2,
-        prefill=np.asarray(tokens.prefill, dtype=float) / 2,
-        prompts=np.asarray(tokens.prompts, dtype=float) / 2,
+        decode=np.asarray(tokens.decode, dtype=float) / parts,
+        prefill=np.asarray(tokens.prefill, dtype=float) / parts,
+        prompts=np.asarray(tokens.prompts, dtype=float) / parts,
     )
+
+
+def split_parts(parts: Mapping[str, Array | float]) -> tuple[Array, Array, Array, Array]:
+    """Seconds of a half: attention and all else, experts, dispatch, combine."""
+    dispatch, combine = (np.asarray(parts.get(part, 0.0)) for part in EXCHANGE)
+    experts = np.asarray(
+        sum((parts[part] for part in _EXPERTS if part in parts), start=np.zeros(()))
+    )
+    rest = [own for part, own in parts.items() if part not in (*EXCHANGE, *_EXPERTS)]
+    return np.asarray(sum(rest, start=np.zeros(()))), experts, dispatch, combine
 
 
 def both_halves(half_s: Array, parts: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
@@ -40,8 +57,7 @@ def both_halves(half_s: Array, parts: dict[str, Array]) -> tuple[Array, dict[str
 
     Stage by stage where given arrays.
     """
-    dispatch, combine = (np.asarray(parts.get(part, np.zeros(()))) for part in EXCHANGE)
-    experts = sum((parts[part] for part in _EXPERTS if part in parts), start=np.zeros(()))
+    _, experts, dispatch, combine = split_parts(parts)
     attention = half_s - dispatch - combine - experts
     total = sum(
         np.maximum(computed, sent)

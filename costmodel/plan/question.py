@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from costmodel.plan.hours import HOUR_S
+from costmodel.question.choices.options import Dtype
 from costmodel.question.engine_files import EngineName
-from costmodel.question.scenario import Dtype, Scenario
+from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.table import cells_of, header_of, row_of, text_lines
 from costmodel.question.traffic.trace import seconds
 from costmodel.question.workload import Slo, Workload

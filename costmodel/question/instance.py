@@ -41,7 +41,9 @@ from topology.errors import InstanceError, Problem
 #: passes, by their tokens, of which it is kept how likely each expert is reached
 _MOST_REACHED = 16
 #: options of a question that are not written down where they are off
-_OFF = "two_batch_overlap", "engine", "taken", "chip", "scale_out", "domain_size", "granularity"
+_OFF = (
+    "two_batch_overlap", "engine", "taken", "chip", "scale_out", "domain_size", "granularity", "choices",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,9 @@ class Instance:
 
 def resolve_instance(scenario: Scenario) -> Instance:
     """Load all that a scenario names. Raises one ``InstanceError`` with every problem found."""
+    if scenario.choices is not None:
+        message = "are for rackfit solve (not with traffic): name one value of each option here"
+        raise InstanceError(Problem("choices", message))
     problems: list[Problem] = []
     found: dict[str, Any] = {}
     loaders: dict[str, Callable[[], Any]] = {
@@ -230,13 +235,6 @@ def resolve_instance(scenario: Scenario) -> Instance:
                 "workload",
                 f"{workload.longest_words} than the {model.max_context} positions that "
                 f"{model.name} supports",
-            )
-        )
-    if scenario.speculative is not None and (scenario.kv_tiers or workload.hold_s is not None):
-        problems.append(
-            Problem(
-                "speculative",
-                "drafts are priced with KV in HBM only; leave out kv_tiers and hold_s, or the drafts",
             )
         )
     if scenario.speculative is not None and model.mtp is None:

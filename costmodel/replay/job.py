@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from costmodel.question.engine import EngineHabits
+
 
 @dataclass(frozen=True)
 class Habits:
@@ -22,6 +24,11 @@ class Habits:
     chunk_tokens: int = 8192
     reserves: bool = True
     ahead: bool = False
+
+    @classmethod
+    def of(cls, engine: EngineHabits, chunk_tokens: int) -> Habits:
+        """Those of an engine that was started with such a chunk."""
+        return cls(engine.prompts, chunk_tokens, engine.reserves_kv, engine.schedules_ahead)
 
 
 @dataclass(slots=True)

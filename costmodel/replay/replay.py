@@ -47,13 +47,8 @@ class Course:
         engine = instance.engine
         if engine is None:
             return cls(Habits(chunk_tokens=chunk), routing, in_flight)
-        habits = engine.habits
-        return cls(
-            Habits(habits.prompts, chunk, habits.reserves_kv, habits.schedules_ahead),
-            routing,
-            in_flight,
-            instance.profile.host_of(engine.engine),
-        )
+        host = instance.profile.host_of(engine.engine)
+        return cls(Habits.of(engine.habits, chunk), routing, in_flight, host)
 
 
 def replay(

@@ -115,11 +115,15 @@ def idle_bytes(instance: Instance, layers: Sequence[tuple[LayerKind, float]], tp
 
 
 def stage_kinds(instance: Instance, first: int, last: int) -> list[tuple[LayerKind, float]]:
-    """Kinds of the layers ``first`` to ``last`` and how many of each."""
+    """Kinds of the layers ``first`` to ``last`` and how many of each; with the last come the modules that draft."""
+    operations = instance.operations
     counts = [
         (kind, float(sum(first <= layer <= last for layer in kind.layers)))
-        for kind in instance.operations.kinds
+        for kind in operations.kinds
     ]
+    draft = operations.draft
+    if draft is not None and last == operations.num_layers - 1:
+        counts += [(kind, draft.modules * count) for kind, count in draft.layers]
     return [(kind, count) for kind, count in counts if count]
 
 

@@ -6,22 +6,12 @@ from collections.abc import Iterator
 
 from costmodel.layout.layout import KvTier, Replica, Role
 from costmodel.question.instance import Instance
-from costmodel.replica import memory
 from costmodel.replica.held import cache_bytes, idle_by_rank, idle_bytes, stage_kinds
 
 
-def in_flight_bytes(
-    instance: Instance, role: Role, layers: tuple[int, int], tp: int, *, last: bool
-) -> float:
-    """Bytes on one chip of a rank of one sequence's caches over layers, at its final length.
-
-    ``last``: whether they are a last stage's, which has the caches of drafting modules too.
-    """
-    context = instance.kept_context(role)
-    one = cache_bytes(instance, stage_kinds(instance, *layers), tp, context)
-    if last:
-        one += float(memory.draft_kv_bytes(instance.operations, tp, context))
-    return one
+def in_flight_bytes(instance: Instance, role: Role, layers: tuple[int, int], tp: int) -> float:
+    """Bytes on one chip of a rank of one sequence's caches over layers, at its final length."""
+    return cache_bytes(instance, stage_kinds(instance, *layers), tp, instance.kept_context(role))
 
 
 def bytes_by_chip(
@@ -30,9 +20,8 @@ def bytes_by_chip(
     """Each chip with its bytes by tier and whether they wait, tier by tier; none is left out."""
     in_flight, idle = replica.rank_sequences(), idle_by_rank(replica)
     tp, place = replica.shape.tp, replica.place_in_flight
-    for number, stage in enumerate(replica.stages):
-        last = number == len(replica.stages) - 1
-        one = in_flight_bytes(instance, replica.role, stage.layers, tp, last=last)
+    for stage in replica.stages:
+        one = in_flight_bytes(instance, replica.role, stage.layers, tp)
         waiting = idle_bytes(instance, stage_kinds(instance, *stage.layers), tp)
         for at, chip in enumerate(stage.chips):
             held: dict[tuple[KvTier, bool], float] = {(place, False): one * in_flight[at // tp]}

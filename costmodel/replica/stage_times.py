@@ -16,7 +16,7 @@ from costmodel.layout.layout import Layout, Replica, Stage
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
-from costmodel.passes.overlap import both_halves, half
+from costmodel.passes.overlap import both_halves, half, runs_in_halves
 from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.routed import excess_tokens
@@ -108,8 +108,9 @@ def _together(
     layers = len(instance.operations.moe_layers)
     alike: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
     for index, one in enumerate(passes):
-        # one rank exchanges nothing that a second half could hide
-        halved = instance.scenario.two_batch_overlap and one.replica.shape.attention_dp > 1
+        halved = bool(
+            runs_in_halves(instance.scenario.two_batch_overlap, one.replica.shape.attention_dp)
+        )
         alike.setdefault((halved, _types(instance, one.replica.stages)), []).append(index)
     for (halved, types), members in alike.items():
         start, widest = 0, 0

@@ -50,7 +50,15 @@ DraftTokens = Annotated[
     int | None, typer.Option(help="Tokens the model's MTP module drafts per pass.")
 ]
 Acceptance = Annotated[
-    float | None, typer.Option(help="Probability that a drafted token is right.")
+    str | None,
+    typer.Option(help="Probability that a drafted token is right, or one for each: 0.9,0.8,0.7."),
+]
+Choose = Annotated[
+    str | None,
+    typer.Option(
+        help="Leave options to the search: drafts=0..3,overlap=off/on,chunk=4096/8192,kv_dtype=fp8/bf16,"
+        "weight_dtype=..,tiers=none/host."
+    ),
 ]
 Engine = Annotated[
     str | None,
@@ -112,6 +120,7 @@ class Asked:
     kv_dtype: KvDtype = None
     draft_tokens: DraftTokens = None
     acceptance: Acceptance = None
+    choose: Choose = None
     engine: Engine = None
     layer_slots: LayerSlots = None
     granularity: Granularity = None
@@ -123,6 +132,15 @@ class Asked:
         texts = (self.scenario, self.model, self.workload, self.expert_load, self.profile)
         cluster = None if self.cluster is None else self.cluster.partition("@")[0]
         return tuple(None if text is None else Path(text) for text in (*texts, cluster))
+
+    @property
+    def several(self) -> bool:
+        """Whether the scenario's file asks for several models."""
+        from costmodel.question.scenario import has_models
+        from topology.catalogue import read_data, resolve
+
+        named = self.scenario
+        return named is not None and has_models(read_data(resolve(named, "scenarios")))
 
     def build(self, base: Scenario | None = None) -> Scenario:
         """The scenario that is asked, or ``base`` with what the options say instead.
@@ -169,11 +187,14 @@ def build_scenario(name: str | None, base: Scenario | None = None, **options: An
     Raises ``InstanceError`` with all problems at once.
     """
     from costmodel.question import speculation, workload
+    from costmodel.question.choices.options import choices_of_text
     from costmodel.question.scenario import Scenario, load_scenario, load_workload
     from topology.catalogue import checked
     from topology.errors import InstanceError, Problem
 
     said = {key: value for key, value in options.items() if value is not None}
+    if "choose" in said:
+        said["choices"] = choices_of_text(said.pop("choose"))
     lengths = {key: said.pop(key) for key in workload.Workload.model_fields if key in said}
     targets = {key: said.pop(key) for key in workload.Slo.model_fields if key in said}
     drafts = {key: said.pop(key) for key in speculation.Speculative.model_fields if key in said}

@@ -77,6 +77,7 @@ slo:
 {_engine_line(instance)}
 # layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
 # granularity: chip    # any chips, or a name of the cluster's file: tray, slice
+# (rackfit solve --choose chunk=4096/8192,kv_dtype=fp8/bf16 leaves options to the search)
 # within_measured: false  # true: only roles, widths and batches that somebody measured on these chips
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # adapters: {{count: 8, bytes: 150 MB}}   # LoRA adapters that every replica holds
@@ -85,7 +86,7 @@ slo:
 # chip: {{hbm_bytes_per_s: +20%}}  # what if: other figures of every chip, absolute or by so much
 # scale_out: {{oversubscription: 2}}  # what if: other options of the network between domains
 # domain_size: null    # what if: so many chips in a switched domain, as many in all
-# two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves; rackfit evaluate prices them, no search
+# two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves, without an engine
 {beside_hbm}# prices:
 #   chip_price_factor: {prices.chip_price_factor:g}   # times the catalogue's price
 #   power_overhead: {prices.power_overhead:g}    # host, network and cooling
@@ -110,23 +111,18 @@ def _engine_line(instance: Instance) -> str:
 
 
 def _kv_keys(instance: Instance) -> tuple[str, str]:
-    """Lines of the workload and of the scenario on KV that waits or lies beside HBM, and on drafts.
-
-    Drafts exclude the others, so a model with MTP modules shows drafts and has the others in words.
-    """
-    if instance.model.mtp is not None:
-        return (
-            "  # In words, as drafts exclude it: hold_s says how long the cached tokens wait, return_rate how\n"
-            "  # many requests go on after that.\n",
-            "# speculative:         # the model's MTP module drafts tokens; leave out for none\n"
-            "#   draft_tokens: 1    # per pass\n"
-            "#   acceptance: 0.85   # probability that a draft is right, if those before it were\n"
-            "# Without drafts, KV may leave HBM: kv_tiers lists where to (host, flash, disk).\n",
-        )
+    """Lines of the workload and of the scenario on KV that waits or lies beside HBM, and on drafts."""
+    drafts = (
+        "# speculative:         # the model's MTP module drafts tokens; leave out for none\n"
+        "#   draft_tokens: 1    # per pass\n"
+        "#   acceptance: 0.85   # probability that a draft is right, if those before it were; or one for each: [0.9, 0.8]\n"
+        if instance.model.mtp is not None
+        else ""
+    )
     waiting = (
         "  # hold_s: 5 min       # how long the cached tokens wait; without it they are there at no cost\n"
         "  # return_rate: 0.5    # share of requests that go on after that\n"
     )
     kinds = [k for k in TIER_KINDS if any(p.chip.tier(k) for p in instance.cluster.chips)]
     tiers = f"# kv_tiers: [{', '.join(kinds)}]  # tiers beside HBM that KV may use\n"
-    return waiting if instance.workload.input_tokens > 1 else "", tiers if kinds else ""
+    return waiting if instance.workload.input_tokens > 1 else "", drafts + (tiers if kinds else "")

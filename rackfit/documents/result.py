@@ -22,7 +22,7 @@ from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.documents.distance import measured_distance
 from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
-from solver.answer import Alone, SearchResult
+from solver.answer import Alone, Chosen, SearchResult
 from solver.certificate import Certificate
 from topology.catalogue import checked, is_file, read_data
 from topology.errors import InstanceError, Problem
@@ -90,6 +90,7 @@ class Result:
             "layout": layout_dict(found.layout),
             "runner_up": self._runner_up(),
             "engines": [_alone(one) for one in found.engines],
+            "choices": [_chosen(one) for one in found.choices],
             "measured_distance": measured_distance(self.instance, found.layout),
             "within_measured_usd_per_m_output_tokens": self.within_measured_usd_per_m_output_tokens,
             "worlds": None if found.worlds is None else found.worlds.as_dict(),
@@ -171,6 +172,18 @@ def _alone(one: Alone) -> dict[str, Any]:
     """What one engine alone costs, as data; a bound of nothing feasible is ``null``."""
     bound = one.bound_usd_per_m_output_tokens
     return asdict(one) | {"bound_usd_per_m_output_tokens": bound if isfinite(bound) else None}
+
+
+def _chosen(one: Chosen) -> dict[str, Any]:
+    """What one combination of choices costs, as data; a bound of nothing feasible is ``null``."""
+    bound = one.bound_usd_per_m_output_tokens
+    values = {name: list(v) if isinstance(v, tuple) else v for name, v in one.values.items()}
+    return {
+        "values": values,
+        "usd_per_m_output_tokens": one.usd_per_m_output_tokens,
+        "bound_usd_per_m_output_tokens": bound if isfinite(bound) else None,
+        "reason": one.reason,
+    }
 
 
 def replica_counts(layout: Layout) -> dict[tuple[str, Shape], int]:

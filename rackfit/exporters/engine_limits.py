@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from costmodel.layout.layout import KvShare, Layout, Replica, spread
+from costmodel.passes.overlap import runs_in_halves
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in, moved_by
@@ -12,6 +13,9 @@ from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.registry import Limit
+
+#: flags for passes in two halves, which overlap an all-to-all exchange
+_HALVES = {"sglang": "--enable-two-batch-overlap"}
 
 
 def under_engine(instance: Instance, engine: str) -> Instance:
@@ -50,7 +54,31 @@ def refusals(deployment: Deployment) -> list[Limit]:
             if why is not None
         ]
         found += _room(deployment, server, engine)
+        found += _halves(deployment, server, engine)
     return found
+
+
+def halves_option(deployment: Deployment, server: Server) -> str | None:
+    """The engine's flag for passes in two halves, where the server's pass runs so and the engine can."""
+    overlap = deployment.instance.scenario.two_batch_overlap
+    found = exchange_in(deployment.instance, server.replica)
+    if not runs_in_halves(overlap, server.replica.shape.attention_dp) or found is None:
+        return None
+    return _HALVES.get(facts_of(deployment).engine) if found.kind == "all-to-all" else None
+
+
+def _halves(deployment: Deployment, server: Server, engine: EngineFacts) -> list[Limit]:
+    overlap = deployment.instance.scenario.two_batch_overlap
+    if not runs_in_halves(overlap, server.replica.shape.attention_dp):
+        return []
+    if halves_option(deployment, server) is not None:
+        return []
+    why = (
+        "it does so with all-to-all exchanges alone"
+        if engine.engine in _HALVES
+        else "no option of it is known"
+    )
+    return [Limit(server.name, f"passes in two halves; {engine.title}: {why}", False)]
 
 
 def _room(deployment: Deployment, server: Server, engine: EngineFacts) -> list[Limit]:

@@ -15,6 +15,7 @@ from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.exporters.engine_limits import (
     exchange_notes,
     facts_of,
+    halves_option,
     refusals,
     unlike_notes,
     with_room,
@@ -132,6 +133,8 @@ def engine_words(
         elif shape.attention_dp > 1:
             words += ["--enable-dense-mlp-attn-tp", "--enable-shared-experts-attn-tp"]
         words += _experts(deployment, server, files)
+    halves = halves_option(deployment, server)
+    words += [halves] if halves is not None else []
     if shape.pp > 1:
         layers = ",".join(str(count) for count in server.stage_layers())
         environment["SGLANG_PP_LAYER_PARTITION"] = layers

@@ -28,6 +28,8 @@ class _Traffic(BaseModel):
     goodput: float | None = None
     runs: int
     losses: int
+    #: older documents do not say
+    confirmed: bool = True
     peak: float
     mean_usd_per_hour: float = Field(gt=0)
     spread_usd_per_hour: float = Field(gt=0)
@@ -49,7 +51,8 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
     found, met = read.traffic, read.replay
     if found is None or met is None:
         return []
-    after = f", {found.losses} of them after a loss" if found.losses else ""
+    after = f", also after each of {found.losses} losses" if found.losses else ""
+    open_end = "" if found.confirmed else " (the time ended before all draws that confirm it)"
     wanted = [
         f"TTFT P99 {found.ttft_p99_s:g} s" if found.ttft_p99_s is not None else "",
         f"TPOT P99 {found.tpot_p99_s * 1e3:g} ms" if found.tpot_p99_s is not None else "",
@@ -58,7 +61,8 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
     peak = f" at {found.peak:g} times the mean rate" if found.peak > 1 else ""
     lines = [
         f"traffic: {met.requests:,} requests, {met.rate:,.4g} per second{peak}; {found.runs} replays{after}, all met "
-        + ", ".join(one for one in wanted if one),
+        + ", ".join(one for one in wanted if one)
+        + open_end,
         f"replayed as it is: TTFT {_words(met.ttft_s, 1.0, 's')}; TPOT {_words(met.tpot_s, 1e3, 'ms')}"
         + (f"; {met.goodput:.2%} of requests within both" if met.goodput is not None else ""),
         "loads: " + ", ".join(f"{role} {load:.1%}" for role, load in found.loads.items()),

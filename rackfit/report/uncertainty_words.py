@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from costmodel.question.choices.options import value_words
 from costmodel.question.uncertainty import Ends, Intervals
 from rackfit.documents.distance import measured_distance
 from rackfit.documents.result import Result, replica_counts
 from rackfit.report.traffic_words import traffic_lines
+from solver.answer import Chosen
+from solver.choices import values_words
 
 
 def interval_words(intervals: Intervals) -> str:
@@ -23,7 +28,7 @@ def interval_words(intervals: Intervals) -> str:
 
 def lines_beside(result: Result) -> list[str]:
     """What is said beside an answer: its traffic, its runner-up, the engines, what was measured."""
-    parts = (worlds_lines, runner_up_lines, engine_lines, measured_lines)
+    parts = (worlds_lines, runner_up_lines, engine_lines, choice_lines, measured_lines)
     said = [line for part in parts for line in part(result)]
     return [*traffic_lines(result.for_traffic()), *said]
 
@@ -116,6 +121,34 @@ def engine_lines(result: Result) -> list[str]:
             f"${one.bound_usd_per_m_output_tokens:.4f}, {one.wall_s:.1f} s{here}"
         )
     return lines
+
+
+def choice_lines(result: Result) -> list[str]:
+    """What was chosen, and what each other value of an option costs at best, whatever the other options."""
+    every = result.search.choices
+    if not every:
+        return []
+    best = min(every, key=lambda one: one.usd_per_m_output_tokens or float("inf"))
+    lines = [f"chosen: {values_words(best.values)}"]
+    for name, chosen in best.values.items():
+        others = dict.fromkeys(one.values[name] for one in every if one.values[name] != chosen)
+        told = [
+            f"{value_words(name, value)} {_least([one for one in every if one.values[name] == value])}"
+            for value in others
+        ]
+        if told:
+            lines.append(f"{name} {value_words(name, chosen)} (this answer); {'; '.join(told)}")
+    return lines
+
+
+def _least(those: Sequence[Chosen]) -> str:
+    """The least cost found among some combinations, and what none of them costs less than."""
+    costs = [c for one in those if (c := one.usd_per_m_output_tokens) is not None]
+    bound = min(one.bound_usd_per_m_output_tokens for one in those)
+    if bound == float("inf"):
+        return f"fits nothing ({those[0].reason})"
+    found = f"${min(costs):.4f}, " if costs else ""
+    return f"{found}at least ${bound:.4f}"
 
 
 def _ends(ends: Ends, scale: float = 1.0) -> str:

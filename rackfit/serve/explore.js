@@ -1,8 +1,8 @@
 // The question, its answer while it is being proven, and the chips. Goes on in tasks.js.
 'use strict';
 const $ = id => document.getElementById(id), form = $('asked'), root = document.documentElement;
-const fields = ['model', 'cluster', 'domains', 'workload', 'ttft', 'tpot', 'rate', 'runs', 'engine', 'launch'];
-const seconds = id => +(10 ** +$(id).value).toPrecision(2), word = x => String(+(+x).toPrecision(4));
+const fields = ['model', 'cluster', 'domains', 'workload', 'ttft', 'tpot', 'worth', 'traffic', 'rate', 'runs', 'engine', 'launch'];
+const power = id => +(10 ** +$(id).value).toPrecision(2), word = x => String(+(+x).toPrecision(4));
 const add = (parent, tag, text, more) => parent.appendChild(Object.assign(document.createElement(tag), {textContent: text, ...more}));
 const row = (table, cells, tag) => {
   const line = add(table, 'tr', '');
@@ -39,13 +39,36 @@ const refused = (box, error) => {
 
 const scenario = () => ({
   model: $('model').value, cluster: $('cluster').value + (+$('domains').value > 1 ? '@' + $('domains').value : ''),
-  workload: $('workload').value, slo: {ttft: seconds('ttft'), tpot: seconds('tpot')},
+  workload: $('workload').value, slo: {ttft: power('ttft'), tpot: power('tpot')},
+  ...(power('worth') === 1 ? {} : {prices: {chip_price_factor: power('worth')}}),
   ...(+$('rate').value > 0 ? {rate: +$('rate').value} : {}), ...($('runs').value === 'any' ? {} : {engine: $('runs').value}),
 });
 const say = () => {
-  for (const id of ['ttft', 'tpot']) {
-    $(id + '-said').textContent = word(1e3 * seconds(id)) + ' ms';
-    $(id).setAttribute('aria-valuetext', $(id + '-said').textContent);
+  const of = $('traffic').value === STEADY ? ' ms' : ' ms (P99)';
+  const said = {ttft: word(1e3 * power('ttft')) + of, tpot: word(1e3 * power('tpot')) + of, worth: word(power('worth')), domains: $('domains').value};
+  for (const [id, text] of Object.entries(said)) {
+    $(id + '-said').textContent = text;
+    $(id).setAttribute('aria-valuetext', text);
+  }
+};
+// Files that the user offers: contents by name, and the controls that may name one, by its ending
+const mostRead = MOST_CHARACTERS, own = {}, kinds = {json: ['model', 'cluster', 'workload'], yaml: ['cluster', 'workload', 'traffic'], csv: ['traffic']};
+const brought = () => ['model', 'cluster', 'workload', 'traffic'].some(id => $(id).value in own) ? {files: {...own}} : {};
+const steady = () => $('traffic').value === STEADY ? {} : {traffic: $('traffic').value};
+const offer = async () => {
+  const box = $('owned');
+  box.replaceChildren();
+  for (const file of $('own').files) {
+    const ending = file.name.split('.').at(-1);
+    if (!(ending in kinds)) add(box, 'p', `${file.name}: expected a file called .json, .yaml or .csv`, {className: 'bad'});
+    else if (file.size > mostRead) add(box, 'p', `${file.name}: has ${file.size.toLocaleString('en')} bytes; at most ${mostRead.toLocaleString('en')} are read`, {className: 'bad'});
+    else {
+      own[file.name] = await file.text();
+      for (const id of kinds[ending]) if (![...$(id).options].some(one => one.value === file.name)) add($(id), 'option', file.name);
+      const is = ending === 'csv' ? 'traffic' : ending === 'json' ? 'model' : /^domains:/m.test(own[file.name]) ? 'cluster' : '';
+      if (is) $(is).value = file.name;
+      add(box, 'p', is ? `${file.name}: chosen as the ${is}.` : `${file.name}: choose it as ${kinds[ending].join(', ')} above.`);
+    }
   }
 };
 
@@ -128,6 +151,10 @@ const show = found => {
   else add(box, 'p', found.misses.length ? `The nearest layout known so far; it breaks: ${found.misses.join('; ')}.` : 'The best layout known so far; it meets these targets.');
   if (!sure && found.bound) add(box, 'p', `Proven: none costs less than ${bound(found.bound)}.`);
   add(box, 'p', `${Math.round(e.output_tokens_per_s).toLocaleString('en')} output tokens/s on ${e.chips_used} of ${e.chips_total} chips; TTFT ${word(1e3 * e.ttft_s)} ms, TPOT ${word(1e3 * e.tpot_s)} ms.`);
+  if (found.traffic) {
+    const {runs, usd_per_m_output_tokens: paid} = found.traffic, {ttft_s: first, tpot_s: each, requests} = found.replay;
+    add(box, 'p', `Replayed: ${requests.toLocaleString('en')} requests, P99 of TTFT ${word(1e3 * first.p99)} ms, of TPOT ${word(1e3 * each.p99)} ms; ${cost(paid)} per million output tokens at this rate; the targets hold in ${runs} replays.`);
+  }
   if (e.bottleneck) add(box, 'p', `Limited by ${e.bottleneck}.`);
   const next = found.runner_up, kept = found.within_measured_usd_per_m_output_tokens;
   if (next) add(box, 'p', `Next best, built otherwise: ${cost(next.usd_per_m_output_tokens)}.`);
@@ -154,7 +181,7 @@ const ask = async () => {
   say();
   remember();
   if (asking) asking.abort();
-  const mine = asking = new AbortController(), asked = {scenario: scenario(), gap: 0.01};
+  const mine = asking = new AbortController(), asked = {scenario: scenario(), gap: 0.01, ...steady(), ...brought()};
   root.dataset.state = 'asking';
   root.dataset.seen = '';
   $('state').textContent = 'Searching and proving.';

@@ -13,6 +13,7 @@ from rackfit.cli.commands.export import TARGETS
 from rackfit.quoting import markup, script_json
 from rackfit.report.page import page
 from rackfit.serve.asked import Engine
+from rackfit.serve.offered import MOST_CHARACTERS
 from topology.catalogue import catalogue_names
 from topology.load import cluster_names
 
@@ -38,9 +39,12 @@ _STYLE = (
 #: ms that a control rests before the page asks
 PAUSE_MS = 40
 _SCRIPTS = ("explore.js", "tasks.js")
+#: the choice of no traffic: requests of the workload's lengths, evenly
+STEADY = "even, of one length"
 _DEFAULTS = {
     "model": "deepseek-v3", "cluster": "gb200-nvl72", "domains": "1", "workload": "chat",
-    "ttft": "0.3", "tpot": "-1.5", "rate": "", "runs": "any", "engine": "vllm", "launch": "",
+    "ttft": "0.3", "tpot": "-1.5", "worth": "0", "traffic": STEADY, "rate": "", "runs": "any", "engine": "vllm",
+    "launch": "",
 }  # fmt: skip
 
 
@@ -50,19 +54,27 @@ def explore_page() -> str:
     controls = [
         _choice("model", "Model", catalogue_names("models", (".json",))),
         _choice("cluster", "Cluster", cluster_names()),
-        _number("domains", "Racks or nodes", 'min="1" max="64" step="1" required'),
+        _slider("domains", "Racks or nodes", 1, 16, 1),
         _choice("workload", "Workload", catalogue_names("workloads")),
         _slider("ttft", "Target: time to first token", -1.5, 1.5),
         _slider("tpot", "Target: time per output token", -2.5, -0.5),
+        _slider("worth", "Price of a chip, times the catalogue's", -1.0, 1.0),
+        _choice("traffic", "Requests", [STEADY, *catalogue_names("traffic")]),
         _choice("runs", "Engine that has to run it", ["any", *get_args(Engine)]),
         _number("rate", "Requests/s (empty: fill the cluster)", 'min="0" step="any"'),
+        "<label><span>Your own model, cluster, workload or traffic</span>"
+        '<input id="own" type="file" multiple accept=".json,.yaml,.csv"></label>',
     ]
     here = Path(__file__).parent
     script = "\n".join((here / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     script = script.replace("DEFAULTS", script_json(_DEFAULTS)).replace("PAUSE_MS", str(PAUSE_MS))
+    script = script.replace("STEADY", script_json(STEADY)).replace(
+        "MOST_CHARACTERS", str(MOST_CHARACTERS)
+    )
     sections = [
         "<main>",
         f'<form id="asked">{"".join(controls)}</form>',
+        '<div id="owned" role="status"></div>'
         '<p id="state" role="status" aria-live="polite"></p><div class="headline" id="answer"></div>',
         f"<details><summary>How it is proven</summary>{_table('proof', 'states of the search')}</details>",
         f'<div class="actions">{_button("keep", "Keep to compare")}{_button("save", "Save layout.json")}</div>',
@@ -113,9 +125,9 @@ def _number(name: str, words: str, more: str) -> str:
     return f'<label><span>{markup(words)}</span><input id="{name}" type="number" {more}></label>'
 
 
-def _slider(name: str, words: str, least: float, most: float) -> str:
-    """Of powers of ten, in seconds."""
+def _slider(name: str, words: str, least: float, most: float, step: float = 0.05) -> str:
+    """Of powers of ten, where the step is not whole."""
     return (
         f'<label for="{name}"><span>{markup(words)}: <output id="{name}-said"></output></span>'
-        f'<input id="{name}" type="range" min="{least}" max="{most}" step="0.05"></label>'
+        f'<input id="{name}" type="range" min="{least}" max="{most}" step="{step}"></label>'
     )

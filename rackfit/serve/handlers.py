@@ -114,6 +114,7 @@ class Asked(_Handler):
         """Begin without work."""
         super().initialize(door)
         self.work: asyncio.Task[bytes] | None = None
+        self.gone = False
         self.body = bytearray()
         self.length = 0
 
@@ -164,6 +165,10 @@ class Asked(_Handler):
             self.set_header("Retry-After", "5")
             self.refuse("busy", "request", "too many requests wait; ask again later")
             return
+        except asyncio.CancelledError:
+            if self.gone:
+                return
+            raise
         if listens:
             self.line(found)
             self.finish()
@@ -186,6 +191,7 @@ class Asked(_Handler):
 
     def on_connection_close(self) -> None:
         """Nobody listens: the work ends."""
+        self.gone = True
         if self.work is not None:
             self.work.cancel()
 

@@ -3,7 +3,7 @@ const kept = [];
 let today = null;
 const remember = () => {
   const told = new URLSearchParams(fields.map(name => [name, $(name).value]));
-  if (kept.length) told.set('kept', JSON.stringify(kept.map(({name, asked}) => [name, asked])));
+  if (kept.length) told.set('kept', JSON.stringify(kept.map(({name, asked: {files, ...asked}}) => [name, asked])));
   history.replaceState(null, '', '#' + told);
 };
 
@@ -27,8 +27,8 @@ const drawKept = () => {
 const compare = async () => {
   root.dataset.compared = '';
   $('words').textContent = 'Comparing.';
-  const [first, second] = [$('from'), $('to')].map(one => kept[one.value].found);
-  const found = await post('compare', {document: first, second});
+  const [first, second] = [$('from'), $('to')].map(one => kept[one.value]);
+  const found = await post('compare', {document: first.found, second: second.found, files: {...first.asked.files, ...second.asked.files}});
   if (found.error) refused($('words'), found.error);
   else {
     const box = $('words'), figures = /^(.*?) {2,}(\S+) -> +(\S+)(.*)$/;
@@ -78,7 +78,7 @@ const take = async () => {
   root.dataset.exported = '';
   box.replaceChildren();
   add(box, 'p', 'Writing.');
-  const found = await post('export', {document: answer.found, to: target, allow_approximate: $('nearest').checked, ...(path ? {model_path: path} : {})});
+  const found = await post('export', {document: answer.found, to: target, allow_approximate: $('nearest').checked, files: answer.asked.files ?? {}, ...(path ? {model_path: path} : {})});
   if (found.error) {
     refused(box, found.error);
   } else {
@@ -97,7 +97,7 @@ const take = async () => {
 };
 
 const priceToday = async () => {
-  const engine = $('engine').value, asked = {scenario: {...scenario(), engine}, engine, launch: $('launch').value}, box = $('today');
+  const engine = $('engine').value, asked = {scenario: {...scenario(), engine}, engine, launch: $('launch').value, ...brought()}, box = $('today');
   remember();
   root.dataset.today = '';
   today = null;
@@ -130,12 +130,28 @@ $('export').addEventListener('click', lost(take));
 $('save').addEventListener('click', () => download('layout.json', new Blob([JSON.stringify(answer.found, null, 1) + '\n'], {type: 'application/json'})));
 for (const id of ['from', 'to']) $(id).addEventListener('change', lost(compare));
 form.addEventListener('submit', event => event.preventDefault());
-form.addEventListener('input', () => { say(); clearTimeout(waiting); waiting = setTimeout(ask, PAUSE_MS); });
+form.addEventListener('input', event => {
+  if (event.target.type === 'file') return;
+  say();
+  clearTimeout(waiting);
+  waiting = setTimeout(ask, PAUSE_MS);
+});
+$('own').addEventListener('change', lost(async () => {
+  await offer();
+  if (root.dataset.state === 'missing') await restore();
+  else await ask();
+}));
 
 // What the address holds: the question, the pasted commands, and the questions of what was kept
 const restore = async () => {
   const told = new URLSearchParams(location.hash.slice(1)), values = {...DEFAULTS, ...Object.fromEntries(told)};
   for (const name of fields) if (values[name] !== undefined) $(name).value = values[name];
+  const missing = fields.filter(name => $(name).tagName === 'SELECT' && $(name).value !== values[name]);
+  if (missing.length) {
+    refused($('answer'), {problems: missing.map(name => ({place: name, message: `the address names ${values[name]}, which is not in the catalogue: offer the file again`}))});
+    root.dataset.state = 'missing';
+    return;
+  }
   let before = [];
   try { before = JSON.parse(told.get('kept') || '[]'); } catch { /* an address cut short: the question alone */ }
   kept.length = 0;
@@ -143,6 +159,7 @@ const restore = async () => {
     for (const [name, asked] of before) {
       const found = await post(name === 'running' ? name : 'solve', asked);
       if (!found.error) kept.push({name, asked, found});
+      else add($('owned'), 'p', `An answer that was kept cannot be restored: ${found.error.problems[0].message}`);
     }
     if (kept.length) drawKept();
     if (kept.length > 1) await compare();

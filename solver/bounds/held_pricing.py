@@ -24,7 +24,6 @@ from costmodel.replica.held import (
     hit_share,
     idle_bytes,
     returning,
-    stage_kinds,
 )
 from costmodel.replica.serving import Service
 from solver.bounds.batches import Batch
@@ -118,10 +117,9 @@ class HeldBlock(Block):
 def _even_stages(instance: Instance, stages: Array) -> Array:
     """Conversation over its largest part on one stage: below ``stages`` where whole layers do not divide."""
     layers = instance.operations.num_layers
-    kinds = [
-        stage_kinds(instance, kind.layers[0], kind.layers[0]) for kind in instance.operations.kinds
-    ]
-    sizes = [idle_bytes(instance, kind, 1.0) for kind in kinds]
-    if max(sizes) - min(sizes) > 1e-9 * max(sizes):
+    kinds = instance.operations.kinds
+    sizes = [idle_bytes(instance, [(kind, 1.0)], 1.0) for kind in kinds]
+    drafted = instance.operations.draft is not None
+    if drafted or max(sizes) - min(sizes) > 1e-9 * max(sizes):
         return stages  # layers differ: the average is all that holds for every cut
     return np.asarray(layers / np.ceil(layers / stages))

@@ -11,6 +11,7 @@ import numpy as np
 from costmodel.passes.communication import hand_off_s
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
+from costmodel.passes.overlap import EXCHANGE, both_halves, half, runs_in_halves
 from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.tokens import ExpertShares, Tokens
@@ -35,6 +36,8 @@ class Passes:
         self.tp = shapes.tp.astype(float)
         self.ranks = shapes.attention_dp.astype(float)
         self.pp = shapes.pp.astype(float)
+        overlap = self.instance.scenario.two_batch_overlap
+        self.halved = runs_in_halves(overlap, self.ranks)
         self.experts = priced.experts
         self.slots = shapes.slots
         self.stage_chips = shapes.stage_chips
@@ -54,7 +57,9 @@ class Passes:
             self.touched, self.least_touched = grids[inverse.ravel()].swapaxes(0, 1)
 
     #: attributes with one element for each shape
-    by_shape: ClassVar[tuple[str, ...]] = ("tp", "ranks", "pp", "slots", "fewest", "stage_chips")
+    by_shape: ClassVar[tuple[str, ...]] = (
+        "tp", "ranks", "pp", "slots", "fewest", "stage_chips", "halved",
+    )  # fmt: skip
 
     def take(self, rows: Ints) -> Self:
         """The passes of some of the shapes."""
@@ -70,18 +75,40 @@ class Passes:
     def pipeline(self, tokens: Tokens, exact_stages: bool) -> PipelineTime:
         """Times of one pass."""
         operations = self.instance.operations
+        hop = np.where(
+            self.pp > 1, self.pp * hand_off_s(operations, self.rates, tokens.rows, self.tp), 0.0
+        )
+        if self.halved.any():
+            tokens = half(tokens, np.where(self.halved, 2.0, 1.0))
         rows = tokens.rows
         shares = self._shares(rows * self.ranks * tokens.fill)
         timed = self._timed(self.layers, tokens, shares, with_head=True)
         step = self.efficiency.step_overhead_s
-        total = timed.total_s(self.instance.profile.combination) + step
-        hop = np.where(
-            self.pp > 1, self.pp * hand_off_s(operations, self.rates, rows, self.tp), 0.0
-        )
+        total = self._both_halves(timed) + step
         longest = total / self.pp
         if exact_stages:
             longest = np.maximum(longest, self._longest(tokens, rows, step))
         return PipelineTime(total, longest, hop)
+
+    def _both_halves(self, timed: PassTime) -> Array:
+        """Seconds of a pass from those of one half, where it runs in halves.
+
+        No cut into stages takes less: what hides of sums over stages is no less than the sum of what hides on each.
+        """
+        total = timed.total_s(self.instance.profile.combination)
+        if not self.halved.any():
+            return total
+        return np.where(self.halved, both_halves(total, timed.parts)[0], total)
+
+    def _computed(self, timed: PassTime) -> Array:
+        """Seconds at least of some of a stage's layers, so that they add up: of halves what both compute."""
+        total = timed.total_s("per_op")
+        if not self.halved.any():
+            return total
+        sent = sum(
+            (timed.parts[part] for part in EXCHANGE if part in timed.parts), start=np.zeros(())
+        )
+        return np.asarray(np.where(self.halved, 2.0 * (total - sent), total))
 
     def _timed(
         self,
@@ -113,7 +140,7 @@ class Passes:
             order = self.instance.operations.kind_of_layer()
             layer_s = self._kind_by_kind(tokens, rows)
         head_s = np.broadcast_to(
-            self._timed([], tokens, None, with_head=True).total_s("per_op"), self.tp.shape
+            self._computed(self._timed([], tokens, None, with_head=True)), self.tp.shape
         )
         found = np.zeros(len(self.tp))
         piped = self.pp > 1
@@ -140,7 +167,7 @@ class Passes:
                 own = ExpertShares(
                     shares.load[0, places][:, None], shares.touched[0, places][:, None]
                 )
-            seconds = self._timed([(kind, 1.0)], tokens, own, with_head=False).total_s("per_op")
+            seconds = self._computed(self._timed([(kind, 1.0)], tokens, own, with_head=False))
             for layer, each in zip(
                 kind.layers, np.broadcast_to(seconds, len(kind.layers)), strict=True
             ):
@@ -159,7 +186,7 @@ class Passes:
             )
         return [
             np.broadcast_to(
-                self._timed([(kind, 1.0)], tokens, least, with_head=False).total_s("per_op"),
+                self._computed(self._timed([(kind, 1.0)], tokens, least, with_head=False)),
                 self.tp.shape,
             )
             for kind, _ in self.layers

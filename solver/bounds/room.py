@@ -76,7 +76,8 @@ class Room:
             tier = chip.tier(instance.kv_read_from)
             self.tier_bytes = tier.bytes if tier is not None else 0.0
             stored = replace(operations, kv_in_hbm=True)
-            self.tier_kv = memory.kv_bytes_per_sequence(stored, layers, tp, context) / pp
+            cached = memory.kv_bytes_per_sequence(stored, layers, tp, context)
+            self.tier_kv = (cached + memory.draft_kv_bytes(stored, tp, context)) / pp
 
     def _ends(self, layers: Layers, draft: Array) -> Array:
         """Weights that the heavier of first and last stage holds at least: its table and one layer."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
-from costmodel.replica.held import cache_bytes
+from costmodel.replica.held import cache_bytes, stage_kinds
 from solver.bounds.priced import Bounds
 from solver.fleet.asked import Question
 from solver.shapes.pools import PoolClass
@@ -128,7 +128,7 @@ def _other_places(instance: Instance, row: dict[str, int], short: float, chip: C
     if tier is None or "host" in instance.scenario.kv_tiers:
         return ""
     context = instance.kept_context(ROLES[row["role"]])
-    layers = [(kind, float(len(kind.layers))) for kind in instance.operations.kinds]
+    layers = stage_kinds(instance, 0, instance.operations.num_layers - 1)
     caches = cache_bytes(instance, layers, row["tp"], context) / row["pp"]
     if short > caches or caches > tier.bytes:
         return ""

@@ -66,10 +66,11 @@ class FleetVariables:
     ``rates`` by role and ``costs``; ``loads[class]``: chips used in each pool; ``cuts``: what links see.
     """
 
-    def __init__(self, stock: Stock):
+    def __init__(self, stock: Stock, model: cp_model.CpModel | None = None):
+        """``model``: another fleet's on the same chips, to which this one is added; a new one unless it is given."""
         items, classes, linked, relaxed = stock.items, stock.classes, stock.linked, stock.relaxed
         self.items, self.classes = items, classes
-        self.model = cp_model.CpModel()
+        self.model = cp_model.CpModel() if model is None else model
         self.question, self.asked = stock.question, stock.question.rate
         self.links: Links | None = stock.question.links
         #: whether links may bind, so that flows are modelled

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
+from costmodel.passes.overlap import runs_in_halves
 from costmodel.replica.held import all_new, price_placed
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules.kv_tiers import broken
@@ -133,9 +134,11 @@ class Attempt:
         """Best stages and experts of a small replica.
 
         In one stage the layers are independent and solved one by one, which also is the best of
-        the whole unless TTFT then fails; else by the model of the whole replica.
+        the whole unless TTFT then fails; else by the model of the whole replica. In a pass of two halves they are not
+        independent: what one exchanges hides behind what any computes.
         """
-        if self.shape["pp"] == 1:
+        halved = runs_in_halves(self.instance.scenario.two_batch_overlap, self.ranks)
+        if self.shape["pp"] == 1 and not halved:
             maps = self._layer_by_layer(draft)
             stages: Stages = ((0, self.instance.operations.num_layers - 1),)
             if maps is not None and (draft.role != "mixed" or self._holds(draft, stages, maps)):

@@ -128,7 +128,7 @@ def kv_shares(
     homes = [spread(count, tp * pp) for count in sequences]
     shares = []
     for number, stage in enumerate(stages):
-        one = in_flight_bytes(instance, role, stage.layers, tp, last=number == pp - 1)
+        one = in_flight_bytes(instance, role, stage.layers, tp)
         for place, chip in enumerate(stage.chips):
             shares.append(
                 KvShare(

@@ -61,10 +61,10 @@ class Asked:
             *self._again(range(seed + 1, seed + 1 + times)),
         ]
 
-    def fresh(self, seed: int) -> list[Requests]:
-        """What an answer is confirmed on: draws by which no layout was chosen."""
+    def fresh(self, seed: int, learnt: int = 0) -> list[Requests]:
+        """What an answer is confirmed on: draws by which no layout was chosen; ``learnt`` of them have been since."""
         times = min(_MOST_FRESH, max(_LEAST_FRESH, _TOGETHER_FRESH // self._count))
-        first = seed + 1 + _MOST_AGAIN
+        first = seed + 1 + _MOST_AGAIN + learnt
         return self._again(range(first, first + times))
 
     @cached_property

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.question.traffic.requests import Requests
+from costmodel.question.workload import Slo
 from costmodel.replay.capacity import prompts_per_s
 from costmodel.replay.replay import Course
 from solver.fleet.asked import Fleet, fleet_of
@@ -17,6 +19,7 @@ from solver.place.assemble import assemble
 from solver.rounds import Search
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 Array = NDArray[np.float64]
 
@@ -38,13 +41,25 @@ class Fleets:
     """
 
     def __init__(self, search: Search, requests: Requests, seed: int) -> None:
-        self.search = search
-        self.prompts = requests.rows(_alike(requests.input_tokens, _PROMPTS, seed))
+        self.search, self.requests = search, requests
+        self.prompts = requests.rows(_spread_alike(requests.input_tokens, _PROMPTS, seed))
         self.course = Course.of(search.instance)
         #: of a prefill shape: what it computes of the prompts over what it computes at the mean
         self.share: dict[int, float] = {}
         #: chips of a replica at most
         self.most_chips: int | None = None
+
+    def under(self, slo: Slo, workers: int) -> Fleets | None:
+        """Those of the same question under other targets; ``None`` where no replica meets them or the time is over."""
+        own = self.search
+        scenario = own.instance.scenario.model_copy(update={"slo": slo})
+        instance = replace(own.instance, scenario=scenario)
+        search = Search(instance, own.clock, own.target, own.seed, None, workers=workers)
+        try:
+            search.run()
+        except (NoFeasibleLayout, NoLayoutInTime):
+            return None
+        return Fleets(search, self.requests, own.seed)
 
     def least(self, needs: Needs) -> Fleet | None:
         """The cheapest fleet found; rates of its items are what is left of them for the rate."""
@@ -121,7 +136,7 @@ class Fleets:
         return min(1.0, most / search.placed.of(item).requests_per_s)
 
 
-def _alike(tokens: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+def _spread_alike(tokens: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
     """Places of up to so many lengths that are spread as all are, in an order drawn by the seed.
 
     A few of the longest prompts hold much of the work: a plain draw misses them or takes too many.

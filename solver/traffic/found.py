@@ -13,6 +13,7 @@ from solver.certificate import Certificate
 from solver.fleet.asked import Fleet
 from solver.shapes.shapes import ROLES
 from solver.traffic.asked import Asked
+from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Verdict
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
@@ -20,13 +21,14 @@ from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 @dataclass(frozen=True)
 class Found:
-    """A layout with its verdict, and the capacity over the rate that its fleet has, by role (0: none)."""
+    """A layout with its verdict; ``has``: capacity over the rate of its fleet, by role (0: none); where it was found."""
 
     fleet: Fleet
     layout: Layout
     evaluation: Evaluation
     verdict: Verdict
     has: dict[str, float]
+    fleets: Fleets
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def answered(
             targets=asked.targets,
             runs=len(found.verdict.runs),
             losses=found.verdict.after,
+            confirmed=found.verdict.confirmed,
             peak=asked.peak,
             mean_usd_per_hour=steady.mean.evaluation.usd_per_hour or 0.0,
             spread_usd_per_hour=steady.spread.evaluation.usd_per_hour or 0.0,

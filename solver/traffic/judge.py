@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
@@ -25,6 +24,8 @@ class Verdict:
     runs: tuple[Judged, ...]
     #: after which losses it was replayed
     after: int
+    #: whether it was replayed on every fresh draw too
+    confirmed: bool = False
 
     @property
     def meets(self) -> bool:
@@ -47,7 +48,7 @@ class Judge:
 
     def __init__(self, instance: Instance, asked: Asked, seed: int) -> None:
         self.instance, self.asked, self.seed = instance, asked, seed
-        self.runs = asked.runs(seed)
+        self.runs, self._fresh = asked.runs(seed), asked.fresh(seed)
         self._known: dict[object, Verdict] = {}
         self._tables: Tables = {}
 
@@ -63,28 +64,37 @@ class Judge:
 
         What was chosen by some draws is likely to do better on them than on others.
         """
-        key = self._key(layout)
-        known = self._known[key]
+        known = self.judge(layout)
         found = list(known.runs)
-        for requests in self._fresh:
-            if over() or not found[-1].meets:
-                break
-            self._replay(layout, [requests], found)
+        tests = [(layout, requests) for requests in self._fresh]
         if self.asked.spare:
-            for rest in losses(self.instance, layout, self.asked.spare):
-                if over() or not found[-1].meets:
-                    break
-                self._replay(rest, self._fresh[:1], found)
-        self._known[key] = replace(known, runs=tuple(found))
-        return self._known[key]
+            tests += [
+                (rest, self._fresh[0]) for rest in losses(self.instance, layout, self.asked.spare)
+            ]
+        confirmed = True
+        for tried, requests in tests:
+            if not found[-1].meets:
+                break
+            if over():
+                confirmed = False
+                break
+            self._replay(tried, [requests], found)
+            if not found[-1].meets:
+                self._learn(requests)
+        told = replace(known, runs=tuple(found), confirmed=confirmed)
+        self._known[self._key(layout)] = told
+        return told
 
-    @cached_property
-    def _fresh(self) -> list[Requests]:
-        return self.asked.fresh(self.seed)
+    def _learn(self, requests: Requests) -> None:
+        """Choose by a draw that an answer failed: the next ones meet it first, and are confirmed on another instead."""
+        self.runs.insert(1, requests)
+        self._fresh = [one for one in self._fresh if one is not requests]
+        self._fresh.append(self.asked.fresh(self.seed, len(self.runs))[-1])
+        self._known.clear()
 
     def _key(self, layout: Layout) -> object:
         where = bool(self.asked.spare)  # then it matters which chips are together
-        return tuple(sorted(repr((_alike(one), where and one.chips)) for one in layout.replicas))
+        return tuple(sorted(repr((_built(one), where and one.chips)) for one in layout.replicas))
 
     def _judge(self, layout: Layout) -> Verdict:
         losing = bool(self.asked.spare)
@@ -117,7 +127,7 @@ class Judge:
         return first, found
 
 
-def _alike(replica: Replica) -> object:
+def _built(replica: Replica) -> object:
     """Equal for replicas that are built alike."""
     stages = tuple((stage.layers, len(stage.chips)) for stage in replica.stages)
     return replica.role, replica.shape.model_dump(), stages

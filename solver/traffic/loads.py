@@ -20,6 +20,18 @@ from costmodel.replay.targets import BEYOND_P99, Targets
 #: windows over which a variance is taken, at least
 _WINDOWS = 20
 
+#: parts of the time that a prompt takes without a queue in the cheapest steady state
+_HURRIES = (1.0, 0.6, 0.35, 0.2)
+
+
+def hurries(targets: Targets, ttft_s: float) -> list[float]:
+    """Parts of that time ``ttft_s`` to ask for: first the largest that leaves half of the target to wait, then others."""
+    most_s = targets.ttft_p99_s
+    if most_s is None:
+        return [1.0]
+    apt = next((one for one in _HURRIES if one * ttft_s <= most_s / 2), _HURRIES[-1])
+    return [apt, *(one for one in _HURRIES if one != apt)]
+
 
 def dispersion(requests: Requests, window_s: float) -> float:
     """Variance over mean of arrivals in windows of so many seconds (Poisson: 1); shorter windows in short traffic."""

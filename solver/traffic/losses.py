@@ -90,3 +90,12 @@ def spread_out(fleet: Fleet, classes: Sequence[PoolClass]) -> Fleet:
         roles[item.role, best.domain] += chips
         found.append((item, (best,)))
     return replace(fleet, stands=tuple(found))
+
+
+def widths(spare: str | int, size: int) -> list[int | None]:
+    """Chips of a replica at most, in classes of ``size`` chips: where a loss takes whole replicas, narrow ones lose less.
+
+    What is likely to be cheap comes first: what costs no less is not replayed.
+    """
+    narrow = (8, 4, 16, 2, 32) if spare else ()
+    return [*(chips for chips in narrow if chips < size), None]

@@ -3,7 +3,8 @@ r"""The search for a layout that meets percentiles under traffic.
 1. Steady questions: at the mean lengths, at their spread, and of what every order of requests has to carry, whose bound is
 the certificate's. 2. Queueing formulas say what load each pool may carry. 3. The cheapest fleet with so much
 capacity is replayed. 4. A pool that was too slow needs more than that fleet had; then less is tried between
-what failed and what met the targets, as long as that is cheaper. 5. The answer is confirmed on fresh draws.
+what failed and what met the targets, as long as that is cheaper. 5. The same among replicas that compute prompts more
+quickly, which leaves more time to wait, while the gap is wide. 6. The answer is confirmed on fresh draws.
 """
 
 from __future__ import annotations
@@ -27,17 +28,16 @@ from solver.traffic.asked import COVERS, Asked, Questions, questions
 from solver.traffic.fleets import Fleets
 from solver.traffic.found import Found, Steady, answered, capacities, nothing_found
 from solver.traffic.judge import Judge, Verdict
-from solver.traffic.loads import carried
-from solver.traffic.losses import spread_out, units
+from solver.traffic.loads import carried, hurries
+from solver.traffic.losses import spread_out, units, widths
 from solver.traffic.windows import least_share
 from solver.verify import ROUNDING, verify
-from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: layouts judged at most; how much more is asked of a pool that was too slow, the first time and at most
 _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
-#: where no layout meets the targets: parts of a prompt's time in a steady state that are asked for instead; layouts
-#: judged before that, where nothing may be lost
-_HURRIES, _EACH = (0.6, 0.35, 0.2), 8
+#: layouts judged until one meets the targets, where nothing may be lost; the part of the time after which an answer that
+#: stands is no longer improved
+_EACH, _LOOK = 8, 0.6
 #: capacities so close are equal: less is no longer tried
 _AS_MUCH = 1.004
 
@@ -80,13 +80,16 @@ class _TrafficSearch:
         self.every = self._steady(own.every)
         self.least_share = least_share(own.every, asked.requests, own.exempt)
         self.mean = self._steady(own.mean)
-        self.search = Search(own.spread, clock, gap, seed, None, workers=workers)
-        spread = self.search.run()
+        plain = Search(own.spread, clock, gap, seed, None, workers=workers)
+        spread = plain.run()
         assert spread is not None
         self.spread = spread
-        self.fleets = Fleets(self.search, asked.requests, seed)
+        self.plain = Fleets(plain, asked.requests, seed)
+        self._use(self.plain)
         self.judge = Judge(own.spread, asked, seed)
+        #: the cheapest that met the targets, and the cheapest that did on fresh draws too
         self.best: Found | None = None
+        self.sure: Found | None = None
         #: what met the targets, each cheaper than the one before
         self.passed: list[Found] = []
         self.last: Verdict | None = None
@@ -99,41 +102,45 @@ class _TrafficSearch:
 
     def run(self) -> SearchResult:
         """The answer."""
-        self.clock.kept = lambda: None if self.best is None else self._answer()
+        self.clock.kept = self._kept
         ttft_s = self.spread.evaluation.ttft_s or 0.0
         own = self.asked.requests.at_rate(self.asked.peak_rate)
-        loads = carried(own, self.asked.targets, ttft_s)
-        for hurry in (1.0, *_HURRIES):
-            if self.best is not None or self.clock.over or not self._hurried(hurry):
+        for hurry in hurries(self.asked.targets, ttft_s):
+            if self._enough() or self.clock.over:
                 break
-            self._look(loads)
-            self._confirm()
-        if self.best is None:
+            if self._hurried(hurry):
+                self._look(carried(own, self.asked.targets, hurry * ttft_s))
+                self._confirm()
+        found = self._kept()
+        if found is None:
             raise nothing_found(self.asked, self.last, over=self.clock.over)
-        return self._answer()
+        return found
+
+    def _kept(self) -> SearchResult | None:
+        self.best = self.sure or self.best
+        return None if self.best is None else self._answer()
+
+    def _enough(self) -> bool:
+        """Whether an answer that stands is near its bound, or the time to look for a better one is over."""
+        return self.sure is not None and (not self._time() or self._gap() <= self.target)
 
     def _hurried(self, hurry: float) -> bool:
         """Look among replicas that compute prompts in such a part of the time; whether there are any."""
-        ttft_s = self.spread.evaluation.ttft_s
-        if hurry == 1.0:
-            return True
-        if not ttft_s or self.asked.targets.ttft_p99_s is None:
-            return False
-        slo = self.own.spread.slo.model_copy(update={"ttft": hurry * ttft_s})
-        scenario = self.own.spread.scenario.model_copy(update={"slo": slo})
-        quick = replace(self.own.spread, scenario=scenario)
-        quicker = Search(quick, self.clock, self.target, self.seed, None, workers=self.workers)
-        try:
-            quicker.run()
-        except (NoFeasibleLayout, NoLayoutInTime):
-            return False
-        self.search = quicker
-        self.fleets = Fleets(quicker, self.asked.requests, self.seed)
-        return True
+        fleets: Fleets | None = self.plain
+        if hurry < 1.0:
+            slo = self.own.spread.slo
+            ttft_s = hurry * (self.spread.evaluation.ttft_s or 0.0)
+            fleets = self.plain.under(slo.model_copy(update={"ttft": ttft_s}), self.workers)
+        if fleets is not None:
+            self._use(fleets)
+        return fleets is not None
+
+    def _use(self, fleets: Fleets) -> None:
+        self.search, self.fleets = fleets.search, fleets
 
     def _look(self, loads: dict[str, float]) -> None:
         """Look for the cheapest layout that meets the targets, from such loads on."""
-        for most in self._widths():
+        for most in widths(self.asked.spare, max(one.size for one in self.search.classes)):
             self.fleets.most_chips = most
             failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
             needs = self._first(failed, {role: 1.0 / load for role, load in loads.items()})
@@ -145,32 +152,31 @@ class _TrafficSearch:
     def _confirm(self) -> None:
         """Keep the cheapest layout that meets the targets on fresh draws too; where none does, ask for more."""
         step = _STEP
-        while self.best is not None and self._time():
+        while self.best is not None and self.best is not self.sure and not self.clock.over:
             found = self.best
             self.last = self.judge.confirm(found.layout, lambda: self.clock.over)
             if self.last.meets:
                 self.best = replace(found, verdict=self.last)
+                self.passed = [self.best if one is found else one for one in self.passed]
+                self.sure = self.best if self.last.confirmed else self.sure
                 break
             self.passed.remove(found)
             self.best = min(self.passed, key=lambda one: one.fleet.usd_per_hour, default=None)
             none: dict[str, float] = dict.fromkeys(ROLES, 1.0)
             if self.best is not None:
-                failed = none | {role: found.has[role] or 1.0 for role in self.last.missed}
+                failed = dict(none)
+                if self.best.fleets is found.fleets:
+                    failed |= {role: found.has[role] or 1.0 for role in self.last.missed}
+                self._use(self.best.fleets)
                 self._less(failed, {role: has or 1.0 for role, has in self.best.has.items()})
             else:
-                needs = {role: (1.0 + step) * (has or 1.0) for role, has in found.has.items()}
+                self._use(found.fleets)
+                more = dict.fromkeys(self.last.missed, 1.0 + step)
+                needs = {
+                    role: more.get(role, 1.0) * (has or 1.0) for role, has in found.has.items()
+                }
                 self._first(none, needs)
                 step *= 2
-
-    def _widths(self) -> list[int | None]:
-        """Chips of a replica at most: where a loss takes whole replicas, narrow ones lose less.
-
-        What is likely to be cheap comes first: what costs no less is not replayed.
-        """
-        if not self.asked.spare:
-            return [None]
-        size = max(one.size for one in self.search.classes)
-        return [*(chips for chips in (8, 4, 16, 2, 32) if chips < size), None]
 
     def _first(self, failed: dict[str, float], needs: dict[str, float]) -> dict[str, float] | None:
         """Ask for more of what was too slow until a layout meets the targets; what it was asked for."""
@@ -219,7 +225,9 @@ class _TrafficSearch:
         return best is not None and fleet.usd_per_hour >= best.fleet.usd_per_hour * (1 - ROUNDING)
 
     def _time(self) -> bool:
-        return not self.clock.over and self.tries < _TRIES
+        part = 1.0 if self.sure is None else _LOOK
+        late = self.clock.elapsed_s > part * (self.clock.limit_s or float("inf"))
+        return not (self.clock.over or late) and self.tries < _TRIES
 
     def _replayed(self, fleet: Fleet, needs: dict[str, float]) -> Found | None:
         """Stand a fleet on its chips and replay it; ``None`` where it cannot stand."""
@@ -239,8 +247,9 @@ class _TrafficSearch:
         self.tries += 1
         verdict = self.last = self.judge.judge(layout)
         found = Found(
-            fleet, layout, evaluation, verdict, capacities(fleet, needs, self.asked.peak_rate)
-        )
+            fleet, layout, evaluation, verdict,
+            capacities(fleet, needs, self.asked.peak_rate), self.fleets,
+        )  # fmt: skip
         if verdict.meets and (
             self.best is None or fleet.usd_per_hour < self.best.fleet.usd_per_hour
         ):

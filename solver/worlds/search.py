@@ -216,6 +216,10 @@ def search_worlds(
     if instance.scenario.engine == ANY:
         message = "the engine must be named: each has parameters of its own"
         raise InstanceError(Problem("confidence", message))
+    if instance.scenario.choices is not None:
+        raise InstanceError(
+            Problem("confidence", "leaves no choices: name one value of each option")
+        )
     worlds = worlds_of(instance)
     if not worlds:
         raise InstanceError(

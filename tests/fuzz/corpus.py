@@ -84,6 +84,13 @@ def write_corpus(folder: Path) -> None:
         "components": "components.csv",
         "spread_s": "1 s",
     }
+    files["day.yaml"] = {
+        "day": {"hours": "hours.csv", "copies": 2, "shift": "9 s", "longest": 1500},
+        "lengths": {"input": {"p25": 300, "p75": 600}, "output": {"mean": 20, "std": 9}},
+    }
+    (folder / "hours.csv").write_text(
+        "requests,input_tokens,output_tokens,known_prefix\n7,400,20,0.2\n5,300,30,0.4\n"
+    )
     files["load.json"] = {"runs": list(_load_runs())}
     files["scenario.json"] = files["scenario.yaml"]
     chip = read_data(data_dir("chips") / "h100.yaml")
@@ -264,6 +271,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "trace.csv.gz": (("replay", "layout.json", "--traffic", "trace.csv.gz", "--rate", "3", "--json"),),
     "timed.yaml": (("replay", "layout.json", "--traffic", "timed.yaml", "--json"),),
     "components.csv": (("replay", "layout.json", "--traffic", "timed.yaml", "--routing", "prefix-aware"),),
+    "day.yaml": (("replay", "layout.json", "--traffic", "day.yaml", "--json"),),
+    "hours.csv": (("replay", "layout.json", "--traffic", "day.yaml", "--duration", "4000"),),
     "load.json": (("validate", "--load", "load.json", "--json"), ("validate", "--load", "load.json")),
     "fitted.csv": (("calibrate", "fitted.csv", "--out", "out/p.json"),),
     "traffic.yaml": (("replay", "layout.json", "--traffic", "traffic.yaml", "--duration", "5", "--json"),),

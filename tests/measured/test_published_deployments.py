@@ -156,9 +156,16 @@ def test_overlap_hides_the_exchange_and_reads_weights_twice():
             assert (found[0] < found[1]) == pays, (name, batch, found)
 
 
-def test_overlap_is_not_searched():
+def test_overlap_is_searched_without_an_engine_where_times_add_up():
     scenario = Scenario(
         model="deepseek-v3", cluster="hgx-h200", workload="chat", two_batch_overlap=True
     )
-    with pytest.raises(InstanceError, match="two_batch_overlap: is evaluated, not searched"):
-        search(resolve_instance(scenario), clock=Clock(10))
+    engine = scenario.model_copy(update={"engine": "sglang"})
+    with pytest.raises(InstanceError, match="two_batch_overlap: is searched without an engine"):
+        search(resolve_instance(engine), clock=Clock(10))
+    instance = resolve_instance(scenario)
+    book = instance.profile.model_copy(update={"combination": "book"})
+    with pytest.raises(
+        InstanceError, match=r"two_batch_overlap: is searched where times .* as book"
+    ):
+        search(replace(instance, profile=book), clock=Clock(10))

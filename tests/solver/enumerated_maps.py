@@ -12,6 +12,7 @@ from costmodel.experts.moe_load import expert_shares
 from costmodel.layout.layout import ExpertMap, Layout, Replica
 from costmodel.passes.communication import GroupRates, rates_of_chips
 from costmodel.passes.group import ChipGroup
+from costmodel.passes.overlap import half
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
@@ -47,7 +48,10 @@ def _placements(experts: int, slots: tuple[int, ...]) -> NDArray[np.int64]:
 def layer_times(
     instance: Instance, draft: Replica, rates: GroupRates, layer: int, tokens: Tokens
 ) -> NDArray[np.float64]:
-    """Seconds of a MoE layer under every placement of its experts ``[ways]``."""
+    """Seconds of a MoE layer under every placement of its experts ``[ways, sums]``.
+
+    What adds up over layers: all of it, or of a pass in two halves experts, dispatch and combine apart.
+    """
     operations, shape = instance.operations, draft.shape
     kind = operations.kinds[operations.kind_of_layer()[layer]]
     assert kind.moe is not None
@@ -67,17 +71,32 @@ def layer_times(
         ),
         [(kind, 1.0)], tokens, [ExpertShares(shares.load[:, None, :], shares.touched[:, None, :])], with_head=False,
     )  # fmt: skip
-    return np.broadcast_to(timed.total_s(instance.profile.combination), (len(ways),))
+    if in_halves(instance, draft):
+        added = [timed.parts[part] for part in ("routed_experts", "dispatch", "combine")]
+    else:
+        added = [timed.total_s(instance.profile.combination)]
+    return np.stack([np.broadcast_to(one, (len(ways),)) for one in added], axis=1)
+
+
+def in_halves(instance: Instance, draft: Replica) -> bool:
+    """Whether the draft's passes run in two halves."""
+    return instance.scenario.two_batch_overlap and draft.shape.attention_dp > 1
 
 
 def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
     """Expert maps of which one is best for the draft.
 
     Layers add up, so in a role with one kind of pass each has its own best placement; a mixed replica
-    weighs two kinds, and all that are not worse in both are kept.
+    weighs two kinds, and all that are not worse in both are kept. In halves what takes longer of two sums
+    counts, stage by stage: all that are not worse in any sum of any stage are kept.
     """
     plan = replica_schedule(instance, draft)
     passes = [tokens for tokens in (plan.decode, plan.prefill) if tokens is not None]
+    halved = in_halves(instance, draft)
+    if halved:
+        passes = [half(tokens) for tokens in passes]
+    stages = draft.shape.pp if halved else 1
+    width = len(passes) * (3 if halved else 1)
     moe = instance.operations.moe
     fixed = _in_order(instance, draft)
     if fixed is not None:
@@ -88,14 +107,15 @@ def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
         instance.profile.for_chip(instance.cluster.chip(draft.stages[0].chips[0]).chip.name),
         moved_in(instance, draft),
     )  # fmt: skip
-    sums: list[tuple[tuple[float, ...], ExpertMap]] = [((0.0,) * len(passes), {})]
+    sums: list[tuple[tuple[float, ...], ExpertMap]] = [((0.0,) * width * stages, {})]
     for layer in instance.operations.moe_layers:
         stage = next(
             s for s, one in enumerate(draft.stages) if one.layers[0] <= layer <= one.layers[1]
         )
-        times = np.stack(
-            [layer_times(instance, draft, rates[stage], layer, tokens) for tokens in passes], axis=1
-        )
+        own = [layer_times(instance, draft, rates[stage], layer, tokens) for tokens in passes]
+        times = np.zeros((len(own[0]), width * stages))
+        first = stage * width if halved else 0
+        times[:, first : first + width] = np.concatenate(own, axis=1)
         ways = placements(moe.num_experts if moe else 0, draft.stages[0].slots())
         kept = not_worse(times)
         grown = [

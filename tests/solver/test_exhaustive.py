@@ -129,6 +129,51 @@ def test_optimum_equals_enumeration_with_prompts_that_arrive_together(
     assert "optimal" in answers
 
 
+def in_halves(instance: Instance, seed: int) -> Instance:
+    """The same question with passes in two halves, and an exchange of experts that may take long."""
+    rng = np.random.default_rng(seed)
+    changed = {"all_to_all": float(rng.uniform(0.02, 0.3)), "layer_overhead_s": 0.0}
+    own = instance.profile.default.model_copy(update=changed)
+    scenario = instance.scenario.model_copy(update={"two_batch_overlap": True})
+    profile = instance.profile.model_copy(update={"default": own})
+    return replace(instance, scenario=scenario, profile=profile)
+
+
+#: chips, layers, experts where attention ranks exchange tokens
+EXCHANGING = [(3, 2, 2), (2, 2, 4), (3, 2, 3), (4, 2, 2)]
+
+
+def test_optimum_of_passes_in_halves_equals_enumeration(tiny: Tiny, drafting: Tiny) -> None:
+    """Instances of which some would be answered wrongly if whole passes were bounded."""
+    asked = [tiny(seed, 3, 2, 2) for seed in (2006, 2010, 2012)]
+    asked += [tiny(2000, 2, 2, 4), drafting(2006, 3, 2, 2)]
+    report(
+        [
+            check(in_halves(instance, seed))
+            for seed, instance in zip((2006, 2010, 2012, 2000, 2006), asked, strict=True)
+        ]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_optimum_of_passes_in_halves_equals_enumeration_on_many(
+    tiny: Tiny, drafting: Tiny, part: int
+) -> None:
+    """Thirty-two each."""
+    outcomes, apart = [], 0
+    for seed in range(2000 + 8 * part, 2000 + 8 * part + 8):
+        for size in EXCHANGING:
+            instance = in_halves((drafting if seed % 4 == 3 else tiny)(seed, *size), seed)
+            outcomes.append(check(instance))
+            apart += any(
+                best.replica.shape.attention_dp > 1 for best in best_replicas(instance, near=True)
+            )
+    report(outcomes)
+    print(f"{apart} with replicas of several ranks")
+    assert apart >= 10
+
+
 def for_engine(instance: Instance, engine: EngineName, family: str) -> Instance:
     """The same question, answered with what an engine runs."""
     scenario = instance.scenario.model_copy(update={"engine": engine})

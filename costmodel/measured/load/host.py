@@ -2,8 +2,8 @@
 
 *Formula:* ``TTFT = replayed TTFT + held + request_s + prompt_token_s * prompt tokens`` for each run that has at most four
 users a worker; the replay waits for passes and for the prompts of others by itself, ``held`` are the decode passes
-(each as long as measured) that the engine's settings hold a prompt back. A factor on one's own prefill
-beside them comes out as nothing. Robust least squares on the logarithm, one pair an engine.
+(each as long as measured) that the engine's settings hold a prompt back. A factor on one's own prefill beside them
+was tried for vLLM and came out as nothing. Robust least squares on the logarithm, one pair an engine.
 """
 
 from __future__ import annotations
@@ -94,14 +94,6 @@ def replayed_ttft_s(run: Run, profile: Profile) -> float:
         instance, "mixed", tp=group.tp, attention_dp=group.attention_dp, pp=group.pp,
         batch=SLOTS * group.attention_dp, first_chip=0,
     )  # fmt: skip
-    habits = load_engine(row.engine).habits
-    course = Course(
-        Habits(
-            habits.prompts,
-            int(group.settings.chunk_tokens or CHUNK),
-            habits.reserves_kv,
-            habits.schedules_ahead,
-        ),
-        in_flight=users,
-    )
+    chunk = int(group.settings.chunk_tokens or CHUNK)
+    course = Course(Habits.of(load_engine(row.engine).habits, chunk), in_flight=users)
     return float(replay(instance, layout, requests, course).ttft_s.mean)

@@ -60,15 +60,9 @@ def predict_load(
     )  # fmt: skip
     engine = instance.engine
     assert engine is not None
-    habits = Habits(
-        engine.habits.prompts,
-        run.server_args.max_num_batched_tokens or CHUNK,
-        engine.habits.reserves_kv,
-        engine.habits.schedules_ahead,
-    )
     at_once = run.loop == "closed" and not run.converses
     course = Course(
-        habits,
+        Habits.of(engine.habits, run.server_args.max_num_batched_tokens or CHUNK),
         in_flight=run.concurrency if at_once else None,
         host=instance.profile.host_of(run.engine),
     )

@@ -50,7 +50,9 @@ class Lengths(BaseModel):
     mean: Positive | None = None
     std: Annotated[float, Field(ge=0, le=MAX_TOKENS)] | None = None
     p10: Positive | None = None
+    p25: Positive | None = None
     p50: Positive | None = None
+    p75: Positive | None = None
     p90: Positive | None = None
     p95: Positive | None = None
     p99: Positive | None = None
@@ -73,7 +75,8 @@ class Lengths(BaseModel):
 
     def quantiles(self) -> list[tuple[float, float]]:
         """Shares and lengths that are given."""
-        found = [(int(n[1:]) / 100, getattr(self, n)) for n in ("p10", "p50", "p90", "p95", "p99")]
+        names = ("p10", "p25", "p50", "p75", "p90", "p95", "p99")
+        found = [(int(name[1:]) / 100, getattr(self, name)) for name in names]
         return [(share, value) for share, value in found if value is not None]
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Traffic by name or file: a trace, or a YAML file that describes one or names a trace."""
+"""Traffic by name or file: a trace, or a YAML file that names one, describes requests or tells them by the hour."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from costmodel.question.traffic.day import Day, Hours, draw_day
 from costmodel.question.traffic.description import Arrivals, BothLengths, Description
 from costmodel.question.traffic.requests import Requests, drawn_count
 from costmodel.question.traffic.trace import read_trace
@@ -20,7 +21,7 @@ _COUNT = 10_000
 
 
 class Traffic(BaseModel):
-    """A traffic file: either ``trace`` (with how its blocks are sized), or ``arrivals`` and ``lengths``."""
+    """A traffic file: ``trace`` (with how its blocks are sized), ``arrivals`` and ``lengths``, or ``day`` and ``lengths``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,15 +34,14 @@ class Traffic(BaseModel):
     #: requests with one time are spread evenly over so many seconds (traces that were logged in batches)
     spread_s: PositiveSeconds | None = None
     arrivals: Arrivals | None = None
+    day: Day | None = None
     lengths: BothLengths | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Traffic:
-        described = self.arrivals is not None and self.lengths is not None
-        if (self.trace is not None) == described or (
-            self.trace and (self.arrivals or self.lengths)
-        ):
-            raise ValueError("give either trace, or arrivals and lengths")
+        ways = [one is not None for one in (self.trace, self.arrivals, self.day)]
+        if sum(ways) != 1 or (self.trace is None) != (self.lengths is not None):
+            raise ValueError("give either trace, or arrivals and lengths, or day and lengths")
         return self
 
 
@@ -119,8 +119,11 @@ def _of(
             components=components,
         )
         return found if traffic.spread_s is None else found.spread(traffic.spread_s)
-    assert traffic.arrivals is not None
     assert traffic.lengths is not None
+    if traffic.day is not None:
+        hours = Hours.read(Path(beside(path, traffic.day.hours)))
+        return draw_day(traffic.day, hours, traffic.lengths, seed)
+    assert traffic.arrivals is not None
     arrivals = traffic.arrivals
     if rate is not None:
         arrivals = arrivals.model_copy(update={"rate": rate})

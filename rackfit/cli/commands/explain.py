@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
     app.command("explain")(explain_command)
 
 
-@question.asking()
+@question.asking("choose")
 def explain_command(
     asked: question.Asked,
     *,

@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
     app.command("move", no_args_is_help=True)(move_command)
 
 
-@question.asking("scenario", "model", "weight_dtype", "draft_tokens", "acceptance", "layer_slots")
+@question.asking(
+    "scenario", "model", "weight_dtype", "draft_tokens", "acceptance", "choose", "layer_slots"
+)
 def move_command(
     asked: question.Asked,
     *,

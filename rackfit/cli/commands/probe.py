@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
     app.command("probe")(probe_command)
 
 
-@question.asking()
+@question.asking("choose")
 def probe_command(
     asked: question.Asked,
     *,

@@ -18,24 +18,21 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from ortools.sat.python import cp_model
 
-from costmodel.experts.moe_load import touch_probability
 from costmodel.layout.layout import Replica
 from costmodel.passes.communication import GroupRates
-from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.passes.tokens import Tokens
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 from costmodel.question.workload import Slo
 from costmodel.replica.replica import replica_schedule
 from solver.clock import Clock
 from solver.place.small_replica.prices import ReplicaPrices
+from solver.place.small_replica.times import LONGEST, PassTimes
 from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
 from topology import Chip
 
-#: largest time (about a minute) and bytes in units; sums and fractions of them stay below 2**63
-_LONGEST = 2**46
 #: denominator of rationals in the model
 _FRACTION = 2**10
 
@@ -78,6 +75,7 @@ class ReplicaModel:
         self.replicas: dict[tuple[int, int], list[cp_model.IntVar]] = {}
         self._experts()
         self._stages()
+        self.times = PassTimes(self.model, self.prices, self.u)
         #: per pass, the time of every stage in units
         self.stage_time = [self._stage_times(tokens) for tokens in self.passes]
         self.slo = instance.slo if self.whole else Slo()
@@ -108,47 +106,6 @@ class ReplicaModel:
                         model.add_bool_or(~self.x[layer, e, g], ~has_r, here)
                         self.u[layer, e, g, r] = here
 
-    def _layer(self, layer: int, tokens: Tokens) -> Any:
-        """Time of a layer in units: its fixed operations, and its experts' busiest chip."""
-        kind, shape = self.kind_of[layer], self.draft.shape
-        if kind.moe is None:
-            return up(sum(self.prices.parts(kind, tokens, None).values()), TIME_UNIT_S)
-        moe, model, chips = kind.moe, self.model, shape.chips_per_stage
-        loads = self.instance.expert_loads[kind.moe_rows[kind.layers.index(layer)]]
-        rows = float(tokens.rows)
-        # one chip's worth of load and of touched experts, and the exchange per unit of skew
-        # (of routing as expected; what a pass's finitely many tokens add to either is the same for every placement)
-        nothing = self.prices.parts(kind, tokens, ExpertShares(np.zeros((1, 1)), np.zeros((1, 1))))
-        excess_s, beyond = self.prices.excess(kind, tokens)
-        full = ExpertShares(np.ones((1, 1)), np.zeros((1, 1)))
-        touched = ExpertShares(np.zeros((1, 1)), np.ones((1, 1)))
-        load_s = self.prices.parts(kind, tokens, full)["routed_experts"]
-        touch_s = self.prices.parts(kind, tokens, touched)["routed_experts"]
-        skew_s = nothing["dispatch"] + nothing["combine"] - self.prices.exchange_latency_s()
-        stretched_s = skew_s * float(self.prices.rates.skewed)
-        name = f"{layer},{rows:g},{float(tokens.fill):g}"
-        excess = up(excess_s, TIME_UNIT_S)
-        beyond_s = up(stretched_s * beyond, TIME_UNIT_S)
-        busiest = model.new_int_var(0, _LONGEST, f"experts_time[{name}]")
-        skewed = model.new_int_var(up(skew_s, TIME_UNIT_S), _LONGEST, f"exchange_time[{name}]")
-        for g in range(chips):
-            loaded, reached, exchanged = [], [], []
-            for e in range(moe.num_experts):
-                for r in range(1, chips + 1):
-                    here = self.u[layer, e, g, r]
-                    share = float(loads[e]) / r
-                    tokens_in_pass = rows * shape.attention_dp * tokens.fill
-                    touch = float(
-                        touch_probability(loads[e : e + 1], moe.top_k, tokens_in_pass, float(r))[0]
-                    )
-                    loaded.append(up(load_s * share, TIME_UNIT_S) * here)
-                    reached.append(up(touch_s * touch, TIME_UNIT_S) * here)
-                    exchanged.append(up(stretched_s * share * chips, TIME_UNIT_S) * here)
-            model.add(busiest >= sum(loaded) + excess)
-            model.add(busiest >= sum(reached))
-            model.add(skewed >= sum(exchanged) + beyond_s)
-        return up(sum(nothing.values()) - skew_s, TIME_UNIT_S) + busiest + skewed
-
     def _stages(self) -> None:
         model, layers = self.model, self.layers
         for layer in layers:
@@ -164,18 +121,21 @@ class ReplicaModel:
     def _stage_times(self, tokens: Tokens) -> list[Any]:
         """Time of each stage in units for one pass."""
         model = self.model
-        head_s = self.prices.head_s(tokens)
-        layer_time = {layer: self._layer(layer, tokens) for layer in self.layers}
+        tokens = self.times.of_pass(tokens)
+        head = self.times.head(tokens)
+        layer_time = {
+            layer: self.times.layer(self.kind_of[layer], layer, tokens) for layer in self.layers
+        }
         found: list[Any] = []
         for p in range(self.pp):
-            taken = []
-            for layer, time in layer_time.items():
-                part = model.new_int_var(0, _LONGEST, f"time[{layer},{p}]")
-                model.add(part >= time).only_enforce_if(self.stage[layer, p])
-                taken.append(part)
-            edge = self.prices.efficiency.step_overhead_s / self.pp
-            edge += head_s if p == self.pp - 1 else 0.0
-            found.append(sum(taken) + up(edge, TIME_UNIT_S))
+            taken: list[list[Any]] = [[own] if p == self.pp - 1 else [] for own in head]
+            for layer, times in layer_time.items():
+                for number, time in enumerate(times):
+                    part = model.new_int_var(0, LONGEST, f"time[{layer},{p},{number}]")
+                    model.add(part >= time).only_enforce_if(self.stage[layer, p])
+                    taken[number].append(part)
+            step = up(self.prices.efficiency.step_overhead_s / self.pp, TIME_UNIT_S)
+            found.append(self.times.together([sum(own) for own in taken]) + step)
         return found
 
     def _sequences(self) -> None:
@@ -214,7 +174,7 @@ class ReplicaModel:
                     counts = counts_of[layer]
                     held = width.layers(counts) + width.slot(counts) * max(slots)
                     kv = width.cached(counts, context, last=False)
-                    part = self.model.new_int_var(0, _LONGEST, f"bytes[{layer},{p},{rank}]")
+                    part = self.model.new_int_var(0, LONGEST, f"bytes[{layer},{p},{rank}]")
                     self.model.add(
                         part
                         >= up(held, MEMORY_UNIT_BYTES)
@@ -228,7 +188,7 @@ class ReplicaModel:
         model, slo, stages = self.model, self.slo, self.pp
         totals, longest = [], []
         for number, (tokens, times) in enumerate(zip(self.passes, self.stage_time, strict=True)):
-            slowest = model.new_int_var(0, _LONGEST, f"longest_stage[{number}]")
+            slowest = model.new_int_var(0, LONGEST, f"longest_stage[{number}]")
             for time in times:
                 model.add(slowest >= time)
             longest.append(slowest)
@@ -240,14 +200,14 @@ class ReplicaModel:
                 model.add((2 * int(passes) - 1) * longest[0] + totals[0] <= ttft)
             self.objective: Any = longest[0]
             return
-        period = model.new_int_var(0, _LONGEST, "period")
+        period = model.new_int_var(0, LONGEST, "period")
         model.add(period >= totals[0])
         model.add(period >= stages * longest[0])
         tpot: Any = period
         if self.draft.role == "mixed":
             # rationals with a fixed denominator, rounded up: passes and events need not be whole
             stolen = up(float(stages * self.plan.events * passes), 1.0 / _FRACTION)
-            share = model.new_int_var(0, _LONGEST, "stolen_by_prefill")
+            share = model.new_int_var(0, LONGEST, "stolen_by_prefill")
             model.add(_FRACTION * share >= stolen * longest[1])
             tpot = period + share
             if ttft is not None:

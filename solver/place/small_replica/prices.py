@@ -66,9 +66,10 @@ class ReplicaPrices:
         excess = float(excess_tokens(met, np.asarray(float(chips)), noise))
         return float(timed.parts["routed_experts"]), excess * chips / max(sent, 1e-300)
 
-    def head_s(self, tokens: Tokens) -> float:
-        """Seconds of what only the last stage runs."""
-        return float(pass_time(self.group, [], tokens, []).total_s("per_op"))
+    def head_parts(self, tokens: Tokens) -> dict[str, float]:
+        """Seconds of what only the last stage runs, by operation."""
+        timed = pass_time(self.group, [], tokens, [])
+        return {part: float(seconds) for part, seconds in timed.parts.items()}
 
     def exchange_latency_s(self) -> float:
         """Latency of a layer's dispatch and combine."""

@@ -203,3 +203,14 @@ def test_trtllm_statistics_sum_ranks_and_keep_layer_indices(tmp_path):
     (tmp_path / "rank1.safetensors").write_bytes(b"\xff" * 20)
     with pytest.raises(InstanceError):
         read_loads(tmp_path)
+
+
+def test_a_damaged_header_is_told_once(tmp_path, recwarn):
+    r"""numpy reads it as Python's literals: ``\d`` is no escape, of which Python would warn on its own."""
+    path = tmp_path / "loads.npy"
+    np.save(path, np.ones((2, 4)))
+    path.write_bytes(path.read_bytes().replace(b"'<f8'", b"'\\d8'"))
+    with pytest.raises(InstanceError) as refused:
+        read_loads(path)
+    assert str(path) in str(refused.value)
+    assert not recwarn.list

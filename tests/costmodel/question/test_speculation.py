@@ -20,6 +20,7 @@ from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Workload
 from costmodel.replica import memory
 from costmodel.replica.serving import schedule
+from topology.catalogue import checked
 from topology.errors import InstanceError
 
 BASE = Scenario(
@@ -45,6 +46,36 @@ def test_tokens_emitted_per_pass():
     assert Speculative(draft_tokens=3, acceptance=0.5).emitted == pytest.approx(1.875)
     assert Speculative(draft_tokens=3, acceptance=0.0).emitted == 1
     assert Speculative(draft_tokens=3, acceptance=1.0).emitted == 4
+
+
+def test_acceptance_may_fall_from_draft_to_draft():
+    drawn = np.random.default_rng(0).random((200_000, 3)) < [0.9, 0.6, 0.3]
+    simulated = 1 + np.cumprod(drawn, axis=1).sum(axis=1).mean()
+    curve = Speculative(draft_tokens=3, acceptance=(0.9, 0.6, 0.3))
+    assert curve.emitted == pytest.approx(1 + 0.9 + 0.9 * 0.6 + 0.9 * 0.6 * 0.3)
+    assert curve.emitted == pytest.approx(simulated, rel=0.005)
+    assert Speculative(draft_tokens=2, acceptance="0.9,0.6,0.3").accepted == (0.9, 0.6)
+    assert (
+        Speculative(draft_tokens=3, acceptance=(0.5,) * 3).emitted
+        == Speculative(draft_tokens=3, acceptance=0.5).emitted
+    )
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "message"),
+    [
+        ("1.5", r"acceptance: must be at most 1, got '1.5'"),
+        ("0.9,1.2", r"acceptance\[1\]: must be at most 1, got '1.2'"),
+        ("0.9,x", r"acceptance\[1\]: expected a number, got 'x'"),
+        ([0.9], r"speculative: acceptance: 1 probabilities for 2 draft_tokens; give one for each"),
+    ],
+)
+def test_a_wrong_acceptance_is_named_once(acceptance, message):
+    data = {"model": "glm-4.5-air", "cluster": "hgx-h200", "workload": "chat"}
+    asked = data | {"speculative": {"draft_tokens": 2, "acceptance": acceptance}}
+    with pytest.raises(InstanceError, match=message) as caught, checked("question"):
+        Scenario.model_validate(asked)
+    assert len(caught.value.problems) == 1
 
 
 def test_drafts_multiply_tokens_not_reads_of_the_cache():

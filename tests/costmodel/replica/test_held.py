@@ -9,10 +9,19 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.layout.layout import Layout
+from costmodel.layout.layout import KvShare, Layout
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from costmodel.replica.held import all_new, blend, conversation_bytes, hit_share, returning
+from costmodel.replica.held import (
+    all_new,
+    blend,
+    conversation_bytes,
+    hit_share,
+    price_all_placed,
+    returning,
+)
+from costmodel.replica.kv_bytes import bytes_by_chip
 from costmodel.replica.replica import price_replica
 from costmodel.replica.serving import Service
 from topology.errors import InstanceError
@@ -186,3 +195,50 @@ def test_what_a_hold_needs(workload: dict[str, Any], message: str) -> None:
     scenario = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": data}
     with pytest.raises(InstanceError, match=message), checked("test"):
         Scenario.model_validate(scenario)
+
+
+def test_modules_that_draft_keep_caches_where_the_model_does() -> None:
+    """One more layer's cache, also of conversations that wait, and the room of a tier is checked with it."""
+    drafts = {"draft_tokens": 2, "acceptance": 0.7}
+    instance = asked(model="glm-4.5-air", cluster="hgx-h200", speculative=drafts)
+    layers = len(instance.model.layers)
+    one_layer = 3000 * 8 * 128 * 2 * 2
+    assert conversation_bytes(instance) == (layers + 1) * one_layer
+    assert conversation_bytes(asked(model="glm-4.5-air", cluster="hgx-h200")) == layers * one_layer
+    host = instance.cluster.chips[0].chip.tier("host")
+    assert host is not None
+    most = int(host.bytes // (8 * layers * one_layer))
+
+    def broken(count: int) -> list[str]:
+        layout = plain_layout(instance, "mixed", tp=8, attention_dp=1, batch=8)
+        (replica,) = layout.replicas
+        waits = KvShare(chip=replica.chips[0], tier="host", idle=True, sequences=8 * 8 * count)
+        kept = replica.model_copy(update={"kv": (*replica.kv, waits)})
+        found = evaluate(instance, layout.model_copy(update={"replicas": (kept,)})).violations
+        return [one.message for one in found if "GB of host" in one.message]
+
+    assert broken(most * layers // (layers + 1) - 1) == []
+    assert broken(most)
+
+
+def test_drafting_reads_its_cache_from_the_tier() -> None:
+    """In flight in host memory: HBM holds no cache, and the tier the modules' too."""
+    drafts = {"draft_tokens": 1, "acceptance": 0.7}
+    instance = asked(
+        model="glm-4.5-air", cluster="hgx-h200", speculative=drafts, workload={"input_tokens": 4000, "output_tokens": 500},
+    )  # fmt: skip
+    layout = plain_layout(instance, "decode", tp=1, attention_dp=8, batch=64)
+    (replica,) = layout.replicas
+    away = replica.model_copy(
+        update={
+            "kv": tuple(
+                share.model_copy(update={"tier": "host", "bytes": None}) for share in replica.kv
+            )
+        }
+    )
+    (there,) = price_all_placed(instance, layout, [away])
+    (here,) = price_all_placed(instance, layout, [replica])
+    assert float(there.stages[0].memory["kv"].max()) == 0.0
+    sizes = [sum(bytes_.values()) for _, bytes_ in bytes_by_chip(instance, away)]
+    assert sizes == pytest.approx(here.stages[0].memory["kv"])
+    assert there.service.tpot_s > here.service.tpot_s

@@ -128,9 +128,9 @@ def test_new_scenario_with_every_comment_taken_away_still_loads(
     instance = resolve_instance(scenario)
     tiers = {tier.kind for placed in instance.cluster.chips for tier in placed.chip.tiers}
     assert (scenario.speculative is None) == (instance.model.mtp is None)
-    assert set(scenario.kv_tiers) == (tiers if instance.model.mtp is None else set())
+    assert set(scenario.kv_tiers) == tiers
     waits = instance.workload.hold_s is not None
-    assert waits == (instance.model.mtp is None and input_tokens > 1)
+    assert waits == (input_tokens > 1)
 
 
 @pytest.mark.parametrize(

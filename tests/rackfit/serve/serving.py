@@ -61,6 +61,8 @@ def started(*words: str) -> Iterator[Client]:
             yield Client(_told(server.stderr), token)
         finally:
             server.terminate()
+        said = server.stderr.read()
+        assert "Traceback" not in said, said
         assert server.wait() == 0
 
 

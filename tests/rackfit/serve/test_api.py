@@ -103,6 +103,19 @@ def test_why_a_target_has_no_files(client: Client, solved: dict[str, Any]) -> No
     assert "2 stages in a" in json.dumps(told)
 
 
+def test_who_leaves_leaves_no_trace(client: Client) -> None:
+    """As a slider that moves on does; that the server says nothing of it is seen when it ends."""
+    body = json.dumps({"scenario": SCENARIO | {"cluster": "gb200-nvl72"}, "gap": 0.0}).encode()
+    asked = urllib.request.Request(
+        client.address + "/api/solve", body,
+        {"Content-Type": "application/json", "Accept": "application/x-ndjson"},
+    )  # fmt: skip
+    with urllib.request.urlopen(asked) as answer:
+        assert "progress" in json.loads(answer.readline())
+    status, _ = client.ask("solve", scenario=SCENARIO, gap=0.05)
+    assert status == 200
+
+
 def test_a_search_tells_how_it_goes(client: Client, solved: dict[str, Any]) -> None:
     body = json.dumps({"scenario": SCENARIO, "gap": 0.05}).encode()
     asked = urllib.request.Request(

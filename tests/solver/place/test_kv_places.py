@@ -194,7 +194,19 @@ SLOW = [
 
 @pytest.mark.parametrize("seed", [2000, *SLOW])
 def test_best_places_equal_enumeration(tiny: Tiny, seed: int) -> None:
-    instance = with_tiers(tiny(seed, 2 + seed % 2, 2, 0), seed)
+    compare_with_enumeration(with_tiers(tiny(seed, 2 + seed % 2, 2, 0), seed))
+
+
+@pytest.mark.parametrize(
+    "seed", [4000, 4003, *[pytest.param(s, marks=pytest.mark.slow) for s in range(4004, 4304)]]
+)
+def test_best_places_with_drafts_equal_enumeration(drafting: Tiny, seed: int) -> None:
+    """The modules' caches lie and wait where the model's do."""
+    compare_with_enumeration(with_tiers(drafting(seed, 2 + seed % 2, 2, 0), seed))
+
+
+def compare_with_enumeration(instance: Instance) -> None:
+    """Solve and enumerate; fail unless they agree."""
     expected = enumerate_best(instance, one_plan=True)
     try:
         result = search(instance, clock=Clock(120), gap=0.0)

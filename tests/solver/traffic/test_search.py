@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 
+import numpy as np
 import pytest
 
 from costmodel.layout.layout import Layout, Role
@@ -16,11 +17,14 @@ from costmodel.question.traffic.description import Arrivals, BothLengths, Descri
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Workload
 from costmodel.replay.replay import replay
-from costmodel.replay.targets import Targets, judged
+from costmodel.replay.targets import Judged, Targets, judged
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.search import search
 from solver.traffic.asked import Asked, questions
+from solver.traffic.fleets import _spread_alike
+from solver.traffic.judge import Judge, Verdict
+from solver.traffic.loads import hurries
 from solver.traffic.losses import losses, units
 from solver.traffic.search import search_traffic
 from topology.errors import InstanceError, NoFeasibleLayout
@@ -61,6 +65,85 @@ def test_fresh_requests_meet_the_targets_and_no_bound_is_beaten() -> None:
         for seed in range(50, 58)
     ]
     assert sum(met) >= 7
+
+
+def test_an_answer_is_confirmed_on_draws_by_which_it_was_not_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first answer fails one of them: what stands instead has passed them all."""
+    asked = Asked(requests(rate=120), TARGETS)
+    plain = solved("hgx-h100", asked)
+    assert plain.traffic is not None
+    assert plain.traffic.confirmed
+    assert plain.traffic.runs == len(asked.runs(0)) + len(asked.fresh(0))
+    judge, failed = Judge.confirm, list[object]()
+
+    def strict(self: Judge, layout: Layout, over: Callable[[], bool]) -> Verdict:
+        found = judge(self, layout, over)
+        if layout == plain.layout:
+            failed.append(layout)
+            return replace(found, runs=(*found.runs, Judged(0.5, 0.5, 0.5, TARGETS)))
+        return found
+
+    monkeypatch.setattr(Judge, "confirm", strict)
+    other = solved("hgx-h100", asked)
+    assert failed
+    assert other.traffic is not None
+    assert other.layout != plain.layout
+    assert other.traffic.confirmed
+    assert other.traffic.usd_per_hour >= plain.traffic.usd_per_hour
+
+
+def test_time_that_ends_before_all_confirming_draws_is_said() -> None:
+    asked = Asked(requests(rate=60), TARGETS)
+    instance = questions(scenario(), asked).spread
+    layout = fleet(instance, ["mixed"] * 6)
+    judge = Judge(instance, asked, seed=0)
+    chosen = judge.judge(layout)
+    assert chosen.meets
+    assert not chosen.confirmed
+    cut = judge.confirm(layout, lambda: True)
+    assert (len(cut.runs), cut.confirmed) == (len(chosen.runs), False)
+    whole = judge.confirm(layout, lambda: False)
+    assert (len(whole.runs), whole.confirmed) == (len(chosen.runs) + len(asked.fresh(0)), True)
+
+
+def test_a_draw_that_an_answer_failed_chooses_from_then_on() -> None:
+    """It comes right after the traffic as it is; another one confirms in its place."""
+    asked = Asked(requests(rate=120), TARGETS)
+    instance = questions(scenario(), asked).spread
+    judge = Judge(instance, asked, seed=0)
+    layout = fleet(instance, ["mixed"] * 8)
+    assert judge.judge(layout).meets
+    # the same number of requests, all at once
+    flood = replace(asked.requests, arrival_s=np.zeros(len(asked.requests)))
+    kept = judge._fresh
+    judge._fresh = [kept[0], flood, *kept[2:]]
+    told = judge.confirm(layout, lambda: False)
+    assert not told.meets
+    assert judge.runs[1] is flood
+    assert len(judge._fresh) == len(kept)
+    assert not any(one is flood for one in judge._fresh)
+    assert not judge.judge(layout).meets
+
+
+def test_quicker_replicas_come_first_where_a_prompt_leaves_little_time_to_wait() -> None:
+    assert hurries(Targets(2.0, None), 0.9) == [1.0, 0.6, 0.35, 0.2]
+    assert hurries(Targets(2.0, None), 1.3) == [0.6, 1.0, 0.35, 0.2]
+    assert hurries(Targets(2.0, None), 90.0) == [0.2, 1.0, 0.6, 0.35]
+    assert hurries(Targets(None, 0.05), 1.3) == [1.0]
+
+
+def test_prompts_that_tell_a_capacity_are_spread_as_all_are() -> None:
+    """Few prompts hold most of the work: a draw of as many misses it or takes too much."""
+    rng = np.random.default_rng(3)
+    tokens = np.where(rng.random(20_000) < 0.003, 100_000, 200).astype(np.int64)
+    for seed in range(5):
+        some = tokens[_spread_alike(tokens, 800, seed)]
+        assert some.mean() == pytest.approx(tokens.mean(), rel=0.25)
+        assert np.array_equal(np.sort(some), np.sort(tokens[_spread_alike(tokens, 800, 99)]))
+    assert len(set(_spread_alike(tokens, 800, 0))) == 800
+    assert sorted(_spread_alike(tokens[:50], 800, 0)) == list(range(50))
 
 
 def fleet(instance: Instance, roles: Sequence[Role]) -> Layout:

@@ -1,0 +1,1 @@
+"""Options that a question leaves to the search."""

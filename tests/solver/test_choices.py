@@ -1,0 +1,316 @@
+"""Options as choices: the cheapest combination of values, under the least of their bounds, as enumeration finds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.evaluate import evaluate
+from costmodel.models.spec import Attention, DenseFFN, ModelSpec, MoE, Sublayer, Weights
+from costmodel.question.choices import resolved
+from costmodel.question.choices.options import Choices, Values
+from costmodel.question.choices.resolved import alternatives
+from costmodel.question.instance import Instance
+from costmodel.question.scenario import Scenario
+from rackfit.api import evaluate as judge
+from rackfit.api import make_instance, solve
+from rackfit.documents.result import read_result
+from rackfit.report.uncertainty_words import choice_lines
+from solver.clock import Clock
+from solver.search import search
+from solver.verify import usd_per_m_output
+from tests.conftest import make_tiny, with_drafts
+from tests.solver.enumerated_fleets import least_cost
+from tests.solver.enumeration import best_replicas
+from tests.solver.place.test_kv_places import enumerate_best, with_tiers
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
+
+Make = Callable[[Path, int], Instance]
+
+#: chips, layers, experts
+SIZES = [(2, 3, 0), (3, 2, 2), (2, 2, 4)]
+
+
+def choosing(instance: Instance, **values: Any) -> Instance:
+    """The same question with choices."""
+    scenario = instance.scenario.model_copy(update={"choices": Choices(**values)})
+    return replace(instance, scenario=scenario)
+
+
+def drafting(folder: Path, seed: int) -> Instance:
+    rng = np.random.default_rng(seed)
+    plain = make_tiny(folder, seed, *SIZES[seed % 3])
+    curve = sorted(rng.uniform(0.2, 0.95, 2).tolist(), reverse=True)
+    whole = with_drafts(plain, 1, curve[0])
+    drafts = whole.scenario.speculative
+    assert drafts is not None
+    drafts = drafts.model_copy(update={"acceptance": tuple(curve)})
+    scenario = whole.scenario.model_copy(update={"speculative": drafts})
+    return choosing(replace(whole, scenario=scenario), drafts=(0, 1, 2))
+
+
+def overlapping(folder: Path, seed: int) -> Instance:
+    """Experts on two chips or three, exchanged fast or slowly."""
+    rng = np.random.default_rng(seed)
+    plain = make_tiny(folder, seed, *SIZES[1 + seed % 2])
+    changed = {"all_to_all": float(rng.uniform(0.02, 0.3)), "layer_overhead_s": 0.0}
+    own = plain.profile.default.model_copy(update=changed)
+    profile = plain.profile.model_copy(update={"default": own})
+    return choosing(replace(plain, profile=profile), overlap=(False, True))
+
+
+def chunked(folder: Path, seed: int) -> Instance:
+    return choosing(make_tiny(folder, seed, *SIZES[seed % 3]), chunk=(8, 24, 64))
+
+
+def with_precisions(folder: Path, seed: int) -> Instance:
+    return choosing(make_tiny(folder, seed, *SIZES[seed % 3]), kv_dtype=("bf16", "fp8"))
+
+
+def with_weights(folder: Path, seed: int) -> Instance:
+    return choosing(make_tiny(folder, seed, *SIZES[seed % 3]), weight_dtype=("bf16", "fp8"))
+
+
+#: each freedom alone
+FREEDOMS: dict[str, Make] = {
+    "drafts": drafting, "overlap": overlapping, "chunk": chunked, "kv_dtype": with_precisions,
+    "weight_dtype": with_weights,
+}  # fmt: skip
+
+
+def narrowed(model: ModelSpec, weight_dtype: str | None, kv_dtype: str | None) -> ModelSpec:
+    """A tiny model in other precisions: half the bytes of its matrices for fp8, multiplied as they are."""
+
+    def lighter(weights: tuple[Weights, ...]) -> tuple[Weights, ...]:
+        return tuple(replace(one, num_bytes=one.num_bytes / 2) for one in weights)
+
+    def light(part: Sublayer) -> Sublayer:
+        if isinstance(part, MoE):
+            return replace(part, expert_bytes=part.expert_bytes / 2, router=lighter(part.router))
+        assert isinstance(part, Attention | DenseFFN)
+        return replace(part, weights=lighter(part.weights))
+
+    layers = model.layers
+    if weight_dtype == "fp8":
+        layers = tuple(
+            replace(layer, sublayers=tuple(light(part) for part in layer.sublayers))
+            for layer in layers
+        )
+    return replace(model, layers=layers, kv_dtype=kv_dtype or model.kv_dtype)
+
+
+def check(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Values | None]:
+    """Solve and enumerate every combination; fail unless they agree. How they did, and what was chosen."""
+
+    def load(name: str, *, weight_dtype: str | None, kv_dtype: str | None) -> ModelSpec:
+        return narrowed(instance.model, weight_dtype, kv_dtype)
+
+    monkeypatch.setattr(resolved, "load_model", load)
+    least: list[float] = []
+    most: list[float] = []
+    for _, question in alternatives(instance):
+        scale = usd_per_m_output(question)
+        for near, found in ((True, least), (False, most)):
+            cost = least_cost(question, best_replicas(question, near=near))
+            found.append(float("inf") if cost is None else cost * scale)
+    try:
+        result = search(instance, clock=Clock(120), gap=0.0)
+    except NoFeasibleLayout:
+        assert min(most) == float("inf")
+        return "infeasible", None
+    assert result.instance is not None
+    assert result.instance.scenario.choices is None
+    judged = evaluate(result.instance, result.layout)
+    assert judged.feasible
+    cost = judged.usd_per_m_output_tokens
+    assert cost is not None
+    assert result.certificate.bound_usd_per_m_output_tokens <= min(least) * (1 + 1e-9)
+    for own, chosen in zip(least, result.choices, strict=True):
+        assert chosen.bound_usd_per_m_output_tokens <= own * (1 + 1e-9)
+        found_cost = chosen.usd_per_m_output_tokens
+        assert found_cost is None or found_cost >= own * (1 - 1e-6)
+    best = min(result.choices, key=lambda one: one.usd_per_m_output_tokens or float("inf"))
+    if cost == pytest.approx(min(least), rel=1e-6):
+        return "optimal", best.values
+    assert min(least) <= cost <= min(most) * (1 + 1e-6)
+    return "between", best.values
+
+
+@pytest.mark.parametrize("freedom", FREEDOMS)
+def test_the_best_of_all_values_equals_enumeration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, freedom: str
+) -> None:
+    for seed in (3, 4):
+        assert check(FREEDOMS[freedom](tmp_path, seed), monkeypatch)[0] != "between"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("freedom", FREEDOMS)
+def test_the_best_of_all_values_equals_enumeration_on_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, freedom: str
+) -> None:
+    """Three hundred each; no value is always best."""
+    answers: Counter[str] = Counter()
+    chosen: Counter[str] = Counter()
+    for seed in range(300):
+        answer, values = check(FREEDOMS[freedom](tmp_path, seed), monkeypatch)
+        answers[answer] += 1
+        chosen[str(values)] += 1
+    print(freedom, dict(answers), dict(chosen))
+    assert answers["between"] <= 6
+    assert answers["optimal"] >= 150
+
+
+@pytest.mark.slow
+def test_the_best_mix_of_two_choices_equals_enumeration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every pair of drafts, overlap, chunk and precisions of KV."""
+    answers: Counter[str] = Counter()
+    pairs = [("drafts", "overlap"), ("drafts", "chunk"), ("drafts", "kv_dtype"),
+             ("overlap", "chunk"), ("overlap", "kv_dtype"), ("chunk", "kv_dtype")]  # fmt: skip
+    every: dict[str, Any] = {
+        "drafts": (0, 1, 2), "overlap": (False, True), "chunk": (8, 64), "kv_dtype": ("bf16", "fp8"),
+    }  # fmt: skip
+    for seed in range(120):
+        pair = pairs[seed % len(pairs)]
+        instance = drafting(tmp_path, 1000 + seed)
+        mixed = choosing(instance, **{name: every[name] for name in pair})
+        answers[check(mixed, monkeypatch)[0]] += 1
+    print(dict(answers))
+    assert answers["optimal"] >= 60
+    assert answers["between"] <= 3
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *[pytest.param(s, marks=pytest.mark.slow) for s in range(2, 302)]]
+)
+def test_the_best_tiers_equal_enumeration(tmp_path: Path, seed: int) -> None:
+    plain = with_tiers(make_tiny(tmp_path, seed, 2 + seed % 2, 2, 0), seed)
+    instance = choosing(plain, tiers=((), ("host",), ("host", "flash")))
+    rates = [enumerate_best(question, one_plan=True) for _, question in alternatives(instance)]
+    try:
+        result = search(instance, clock=Clock(120), gap=0.0)
+    except NoFeasibleLayout:
+        assert max(rates) == 0.0
+        return
+    assert result.evaluation.requests_per_s == pytest.approx(max(rates), rel=1e-6)
+    cost = result.evaluation.usd_per_m_output_tokens
+    assert cost is not None
+    assert result.certificate.bound_usd_per_m_output_tokens <= cost * (1 + 1e-12)
+
+
+def asked(**choices: Any) -> Scenario:
+    return Scenario.model_validate(
+        {
+            "model": "glm-4.5-air", "cluster": "hgx-h200",
+            "workload": {"input_tokens": 4000, "output_tokens": 1000},
+            "slo": {"ttft": 2.0, "tpot": 0.03}, "speculative": {"acceptance": [0.85, 0.7, 0.5]},
+            "choices": choices,
+        }
+    )  # fmt: skip
+
+
+def test_the_answer_is_that_of_the_value_alone_and_says_what_others_cost(tmp_path: Path) -> None:
+    scenario = asked(drafts="0..3")
+    found = solve(scenario, workers=1, beside=False)
+    alone = [
+        solve(scenario.choosing({"drafts": drafts}), workers=1, beside=False) for drafts in range(4)
+    ]
+    costs = [one.evaluation.usd_per_m_output_tokens or 0.0 for one in alone]
+    best = int(np.argmin(costs))
+    assert found.evaluation.usd_per_m_output_tokens == pytest.approx(min(costs), rel=0.01)
+    assert found.certificate.bound_usd_per_m_output_tokens <= min(costs)
+    for chosen, cost in zip(found.search.choices, costs, strict=True):
+        assert chosen.bound_usd_per_m_output_tokens <= cost * (1 + 1e-9)
+    assert found.instance.scenario == scenario.choosing({"drafts": best})
+    path = tmp_path / "layout.json"
+    found.write(path)
+    instance, layout, data = read_result(path)
+    again = judge(instance, layout)
+    assert again.usd_per_m_output_tokens == found.evaluation.usd_per_m_output_tokens
+    assert [one["values"] for one in data["choices"]] == [{"drafts": k} for k in range(4)]
+    lines = choice_lines(found)
+    assert lines[0] == f"chosen: drafts {best}"
+    assert lines[1].startswith(f"drafts {best} (this answer); ")
+    assert all(f"{other} " in lines[1] for other in range(4) if other != best)
+    assert choice_lines(alone[0]) == []
+    covers = found.certificate.covers
+    assert covers[0] == "each of drafts 0, 1, 2, 3, one value for all replicas, with:"
+    assert "not covered: speculative decoding" not in covers
+    assert covers[-1].startswith("not covered: replicas with values of their own")
+
+
+def test_one_value_is_the_plain_question() -> None:
+    scenario = asked(drafts=[2], chunk=[8192])
+    found = solve(scenario, workers=1, beside=False)
+    plain = solve(scenario.choosing({"drafts": 2, "chunk": 8192}), workers=1, beside=False)
+    assert found.layout == plain.layout
+    assert found.evaluation.as_dict() == plain.evaluation.as_dict()
+
+
+def test_choices_within_each_engine() -> None:
+    scenario = asked(chunk=[2048, 8192]).model_copy(update={"engine": "any"})
+    found = solve(scenario, workers=1)
+    assert found.instance.scenario.engine in {one.engine for one in found.search.engines}
+    assert found.instance.scenario.choices is None
+    assert len(found.search.choices) == 2
+    assert found.certificate.bound_usd_per_m_output_tokens <= min(
+        one.bound_usd_per_m_output_tokens for one in found.search.choices
+    )
+    assert judge(found.instance, found.layout).feasible
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("drafts=0..9", r"acceptance: 3 probabilities for 9 draft_tokens"),
+        ("drafts=0..99", r"choices.drafts: 0..99 must rise, over 64 numbers at most"),
+        ("drafts=17", r"choices.drafts\[0\]: must be at most 16"),
+        ("overlap=maybe", r"choices.overlap\[0\]: expected true or false, got 'maybe'"),
+        ("chunk=0", r"choices.chunk\[0\]: must be at least 1"),
+        ("kv_dtype=fp3", r"choices.kv_dtype\[0\]: expected 'bf16'"),
+        ("tiers=none/attic", r"choices.tiers\[1\]\[0\]: expected 'host', 'flash' or 'disk'"),
+        ("drafts=0..3,chunk=1..20", r"4 drafts x 20 chunk are 80 combinations; 64 at most"),
+        ("speed=1", r"--choose: expected OPTION=VALUE/VALUE with an option of drafts, overlap"),
+        ("chunk=1,chunk=2", r"--choose: chunk is named twice"),
+    ],
+)
+def test_a_wrong_choice_is_named(text: str, message: str) -> None:
+    from rackfit.cli.question import build_scenario
+
+    base = asked(chunk=[1])
+    with pytest.raises(InstanceError, match=message) as caught:
+        build_scenario(None, base.model_copy(update={"choices": None}), choose=text)
+    assert len(caught.value.problems) == 1
+
+
+def test_choices_without_what_they_need_are_refused() -> None:
+    data = asked(chunk=[1]).model_dump(mode="json") | {"speculative": None}
+    with pytest.raises(ValueError, match="up to 2 drafts need their acceptance"):
+        Scenario.model_validate(data | {"choices": {"drafts": [0, 2]}})
+    with pytest.raises(ValueError, match="name values of an option: drafts, overlap"):
+        Choices()
+    with pytest.raises(InstanceError, match="choices: are for rackfit solve"):
+        make_instance(asked(chunk=[1, 2]))
+    tiers = asked(tiers=["none", "host"]).model_copy(update={"cluster": "tpu-v7"})
+    with pytest.raises(InstanceError, match="kv_tiers: no chip of tpu-v7 has host"):
+        make_instance(tiers, choosing=True)
+    with pytest.raises(InstanceError, match="confidence: leaves no choices"):
+        solve(asked(chunk=[1024, 2048]), confidence=0.9)
+    overlap = asked(overlap=[False, True]).model_copy(update={"engine": "sglang"})
+    with pytest.raises(InstanceError, match="two_batch_overlap: is searched without an engine"):
+        solve(overlap, workers=1)
+
+
+def test_a_stopped_search_says_that_not_all_were_bounded() -> None:
+    clock = Clock()
+    clock.stop()
+    with pytest.raises(NoLayoutInTime, match="before every choice"):
+        search(make_instance(asked(drafts="0..2"), choosing=True), clock=clock)
