@@ -7,7 +7,7 @@ import pytest
 
 from costmodel.question.traffic.load import load_traffic
 from costmodel.question.traffic.requests import Requests
-from costmodel.question.traffic.reuse import reuse
+from costmodel.question.traffic.reuse import known_before, reuse
 from costmodel.replay.prefix_cache import PrefixCache
 
 
@@ -44,3 +44,23 @@ def test_random_prompts_that_share_beginnings() -> None:
     found = reuse(requests)
     for capacity in (10, 60, 200, 500, 900, 1500):
         assert found.hit_rate(capacity) == pytest.approx(cached(requests, capacity), abs=1e-12)
+
+
+def test_blocks_named_twice_and_sizes_that_differ() -> None:
+    """Against the plain cache on prompts that no tokenizer would make."""
+    rng = np.random.default_rng(3)
+    blocks = [rng.integers(0, 25, int(rng.integers(0, 7))).tolist() for _ in range(300)]
+    sizes = [[16 + block % 3 for block in ids] for ids in blocks]
+    count = np.array([sum(own) + 1 for own in sizes])
+    requests = Requests(np.arange(300.0), count, count, count * 0, blocks, sizes)
+    found = reuse(requests)
+    for capacity in (15, 40, 90, 160, 250, 330, 500):
+        assert found.hit_rate(capacity) == pytest.approx(cached(requests, capacity), abs=1e-12)
+    assert found.most == pytest.approx(known_before(requests).sum() / count.sum(), abs=1e-12)
+
+
+def test_nothing_is_known_of_prompts_without_blocks() -> None:
+    count = np.array([5, 7])
+    bare = Requests(np.arange(2.0), count, count, count * 0)
+    assert reuse(bare).most == 0.0
+    assert reuse(bare).hit_rate(100) == 0.0
