@@ -97,9 +97,12 @@ class _Rounds:
 
     def _first_bound(self) -> float:
         """What models alone prove: the sum of their least money, or the factor that the chips' money allows."""
-        money = [money_alone(self.models, at, one) for at, one in enumerate(self.alone.answers)]
-        if not self.models.whole:
-            return sum(money)
+        if self.models.whole:
+            return self._most_factor()
+        return sum(money_alone(self.models, at, one) for at, one in enumerate(self.alone.answers))
+
+    def _most_factor(self) -> float:
+        """A factor of all rates that the chips' money, and each model's relaxation alone, does not exceed."""
         least, most = 0.0, float("inf")
         for search, rate in zip(self.searches, self.models.rates, strict=True):
             items, links = search.items.best(), search.question.links
@@ -117,7 +120,7 @@ class _Rounds:
             raise NoFeasibleLayout(self._why(), proven=True)
 
     def _why(self) -> str:
-        """Which money each model needs alone, and what the cluster has."""
+        """Which money each model needs alone, what the cluster has, and how far rates are too high."""
         needs = [
             f"{name} at least ${money_alone(self.models, at, one):,.2f}/h for {rate:g} requests/s"
             for at, (name, one, rate) in enumerate(
@@ -125,9 +128,15 @@ class _Rounds:
             )
         ]
         cluster = self.models.instances[0].cluster
+        most = self._most_factor()
+        items = [one.items.best() for one in self.searches]
+        questions = [one.question for one in self.searches]
+        proven = most_headroom(items, self.classes, questions, most, self._effort()).bound
+        most = most if proven is None else min(most, proven)
         return (
             f"each model fits alone, but not all together on {cluster.name}: of its {len(cluster.usable)} chips "
-            f"(${self.models.whole_usd_per_hour:,.2f}/h) {', '.join(needs)}"
+            f"(${self.models.whole_usd_per_hour:,.2f}/h) {', '.join(needs)}. No division of the chips serves more than "
+            f"{most:.3g} times these rates"
         )
 
     def _effort(self) -> Effort:

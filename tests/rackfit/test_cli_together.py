@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,14 @@ def test_models_that_fit_alone_but_not_together_are_told(tmp_path: Path, pay: st
     assert "each model fits alone, but not all together on hgx-h200: of its 8 chips" in said
     assert "llama-3.1-8b at least $" in said
     assert "llama-3.1-70b at least $" in said
+    found = re.search(
+        r"No division of the chips serves more than ([0-9.]+) times these rates", said
+    )
+    assert found is not None
+    most = float(found[1])
+    assert most < 1
+    fewer = written(tmp_path, SMALL | {"rate": 16 * most * 0.95}, LARGE | {"rate": 3 * most * 0.95})
+    assert rackfit.solve_together(fewer).judged.headroom >= 1
 
 
 @pytest.mark.parametrize("command", ["explain", "size", "study"])
