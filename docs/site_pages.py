@@ -16,13 +16,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 #: Headings of the API page and the names under each; every public name is under one (tested).
 API = {
-    "Ask": ("solve", "evaluate", "place", "study"),
+    "Ask": ("solve", "solve_together", "evaluate", "place", "study"),
     "Questions": (
         "Scenario", "Workload", "Slo", "Prices", "Limits", "Instance", "load_scenario",
-        "resolve_instance",
+        "resolve_instance", "Together", "load_together",
     ),
     "Models and clusters": ("load_model", "load_cluster", "ModelSpec", "Cluster"),
-    "Answers": ("Result", "Layout", "Evaluation", "Certificate", "Progress"),
+    "Answers": ("Result", "Layout", "Evaluation", "Certificate", "Progress", "Divided"),
     "Deploy and import": ("export_layout", "Exported", "evaluate_running", "Running"),
     "Expert placement": ("PlaceOptions", "Placed", "ExpertLoads"),
     "Studies": ("StudyResult",),

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from costmodel.question.instance import Instance, resolve_instance
     from costmodel.question.scenario import Scenario, load_scenario
     from costmodel.question.workload import Limits, Prices, Slo, Workload
-    from rackfit.api import evaluate, solve
+    from costmodel.together.question import Together, load_together
+    from rackfit.api import evaluate, solve, solve_together
     from rackfit.documents.frames import chips_frame, replicas_frame, trajectory_frame
     from rackfit.documents.result import Result
     from rackfit.exporters.export import Exported, export_layout
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from solver.answer import Progress
     from solver.certificate import Certificate
     from solver.experts.request import PlaceOptions
+    from solver.together.divided import Divided
     from topology import load_cluster
     from topology.cluster import Cluster
     from topology.errors import (
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Certificate": "solver.certificate",
     "Cluster": "topology.cluster",
+    "Divided": "solver.together.divided",
     "Evaluation": "costmodel.evaluate",
     "ExpertLoads": "costmodel.experts.expert_load",
     "ExportError": "topology.errors",
@@ -76,6 +79,7 @@ _HOME = {
     "Scenario": "costmodel.question.scenario",
     "Slo": "costmodel.question.workload",
     "StudyResult": "rackfit.studies.run",
+    "Together": "costmodel.together.question",
     "VerificationError": "topology.errors",
     "Workload": "costmodel.question.workload",
     "chips_frame": "rackfit.documents.frames",
@@ -85,10 +89,12 @@ _HOME = {
     "load_cluster": "topology",
     "load_model": "costmodel.models",
     "load_scenario": "costmodel.question.scenario",
+    "load_together": "costmodel.together.question",
     "place": "rackfit.placement.place",
     "replicas_frame": "rackfit.documents.frames",
     "resolve_instance": "costmodel.question.instance",
     "solve": "rackfit.api",
+    "solve_together": "rackfit.api",
     "study": "rackfit.studies.run",
     "study_frame": "rackfit.studies.frame",
     "trajectory_frame": "rackfit.documents.frames",
@@ -97,6 +103,7 @@ _HOME = {
 __all__ = [
     "Certificate",
     "Cluster",
+    "Divided",
     "Evaluation",
     "ExpertLoads",
     "ExportError",
@@ -119,6 +126,7 @@ __all__ = [
     "Scenario",
     "Slo",
     "StudyResult",
+    "Together",
     "VerificationError",
     "Workload",
     "chips_frame",
@@ -128,10 +136,12 @@ __all__ = [
     "load_cluster",
     "load_model",
     "load_scenario",
+    "load_together",
     "place",
     "replicas_frame",
     "resolve_instance",
     "solve",
+    "solve_together",
     "study",
     "study_frame",
     "trajectory_frame",

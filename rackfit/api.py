@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 from costmodel.evaluate import Evaluation
 from costmodel.evaluate import evaluate as _evaluate
@@ -16,16 +17,21 @@ from costmodel.layout.layout import Layout
 from costmodel.question.choices.resolved import resolve_choosing
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario, load_scenario
+from costmodel.together.question import Together, load_together, resolve_together
 from costmodel.worlds.across import across
 from costmodel.worlds.ensemble import worlds_of
 from rackfit.documents.result import Result
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock, check_time_limit
 from solver.search import search
+from solver.together.divided import Divided
+from solver.together.search import search_together
 from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
 from solver.worlds.search import search_worlds
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+
+T = TypeVar("T")
 
 
 def make_instance(
@@ -100,12 +106,7 @@ def solve(
     NoLayoutInTime
         The time limit came before the first verified layout.
     """
-    if not 0 <= gap < 1:
-        raise InstanceError(Problem("gap", f"must be at least 0 and below 1, got {gap:g}"))
-    check_time_limit(time_limit_s)
-    if workers is not None and not 1 <= workers <= 1024:
-        raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
-    threads = workers or os.cpu_count() or 1
+    threads = _threads(gap, time_limit_s, workers)
     timed = clock if clock is not None else Clock(time_limit_s)
     if confidence is not None and traffic is not None:
         raise InstanceError(Problem("confidence", "is of one steady moment; not with traffic"))
@@ -143,6 +144,43 @@ def solve(
     )
 
 
+def solve_together(
+    question: Together | str | Path,
+    *,
+    time_limit_s: float | None = None,
+    gap: float = 0.01,
+    workers: int | None = None,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] | None = None,
+    clock: Clock | None = None,
+) -> Divided:
+    """Layouts of several models on one cluster, each on chips of its own, with one proven bound on all of them.
+
+    ``question``: a scenario with ``models``, or its name or path. Options as of :func:`solve`. Raises as :func:`solve`
+    does; where nothing fits, the message says why by model.
+    """
+    threads = _threads(gap, time_limit_s, workers)
+    timed = clock if clock is not None else Clock(time_limit_s)
+    asked = question if isinstance(question, Together) else load_together(str(question))
+    models = resolve_together(asked)
+    return _interruptible(
+        lambda: search_together(
+            models, clock=timed, gap=gap, seed=seed, workers=threads, on_progress=on_progress
+        ),
+        timed,
+    )
+
+
+def _threads(gap: float, time_limit_s: float | None, workers: int | None) -> int:
+    """Threads to use. Raises ``InstanceError`` for an option of a search that is out of range."""
+    if not 0 <= gap < 1:
+        raise InstanceError(Problem("gap", f"must be at least 0 and below 1, got {gap:g}"))
+    check_time_limit(time_limit_s)
+    if workers is not None and not 1 <= workers <= 1024:
+        raise InstanceError(Problem("workers", f"must be 1 to 1024, got {workers}"))
+    return workers or os.cpu_count() or 1
+
+
 def _over_worlds(instance: Instance, found: SearchResult) -> SearchResult:
     """The answer with its costs in every parameter set, beside its runner-up's."""
     if found.worlds is not None:
@@ -172,11 +210,11 @@ def _within_measured(
     return nearer.evaluation.usd_per_m_output_tokens
 
 
-def _interruptible(work: Callable[[], SearchResult], clock: Clock) -> SearchResult:
+def _interruptible(work: Callable[[], T], clock: Clock) -> T:
     """Run the search so that Ctrl-C ends it with the best verified layout instead of a traceback."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    outcome: list[SearchResult] = []
+    outcome: list[T] = []
     failure: list[BaseException] = []
 
     def run() -> None:

@@ -57,7 +57,7 @@ class Search(Known):
                 proof_s = self.clock.elapsed_s
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
-            fresh = sorted(wanted - set(self.placed.realised)) or self._promising(wanted)
+            fresh = sorted(wanted - set(self.placed.realised)) or self.promising(wanted)
             if not fresh and hopes < _HOPES:
                 fresh, hopes = self._hopeful(), hopes + 1
             self.place(fresh)
@@ -115,7 +115,7 @@ class Search(Known):
             wanted = (least * most) ** 0.5
         return found
 
-    def _promising(self, wanted: set[int]) -> list[int]:
+    def promising(self, wanted: set[int]) -> list[int]:
         """For each shape wanted, the next few siblings whose bound beats all that were realised."""
         found = set()
         for shape in wanted:

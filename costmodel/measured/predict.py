@@ -7,7 +7,7 @@ pool does, keep ``X output TPOT`` of them decoding.
 *Waves.* A decoding request shares its worker with a steady stream of the others' prefill (the mixed
 replica): who finishes is replaced at once. An engine that prefills all that wait before it decodes keeps
 requests of one length together instead: they come in waves, prefilled in a few passes of up to
-:data:`WAVE_TOKENS`; who is prefilled early waits for the later passes, half of them on average.
+:data:`PASS_TOKENS`; who is prefilled early waits for the later passes, half of them on average.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from numpy.typing import NDArray
 from costmodel.measured.fitting.terms import Constants, constants_of
 from costmodel.measured.rows import MeasuredRow
 from costmodel.measured.runs import PREFILL_FIRST, Run, RunTable, full_pools, run_table
+from costmodel.measured.waiting import PASS_TOKENS, held_passes, passes_ahead
 from costmodel.question.profile import FirstToken, Profile, Regime, first_token_of, load_profile
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``
 Pricing = Callable[[NDArray[np.intp]], Constants]
-
-#: prompt tokens of one of their prefill passes (the usual setting)
-WAVE_TOKENS = 16384.0
 
 _ROUNDS = 6
 
@@ -93,7 +91,7 @@ def waved(runs: Sequence[Run]) -> NDArray[np.bool_]:
 def wave_shares(runs: Sequence[Run], batches: Array) -> Array:
     """Share of the others' prefill that decoding sees: all, or that of waves; see the module."""
     tokens = np.array([run.row.input_tokens for run in runs])
-    halves = 0.5 * (1.0 - 1.0 / np.maximum(np.ceil(batches * tokens / WAVE_TOKENS), 1.0))
+    halves = 0.5 * (1.0 - 1.0 / np.maximum(np.ceil(batches * tokens / PASS_TOKENS), 1.0))
     return np.where(waved(runs), halves, 1.0)
 
 
@@ -185,13 +183,16 @@ def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
 class PrefillLoad:
     """What TTFT is made of, per run: one's own prefill, everybody's who shares the worker, a decode pass.
 
-    ``waiting_s``: for a place among the sequences that decode together, or in a full prefill pool (Little's law).
+    ``ahead``: prefill passes that everybody's prompts take. ``waiting_s``: for a place among the sequences that decode
+    together, or in a full prefill pool (Little's law). ``held_s``: by the engine's settings.
     """
 
     own_s: Array
     users_s: Array
+    ahead: Array
     pass_s: Array
     waiting_s: Array
+    held_s: Array
 
     def of(self, chosen: NDArray[np.bool_]) -> PrefillLoad:
         """The same of the chosen runs."""
@@ -201,18 +202,20 @@ class PrefillLoad:
         """Mean TTFT of every run under its constants."""
         return self.mean_s(
             *np.array(
-                [(c.base_s, c.prefill_factor, c.queue_share, c.decode_passes) for c in constants]
+                [
+                    (c.base_s, c.prefill_factor, c.queue_share, c.decode_passes, c.prefill_pass_s)
+                    for c in constants
+                ]
             ).T
         )
 
-    def mean_s(self, base: Array, factor: Array, share: Array, passes: Array) -> Array:
+    def mean_s(
+        self, base: Array, factor: Array, share: Array, passes: Array, beside: Array
+    ) -> Array:
         """The same from the constants as arrays ``[runs]``."""
-        return np.asarray(
-            base
-            + factor * self.own_s
-            + np.maximum(share * self.users_s, self.waiting_s)
-            + passes * self.pass_s
-        )
+        queue = share * (self.users_s + self.ahead * beside)
+        own = base + factor * self.own_s + passes * self.pass_s + self.held_s
+        return np.asarray(own + np.maximum(queue, self.waiting_s))
 
 
 def prefill_load(
@@ -223,9 +226,8 @@ def prefill_load(
     decoding = np.array([float(r.row.decode.workers) for r in runs])
     users = np.array([run.row.concurrency for run in runs])
     own = table.prefill_s(seconds)
-    decode_s = np.array([float(r.instance.workload.decode_steps) for r in runs]) * tpot_s(
-        runs, table, seconds
-    )
+    token_s = tpot_s(runs, table, seconds)
+    decode_s = np.array([float(r.instance.workload.decode_steps) for r in runs]) * token_s
     pools = full_pools(runs)
     most_rate = np.full(len(runs), np.inf)
     most_rate[pools.places] = servers[pools.places] * pools.prompts_per_s(
@@ -241,4 +243,6 @@ def prefill_load(
     waves = waved(runs)
     shares = wave_shares(runs, table.batches)
     waiting = waiting + np.where(waves, shares * table.batches * own / table.prompts, 0.0)
-    return PrefillLoad(own, users * each_s, seconds[table.decode], waiting)
+    held = token_s * np.array([held_passes(run) for run in runs])
+    ahead = passes_ahead(runs, table.prompts)
+    return PrefillLoad(own, users * each_s, ahead, seconds[table.decode], waiting, held)

@@ -24,6 +24,8 @@ Raw = Mapping[str, str]
 _KV: dict[str, Literal["fp8", "bf16"]] = {
     "fp8": "fp8", "fp8_e4m3": "fp8", "auto": "bf16", "auto (not set)": "bf16",
 }  # fmt: skip
+#: tokens of a prefill pass by users and prompt, in whole multiples of 64
+_BY_USERS = re.compile(r"ceil64\(conc\+isl\+64\)(?:, at least (\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,10 @@ class Settings:
 
     ``running``: sequences that one worker decodes together at most, per attention rank where the engine counts so.
     ``memory_fraction``: of HBM (SGLang, vLLM) or of what weights leave (TensorRT-LLM) for KV. ``balanced``: whether a
-    balancer placed the experts; ``None`` also where there is nothing to balance.
+    balancer placed the experts; ``None`` also where there is nothing to balance. ``looks_every``: decode passes from
+    one look for new requests to the next. ``gathers_passes``: decode passes for which prompts are collected, unless
+    ``gathers_tokens`` of them wait. ``ranks_passes``: decode passes for which prompts wait until every attention rank
+    has one (see :mod:`costmodel.measured.waiting`).
     """
 
     running: float | None = None
@@ -51,6 +56,10 @@ class Settings:
     redundant_experts: int = 0
     kv: Literal["fp8", "bf16"] | None = None
     widths: Widths | None = None
+    looks_every: float = 0.0
+    gathers_passes: float = 0.0
+    gathers_tokens: float | None = None
+    ranks_passes: float = 0.0
 
 
 UNKNOWN = Settings()
@@ -70,8 +79,9 @@ def recipe_of(cells: Mapping[str, str]) -> Recipe | None:
     if not found:
         return None
     if cells.get("mode", "").startswith("disagg"):
-        return Recipe(_settings(found, "", "decode_"), _settings(found, "prefill_", "prefill_"))
-    return Recipe(_settings(found, "", ""), UNKNOWN)
+        pools = (("", "decode_"), ("prefill_", "prefill_"))
+        return Recipe(*(_settings(found, cells, *pool) for pool in pools))
+    return Recipe(_settings(found, cells, "", ""), UNKNOWN)
 
 
 def draws_lengths(cells: Mapping[str, str]) -> bool:
@@ -172,7 +182,7 @@ def _ep_fits(raw: Raw, cells: Mapping[str, str], prefix: str) -> bool:
     return (_whole(raw[f"{prefix}ep"]) or 1) == ways
 
 
-def _settings(found: Sequence[Raw], prefix: str, widths: str) -> Settings:
+def _settings(found: Sequence[Raw], cells: Mapping[str, str], prefix: str, widths: str) -> Settings:
     """What recipes agree on of one pool; ``prefix`` of its settings' columns, ``widths`` of its sizes'."""
 
     def agreed(name: str) -> str:
@@ -181,16 +191,30 @@ def _settings(found: Sequence[Raw], prefix: str, widths: str) -> Settings:
 
     tp, ranks, ways = (agreed(widths + name) for name in ("tp", "dp_attention", "ep"))
     balanced = {"yes": True, "no": False}.get(agreed(f"{prefix}experts_balanced"))
-    chunk = agreed("prefill_chunk_tokens")
+    chunk = _chunk(agreed("prefill_chunk_tokens"), cells)
+    ratio = _plain(agreed("batch_wait_tokens_ratio"))
     return Settings(
         running=_plain(agreed(f"{prefix}max_batch_or_running")),
         memory_fraction=_plain(agreed(f"{prefix}memory_fraction")),
-        chunk_tokens=_plain(chunk),
+        chunk_tokens=chunk,
         balanced=balanced,
         redundant_experts=_whole(agreed(f"{prefix}redundant_experts")) or 0,
         kv=_KV.get(agreed("kv_dtype")),
         widths=Widths(int(tp), ranks == "true", _whole(ways) or 1) if tp and ranks else None,
+        looks_every=_plain(agreed("recv_interval")) or 0.0,
+        gathers_passes=_plain(agreed("batch_wait_iters")) or 0.0,
+        gathers_tokens=None if ratio is None or chunk is None else ratio * chunk,
+        ranks_passes=_plain(agreed("rank_timeout_iters")) or 0.0,
     )
+
+
+def _chunk(text: str, cells: Mapping[str, str]) -> float | None:
+    """Tokens of a prefill pass: a plain number, or what scripts compute from users and prompt."""
+    formula = _BY_USERS.fullmatch(text)
+    users, prompt = (_whole(cells.get(name, "")) for name in ("concurrency", "isl"))
+    if formula is None or users is None or prompt is None:
+        return _plain(text)
+    return float(max(-(-(users + prompt + 64) // 64) * 64, int(formula[1] or 0)))
 
 
 def _plain(text: str) -> float | None:

@@ -88,9 +88,9 @@ class Efficiency(BaseModel):
 class FirstToken(BaseModel):
     """How an engine's mean TTFT follows from prefill times under load.
 
-    *Formula:* ``base_s + prefill_factor * prefill + queue_share * users * prefill_per_prompt +
-    decode_passes * decode_pass``: what every request pays (front end, scheduling), its own prefill, a
-    share of everybody else's, and the decode passes that it waits for.
+    *Formula:* ``base_s + prefill_factor * prefill + queue_share * (users * prefill_per_prompt + passes * prefill_pass_s) +
+    decode_passes * decode_pass``: what every request pays (front end, scheduling), its own prefill, a share of
+    everybody else's with what the host adds to each of their passes, and the decode passes that it waits for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -99,6 +99,7 @@ class FirstToken(BaseModel):
     prefill_factor: Annotated[float, Field(ge=1)] = 1.0
     queue_share: Annotated[float, Field(ge=0)] = 0.0
     decode_passes: Annotated[float, Field(ge=0)] = 0.0
+    prefill_pass_s: Seconds = 0.0
 
 
 class HostTime(BaseModel):

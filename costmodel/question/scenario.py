@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -22,42 +22,64 @@ from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Prices, Slo, Workload
 from topology import TierKind
 from topology.catalogue import beside, checked, read_data, resolve
+from topology.errors import InstanceError, Problem
 from topology.names import Line, Name, Prose
 
 Pay = Literal["whole", "used"]
+Rate = Annotated[float, Field(gt=0, lt=1e9)]
+Part = TypeVar("Part", bound=BaseModel)
 
 
 def _named_or_in_place(value: object) -> str:
     return "<in place>" if isinstance(value, dict | Workload) else "<name>"
 
 
-class Scenario(BaseModel):
-    """One question: which model on which cluster for which workload, under which targets.
+class OnCluster(BaseModel):
+    """Where a question is answered: a cluster and what is changed of it, and which money counts.
 
-    ``model``, ``cluster`` and ``workload`` are catalogue names or paths; ``workload`` may also be
-    written in place. ``rate`` asks for the least cost that serves so many requests per second.
-    ``speculative`` lets the model's MTP modules draft tokens. ``adapters`` are LoRA adapters
-    that every replica holds. ``kv_tiers`` are the tiers beside HBM that
-    KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
-    pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
-    ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.question.engine`).
-    ``layer_slots`` says how many spare expert slots the layers have: the ``same``, or unlike numbers in whole ``rows``
-    (one per chip) or in ``any`` numbers, which fewer formats hold.
-    ``within_measured`` keeps to workers and batches that somebody measured (see :mod:`costmodel.question.measured_shapes`).
-    ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
+    ``cluster`` is a catalogue name or a path. ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
     :mod:`topology.failures`), in text joined by ``+``, ``taken`` the chips that others use. ``chip`` changes figures
     of every chip (``hbm_bytes_per_s: +20%``), ``scale_out`` options of the network, ``domain_size`` the chips of a
     switched domain (see :mod:`costmodel.question.what_if`). ``granularity`` is one of the ways in which the cluster's file
     says that its chips are sold (``tray``, ``slice``), or ``chip``: any chips; by default what the file says.
-    ``choices`` leaves options to the search (see :class:`costmodel.question.choices.options.Choices`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name = "custom"
     description: Prose = ""
-    model: Line
     cluster: Line
+    profile: Line = "calibrated"
+    prices: Prices = Prices()
+    failed: tuple[Line, ...] = ()
+    taken: tuple[Line, ...] = ()
+    chip: dict[str, Line | float | dict[str, Line | float]] = Field(default_factory=dict)
+    scale_out: dict[str, bool | float | Line] = Field(default_factory=dict)
+    domain_size: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    granularity: Name | None = None
+
+    @field_validator("failed", "taken", "kv_tiers", mode="before", check_fields=False)
+    @classmethod
+    def _listed_in_text(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part for part in value.split("+") if part not in ("", "none"))
+        return value
+
+
+class OneModel(BaseModel):
+    """What one model is asked for: its workload, its targets, and how it may be run.
+
+    ``model`` and ``workload`` are catalogue names or paths; ``workload`` may also be written in place. ``speculative``
+    lets the model's MTP modules draft tokens. ``adapters`` are LoRA adapters that every replica holds.
+    ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.question.engine`).
+    ``layer_slots`` says how many spare expert slots the layers have: the ``same``, or unlike numbers in whole ``rows``
+    (one per chip) or in ``any`` numbers, which fewer formats hold.
+    ``within_measured`` keeps to workers and batches that somebody measured (see :mod:`costmodel.question.measured_shapes`).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: Line
     workload: Annotated[
         Annotated[Line, Tag("<name>")] | Annotated[Workload, Tag("<in place>")],
         Discriminator(_named_or_in_place),
@@ -65,24 +87,28 @@ class Scenario(BaseModel):
     slo: Slo = Slo()
     weight_dtype: Dtype | None = None
     kv_dtype: Dtype | None = None
-    pay: Pay = "whole"
-    rate: Annotated[float, Field(gt=0, lt=1e9)] | None = None
-    profile: Line = "calibrated"
-    prices: Prices = Prices()
     limits: Limits = Limits()
     speculative: Speculative | None = None
     adapters: Adapters | None = None
-    kv_tiers: tuple[TierKind, ...] = ()
-    two_batch_overlap: bool = False
     engine: EngineName | None = None
     layer_slots: Literal["same", "rows", "any"] = "same"
     within_measured: bool = False
-    failed: tuple[Line, ...] = ()
-    taken: tuple[Line, ...] = ()
-    chip: dict[str, Line | float | dict[str, Line | float]] = Field(default_factory=dict)
-    scale_out: dict[str, bool | float | Line] = Field(default_factory=dict)
-    domain_size: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    granularity: Name | None = None
+
+
+class Scenario(OneModel, OnCluster):
+    """One question: which model on which cluster for which workload, under which targets.
+
+    Keys of the model and of the cluster are described in :class:`OneModel` and :class:`OnCluster`. ``rate`` asks for the
+    least cost that serves so many requests per second. ``kv_tiers`` are the tiers beside HBM that
+    KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
+    pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
+    ``choices`` leaves options to the search (see :class:`costmodel.question.choices.options.Choices`).
+    """
+
+    pay: Pay = "whole"
+    rate: Rate | None = None
+    kv_tiers: tuple[TierKind, ...] = ()
+    two_batch_overlap: bool = False
     choices: Choices | None = None
 
     @model_validator(mode="after")
@@ -112,27 +138,35 @@ class Scenario(BaseModel):
         changed |= {name: values[name] for name in ("kv_dtype", "weight_dtype") if name in values}
         return self.model_copy(update=changed)
 
-    @field_validator("failed", "taken", "kv_tiers", mode="before")
-    @classmethod
-    def _listed_in_text(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part for part in value.split("+") if part not in ("", "none"))
-        return value
-
 
 def load_scenario(name_or_path: str) -> Scenario:
     """Read a scenario from the catalogue or a file. Paths inside it are relative to the file."""
     path = resolve(name_or_path, "scenarios")
+    data = read_data(path)
+    if has_models(data):
+        message = (
+            "has several models: only rackfit solve and rackfit.solve_together take it; each model's own layout, "
+            "which solve --out writes, goes with the other commands"
+        )
+        raise InstanceError(Problem(f"{path.name}: models", message))
     with checked(path.name):
-        scenario = Scenario.model_validate(read_data(path))
+        scenario = Scenario.model_validate(data)
+    return beside_file(scenario, path, "model", "cluster", "workload", "profile")
+
+
+def has_models(data: Any) -> bool:
+    """Whether the data of a file is a scenario with several models (a plan has units, too)."""
+    return isinstance(data, dict) and "models" in data and "units" not in data
+
+
+def beside_file(part: Part, path: Path, *keys: str) -> Part:
+    """A part of a file with the paths in some of its keys taken from the folder of the file."""
     found: dict[str, Any] = {
-        key: beside(path, value)
-        for key in ("model", "cluster", "workload", "profile")
-        if isinstance(value := getattr(scenario, key), str)
+        key: beside(path, value) for key in keys if isinstance(value := getattr(part, key), str)
     }
-    if isinstance(scenario.workload, Workload):
-        found["workload"] = _loads_beside(scenario.workload, path)
-    return scenario.model_copy(update=found)
+    if isinstance(workload := getattr(part, "workload", None), Workload):
+        found["workload"] = _loads_beside(workload, path)
+    return part.model_copy(update=found)
 
 
 def _loads_beside(workload: Workload, path: Path) -> Workload:

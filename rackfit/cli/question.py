@@ -133,6 +133,15 @@ class Asked:
         cluster = None if self.cluster is None else self.cluster.partition("@")[0]
         return tuple(None if text is None else Path(text) for text in (*texts, cluster))
 
+    @property
+    def several(self) -> bool:
+        """Whether the scenario's file asks for several models."""
+        from costmodel.question.scenario import has_models
+        from topology.catalogue import read_data, resolve
+
+        named = self.scenario
+        return named is not None and has_models(read_data(resolve(named, "scenarios")))
+
     def build(self, base: Scenario | None = None) -> Scenario:
         """The scenario that is asked, or ``base`` with what the options say instead.
 

@@ -12,6 +12,7 @@ from typing import Any
 from costmodel.layout.layout import Layout
 from costmodel.question.scenario import Scenario
 from costmodel.question.uncertainty import Intervals
+from costmodel.together.question import Together
 from rackfit.documents.data_schemas import (
     chip_schema,
     cluster_schema,
@@ -27,6 +28,7 @@ from rackfit.documents.data_schemas import (
 from rackfit.documents.move_schema import move_schema
 from rackfit.documents.result import SCHEMA_VERSION
 from rackfit.documents.schema_parts import COUNT, FIGURE, SHARE, json_object, or_null
+from rackfit.documents.together_document import together_schema
 from topology.catalogue import data_dir
 
 FOLDER = data_dir("schemas")
@@ -34,8 +36,10 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def scenario_schema() -> dict[str, Any]:
-    """Schema of a scenario file."""
-    return Scenario.model_json_schema()
+    """Schema of a scenario file: of one model, or where it has ``models``, of several."""
+    one, several = Scenario.model_json_schema(), Together.model_json_schema()
+    definitions = {**one.pop("$defs"), **several.pop("$defs")}
+    return {"if": {"required": ["models"]}, "then": several, "else": one, "$defs": definitions}
 
 
 def result_schema() -> dict[str, Any]:
@@ -229,6 +233,7 @@ def published() -> dict[str, dict[str, Any]]:
         "result": result_schema(),
         "scenario": scenario_schema(),
         "tier": tier_schema(),
+        "together": together_schema(result_schema()),
         "workload": workload_schema(),
         "traffic": traffic_schema(),
     }

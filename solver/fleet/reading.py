@@ -39,6 +39,16 @@ class Reader:
         """Replicas and their pools (``None`` without an answer). Raises :class:`NotPacked`."""
         if solver is None:
             return None
+        model, found = self.model, self.stands(solver)
+        plain = fleet_of(serving(found), model.classes, model.links)
+        if model.links is None or not any(item.wide for item, _ in found):
+            return plain
+        units = model.links.uplinks.unit_of.tolist()
+        close = fleet_of(serving(beside(found, model.classes, units)), model.classes, model.links)
+        return close if close.requests_per_s >= plain.requests_per_s * (1 - 1e-9) else plain
+
+    def stands(self, solver: cp_model.CpSolver) -> list[tuple[Item, tuple[Pool, ...]]]:
+        """Replicas on the very pools that the answer says. Raises :class:`NotPacked`."""
         model = self.model
         #: pools of each replica of each item, one list per class it has slices in
         dealt: dict[int, list[list[Pool]]] = {}
@@ -55,15 +65,7 @@ class Reader:
                 stands = dealt.setdefault(place, [[] for _ in range(count)])
                 for stand, pools in zip(stands, deal(own, need, count), strict=True):
                     stand += [pool_class.pools[pool] for pool in pools]
-        found: list[tuple[Item, tuple[Pool, ...]]] = [
-            (model.items[place], tuple(pools)) for place in dealt for pools in dealt[place]
-        ]
-        plain = fleet_of(serving(found), model.classes, model.links)
-        if model.links is None or not any(item.wide for item, _ in found):
-            return plain
-        units = model.links.uplinks.unit_of.tolist()
-        close = fleet_of(serving(beside(found, model.classes, units)), model.classes, model.links)
-        return close if close.requests_per_s >= plain.requests_per_s * (1 - 1e-9) else plain
+        return [(model.items[place], tuple(pools)) for place in dealt for pools in dealt[place]]
 
     def _held(
         self, solver: cp_model.CpSolver, pool_class: PoolClass

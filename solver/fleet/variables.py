@@ -66,10 +66,16 @@ class FleetVariables:
     ``rates`` by role and ``costs``; ``loads[class]``: chips used in each pool; ``cuts``: what links see.
     """
 
-    def __init__(self, stock: Stock):
+    def __init__(
+        self, stock: Stock, model: cp_model.CpModel | None = None, unit: float | None = None
+    ):
+        """``model``: another fleet's on the same chips, to which this one is added; a new one unless it is given.
+
+        ``unit``: requests/s of one integer unit; by default so many that rates are exact to one part in 16 million.
+        """
         items, classes, linked, relaxed = stock.items, stock.classes, stock.linked, stock.relaxed
         self.items, self.classes = items, classes
-        self.model = cp_model.CpModel()
+        self.model = cp_model.CpModel() if model is None else model
         self.question, self.asked = stock.question, stock.question.rate
         self.links: Links | None = stock.question.links
         #: whether links may bind, so that flows are modelled
@@ -77,7 +83,7 @@ class FleetVariables:
         self.aggregated: set[int] = set()
         #: whether every fleet is a solution of the model (then its bound is global)
         self.complete = True
-        self.unit = rate_unit(relaxed)
+        self.unit = rate_unit(relaxed) if unit is None else unit
         self.rates: dict[int, list[Linear]] = {role: [] for role in range(3)}
         self.usd_unit = max(max(c.prices) for c in classes) * 1e-6 or 1.0
         self.costs: list[Linear] = []

@@ -55,10 +55,12 @@ class LeftOut:
         assert found is not None
         return found
 
-    def first_token(self, problem: Problem) -> Score | None:
-        """TTFT over the rows that measured it; ``None`` if none did."""
+    def first_token(
+        self, problem: Problem, chosen: NDArray[np.bool_] | None = None
+    ) -> Score | None:
+        """TTFT over the (chosen) rows that measured it; ``None`` if none did."""
         measured = measured_ttft_s(problem)
-        known = np.isfinite(measured)
+        known = np.isfinite(measured) if chosen is None else np.isfinite(measured) & chosen
         return score(self.ttft_s[known], measured[known])
 
     def capacity(self, problem: Problem, chosen: NDArray[np.bool_] | None = None) -> Score | None:

@@ -1,4 +1,4 @@
-"""The fit of TTFT: four constants by engine and by how requests come to prefill.
+"""The fit of TTFT: five constants by engine and by how requests come to prefill.
 
 On the scale of logarithms each is a value for all, plus what the engine and what the regime add; additions are
 held near zero (ridge). A row's residuals are those of TTFT and of the whole request, from which capacity follows.
@@ -28,7 +28,7 @@ _ROBUST_AT = 0.3
 _RIDGE = 5.0
 #: weight of the error of a whole request beside that of its first token
 _WHOLE = 1.0
-_START = np.log([0.05, 0.2, 0.1, 0.5])
+_START = np.log([0.05, 0.2, 0.1, 0.5, 0.05])
 _LOW, _HIGH = np.log(1e-6), np.log(20.0)
 
 
@@ -57,32 +57,33 @@ def fit_first_token(
     decode_s = (steps * predicted_tpot_s(problem, fitted))[known]
     here = load.of(known)
     seen = measured[known]
-    start = np.zeros((levels.shape[1], 4))
+    start = np.zeros((levels.shape[1], len(_START)))
     start[0] = _START
 
     def constants(at: Array) -> Array:
         return np.exp(np.clip(at, _LOW, _HIGH))
 
     def residuals(x: Array) -> Array:
-        unknowns = x.reshape(-1, 4)
-        base, more, share, several = constants(levels @ unknowns).T
-        found = here.mean_s(base, 1.0 + more, share, several)
+        unknowns = x.reshape(-1, len(_START))
+        base, more, share, several, beside = constants(levels @ unknowns).T
+        found = here.mean_s(base, 1.0 + more, share, several, beside)
         whole = np.log((found + decode_s) / (seen + decode_s))
         return np.concatenate([np.log(found / seen), _WHOLE * whole, _RIDGE * unknowns[1:].ravel()])
 
     solution = least_squares(residuals, start.ravel(), loss="soft_l1", f_scale=_ROBUST_AT)
-    unknowns = solution.x.reshape(-1, 4)
+    unknowns = solution.x.reshape(-1, len(_START))
     result = {}
     for place, engine in enumerate(["", *engines]):
         for other, regime in enumerate(REGIMES):
             at = unknowns[0] + unknowns[1 + len(engines) + other]
             if engine:
                 at = at + unknowns[place]
-            base, more, share, several = (rounded(float(v)) for v in constants(at))
+            base, more, share, several, beside = (rounded(float(v)) for v in constants(at))
             result[f"{engine} {regime}".strip()] = FirstToken(
                 base_s=base,
                 prefill_factor=rounded(1.0 + more),
                 queue_share=share,
                 decode_passes=several,
+                prefill_pass_s=beside,
             )
     return result

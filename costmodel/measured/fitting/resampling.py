@@ -180,7 +180,12 @@ def slowed(profile: Profile, factor: float) -> Profile:
                 for name, own in profile.engines.items()
             },
             "first_token": {
-                name: one.model_copy(update={"base_s": one.base_s * factor})
+                name: one.model_copy(
+                    update={
+                        "base_s": one.base_s * factor,
+                        "prefill_pass_s": one.prefill_pass_s * factor,
+                    }
+                )
                 for name, one in profile.first_token.items()
             },
         }

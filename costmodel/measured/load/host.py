@@ -1,8 +1,9 @@
 """Seconds of an engine's server before a request joins its queue, from measured runs with few users. Needs scipy.
 
-*Formula:* ``TTFT = replayed TTFT + request_s + prompt_token_s * prompt tokens`` for each run that has at most four
-users a worker; the replay waits for passes and for the prompts of others by itself. A factor on one's own prefill
-beside them was tried for vLLM and came out as nothing. Robust least squares on the logarithm, one pair an engine.
+*Formula:* ``TTFT = replayed TTFT + held + request_s + prompt_token_s * prompt tokens`` for each run that has at most four
+users a worker; the replay waits for passes and for the prompts of others by itself, ``held`` are the decode passes
+(each as long as measured) that the engine's settings hold a prompt back. A factor on one's own prefill beside them
+was tried for vLLM and came out as nothing. Robust least squares on the logarithm, one pair an engine.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from costmodel.measured.fitting.parameters import rounded
 from costmodel.measured.load.predict import CHUNK, SLOTS
 from costmodel.measured.rows import DRAWN, LEAST_DRAWN
 from costmodel.measured.runs import Run
+from costmodel.measured.waiting import held_passes
 from costmodel.question.engine_files import load_engine
 from costmodel.question.profile import HostTime, Profile
 from costmodel.question.traffic.requests import Requests
@@ -47,7 +49,8 @@ def fit_host(runs: Sequence[Run], profile: Profile) -> dict[str, HostTime]:
         some = [run for run in light if run.row.engine == engine]
         tokens = np.array([run.row.input_tokens for run in some])
         measured = np.array([run.row.ttft_s for run in some])
-        inside = np.array([replayed_ttft_s(run, profile) for run in some])
+        held = np.array([held_passes(run) * run.row.tpot_s for run in some])
+        inside = held + np.array([replayed_ttft_s(run, profile) for run in some])
         found[engine] = _fit(inside, tokens, measured)
     return found
 

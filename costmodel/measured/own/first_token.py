@@ -1,5 +1,5 @@
 """The constants of the first token as unknowns: logarithms of what every request pays, of its own prefill's
-excess, of the others' share and of decode passes, for each engine and way in which requests come to prefill.
+excess, of the others' share, of decode passes and of what a pass of others takes beside its tokens, for each engine and way in which requests come to prefill.
 """
 
 from __future__ import annotations
@@ -19,27 +19,35 @@ _FAR = 8.0
 
 
 def logarithms(one: FirstToken) -> Array:
-    """The four unknowns of constants."""
-    plain = (one.base_s, one.prefill_factor - 1.0, one.queue_share, one.decode_passes)
+    """The five unknowns of constants."""
+    plain = (
+        one.base_s, one.prefill_factor - 1.0, one.queue_share, one.decode_passes, one.prefill_pass_s,
+    )  # fmt: skip
     return np.log(np.maximum(plain, _LEAST))
 
 
 def constants(unknowns: Array) -> FirstToken:
-    """The constants of four unknowns."""
-    base, more, share, passes = (rounded(float(v)) for v in np.exp(np.clip(unknowns, -15.0, _FAR)))
+    """The constants of five unknowns."""
+    found = np.exp(np.clip(unknowns, -15.0, _FAR))
+    base, more, share, passes, beside = (rounded(float(v)) for v in found)
     return FirstToken(
-        base_s=base, prefill_factor=rounded(1.0 + more), queue_share=share, decode_passes=passes
+        base_s=base,
+        prefill_factor=rounded(1.0 + more),
+        queue_share=share,
+        decode_passes=passes,
+        prefill_pass_s=beside,
     )
 
 
 def log_errors(load: PrefillLoad, measured_s: Array, unknowns: Array) -> Array:
-    """Log of predicted over measured TTFT ``[rows]`` at ``unknowns [4, rows]``."""
-    base, more, share, passes = np.exp(np.clip(unknowns, -15.0, _FAR))
-    return np.asarray(np.log(load.mean_s(base, 1.0 + more, share, passes)) - np.log(measured_s))
+    """Log of predicted over measured TTFT ``[rows]`` at ``unknowns [5, rows]``."""
+    base, more, share, passes, beside = np.exp(np.clip(unknowns, -15.0, _FAR))
+    found = load.mean_s(base, 1.0 + more, share, passes, beside)
+    return np.asarray(np.log(found) - np.log(measured_s))
 
 
 def log_slopes(load: PrefillLoad, measured_s: Array, unknowns: Array) -> Array:
-    """Derivatives ``[4, rows]`` of :func:`log_errors` (numerical)."""
+    """Derivatives ``[5, rows]`` of :func:`log_errors` (numerical)."""
     here = log_errors(load, measured_s, unknowns)
-    moved = [unknowns + _STEP * np.eye(4)[:, [i]] for i in range(4)]
+    moved = [unknowns + _STEP * np.eye(5)[:, [i]] for i in range(5)]
     return np.stack([(log_errors(load, measured_s, one) - here) / _STEP for one in moved])

@@ -46,7 +46,7 @@ class Known(BaseModel):
     parameters: tuple[str, ...]
     own_sd: tuple[Positive, ...]
     row_sd: Positive
-    first_token_sd: tuple[Positive, Positive, Positive, Positive]
+    first_token_sd: tuple[Positive, Positive, Positive, Positive, Positive]
     first_token_row_sd: Positive
     cells: dict[str, tuple[tuple[float, ...], ...]]
 

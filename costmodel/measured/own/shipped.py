@@ -46,12 +46,12 @@ def known_of(problem: Problem, fitted: Fitted, first_token: dict[str, FirstToken
         for engine in (*structure.engines, "")
     }
     first_sd, first_row_sd = _first_token(problem, fitted, first_token)
-    base, factor, share, passes = (rounded(float(sd)) for sd in first_sd)
+    base, factor, share, passes, beside = (rounded(float(sd)) for sd in first_sd)
     return Known(
         parameters=tuple(p.name for p in ALL),
         own_sd=tuple(rounded(float(sd)) for sd in own_sd),
         row_sd=rounded(row_sd),
-        first_token_sd=(base, factor, share, passes),
+        first_token_sd=(base, factor, share, passes, beside),
         first_token_row_sd=rounded(first_row_sd),
         cells=cells,
     )

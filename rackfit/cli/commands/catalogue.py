@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from costmodel.question.scenario import OneModel
 
 Kind = Literal[
     "models",
@@ -80,26 +84,13 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
     """One row per entry: its name and what tells it from the others."""
     from topology.catalogue import catalogue_names
 
-    if kind == "exporters":
-        return _exporters()
-    if kind == "chips":
-        return _chips()
-    if kind == "tiers":
-        return _tiers()
-    if kind == "clusters":
-        return _clusters()
-    if kind == "workloads":
-        return _workloads()
-    if kind == "scenarios":
-        return _scenarios()
-    if kind == "models":
-        return _models()
-    if kind == "traffic":
-        return _traffic()
-    if kind == "flows":
-        return _flows()
-    if kind == "plans":
-        return _plans()
+    own = {
+        "exporters": _exporters, "chips": _chips, "tiers": _tiers, "clusters": _clusters,
+        "workloads": _workloads, "scenarios": _scenarios, "models": _models, "traffic": _traffic,
+        "flows": _flows, "plans": _plans,
+    }  # fmt: skip
+    if kind in own:
+        return own[kind]()
     if kind == "studies":
         from rackfit.studies.registry import studies
 
@@ -219,21 +210,34 @@ def _workloads() -> list[dict[str, Any]]:
 
 
 def _scenarios() -> list[dict[str, Any]]:
-    from costmodel.question.scenario import load_scenario
-    from topology.catalogue import catalogue_names
+    from costmodel.question.scenario import has_models, load_scenario
+    from costmodel.together.question import load_together
+    from topology.catalogue import catalogue_names, read_data, resolve
 
-    loaded = [load_scenario(name) for name in catalogue_names("scenarios")]
-    return [
-        {
-            "name": s.name,
-            "model": s.model,
-            "cluster": s.cluster,
-            "workload": s.workload if isinstance(s.workload, str) else "in place",
-            "TTFT": "-" if s.slo.ttft is None else f"{s.slo.ttft:g} s",
-            "TPOT": "-" if s.slo.tpot is None else f"{s.slo.tpot * 1e3:g} ms",
-        }
-        for s in loaded
-    ]
+    def row(name: str) -> dict[str, Any]:
+        if has_models(read_data(resolve(name, "scenarios"))):
+            asked = load_together(name)
+            return _question(asked.name, asked.cluster, asked.models)
+        one = load_scenario(name)
+        return _question(one.name, one.cluster, [one])
+
+    return [row(name) for name in catalogue_names("scenarios")]
+
+
+def _question(name: str, cluster: str, models: Sequence[OneModel]) -> dict[str, Any]:
+    """The row of a scenario, with what each of its models is asked."""
+
+    def of(figure: Callable[[OneModel], str]) -> str:
+        return ", ".join(dict.fromkeys(figure(one) for one in models))
+
+    return {
+        "name": name,
+        "model": of(lambda m: m.model),
+        "cluster": cluster,
+        "workload": of(lambda m: m.workload if isinstance(m.workload, str) else "in place"),
+        "TTFT": of(lambda m: "-" if m.slo.ttft is None else f"{m.slo.ttft:g} s"),
+        "TPOT": of(lambda m: "-" if m.slo.tpot is None else f"{m.slo.tpot * 1e3:g} ms"),
+    }
 
 
 def _traffic() -> list[dict[str, Any]]:

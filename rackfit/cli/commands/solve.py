@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from costmodel.layout.layout import Layout
     from costmodel.question.instance import Instance
     from rackfit.documents.result import Result
+    from solver.together.divided import Divided
 
 
 def register(app: typer.Typer) -> None:
@@ -57,24 +58,39 @@ def solve_command(
     gap: Annotated[float, typer.Option(help="Stop when this gap is proven.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
     seed: question.Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Write the layout as JSON here.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the layout as JSON here; of several models into this new folder."),
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
     json: question.AsJson = False,
 ) -> None:
-    """Find the cheapest layout and prove how far from optimal it can be."""
+    """Find the cheapest layout and prove how far from optimal it can be.
+
+    A scenario with several models gets a layout for each, on chips of its own, and one proof for all of them.
+    """
     from rackfit.cli.interrupts import Stop
 
     limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
-    stop: Stop[Result] = Stop("the first verified layout", limit)
+    stop: Stop[Result | Divided] = Stop("the first verified layout", limit)
 
-    def work() -> Result:
+    def work() -> Result | Divided:
         from rackfit.api import make_instance, solve
         from rackfit.cli.percentiles import Percentiles
+        from rackfit.cli.together import Effort, divide
         from rackfit.documents.output import check_writable
         from rackfit.documents.result import Result
         from rackfit.progress import ProgressPrinter, answered
         from solver.clock import Clock
 
+        if asked.several:
+            unlike = {
+                "traffic": traffic, "ttft_p99": ttft_p99, "tpot_p99": tpot_p99, "goodput": goodput,
+                "peak": None if peak == 1.0 else peak, "spare": None if spare == "0" else spare,
+                "confidence": confidence, "report": report,
+            }  # fmt: skip
+            effort = Effort(time_limit, gap, workers, seed)
+            return divide(asked, unlike, effort, stop, out)
         check_writable(out, report, besides=asked.files())
         scenario = asked.build()
         wished = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak, spare).read(scenario, seed)
@@ -101,7 +117,16 @@ def solve_command(
                 confidence=confidence,
             )
 
-    stop.run(work, lambda result: _write(result, out, report, as_json=json))
+    def finish(answer: Result | Divided) -> None:
+        from rackfit.cli.together import write_divided
+        from solver.together.divided import Divided
+
+        if isinstance(answer, Divided):
+            write_divided(answer, workers, out, as_json=json)
+        else:
+            _write(answer, out, report, as_json=json)
+
+    stop.run(work, finish)
 
 
 def next_target(instance: Instance, layout: Layout) -> tuple[str, str]:

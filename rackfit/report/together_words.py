@@ -1,0 +1,75 @@
+"""Layouts of several models on one cluster in words: what each gets, which money, and what is proven."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from rackfit.documents.together_document import layout_file
+from rackfit.quoting import plain
+from rackfit.report.render import make_console, replica_groups
+from solver.together.divided import Divided
+
+
+def lines(found: Divided) -> list[str]:
+    """Sentences about all models together."""
+    judged, models = found.judged, found.models
+    total = judged.evaluations[0].chips_total
+    paid = f"all {len(models.instances[0].cluster.usable)} usable ones" if models.whole else "these"
+    said = [
+        f"{len(models.names)} models on {judged.chips_used} of {total} chips, {paid} paid: "
+        f"${judged.usd_per_hour:,.2f}/h; all rates may grow by a factor of {judged.headroom:.3g}"
+    ]
+    proof = "proven" if found.status == "optimal" else "best found"
+    if models.whole:
+        said.append(
+            f"{proof}: no division of the chips that the proof covers lets them grow by more than {found.bound:.4g} "
+            f"({max(found.gap, 1e-5):.3%} more)"
+        )
+    else:
+        said.append(
+            f"{proof}: at most {max(found.gap, 1e-5):.3%} above the least possible cost. No division of the chips that the proof "
+            f"covers costs less than ${found.bound:,.2f}/h"
+        )
+    return said
+
+
+def replica_words(found: Divided, model: int) -> str:
+    """``llama-8b: 3 mixed replicas (tp 1, 1 chip)``."""
+    groups = replica_groups(found.layouts[model], found.judged.evaluations[model])
+    said = []
+    for replica, _, members in groups:
+        many, chips = "s" if len(members) > 1 else "", len(replica.chips)
+        said.append(
+            f"{len(members)} {replica.role} replica{many} "
+            f"(tp {replica.shape.tp}, {chips} chip{'s' if chips > 1 else ''})"
+        )
+    return f"{found.models.names[model]}: {', '.join(said)}"
+
+
+def print_together(found: Divided, *, written: bool) -> None:
+    """Print an answer; ``written``: layouts were written to files, which are named."""
+    console = make_console()
+    for line in lines(found):
+        console.print(plain(line), highlight=False, soft_wrap=True)
+    head = (
+        "model", "req/s asked", "req/s at most", "chips", "$/h", "$/M output", "TTFT ms", "TPOT ms",
+    )  # fmt: skip
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in head:
+        table.add_column(column, justify="left" if column == "model" else "right", no_wrap=True)
+    for at, name in enumerate(found.models.names):
+        own = found.judged.evaluations[at]
+        table.add_row(
+            plain(name),
+            f"{found.models.rates[at]:g}",
+            f"{own.priced.requests_per_s:.4g}",
+            str(own.chips_used),
+            f"{own.usd_per_hour or 0.0:,.2f}",
+            f"{own.usd_per_m_output_tokens or 0.0:.4f}",
+            f"{(own.ttft_s or 0.0) * 1e3:.0f}",
+            f"{(own.tpot_s or 0.0) * 1e3:.2f}",
+        )
+    console.print(table)
+    for at in range(len(found.layouts)):
+        where = f" in {layout_file(found, at)}" if written else ""
+        console.print(plain(f"{replica_words(found, at)}{where}"), highlight=False, soft_wrap=True)
