@@ -86,8 +86,14 @@ class Process:
 
     async def end(self) -> None:
         """End it, whatever it does."""
-        with contextlib.suppress(ProcessLookupError):
-            self.inside.kill()
+        assert self.inside.stdout is not None
+        if self.inside.stdout.at_eof():
+            # it ends by itself: a signal would ask for its status, and take it from the watcher that waits for it
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.inside.wait(), LEAVES_S)
+        if not self.ended:
+            with contextlib.suppress(ProcessLookupError):
+                self.inside.kill()
         await self.inside.wait()
         self.folder.cleanup()
 

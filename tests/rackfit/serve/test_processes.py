@@ -140,10 +140,30 @@ def test_who_comes_after_a_failure_has_another_process(monkeypatch: pytest.Monke
             ) -> Any:
                 return said if self is used else await well(self, *given)
 
-            monkeypatch.setattr(Process, "answer", fails)
-            found.append(kind(await processes.ask(question())))
+            # the one whose answer is made up never says that it is ready
+            with monkeypatch.context() as patched:
+                patched.setattr("rackfit.serve.process._SAYS_S", 0.1)
+                patched.setattr(Process, "answer", fails)
+                found.append(kind(await processes.ask(question())))
             assert used.ended
-            monkeypatch.setattr(Process, "answer", well)
         return found
 
     assert with_processes(work) == ["document"] * 3
+
+
+def test_one_that_ends_by_itself_is_not_sent_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its status may be asked for twice, of which Python warns on the server's terminal."""
+
+    async def run() -> list[str]:
+        process = await Process.started(MEMORY)
+        assert process.inside.stdin is not None
+        process.inside.stdin.close()
+        while await process._line() is not None:
+            pass
+        sent: list[str] = []
+        monkeypatch.setattr(process.inside, "kill", lambda: sent.append("kill"))
+        await process.end()
+        assert process.ended
+        return sent
+
+    assert asyncio.run(run()) == []
