@@ -44,7 +44,8 @@ def make_instance(
     if isinstance(question, Instance):
         return question
     scenario = question if isinstance(question, Scenario) else load_scenario(str(question))
-    return resolve_choosing(scenario) if choosing else resolve_instance(scenario)
+    chooses = choosing and scenario.choices is not None
+    return resolve_choosing(scenario) if chooses else resolve_instance(scenario)
 
 
 def solve(

@@ -107,8 +107,6 @@ class ChoiceSearch(PlanSearch):
 
 def retold(found: SearchResult) -> SearchResult:
     """The answer, after its runner-up may have taken its place, with what that costs as the chosen combination's."""
-    if not found.choices:
-        return found
     best = min(found.choices, key=lambda one: one.usd_per_m_output_tokens or float("inf"))
     cost = found.evaluation.usd_per_m_output_tokens
     assert cost is not None

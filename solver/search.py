@@ -60,7 +60,12 @@ def search(
         found, engine, whole = searched(question, clock, gap, seed, progress, keep, workers)
         if not runner_up or engine is None:
             return found, lambda: found
-        return found, lambda: retold(with_runner_up(engine, found, proven=whole))
+
+        def finished() -> SearchResult:
+            last = with_runner_up(engine, found, proven=whole)
+            return retold(last) if last.choices else last
+
+        return found, finished
 
     if instance.scenario.engine == ANY:
         return cheapest_engine(

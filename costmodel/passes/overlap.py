@@ -14,32 +14,15 @@ attention computation, causing communication kernels to busy-wait" (LMSYS, 96 x 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from costmodel.passes.tokens import Array, Tokens
+from costmodel.passes.tokens import Array
 
 #: parts of a pass that another half can hide
 EXCHANGE = ("dispatch", "combine")
 #: parts that are computed between a half's dispatch and its combine
 _EXPERTS = ("router", "shared_experts", "routed_experts")
-
-
-def runs_in_halves(overlap: bool, ranks: ArrayLike) -> Array:
-    """Whether passes of so many attention ranks run in halves: one exchanges nothing that a second half could hide."""
-    return np.asarray(overlap & (np.asarray(ranks) > 1))
-
-
-def half(tokens: Tokens, parts: ArrayLike = 2.0) -> Tokens:
-    """One of ``parts`` equal parts of the sequences and prompts of a pass, at the same lengths."""
-    return replace(
-        tokens,
-        decode=np.asarray(tokens.decode, dtype=float) / parts,
-        prefill=np.asarray(tokens.prefill, dtype=float) / parts,
-        prompts=np.asarray(tokens.prompts, dtype=float) / parts,
-    )
 
 
 def split_parts(parts: Mapping[str, Array | float]) -> tuple[Array, Array, Array, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -151,3 +151,18 @@ def even_shares(moe: MoE, chips: Array, tokens: Array) -> ExpertShares:
     reached = -np.expm1(tokens * np.log1p(-min(moe.top_k / moe.num_experts, 1.0 - 1e-12)))
     load, touched = np.broadcast_arrays(resident / moe.num_experts, resident * reached)
     return ExpertShares(load[..., None, None], touched[..., None, None])
+
+
+def runs_in_halves(overlap: bool, ranks: ArrayLike) -> Array:
+    """Whether passes of so many attention ranks run in halves: one exchanges nothing that a second half could hide."""
+    return np.asarray(overlap & (np.asarray(ranks) > 1))
+
+
+def half(tokens: Tokens, parts: ArrayLike = 2.0) -> Tokens:
+    """One of ``parts`` equal parts of the sequences and prompts of a pass, at the same lengths."""
+    return replace(
+        tokens,
+        decode=np.asarray(tokens.decode, dtype=float) / parts,
+        prefill=np.asarray(tokens.prefill, dtype=float) / parts,
+        prompts=np.asarray(tokens.prompts, dtype=float) / parts,
+    )

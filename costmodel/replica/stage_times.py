@@ -16,11 +16,11 @@ from costmodel.layout.layout import Layout, Replica, Stage
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
-from costmodel.passes.overlap import both_halves, half, runs_in_halves
+from costmodel.passes.overlap import both_halves
 from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.routed import excess_tokens
-from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.passes.tokens import ExpertShares, Tokens, half, runs_in_halves
 from costmodel.question.instance import Instance
 from costmodel.replica.stage_experts import stage_shares
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from costmodel.layout.layout import KvShare, Layout, Replica, spread
-from costmodel.passes.overlap import runs_in_halves
+from costmodel.passes.tokens import runs_in_halves
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in, moved_by

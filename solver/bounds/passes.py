@@ -11,10 +11,10 @@ import numpy as np
 from costmodel.passes.communication import hand_off_s
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
-from costmodel.passes.overlap import EXCHANGE, both_halves, half, runs_in_halves
+from costmodel.passes.overlap import EXCHANGE, both_halves
 from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.pass_time import pass_time
-from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.passes.tokens import ExpertShares, Tokens, half, runs_in_halves
 from costmodel.replica.serving import PipelineTime
 from solver.bounds.priced import Array, Ints, Priced
 from solver.kv_plan import for_role

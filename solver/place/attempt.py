@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
-from costmodel.passes.overlap import runs_in_halves
+from costmodel.passes.tokens import runs_in_halves
 from costmodel.replica.held import all_new, price_placed
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules.kv_tiers import broken

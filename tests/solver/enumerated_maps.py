@@ -12,9 +12,8 @@ from costmodel.experts.moe_load import expert_shares
 from costmodel.layout.layout import ExpertMap, Layout, Replica
 from costmodel.passes.communication import GroupRates, rates_of_chips
 from costmodel.passes.group import ChipGroup
-from costmodel.passes.overlap import half
 from costmodel.passes.pass_time import pass_time
-from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.passes.tokens import ExpertShares, Tokens, half
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import moved_in
 from costmodel.replica.fleet import NOTHING

@@ -17,8 +17,7 @@ def resolve_choosing(scenario: Scenario) -> Instance:
     Raises ``InstanceError`` with every problem that some value has.
     """
     choices = scenario.choices
-    if choices is None:
-        return resolve_instance(scenario)
+    assert choices is not None
     found: list[Instance] = []
     problems: dict[Problem, None] = {}
     for values in choices.one_by_one():

@@ -9,8 +9,8 @@ from ortools.sat.python import cp_model
 
 from costmodel.experts.moe_load import touch_probability
 from costmodel.passes.operations import LayerKind
-from costmodel.passes.overlap import EXCHANGE, half, runs_in_halves, split_parts
-from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.passes.overlap import EXCHANGE, split_parts
+from costmodel.passes.tokens import ExpertShares, Tokens, half, runs_in_halves
 from solver.place.small_replica.prices import ReplicaPrices
 from solver.scaling import TIME_UNIT_S, up
 
