@@ -77,7 +77,7 @@ slo:
 {_engine_line(instance)}
 # layer_slots: {plain.layer_slots}    # spare expert slots of the layers; also rows, any: unlike numbers, without an engine
 # granularity: chip    # any chips, or a name of the cluster's file: tray, slice
-# (rackfit solve --choose chunk=4096/8192,kv_dtype=fp8/bf16 leaves options to the search)
+# (choices, here or as rackfit solve --choose chunk=4096/8192,kv_dtype=fp8/bf16, leave options to the search)
 # within_measured: false  # true: only roles, widths and batches that somebody measured on these chips
 # profile: {plain.profile}  # calibrated efficiencies, physics (all 1), or a file
 # adapters: {{count: 8, bytes: 150 MB}}   # LoRA adapters that every replica holds
