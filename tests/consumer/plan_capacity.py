@@ -89,6 +89,12 @@ def main() -> None:
     assert_type(table, rackfit.StudyResult)
     assert not table.failed
 
+    several = rackfit.load_together("llama-8b-and-70b-h200")
+    assert_type(several, rackfit.Together)
+    shared = rackfit.solve_together(several, gap=0.05)
+    assert_type(shared, rackfit.Divided)
+    assert len(shared.layouts) == len(several.models)
+
     try:
         rackfit.load_model("no-such-model")
     except rackfit.InstanceError as error:

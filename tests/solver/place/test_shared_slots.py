@@ -61,7 +61,8 @@ def options(instance: Instance, draft: Replica, layer: int, *, rows: bool) -> It
         stage = draft.stages[0].model_copy(update={"slots_per_chip": each})
         one = draft.model_copy(update={"stages": (stage,)})
         passes = [tokens for tokens in (plan.decode, plan.prefill) if tokens is not None]
-        times = np.stack([layer_times(instance, one, rates, layer, t) for t in passes], axis=1)
+        each_pass = [layer_times(instance, one, rates, layer, t) for t in passes]
+        times = np.concatenate(each_pass, axis=1)
         ways = placements(moe.num_experts, each)
         ends = np.cumsum(each)
         for way in not_worse(times):
