@@ -61,11 +61,16 @@ class Asked:
             *self._again(range(seed + 1, seed + 1 + times)),
         ]
 
-    def fresh(self, seed: int, learnt: int = 0) -> list[Requests]:
-        """What an answer is confirmed on: draws by which no layout was chosen; ``learnt`` of them have been since."""
+    def fresh(self, seed: int) -> list[Requests]:
+        """What an answer is confirmed on: draws by which no layout was chosen."""
         times = min(_MOST_FRESH, max(_LEAST_FRESH, _TOGETHER_FRESH // self._count))
-        first = seed + 1 + _MOST_AGAIN + learnt
+        first = seed + 1 + _MOST_AGAIN
         return self._again(range(first, first + times))
+
+    def another(self, seed: int, number: int) -> Requests:
+        """A draw beyond those, ``number`` 0 or more of them."""
+        first = seed + 1 + _MOST_AGAIN + _MOST_FRESH + number
+        return self._again(range(first, first + 1))[0]
 
     @cached_property
     def _count(self) -> int:

@@ -89,7 +89,7 @@ class Judge:
         """Choose by a draw that an answer failed: the next ones meet it first, and are confirmed on another instead."""
         self.runs.insert(1, requests)
         self._fresh = [one for one in self._fresh if one is not requests]
-        self._fresh.append(self.asked.fresh(self.seed, len(self.runs))[-1])
+        self._fresh.append(self.asked.another(self.seed, len(self.runs)))
         self._known.clear()
 
     def _key(self, layout: Layout) -> object:
