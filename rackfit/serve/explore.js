@@ -59,8 +59,8 @@ const offer = async () => {
   const box = $('owned');
   box.replaceChildren();
   for (const file of $('own').files) {
-    const ending = file.name.split('.').at(-1);
-    if (!(ending in kinds)) add(box, 'p', `${file.name}: expected a file called .json, .yaml or .csv`, {className: 'bad'});
+    const ending = /^[A-Za-z0-9][A-Za-z0-9._-]*\.(json|yaml|csv)$/.exec(file.name)?.[1];
+    if (!ending) add(box, 'p', `${file.name}: expected a name of letters, digits and . _ - that ends in .json, .yaml or .csv`, {className: 'bad'});
     else if (file.size > mostRead) add(box, 'p', `${file.name}: has ${file.size.toLocaleString('en')} bytes; at most ${mostRead.toLocaleString('en')} are read`, {className: 'bad'});
     else {
       own[file.name] = await file.text();

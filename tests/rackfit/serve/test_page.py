@@ -195,12 +195,14 @@ def test_own_files_are_asked_about_and_named_where_an_address_lacks_them(
     browser: Browser, client: Client, tmp_path: Path
 ) -> None:
     """A model, a cluster of six GPUs and traffic; then the same address without them, and with them again."""
-    own = [tmp_path / name for name in ("own.json", "six.yaml", "own-traffic.yaml", "notes.txt")]
+    names = ("own.json", "six.yaml", "own-traffic.yaml", "notes.txt", "my model.json")
+    own = [tmp_path / name for name in names]
     own[0].write_text((data_dir("models") / "llama-3.1-8b.json").read_text())
     spec = yaml.safe_load((data_dir("clusters") / "hgx-h100.yaml").read_text())
     own[1].write_text(yaml.safe_dump({**spec, "name": "six", "failed": ["r0g0", "r0g1"]}))
     own[2].write_text((data_dir("traffic") / "chat-poisson.yaml").read_text())
     own[3].write_text("<b>no file of these kinds</b>")
+    own[4].write_text(own[0].read_text())
     with browser.opened(f"{client.address}/#{QUESTION}", 390, "light") as (shown, view):
         until(shown, "state", "answered")
         shown.evaluate("document.documentElement.dataset.state = ''")
@@ -211,7 +213,8 @@ def test_own_files_are_asked_about_and_named_where_an_address_lacks_them(
         assert " on 6 of 8 chips;" in shown.inner_text("#answer")
         told = shown.inner_text("#owned")
         assert "own-traffic.yaml: choose it as cluster, workload, traffic above." in told
-        assert "notes.txt: expected a file called .json, .yaml or .csv" in told
+        for refused in own[3:]:
+            assert f"{refused.name}: expected a name of letters, digits and . _ -" in told
         assert "own-traffic.yaml" in shown.locator("#traffic option").all_inner_texts()
         answer, address = shown.inner_text("#answer"), shown.url
         shown.click("#export")
