@@ -14,10 +14,11 @@ def lines(found: Divided) -> list[str]:
     """Sentences about all models together."""
     judged, models = found.judged, found.models
     total = judged.evaluations[0].chips_total
-    paid = f"all {len(models.instances[0].cluster.usable)} usable ones" if models.whole else "these"
+    usable = len(models.instances[0].cluster.usable)
+    paid = f"all {usable} usable chips are paid" if models.whole else "only these are paid"
     said = [
-        f"{len(models.names)} models on {judged.chips_used} of {total} chips, {paid} paid: "
-        f"${judged.usd_per_hour:,.2f}/h; all rates may grow by a factor of {judged.headroom:.3g}"
+        f"{len(models.names)} models on {judged.chips_used} of {total} chips, {paid}: "
+        f"${judged.usd_per_hour:,.2f}/h. All rates may grow by a factor of {judged.headroom:.3g}"
     ]
     proof = "proven" if found.status == "optimal" else "best found"
     if models.whole:

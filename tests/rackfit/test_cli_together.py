@@ -102,7 +102,7 @@ def test_each_layout_stands_beside_the_others(made: tuple[dict[str, Any], Path])
 def test_the_words_name_money_proof_and_files(tmp_path: Path) -> None:
     found = run("solve", NAME, "--out", tmp_path / "out")
     assert found.exit_code == 0, found.output
-    assert "2 models on 7 of 8 chips, these paid: $9.87/h" in found.stdout
+    assert "2 models on 7 of 8 chips, only these are paid: $9.87/h" in found.stdout
     assert "No division of the chips that the proof covers costs less than $9.87/h" in found.stdout
     for name in ("llama-8b", "llama-70b"):
         assert f"in layouts/{name}.json" in found.stdout
