@@ -28,7 +28,7 @@ _LEFT_OUT = {
 }
 
 
-_COPIES = "as many experts as there are spare slots, the busiest ones, may have copies"
+_COPIES = "spare slots hold copies, of no expert more than of a busier one of its layer"
 
 #: placements of experts, by the slots that the layers may have
 _SLOTS = {

@@ -7,8 +7,12 @@ r"""Proven lower bounds on the busiest chip of a MoE layer, for every placement 
 
 - the average, ``sum_e f_e(r_e) / n``. As ``f`` is concave, ``R`` spare replicas add least when they
   pile on the coldest expert that may be copied: at least ``f(1 + R) - f(1)`` for ``R < n``, else ``R``
-  times the mean increment of that expert fully spread. With ``hot_copies`` only the ``R`` busiest
-  experts of a layer may be copied (what engines do, and what the certificate then covers);
+  times the mean increment of that expert fully spread;
+- with ``hot_copies`` no expert has more replicas than a busier one of its layer (what engines do, and what
+  the certificate then covers). The ``k``-th busiest then has at most ``m_k = min(n - 1, R / k)`` spare
+  ones, each of which adds at least the chord ``s_k = (f_k(1 + m_k) - f_k(1)) / m_k``. Spare replicas that do
+  not rise with ``k`` are a sum of equal ones on the first ``j``: together they add at least ``R`` times the
+  least mean of ``s_1 .. s_j`` over ``j``, and only ``j <= R`` occur;
 - the pigeonhole: at least ``E - R`` experts have one replica, so some chip holds ``ceil((E-R)/n)`` of
   them and touches no less than the sum of that many smallest ``g_e(1)``;
 - without spare slots, ``q`` chips hold ``ceil(E/n)`` experts each: together no less than the ``q ceil(E/n)``
@@ -52,15 +56,21 @@ def small_enough(instance: Instance, chips: int) -> bool:
 
 
 def copies_are_hot(loads: Array, experts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """``[layers]``: whether only the busiest experts are copied, as many as there are spare slots."""
+    """``[layers]``: whether no expert has more copies than a busier one, by ``experts [layers, slots]``."""
     layers, num_experts = loads.shape
-    spare = experts.shape[1] - num_experts
     replicas = np.zeros((layers, num_experts), dtype=np.int64)
     np.add.at(replicas, (np.arange(layers)[:, None], experts), 1)
-    if spare <= 0 or spare >= num_experts:
-        return np.ones(layers, dtype=bool)
-    least = np.sort(loads, axis=1)[:, num_experts - spare]
-    return np.asarray(((replicas == 1) | (loads >= least[:, None])).all(axis=1))
+    order = np.lexsort((-replicas, -loads), axis=1)
+    falling = np.take_along_axis(replicas, order, axis=1)
+    return np.asarray((np.diff(falling, axis=1) <= 0).all(axis=1))
+
+
+def _blocks(experts: int) -> NDArray[np.int64]:
+    """Ends of blocks of experts from the busiest on: doubling up to half of them, then eighths of the rest."""
+    half = experts // 2
+    ends = [2**i for i in range(half.bit_length()) if 2**i <= half]
+    ends += [half + -(-(experts - half) * i // 8) for i in range(9)]
+    return np.unique([end for end in ends if end > 0]).astype(np.int64)
 
 
 class ExpertBounds:
@@ -75,6 +85,8 @@ class ExpertBounds:
         self._load: dict[tuple[int, int], Array] = {}
         self._mean_and_least: dict[tuple[int, int], tuple[float, float]] = {}
         self._touched: dict[tuple[int, int], tuple[Array, Array]] = {}
+        self._chords: dict[tuple[int, float], Array] = {}
+        self._block_ends = _blocks(self.num_experts)
 
     @cached_property
     def _single(self) -> Array:
@@ -86,10 +98,15 @@ class ExpertBounds:
         both = np.stack([sums.mean(axis=1), sums.min(axis=1)])
         return np.concatenate([np.zeros((2, len(GRID), 1)), both], axis=2)
 
+    @cached_property
+    def _falling(self) -> Array:
+        """``[layers, experts]``: loads from the busiest on."""
+        return np.asarray(-np.sort(-self.loads, axis=1))
+
     def _coldest_copied(self, spare: int) -> Array:
         """``[layers]``: load share of the coldest expert that one of ``spare`` slots may copy."""
-        place = self.num_experts - min(spare, self.num_experts) if self.hot_copies else 0
-        return np.asarray(np.sort(self.loads, axis=1)[:, place])
+        place = min(spare, self.num_experts) if self.hot_copies else self.num_experts
+        return np.asarray(self._falling[:, max(place, 1) - 1])
 
     def layer_loads(self, chips: int, slots: int) -> Array:
         """``[layers]``: bound on the busiest chip's share in each layer."""
@@ -138,6 +155,8 @@ class ExpertBounds:
             spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
             alone = touch_probability(cold, self.top_k, tokens, 1.0)
             extra = (spread - alone) * spare / (pile - 1)
+            if self.hot_copies:
+                extra = np.maximum(extra, self._added_in_order(spare, chips, tokens))
         least = -(-max(self.num_experts - max(spare, 0), 0) // chips)
         full, fullest = _fullest(self.num_experts, chips)
         return np.asarray(
@@ -159,7 +178,49 @@ class ExpertBounds:
         spread = pile * touch_probability(cold, self.top_k, tokens, float(pile))
         alone = touch_probability(cold, self.top_k, tokens, 1.0)
         added = (spread - alone) * spare / (pile - 1)
+        if self.hot_copies:
+            added = np.maximum(added, self._added_by_blocks(spare, chips))
         return np.stack([added.mean(axis=1), added.min(axis=1)])
+
+    def _added_in_order(self, spare: int, chips: int, tokens: float) -> Array:
+        """``[layers]``: what ``spare`` replicas add where no expert has more than a busier one."""
+        ranks = np.arange(1, min(spare, self.num_experts) + 1)
+        chord = self._chord(
+            self._falling[:, : len(ranks)], np.minimum(spare / ranks, chips - 1), tokens
+        )
+        return np.asarray(spare * (chord.cumsum(axis=1) / ranks).min(axis=1))
+
+    def _added_by_blocks(self, spare: int, chips: int) -> Array:
+        """``[grid, layers]``: the same for blocks of experts, each taken for its coldest and most copied one.
+
+        Within a block the mean of chords lies between its values at the block's ends.
+        """
+        found = np.full((len(GRID), len(self.loads)), np.inf)
+        total, first = np.zeros(found.shape), 0
+        for end in self._block_ends.tolist():
+            if first >= spare:
+                break
+            most = min(spare / (first + 1), chips - 1.0)
+            last = min(end, spare)
+            total += (last - first) * self._chord_of_block(end, most)
+            found = np.minimum(found, total / last)
+            first = end
+        return spare * found
+
+    def _chord_of_block(self, end: int, most: float) -> Array:
+        """``[grid, layers]``: the least that a spare replica of the ``end``-th busiest expert adds, of at most ``most``."""
+        rounded = float(2.0 ** (np.ceil(np.log2(most) * 4) / 4))  # a longer chord is no steeper
+        key = (end, rounded)
+        if key not in self._chords:
+            load = self._falling[None, :, end - 1]
+            self._chords[key] = self._chord(load, np.asarray(rounded), GRID[:, None])
+        return self._chords[key]
+
+    def _chord(self, loads: Array, most: Array, tokens: float | Array) -> Array:
+        """Mean increment of ``f`` from one replica to ``1 + most``."""
+        alone = touch_probability(loads, self.top_k, tokens, 1.0)
+        spread = (1 + most) * touch_probability(loads, self.top_k, tokens, 1 + most)
+        return np.asarray((spread - alone) / most)
 
     def touched(self, tables: Array, tokens: Array) -> Array:
         """Look up rows of :meth:`touched_on_grid` at the grid point below ``tokens``."""

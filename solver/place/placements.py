@@ -27,7 +27,7 @@ def engine_places(instance: Instance, attention_dp: int) -> bool:
 class Placements:
     """Placements that shapes share, made once.
 
-    ``hot_copies``: only the busiest experts have copies, which is what the shapes' bounds assume.
+    ``hot_copies``: no expert has more copies than a busier one, which is what the bounds of shapes assume.
     """
 
     def __init__(self, instance: Instance, clock: Clock, seed: int, *, hot_copies: bool):
@@ -63,7 +63,7 @@ class Placements:
     def covered(
         self, loads: Array, experts: NDArray[np.int64], slots_per_chip: Sequence[int]
     ) -> NDArray[np.int64]:
-        """The placements, or where the bound does not cover one of them, one with copies of busy experts."""
+        """The placements, or where the bound does not cover one of them, one that it covers."""
         if not self.hot_copies:
             return experts
         cold = ~copies_are_hot(loads, experts)
