@@ -22,6 +22,7 @@ from costmodel.replay.links import Links
 from costmodel.replay.met import Met, Totals, met
 from costmodel.replay.prefix_cache import PrefixCache
 from costmodel.replay.router import Router, Routing
+from costmodel.replay.targets import Patience
 from topology.errors import InstanceError, Problem
 
 
@@ -84,6 +85,20 @@ def replay(
         The layout cannot be priced, lacks a pool, or cannot hold the longest request; or that request is longer
         than the model supports.
     """
+    found = replay_with(instance, layout, requests, None, course, tables)
+    assert found is not None  # nothing ends it
+    return found
+
+
+def replay_with(
+    instance: Instance,
+    layout: Layout,
+    requests: Requests,
+    patience: Patience | None,
+    course: Course | None = None,
+    tables: Tables | None = None,
+) -> Met | None:
+    """As :func:`replay`; ``None`` as soon as ``patience`` is over, which then says what was missed."""
     began = perf_counter()
     course = course or Course.of(instance)
     supported = instance.model.max_context
@@ -100,7 +115,9 @@ def replay(
     if lacking:
         raise InstanceError(Problem("layout", lacking[0]))
     links = Links.beside(instance.cluster.uplinks, judged.priced)
-    jobs = run(instance, fleet, requests, course, links)
+    jobs = run(instance, fleet, requests, course, links, patience)
+    if patience is not None and patience.over:
+        return None
     return met(
         instance, layout, requests, jobs,
         Totals(fleet, gaps, perf_counter() - began), closed=course.in_flight is not None,
@@ -113,10 +130,11 @@ def run(
     requests: Requests,
     course: Course,
     links: Links | None = None,
+    patience: Patience | None = None,
 ) -> list[Job]:
     """The requests with the times that they met, in order of arrival.
 
-    ``links``: what hand-overs between domains may use; all of it unless given.
+    ``links``: what hand-overs between domains may use; all of it unless given. Where ``patience`` ends, so do they.
     """
     jobs = _jobs(requests)
     if len(requests.blocks):
@@ -180,9 +198,16 @@ def run(
                         sent = links.sent_s(what.domain, away, job.first_s, moved, alone)
                     job.first_s = sent
                     heappush(heap, (sent, next(order), 2, (target, job), 0))
-                elif closed is not None:
+                    if patience is not None:
+                        patience.first(job)
+                    continue
+                if closed is not None:
                     begin(now)
+                if patience is not None:
+                    (patience.ended if server.role == "decode" else patience.whole)(job)
             done.clear()
+            if patience is not None and patience.over:
+                break
         elif kind == 1:
             assert isinstance(what, Job)
             one = entry.choose(what)

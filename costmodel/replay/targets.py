@@ -1,4 +1,4 @@
-"""Percentile targets: whether a replay met them, and what was late."""
+"""Percentile targets: whether a replay met them, what was late, and when one is missed whatever comes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodel.replay.job import Job
 from costmodel.replay.met import Met
 from costmodel.tolerance import exceeds
 
@@ -71,3 +72,52 @@ def judged(met: Met, targets: Targets) -> Judged:
     return Judged(
         float(first.mean()), float(tokens.mean()), float((~first & ~tokens).mean()), targets
     )
+
+
+@dataclass
+class Patience:
+    """Requests counted while they run: of ``requests`` in all, those known to have a late first token, slow tokens, or either."""
+
+    targets: Targets
+    requests: int
+    late: int = 0
+    slow: int = 0
+    either: int = 0
+
+    def first(self, job: Job) -> None:
+        """A request has its first token where it decodes."""
+        if self._late(job):
+            self.late += 1
+            self.either += 1
+
+    def ended(self, job: Job) -> None:
+        """A request whose first token was counted before has its last."""
+        if self._slow(job):
+            self.slow += 1
+            self.either += not self._late(job)
+
+    def whole(self, job: Job) -> None:
+        """A request has its first and its last token."""
+        self.first(job)
+        self.ended(job)
+
+    @property
+    def so_far(self) -> Judged:
+        """The shares as if all that is not known yet met the targets."""
+        count = self.requests
+        return Judged(self.late / count, self.slow / count, 1.0 - self.either / count, self.targets)
+
+    @property
+    def over(self) -> bool:
+        """Whether a target is missed whatever comes."""
+        return not self.so_far.meets
+
+    def _late(self, job: Job) -> bool:
+        most = self.targets.ttft_p99_s
+        return most is not None and job.first_s - job.arrival_s > most
+
+    def _slow(self, job: Job) -> bool:
+        most = self.targets.tpot_p99_s
+        if most is None or job.output_tokens < 2:
+            return False
+        return (job.ends_s - job.first_s) / (job.output_tokens - 1) > most

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from solver.place.assemble import assemble
 from solver.rounds import Search
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
+from solver.traffic.spared import all_chips, ways
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 Array = NDArray[np.float64]
@@ -28,6 +29,8 @@ _PREFILL = ROLES.index("prefill")
 _LOOKS, _FLEET_S = 12, 4.0
 #: prompts that tell what a prefill replica computes at most
 _PROMPTS = 800
+#: sizes of the largest replica that are tried for a fleet which may lose any one
+_WAYS = 2
 
 #: by role: capacity that is asked for, over the rate
 Needs = Mapping[str, float]
@@ -40,14 +43,15 @@ class Fleets:
     than at the mean.
     """
 
-    def __init__(self, search: Search, requests: Requests, seed: int) -> None:
-        self.search, self.requests = search, requests
+    def __init__(
+        self, search: Search, requests: Requests, seed: int, *, spare: bool = False
+    ) -> None:
+        """``spare``: whether the capacity has to be there without any one replica."""
+        self.search, self.requests, self.spare = search, requests, spare
         self.prompts = requests.rows(_spread_alike(requests.input_tokens, _PROMPTS, seed))
         self.course = Course.of(search.instance)
         #: of a prefill shape: what it computes of the prompts over what it computes at the mean
         self.share: dict[int, float] = {}
-        #: chips of a replica at most
-        self.most_chips: int | None = None
 
     def under(self, slo: Slo, workers: int) -> Fleets | None:
         """Those of the same question under other targets; ``None`` where no replica meets them or the time is over."""
@@ -59,7 +63,7 @@ class Fleets:
             search.run()
         except (NoFeasibleLayout, NoLayoutInTime):
             return None
-        return Fleets(search, self.requests, own.seed)
+        return Fleets(search, self.requests, own.seed, spare=self.spare)
 
     def least(self, needs: Needs) -> Fleet | None:
         """The cheapest fleet found; rates of its items are what is left of them for the rate."""
@@ -88,10 +92,42 @@ class Fleets:
         items = search.items.best(rates[0] * scale, rates[1] * scale)
         if placed:
             items = [search.placed.sending(item) for item in items]
+        if not self.spare:
+            return self._cheapest(items)
+        found = [self._cheapest(some) for some in self._without_any(items)]
+        return min(
+            (fleet for fleet in found if fleet is not None),
+            key=lambda fleet: fleet.usd_per_hour,
+            default=None,
+        )
+
+    def _cheapest(self, items: list[Item]) -> Fleet | None:
+        search = self.search
         return solve_fleet(
             items, search.classes, search.question, clock=search.clock,
             time_limit_s=_FLEET_S, seed=search.seed, accept_gap=search.target / 10,
         ).fleet  # fmt: skip
+
+    def _without_any(self, items: list[Item]) -> Iterator[list[Item]]:
+        """Items no larger than some, at what is left of their rates where any one of them may be lost.
+
+        Prefill replicas over several domains come last: a domain that is lost would take parts of several.
+        """
+        rate = self.search.question.rate
+        assert rate is not None
+        narrow = [item for item in items if not (item.role == _PREFILL and item.wide)]
+        for some in (narrow, items) if len(narrow) < len(items) else (items,):
+            fleets = ways(some, rate, all_chips(self.search.classes), _WAYS)
+            for most in fleets:
+                yield [
+                    replace(
+                        item, requests_per_s=item.requests_per_s * rate / (rate + most[item.role])
+                    )
+                    for item in some
+                    if item.requests_per_s <= most.get(item.role, 0.0)
+                ]
+            if fleets:
+                return
 
     def _scale(self, needs: Needs) -> Array:
         """What of a shape's rate counts, by row of the shape table."""
@@ -101,9 +137,6 @@ class Fleets:
         for row, share in self.share.items():
             ranks = int(shapes.row(row)["attention_dp"])
             known[ranks] = max(share, known.get(ranks, 0.0))
-        if self.most_chips is not None:
-            chips = shapes.tp * shapes.attention_dp * shapes.pp
-            scale[chips > self.most_chips] = 0.0
         prefill = shapes.role == _PREFILL
         for ranks, share in known.items():
             scale[prefill & (shapes.attention_dp == ranks)] *= share

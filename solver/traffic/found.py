@@ -49,6 +49,8 @@ def answered(
     wall_s: float,
 ) -> SearchResult:
     """The answer that a layout makes, proven to a gap of ``target`` or not."""
+    met = found.verdict.met
+    assert met is not None  # what is found has met the targets
     usd = found.evaluation.usd_per_hour or 0.0
     requests = asked.requests
     served = requests.rate * float(requests.output_tokens.mean())
@@ -63,7 +65,7 @@ def answered(
         proof_s=wall_s if proven else None,
         instance=instance,
         traffic=ForTraffic(
-            met=found.verdict.met,
+            met=met,
             targets=asked.targets,
             runs=len(found.verdict.runs),
             losses=found.verdict.after,

@@ -10,17 +10,20 @@ from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Tables
 from costmodel.replay.met import Met
-from costmodel.replay.replay import replay
-from costmodel.replay.targets import Judged, judged
+from costmodel.replay.replay import replay_with
+from costmodel.replay.targets import Judged, Patience
 from solver.traffic.asked import Asked
 from solver.traffic.losses import losses
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What replays say of a layout: ``met`` on the traffic as it is, and the verdict of each run up to the first miss."""
+    """What replays say of a layout: ``met`` on the traffic as it is, and the verdict of each run up to the first miss.
 
-    met: Met
+    ``met`` is ``None`` where that run missed a target.
+    """
+
+    met: Met | None
     runs: tuple[Judged, ...]
     #: after which losses it was replayed
     after: int
@@ -115,15 +118,16 @@ class Judge:
 
     def _replay(
         self, layout: Layout, runs: Sequence[Requests], found: list[Judged]
-    ) -> tuple[Met, list[Judged]]:
+    ) -> tuple[Met | None, list[Judged]]:
+        """Replay up to the first run that misses a target, and that one up to where it does."""
         first: Met | None = None
-        for requests in runs:
-            met = replay(self.instance, layout, requests, tables=self._tables)
-            first = met if first is None else first
-            found.append(judged(met, self.asked.targets))
-            if not found[-1].meets:
+        for number, requests in enumerate(runs):
+            patience = Patience(self.asked.targets, len(requests))
+            met = replay_with(self.instance, layout, requests, patience, tables=self._tables)
+            first = met if number == 0 else first
+            found.append(patience.so_far)
+            if met is None:
                 break
-        assert first is not None
         return first, found
 
 

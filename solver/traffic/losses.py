@@ -1,19 +1,11 @@
-"""What is left of a layout after the loss of a node, a rack or some chips: replicas that touch it are gone.
-
-Fleets stand apart before: replicas of one role in as many domains as there are, so that a domain takes few of them.
-"""
+"""What is left of a layout after the loss of a node, a rack or some chips: replicas that touch it are gone."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
-from solver.fleet.asked import Fleet
-from solver.fleet.items import Item
-from solver.shapes.pools import Pool, PoolClass
 
 
 def units(instance: Instance, spare: str | int) -> list[Sequence[str]]:
@@ -60,42 +52,3 @@ def _serving(replicas: Sequence[Replica]) -> tuple[Replica, ...]:
     if {"prefill", "decode"} <= roles:
         return tuple(replicas)
     return tuple(one for one in replicas if one.role == "mixed")
-
-
-def spread_out(fleet: Fleet, classes: Sequence[PoolClass]) -> Fleet:
-    """The same replicas, those in one domain moved to where fewest chips of their role are, then fewest chips."""
-    free = {(one.index, pool.domain): one.size for one in classes for pool in one.pools}
-    roles: Counter[tuple[int, int]] = Counter()
-    found: list[tuple[Item, tuple[Pool, ...]]] = []
-    narrow = [stand for stand in fleet.stands if len(stand[1]) == 1]
-    for stand in fleet.stands:
-        if len(stand[1]) > 1:
-            found.append(stand)
-            for (index, chips), pool in zip(stand[0].parts, stand[1], strict=True):
-                free[index, pool.domain] -= chips
-    for item, _ in sorted(narrow, key=lambda stand: -stand[0].chips):
-        ((index, chips),) = item.parts
-        room = [pool for pool in classes[index].pools if free[index, pool.domain] >= chips]
-        if not room:
-            return fleet
-        best = min(
-            room,
-            key=lambda pool: (
-                roles[item.role, pool.domain],
-                -free[index, pool.domain],
-                pool.domain,
-            ),
-        )
-        free[index, best.domain] -= chips
-        roles[item.role, best.domain] += chips
-        found.append((item, (best,)))
-    return replace(fleet, stands=tuple(found))
-
-
-def widths(spare: str | int, size: int) -> list[int | None]:
-    """Chips of a replica at most, in classes of ``size`` chips: where a loss takes whole replicas, narrow ones lose less.
-
-    What is likely to be cheap comes first: what costs no less is not replayed.
-    """
-    narrow = (8, 4, 16, 2, 32) if spare else ()
-    return [*(chips for chips in narrow if chips < size), None]

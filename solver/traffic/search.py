@@ -24,13 +24,13 @@ from solver.place.mend import mended
 from solver.rounds import Search
 from solver.search import search
 from solver.shapes.shapes import ROLES
-from solver.traffic.asked import COVERS, Asked, Questions, questions
+from solver.traffic.apart import dealt, hosts_apart
+from solver.traffic.asked import Asked, Questions, questions
+from solver.traffic.bound import least_cost
 from solver.traffic.fleets import Fleets
 from solver.traffic.found import Found, Steady, answered, capacities, nothing_found
 from solver.traffic.judge import Judge, Verdict
 from solver.traffic.loads import carried, hurries
-from solver.traffic.losses import spread_out, units, widths
-from solver.traffic.windows import least_share
 from solver.verify import ROUNDING, verify
 
 #: layouts judged at most; how much more is asked of a pool that was too slow, the first time and at most
@@ -77,14 +77,14 @@ class _TrafficSearch:
     ) -> None:
         self.own, self.asked, self.clock, self.target, self.seed = own, asked, clock, gap, seed
         self.on_progress, self.workers = on_progress, workers
-        self.every = self._steady(own.every)
-        self.least_share = least_share(own.every, asked.requests, own.exempt)
+        every = self._steady(own.every)
+        self.least = least_cost(own, asked, every, clock, seed, workers)
         self.mean = self._steady(own.mean)
         plain = Search(own.spread, clock, gap, seed, None, workers=workers)
         spread = plain.run()
         assert spread is not None
         self.spread = spread
-        self.plain = Fleets(plain, asked.requests, seed)
+        self.plain = Fleets(plain, asked.requests, seed, spare=bool(asked.spare))
         self._use(self.plain)
         self.judge = Judge(own.spread, asked, seed)
         #: the cheapest that met the targets, and the cheapest that did on fresh draws too
@@ -140,14 +140,10 @@ class _TrafficSearch:
 
     def _look(self, loads: dict[str, float]) -> None:
         """Look for the cheapest layout that meets the targets, from such loads on."""
-        for most in widths(self.asked.spare, max(one.size for one in self.search.classes)):
-            self.fleets.most_chips = most
-            failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
-            needs = self._first(failed, {role: 1.0 / load for role, load in loads.items()})
-            if needs is not None:
-                self._less(failed, needs)
-            if self.clock.over:
-                break
+        failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
+        needs = self._first(failed, {role: 1.0 / load for role, load in loads.items()})
+        if needs is not None:
+            self._less(failed, needs)
 
     def _confirm(self) -> None:
         """Keep the cheapest layout that meets the targets on fresh draws too; where none does, ask for more."""
@@ -235,7 +231,9 @@ class _TrafficSearch:
         layout = assemble(instance, fleet, self.search.placed)
         evaluation = evaluate(instance, layout)
         if self.asked.spare:
-            wide = assemble(instance, spread_out(fleet, self.search.classes), self.search.placed)
+            apart_fleet = dealt(fleet, self.search.classes, self.clock, self.seed)
+            given = hosts_apart(instance, apart_fleet, self.asked.spare)
+            wide = assemble(instance, apart_fleet, self.search.placed, given)
             if (apart := evaluate(instance, wide)).feasible:
                 layout, evaluation = wide, apart
         if evaluation.violations:
@@ -263,36 +261,22 @@ class _TrafficSearch:
             return float("inf")
         cost = self.best.evaluation.usd_per_m_output_tokens
         assert cost is not None
-        return max(0.0, cost / self._bound() - 1.0)
-
-    def _bound(self) -> float:
-        """In the evaluation's own terms: at the peak rate and the rounded mean answer.
-
-        What is left after the loss of any of ``n`` units must cost as much as any layout, and the dearest unit is
-        at least an ``n``-th of all.
-        """
-        bound = self.every.certificate.bound_usd_per_m_output_tokens * self.least_share
-        if self.asked.spare:
-            number = len(units(self.own.spread, self.asked.spare))
-            bound *= number / (number - 1.0) if number > 1 else 1.0
-        return bound
+        return max(0.0, cost / self.least.usd_per_m_output_tokens - 1.0)
 
     def _report(self) -> None:
         if self.on_progress is not None:
             cost = None if self.best is None else self.best.evaluation.usd_per_m_output_tokens
             gap = None if self.best is None else self._gap()
             doing = f"{self.tries} layouts replayed"
-            self.on_progress(Progress(self.clock.elapsed_s, cost, self._bound(), gap, doing))
+            self.on_progress(
+                Progress(self.clock.elapsed_s, cost, self.least.usd_per_m_output_tokens, gap, doing)
+            )
 
     def _answer(self) -> SearchResult:
         assert self.best is not None
-        covers = (*self.every.certificate.covers, *COVERS)
-        if self.least_share < 1.0:
-            covers += (
-                f"windows: the bound is lowered by {1.0 - self.least_share:.1%}, as layers that read a part of the "
-                "context read and keep less of unlike lengths than of their mean",
-            )
-        certificate = Certificate(self._bound(), self._gap(), covers)
+        certificate = Certificate(
+            self.least.usd_per_m_output_tokens, self._gap(), self.least.covers
+        )
         steady = Steady(self.mean, self.spread)
         return answered(
             self.asked, self.own.spread, steady, self.best, certificate,

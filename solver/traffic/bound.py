@@ -1,0 +1,64 @@
+"""What every layout for some traffic costs at least, in the evaluation's own terms, and what that holds for.
+
+At the peak rate and the rounded mean answer. Of what is lost: what is left after the loss of any of ``n`` units must
+cost as much as any layout, and the dearest unit is at least an ``n``-th of all; and each role carries the rate without
+its largest replica (:mod:`solver.traffic.spared`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solver.answer import SearchResult
+from solver.clock import Clock
+from solver.known import Known
+from solver.traffic.asked import COVERS, Asked, Questions
+from solver.traffic.losses import units
+from solver.traffic.spared import all_chips, least_chips
+from solver.traffic.windows import least_share
+from topology.errors import NoFeasibleLayout
+
+_LOSSES = (
+    "losses: what is left without any one unit costs as much as any layout, and each role serves the rate without the "
+    "largest of its replicas, as some unit takes it"
+)
+
+
+@dataclass(frozen=True)
+class LeastCost:
+    """Dollars per million output tokens that no layout costs less than, and what that covers."""
+
+    usd_per_m_output_tokens: float
+    covers: tuple[str, ...]
+
+
+def least_cost(
+    own: Questions, asked: Asked, every: SearchResult, clock: Clock, seed: int, workers: int
+) -> LeastCost:
+    """The bound for traffic; ``every``: the answer to what every order of requests has to carry.
+
+    Raises ``NoFeasibleLayout`` where no layout of all chips carries the rate after every loss.
+    """
+    share = least_share(own.every, asked.requests, own.exempt)
+    bound = every.certificate.bound_usd_per_m_output_tokens * share
+    covers = (*every.certificate.covers, *COVERS)
+    if share < 1.0:
+        covers += (
+            f"windows: the bound is lowered by {1.0 - share:.1%}, as layers that read a part of the "
+            "context read and keep less of unlike lengths than of their mean",
+        )
+    if asked.spare:
+        number = len(units(own.spread, asked.spare))
+        bound *= number / (number - 1.0) if number > 1 else 1.0
+        known = Known(own.every, clock, 0.0, seed, None, workers=workers)
+        chips = all_chips(known.classes)
+        fewest = least_chips(known.items.best(), asked.peak_rate * share, chips)
+        if fewest > chips:
+            raise NoFeasibleLayout(
+                f"no layout carries {asked.peak_rate:,.4g} requests/s after the loss of any one of its replicas: "
+                f"that takes more than the {chips} chips; fewer requests/s, looser targets or more chips would do"
+            )
+        usd = fewest * min(min(one.prices) for one in known.classes)
+        bound = max(bound, usd / asked.peak_rate * known.to_usd)
+        covers += (_LOSSES,)
+    return LeastCost(bound, covers)

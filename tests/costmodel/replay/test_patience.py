@@ -1,0 +1,61 @@
+"""A replay that ends as soon as a target is missed says what the whole one says."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.layout.layout import Layout, Role
+from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
+from costmodel.question.traffic.description import Arrivals, BothLengths, Description, Lengths
+from costmodel.question.traffic.requests import Requests
+from costmodel.question.workload import Slo, Workload
+from costmodel.replay.replay import replay, replay_with
+from costmodel.replay.targets import Patience, Targets, judged
+
+LENGTHS = BothLengths(input=Lengths(mean=1000, std=800), output=Lengths(mean=150, std=100))
+
+
+def draw(rate: float) -> Requests:
+    return Description(arrivals=Arrivals(rate=rate), lengths=LENGTHS).draw(800, 3)
+
+
+def instance() -> Instance:
+    workload = Workload(input_tokens=1000, output_tokens=150)
+    return resolve_instance(
+        Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload=workload, slo=Slo(tpot=0.03))
+    )
+
+
+def layout(asked: Instance, roles: tuple[Role, ...]) -> Layout:
+    batches: dict[Role, int] = {"prefill": 8, "decode": 320, "mixed": 110}
+    parts = [
+        plain_layout(asked, role, tp=1, batch=batches[role], first_chip=chip)
+        for chip, role in enumerate(roles)
+    ]
+    replicas = tuple(one for part in parts for one in part.replicas)
+    return parts[0].model_copy(update={"replicas": replicas})
+
+
+@pytest.mark.parametrize("roles", [("mixed", "mixed"), ("prefill", "prefill", "decode")])
+@pytest.mark.parametrize("rate", [20.0, 45.0, 60.0, 400.0])
+@pytest.mark.parametrize(
+    "targets",
+    [Targets(0.4, 0.02, 0.99), Targets(None, 0.02), Targets(0.4), Targets(0.4, 0.02, 0.7)],
+)
+def test_the_verdict_is_that_of_the_whole_replay(
+    roles: tuple[Role, ...], rate: float, targets: Targets
+) -> None:
+    asked, requests = instance(), draw(rate)
+    whole = judged(replay(asked, layout(asked, roles), requests), targets)
+    patience = Patience(targets, len(requests))
+    met = replay_with(asked, layout(asked, roles), requests, patience)
+    assert patience.over == (not whole.meets) == (met is None)
+    if met is not None:
+        assert patience.so_far == whole
+    else:
+        assert patience.so_far.late_first <= whole.late_first
+        assert patience.so_far.slow_tokens <= whole.slow_tokens
+        # it ends with the first request too many
+        assert min(patience.late, patience.slow, patience.either) <= 0.3 * len(requests) + 1

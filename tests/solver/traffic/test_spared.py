@@ -1,0 +1,148 @@
+"""Fleets that may lose any one replica: bounds against enumeration, and how replicas stand apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+
+from costmodel.question.scenario import Scenario
+from costmodel.question.traffic.description import Arrivals, BothLengths, Description, Lengths
+from costmodel.question.workload import Workload
+from costmodel.replay.targets import Targets
+from solver.clock import Clock
+from solver.fleet.asked import Fleet
+from solver.fleet.items import Item
+from solver.search import search
+from solver.shapes.pools import pool_classes
+from solver.traffic.apart import dealt, hosts_apart
+from solver.traffic.asked import Asked, questions
+from solver.traffic.losses import units
+from solver.traffic.search import search_traffic
+from solver.traffic.spared import least_chips, ways
+from topology.errors import NoFeasibleLayout
+
+TRAFFIC = Description(
+    arrivals=Arrivals(rate=60),
+    lengths=BothLengths(input=Lengths(mean=1000, std=800), output=Lengths(mean=150, std=100)),
+)
+TARGETS = Targets(1.0, 0.03, 0.99)
+PREFILL, DECODE, MIXED = range(3)
+
+
+def item(role: int, chips: int, rate: float) -> Item:
+    return Item(0, role, 0, 1, chips, rate)
+
+
+def asked(rate: float, cluster: str) -> tuple[Scenario, Asked]:
+    workload = Workload(input_tokens=10, output_tokens=10)
+    scenario = Scenario(model="llama-3.1-8b", cluster=cluster, workload=workload)
+    return scenario, Asked(TRAFFIC.draw(1500, 1).at_rate(rate), TARGETS, spare="node")
+
+
+def survives(fleet: Sequence[Item], wanted: float) -> bool:
+    """Whether the rate is left without any one replica."""
+
+    def serves(kept: Sequence[Item]) -> float:
+        rates = [sum(i.requests_per_s for i in kept if i.role == role) for role in range(3)]
+        return min(rates[PREFILL], rates[DECODE]) + rates[MIXED]
+
+    return bool(fleet) and all(
+        serves([*fleet[:at], *fleet[at + 1 :]]) >= wanted * (1 - 1e-9) for at in range(len(fleet))
+    )
+
+
+def fleets(items: Sequence[Item], chips: int) -> Iterator[list[Item]]:
+    for counts in product(*(range(chips // one.chips + 1) for one in items)):
+        fleet = [one for one, times in zip(items, counts, strict=True) for _ in range(times)]
+        if sum(one.chips for one in fleet) <= chips:
+            yield fleet
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_fleet_that_survives_has_fewer_chips_than_the_bound(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    chips, wanted = 9, 3.0
+    items = [
+        item(role, size, float(size * rng.uniform(0.7, 2.0) * (0.6 if role == MIXED else 1.0)))
+        for role in range(3 if seed % 3 else 2)
+        for size in ((1, 2) if seed % 3 else (1, 2, 3))
+    ]
+    best = min(
+        (sum(i.chips for i in fleet) for fleet in fleets(items, chips) if survives(fleet, wanted)),
+        default=inf,
+    )
+    bound = least_chips(items, wanted, chips)
+    assert bound <= best
+    if seed % 3 == 0:  # without mixed replicas it is exact
+        assert bound == best
+
+
+def test_the_largest_replica_is_what_a_fleet_has_to_spare() -> None:
+    """One replica of each role carries all: two of each are needed, or more of smaller ones."""
+    whole = [item(PREFILL, 4, 10.0), item(DECODE, 4, 10.0)]
+    assert least_chips(whole, 10.0, 16) == 16
+    assert least_chips(whole, 10.0, 15) == inf
+    small = [*whole, item(PREFILL, 1, 2.0)]
+    assert least_chips(small, 10.0, 16) == 6 + 8
+    assert ways(small, 10.0, 16, 2) == [{PREFILL: 2.0, DECODE: 10.0}, {PREFILL: 10.0, DECODE: 10.0}]
+
+
+def fleet_on(cluster: str, roles: Sequence[int], chips: int) -> tuple[Fleet, Asked, Scenario]:
+    """Replicas, all in the first pool of a cluster."""
+    scenario, wanted = asked(60.0, cluster)
+    classes = pool_classes(questions(scenario, wanted).spread.cluster)
+    pool = classes[0].pools[0]
+    stands = tuple((item(role, chips, 5.0), (pool,)) for role in roles)
+    return Fleet(stands, 10.0, 1.0), wanted, scenario
+
+
+def test_pools_hold_little_of_one_role() -> None:
+    fleet, wanted, scenario = fleet_on("hgx-h100@3", [PREFILL] * 2 + [DECODE] * 3, 2)
+    classes = pool_classes(questions(scenario, wanted).spread.cluster)
+    apart = dealt(fleet, classes, Clock(), 0)
+    assert [one for one, _ in apart.stands] == [one for one, _ in fleet.stands]
+    for role in (PREFILL, DECODE):
+        homes = [pool.domain for one, (pool,) in apart.stands if one.role == role]
+        assert len(set(homes)) == len(homes)
+
+
+def test_slices_of_a_replica_stand_in_pools_of_their_own() -> None:
+    fleet, wanted, scenario = fleet_on("hgx-h100@3", [PREFILL, DECODE], 4)
+    classes = pool_classes(questions(scenario, wanted).spread.cluster)
+    wide = replace(item(DECODE, 4, 5.0), slices=2)
+    fleet = replace(fleet, stands=(*fleet.stands, (wide, classes[0].pools[:2])))
+    apart = dealt(fleet, classes, Clock(), 0)
+    pools = apart.stands[-1][1]
+    assert len(set(pools)) == 2
+    assert apart.stands[1][1][0] not in pools  # the other one that decodes
+
+
+def test_hosts_of_a_rack_hold_one_replica_of_a_role() -> None:
+    """Five chips each, hosts of four: in order, two replicas would share a host."""
+    roles = [PREFILL] * 7 + [DECODE] * 4
+    fleet, wanted, scenario = fleet_on("gb200-nvl72", roles, 5)
+    instance = questions(scenario, wanted).spread
+    given = hosts_apart(instance, fleet, "node")
+    used = [chip for chips in given if chips is not None for chip in chips]
+    assert len(used) == len(set(used)) == 55
+    for host in units(instance, "node"):
+        here = [
+            role
+            for role, chips in zip(roles, given, strict=True)
+            if chips is not None and not set(host).isdisjoint(chips)
+        ]
+        assert len(set(here)) == len(here)
+
+
+def test_a_rate_that_no_fleet_keeps_after_a_loss_is_proven_too_high() -> None:
+    """All eight chips carry it, none may be lost."""
+    scenario, wanted = asked(225.0, "hgx-h100")
+    assert search(questions(scenario, wanted).every, clock=Clock(), gap=0.05).layout.replicas
+    with pytest.raises(NoFeasibleLayout, match="after the loss of any one of its replicas") as told:
+        search_traffic(scenario, wanted, clock=Clock(), gap=0.05)
+    assert told.value.proven
