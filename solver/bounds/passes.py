@@ -45,6 +45,8 @@ class Passes:
         self.fewest = self.slots.astype(float)
         #: bound on the busiest chip's load in each MoE layer, where a placement has proven one
         self.by_layer: Array | None = None
+        #: layers of a stage at most, of one shape
+        self.most_layers: int | None = None
         if self.experts is not None:
             pairs, inverse = np.unique(
                 np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
@@ -146,7 +148,11 @@ class Passes:
         piped = self.pp > 1
         found[piped] = (
             shortest_longest_stage(
-                [seconds[piped] for seconds in layer_s], order, head_s[piped], self.pp[piped]
+                [seconds[piped] for seconds in layer_s],
+                order,
+                head_s[piped],
+                self.pp[piped],
+                self.most_layers,
             )
             + step_s / self.pp[piped]
         )

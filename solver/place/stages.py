@@ -92,12 +92,16 @@ _ROUNDING, _HALVINGS = 1e-9, 30
 
 
 def shortest_longest_stage(
-    layer_s: Sequence[Array], kind_of_layer: Sequence[int], head_s: Array, stages: Array
+    layer_s: Sequence[Array],
+    kind_of_layer: Sequence[int],
+    head_s: Array,
+    stages: Array,
+    most_layers: int | None = None,
 ) -> Array:
     """Least possible time of the longest stage, for many shapes at once (arrays of one length).
 
-    ``layer_s[k]``: seconds of a layer of kind ``k``; ``head_s`` comes on top of the last stage. For a
-    trial limit, stages are filled greedily from the last layer back, run by run of equal layers;
+    ``layer_s[k]``: seconds of a layer of kind ``k``; ``head_s`` comes on top of the last stage; of one shape a
+    stage has at most ``most_layers``. For a trial limit, stages are filled greedily from the last layer back, run by run of equal layers;
     the least limit that needs no more than ``stages`` stages is found by bisection and returned
     rounded down, so that it stays a lower bound.
     """
@@ -115,7 +119,10 @@ def shortest_longest_stage(
     high = np.asarray(total, dtype=float).copy()
     if low.size == 1:
         own = [float(layer_s[kind].item()) for kind in reversed(kind_of_layer)]
-        found = _longest_of_one(own, float(head_s.item()), low.item(), high.item(), stages.item())
+        found = _longest_of_one(
+            own, float(head_s.item()), low.item(), high.item(), stages.item(),
+            most_layers or len(own),
+        )  # fmt: skip
         return np.full(low.shape, found)
     for _ in range(_HALVINGS):
         limit = (low + high) / 2
@@ -126,7 +133,7 @@ def shortest_longest_stage(
 
 
 def _longest_of_one(
-    layer_s: list[float], head_s: float, low: float, high: float, stages: float
+    layer_s: list[float], head_s: float, low: float, high: float, stages: float, most_layers: int
 ) -> float:
     """The same for one shape, from the last layer back, stage by stage instead of layer by layer."""
     sums = [0.0, *accumulate(layer_s)]
@@ -136,7 +143,8 @@ def _longest_of_one(
         needed, start = 0, 0
         while start < len(layer_s) and needed <= stages:
             room = limit + slack - (0.0 if needed else head_s)
-            start = max(start + 1, bisect_right(sums, sums[start] + room) - 1)
+            end = max(start + 1, bisect_right(sums, sums[start] + room) - 1)
+            start = min(end, start + most_layers)
             needed += 1
         low, high = (low, limit) if needed <= stages else (limit, high)
     return low
