@@ -39,25 +39,35 @@ def choosing(instance: Instance, **values: Any) -> Instance:
 
 
 def drafting(folder: Path, seed: int) -> Instance:
-    rng = np.random.default_rng(seed)
     plain = make_tiny(folder, seed, *SIZES[seed % 3])
+    return choosing(drafting_of(plain, seed), drafts=(0, 1, 2))
+
+
+def drafting_of(plain: Instance, seed: int) -> Instance:
+    """The question with one draft, of which a second would be accepted less often."""
+    rng = np.random.default_rng(seed)
     curve = sorted(rng.uniform(0.2, 0.95, 2).tolist(), reverse=True)
     whole = with_drafts(plain, 1, curve[0])
     drafts = whole.scenario.speculative
     assert drafts is not None
     drafts = drafts.model_copy(update={"acceptance": tuple(curve)})
     scenario = whole.scenario.model_copy(update={"speculative": drafts})
-    return choosing(replace(whole, scenario=scenario), drafts=(0, 1, 2))
+    return replace(whole, scenario=scenario)
 
 
 def overlapping(folder: Path, seed: int) -> Instance:
-    """Experts on two chips or three, exchanged fast or slowly."""
-    rng = np.random.default_rng(seed)
+    """Experts on two chips or three."""
     plain = make_tiny(folder, seed, *SIZES[1 + seed % 2])
+    return choosing(exchanging(plain, seed), overlap=(False, True))
+
+
+def exchanging(plain: Instance, seed: int) -> Instance:
+    """The question with exchanges that are fast or slow, so that to hide them pays or not."""
+    rng = np.random.default_rng(seed)
     changed = {"all_to_all": float(rng.uniform(0.02, 0.3)), "layer_overhead_s": 0.0}
     own = plain.profile.default.model_copy(update=changed)
     profile = plain.profile.model_copy(update={"default": own})
-    return choosing(replace(plain, profile=profile), overlap=(False, True))
+    return replace(plain, profile=profile)
 
 
 def chunked(folder: Path, seed: int) -> Instance:
@@ -160,27 +170,6 @@ def test_the_best_of_all_values_equals_enumeration_on_many(
     print(freedom, dict(answers), dict(chosen))
     assert answers["between"] <= 6
     assert answers["optimal"] >= 150
-
-
-@pytest.mark.slow
-def test_the_best_mix_of_two_choices_equals_enumeration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every pair of drafts, overlap, chunk and precisions of KV."""
-    answers: Counter[str] = Counter()
-    pairs = [("drafts", "overlap"), ("drafts", "chunk"), ("drafts", "kv_dtype"),
-             ("overlap", "chunk"), ("overlap", "kv_dtype"), ("chunk", "kv_dtype")]  # fmt: skip
-    every: dict[str, Any] = {
-        "drafts": (0, 1, 2), "overlap": (False, True), "chunk": (8, 64), "kv_dtype": ("bf16", "fp8"),
-    }  # fmt: skip
-    for seed in range(120):
-        pair = pairs[seed % len(pairs)]
-        instance = drafting(tmp_path, 1000 + seed)
-        mixed = choosing(instance, **{name: every[name] for name in pair})
-        answers[check(mixed, monkeypatch)[0]] += 1
-    print(dict(answers))
-    assert answers["optimal"] >= 60
-    assert answers["between"] <= 3
 
 
 @pytest.mark.parametrize(

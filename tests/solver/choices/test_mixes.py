@@ -1,0 +1,72 @@
+"""Freedoms together: random mixes of choices and whole trays, as enumeration of every combination finds them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodel.question.instance import Instance
+from tests.conftest import make_tiny
+from tests.solver.choices.test_choices import SIZES, check, choosing, drafting_of, exchanging
+from tests.solver.test_granularity import in_trays
+
+#: values of each choice; whole trays are no choice but another rule of the same question
+VALUES: dict[str, Any] = {
+    "drafts": (0, 1, 2), "overlap": (False, True), "chunk": (8, 64), "kv_dtype": ("bf16", "fp8"),
+    "weight_dtype": ("bf16", "fp8"),
+}  # fmt: skip
+TRAYS = "trays"
+PAIRS = list(combinations([*VALUES, TRAYS], 2))
+#: chips, layers, experts where chips come in trays of two
+OF_TRAYS = [(4, 2, 0), (4, 2, 2)]
+
+
+def mix(seed: int) -> tuple[str, ...]:
+    """Each pair in turn, every third time with one more freedom."""
+    rng = np.random.default_rng(seed)
+    pair = PAIRS[seed % len(PAIRS)]
+    rest = [name for name in (*VALUES, TRAYS) if name not in pair]
+    return (*pair, rest[int(rng.integers(len(rest)))]) if seed // len(PAIRS) % 3 == 2 else pair
+
+
+def mixed(folder: Path, seed: int, names: tuple[str, ...]) -> Instance:
+    """A tiny question with these freedoms."""
+    sizes = OF_TRAYS if TRAYS in names else SIZES
+    instance = make_tiny(folder, seed, *sizes[seed % len(sizes)])
+    if "overlap" in names:
+        instance = exchanging(instance, seed)
+    if "drafts" in names:
+        instance = drafting_of(instance, seed)
+    if TRAYS in names:
+        instance = in_trays(instance, 2)
+    return choosing(instance, **{name: VALUES[name] for name in names if name != TRAYS})
+
+
+@pytest.mark.parametrize("seed", [3, 14, 40])
+def test_a_mix_equals_enumeration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    assert check(mixed(tmp_path, seed, mix(seed)), monkeypatch)[0] != "between"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_mixes_equal_enumeration_on_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    """A thousand and twenty in all, in which every pair of freedoms occurs 68 times and more."""
+    answers: Counter[str] = Counter()
+    met: Counter[tuple[str, str]] = Counter()
+    for seed in range(102 * part, 102 * part + 102):
+        names = mix(seed)
+        met.update(combinations(sorted(names), 2))
+        answers[check(mixed(tmp_path, seed, names), monkeypatch)[0]] += 1
+    print(part, dict(answers), dict(met))
+    assert len(met) == len(PAIRS)
+    assert answers["optimal"] >= 51
+    assert answers["between"] <= 3
