@@ -17,8 +17,9 @@ from costmodel.plan.hours import Decision, Hours
 from costmodel.plan.judge import judge
 from costmodel.plan.question import PlanQuestion, load_plan, rates_of
 from solver.clock import Clock
-from solver.plan.day import DayPlan, Offers, offers_for, plan_offers
+from solver.plan.day import DayPlan, plan_offers
 from solver.plan.hours import plan_hours
+from solver.plan.offers import Offers, offers_for
 from topology.errors import NoFeasibleLayout, RackfitError
 
 #: shares of the carried rate above which groups are added and below which one is taken away, and groups added at once

@@ -80,6 +80,11 @@ class Hours:
         """Hours until everything repeats."""
         return len(self.demand[0])
 
+    @property
+    def choices(self) -> int:
+        """Numbers of groups to choose from, over all hours and columns: how large the question is."""
+        return self.hours * sum(len(one.requests_per_s) for one in self.columns)
+
     @cached_property
     def of_kind(self) -> list[list[int]]:
         """Columns by kind of unit."""

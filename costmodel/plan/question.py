@@ -87,7 +87,9 @@ class PlanModel(_Part):
 
 
 class PlanUnits(_Part):
-    """Units of one kind: ``cluster`` is one of them, ``count`` how many there are at most.
+    """Units of one kind in one place: ``cluster`` is one of them, ``count`` how many there are at most.
+
+    ``name`` tells two places with the same units apart: groups of units that work together stand in one of them.
 
     ``reserved``: how many are paid in every hour, or the least and the most of which the plan chooses; others are rented
     by the hour. A unit costs what its chips cost unless ``usd_per_hour`` (reserved) and ``on_demand_usd_per_hour``
@@ -95,6 +97,7 @@ class PlanUnits(_Part):
     """
 
     cluster: Line
+    name: Name | None = None
     count: Annotated[int, Field(ge=1, le=MOST_UNITS)]
     reserved: Units | tuple[Units, Units] = 0
     usd_per_hour: UsdPerHour | None = None
@@ -102,6 +105,11 @@ class PlanUnits(_Part):
         UsdPerHour | Annotated[tuple[UsdPerHour, ...], Field(max_length=MOST_HOURS)] | None
     ) = None
     power_cap: Watts | None = None
+
+    @property
+    def called(self) -> str:
+        """What the units are called in the plan."""
+        return self.name or self.cluster
 
     @property
     def reserved_range(self) -> tuple[int, int]:
@@ -130,7 +138,7 @@ class PlanQuestion(_Part):
     name: Name
     title: Line = ""
     models: Annotated[tuple[PlanModel, ...], Field(min_length=1, max_length=50)]
-    units: Annotated[tuple[PlanUnits, ...], Field(min_length=1, max_length=20)]
+    units: Annotated[tuple[PlanUnits, ...], Field(min_length=1, max_length=200)]
     spare: Annotated[int, Field(ge=0, le=MOST_SPARE)] = 0
     usd_per_kwh: Price | Annotated[tuple[Price, ...], Field(max_length=MOST_HOURS)] = 0.0
     power_overhead: Annotated[float, Field(ge=1, le=5)] = 1.3
@@ -146,7 +154,7 @@ class PlanQuestion(_Part):
     def _apart(self) -> PlanQuestion:
         for what, names in (
             ("models", [one.called for one in self.models]),
-            ("units", [one.cluster for one in self.units]),
+            ("units", [one.called for one in self.units]),
         ):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:

@@ -28,6 +28,38 @@ def tiny(seed: int, most: int = 400) -> tuple[Hours, Rows]:
             return asked, rows
 
 
+def tiny_region(seed: int, most: int = 400) -> tuple[Hours, Rows]:
+    """As :func:`tiny`, with two or three equal places of two or one units each, where groups carry alike in any number."""
+    rng = random.Random(f"region {seed}")
+    while True:
+        units = rng.choice([(2, 2), (2, 1), (1, 1, 1)])
+        first = replace(_kind(rng, "place", 2), reserved=rng.choice([(0, 0), (0, 1), (1, 1)]))
+        kinds = tuple(
+            replace(first, name=f"place {number}", units=own) for number, own in enumerate(units)
+        )
+        columns = []
+        for model in range(2):
+            group = rng.choice([1, 1, 1, 2]) if max(units) > 1 else 1
+            one = float(rng.randint(5, 12) * group)
+            start, drain = (
+                rng.choice([0.0, 600.0, 2400.0, HOUR_S]),
+                rng.choice([0.0, 300.0, 1800.0]),
+            )
+            least = rng.choice([1, 1, 2])
+            columns += [
+                Column(
+                    f"model {model} in {number}", model, number, group,
+                    tuple(n * one for n in range(own // group + 1)), start, drain, least,
+                )
+                for number, own in enumerate(units)
+            ]  # fmt: skip
+        demand = tuple(tuple(float(rng.randint(0, 9)) for _ in range(HOURS)) for _ in range(2))
+        asked = Hours(("one", "other"), demand, kinds, tuple(columns), spare=rng.choice([0, 0, 1]))
+        rows = [_alone(asked, hour) for hour in range(HOURS)]
+        if prod(len(own) for own in rows) <= most:
+            return asked, rows
+
+
 def best_of_all(asked: Hours, rows: Rows) -> float | None:
     """The least money of any valid plan by the judge; ``None`` where there is none."""
     best: float | None = None

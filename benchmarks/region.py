@@ -1,0 +1,198 @@
+"""A region of clusters, models and hours, planned by parts: its gap, and how the time grows.
+
+``python -m benchmarks.region [--clusters 100] [--models 20] [--hours 168] [--seed 0] [--jobs 2] [--spare 0] [--keep FILE] [--scaling]``
+makes a question from a seed: clusters of the catalogue of 8 to 4,608 chips, models of the catalogue, and by model a day of ServeGen that is
+shifted by hours, rescaled by days and so that all models' peaks alone take half of the region in equal parts. ``--keep`` holds the
+searches' answers between runs (a pickle: read only your own). ``--scaling`` plans smaller questions as well and fits exponents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import random
+import resource
+import time
+from collections.abc import Sequence
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits, load_plan, rates_of
+from costmodel.question.workload import Slo
+from solver.clock import Clock
+from solver.plan.day import DayPlan, plan_offers
+from solver.plan.offers import Offers, offers_for
+from topology import load_cluster
+
+KINDS = (
+    "hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "gb300-nvl72", "hgx-b300", "hgx-h20", "hgx-a100",
+)  # fmt: skip
+MODELS = (
+    "deepseek-v3", "llama-3.1-8b", "qwen3-235b-a22b", "gpt-oss-120b", "llama-3.1-70b", "kimi-k2", "qwen3-32b", "glm-4.5-air",
+    "gemma-3-27b", "qwen3-30b-a3b", "deepseek-r1", "mixtral-8x7b", "qwen3-8b", "glm-4.5", "qwen2.5-72b", "gpt-oss-20b",
+    "llama-3.1-405b", "qwen3-14b", "minimax-m2.7", "qwen3-coder-480b-a35b",
+)  # fmt: skip
+WORKLOADS = ("chat", "chat", "reasoning")
+#: chips of the smallest and of the largest cluster; share of the region that the peaks take together
+LEAST, MOST, SHARE = 8, 4608, 0.5
+#: questions of the table: clusters, models, hours
+SIZES = (
+    *((clusters, 20, 48) for clusters in (12, 25, 50, 100)),
+    *((100, models, 48) for models in (5, 10, 20)),
+    *((100, 20, hours) for hours in (24, 48, 96, 168)),
+)  # fmt: skip
+
+
+def made(clusters: int, models: int, hours: int, seed: int, spare: int = 0) -> PlanQuestion:
+    """The question with rates whose highest is 1 request/s; fewer clusters, models or hours are the first ones."""
+    rng = random.Random(seed)
+    units = []
+    for number in range(clusters):
+        kind = KINDS[number % len(KINDS)]
+        size = len(load_cluster(kind).chips)
+        # one of the least and one of the most chips, others evenly in the logarithm
+        ends = {0: LEAST, 3: MOST}
+        chips = ends.get(number, exp(rng.uniform(log(max(size, LEAST)), log(MOST))))
+        units.append(
+            PlanUnits(cluster=kind, name=f"{kind}-{number}", count=max(1, int(chips) // size))
+        )
+    days = [[most for _, most in own] for own in rates_of(load_plan("servegen-day"))]
+    asked = []
+    for number in range(models):
+        own = random.Random(f"{seed} {number}")
+        day = days[own.randrange(len(days))]
+        shift, weekend = own.randrange(24), own.uniform(0.5, 0.9)
+        scales = [own.uniform(0.9, 1.0) * (weekend if turn >= 5 else 1.0) for turn in range(7)]
+        rates = [day[(hour + shift) % 24] * scales[hour // 24 % 7] for hour in range(hours)]
+        asked.append(
+            PlanModel(
+                model=MODELS[number], name=MODELS[number], workload=own.choice(WORKLOADS),
+                slo=Slo(ttft=2.0, tpot=0.05), requests_per_s=tuple(rate / max(rates) for rate in rates),
+            )
+        )  # fmt: skip
+    return PlanQuestion(
+        name="region", models=tuple(asked), units=tuple(units), spare=spare,
+        load_from="host", load_extra=60.0, least_hours=2,
+    )  # fmt: skip
+
+
+def scaled(asked: PlanQuestion, offers: Offers, seed: int) -> PlanQuestion:
+    """The question with each model's peak at its part of :data:`SHARE` of the region, times 0.5 to 1.5."""
+    rng = random.Random(f"{seed} shares")
+    models = []
+    for m, model in enumerate(asked.models):
+        carried = sum(
+            units.count * max((one.requests_per_s / one.group for one in offers[m, k].layouts), default=0.0)
+            for k, units in enumerate(asked.units)
+        )  # fmt: skip
+        peak = carried * SHARE / len(asked.models) * rng.uniform(0.5, 1.5)
+        assert model.requests_per_s is not None
+        rates = tuple(rate * peak for rate in model.requests_per_s)
+        models.append(model.model_copy(update={"requests_per_s": rates}))
+    return asked.model_copy(update={"models": tuple(models)})
+
+
+def searched(asked: PlanQuestion, jobs: int, keep: Path | None) -> Offers:
+    """What every kind runs for every model; of models that the file has, from there."""
+    units = [(one.called, one.count) for one in asked.units]
+    known: dict[str, Offers] = {}
+    if keep is not None and keep.exists():
+        kept, own = pickle.loads(keep.read_bytes())
+        known = own if kept == units else {}
+    offers: Offers = {}
+    clock = Clock()
+    for m, model in enumerate(asked.models):
+        if model.called not in known:
+            alone = asked.model_copy(update={"models": (model,)})
+            known[model.called] = offers_for(alone, clock=clock, gap=0.02, jobs=jobs)
+            print(f"{clock.elapsed_s:.0f} s: {model.called}", flush=True)
+            if keep is not None:
+                keep.write_bytes(pickle.dumps((units, known)))
+        offers |= {(m, k): one for (_, k), one in known[model.called].items()}
+    return offers
+
+
+def part(offers: Offers, clusters: int, models: int) -> Offers:
+    """Of the first clusters and models."""
+    return {(m, k): one for (m, k), one in offers.items() if m < models and k < clusters}
+
+
+def cpu_s() -> float:
+    """Seconds of CPU of this process and of those that ended."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(sum(resource.getrusage(one)[:2]) for one in who)
+
+
+def planned(asked: PlanQuestion, offers: Offers) -> tuple[DayPlan, float]:
+    """The plan, and seconds of CPU that it took without the searches."""
+    began = cpu_s()
+    found = plan_offers(
+        asked, offers, clock=Clock(), on_progress=lambda said: print(f"  {said}", flush=True)
+    )
+    return found, cpu_s() - began
+
+
+def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """``p`` of ``seconds ~ size ** p``, by least squares of logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def scaling(offers: Offers, seed: int, spare: int) -> None:
+    """Times of smaller questions, and exponents."""
+    times: dict[tuple[int, int, int], float] = {}
+    for size in dict.fromkeys(SIZES):
+        clusters, models, hours = size
+        own = part(offers, clusters, models)
+        asked = scaled(made(clusters, models, hours, seed, spare), own, seed)
+        found, times[size] = planned(asked, own)
+        print(f"{clusters} clusters, {models} models, {hours} hours: {times[size]:.1f} s of CPU, gap {found.planned.gap:.2%} "
+              f"of these layouts, {found.gap:.2%} of any", flush=True)  # fmt: skip
+    for place, name in enumerate(("clusters", "models", "hours")):
+        rows = [
+            size for size in times
+            if all(size[other] == (100, 20, 48)[other] for other in range(3) if other != place)
+        ]  # fmt: skip
+        fitted = exponent([size[place] for size in rows], [times[size] for size in rows])
+        print(f"time ~ {name} ^ {fitted:.2f}")
+
+
+def main() -> None:
+    """Plan the region."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, default in (
+        ("clusters", 100),
+        ("models", 20),
+        ("hours", 168),
+        ("seed", 0),
+        ("jobs", 2),
+        ("spare", 0),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--scaling", action="store_true")
+    words = parser.parse_args()
+    began, cpu = time.perf_counter(), cpu_s()
+    asked = made(words.clusters, words.models, words.hours, words.seed, words.spare)
+    offers = searched(asked, words.jobs, words.keep)
+    print(f"searches: {time.perf_counter() - began:.0f} s, {cpu_s() - cpu:.0f} s of CPU")
+    if words.scaling:
+        scaling(offers, words.seed, words.spare)
+        return
+    asked = scaled(asked, offers, words.seed)
+    found, seconds = planned(asked, offers)
+    chips = sum(len(load_cluster(one.cluster).chips) * one.count for one in asked.units)
+    per_day = 24.0 / found.hours.hours
+    used = [sum(hour.serving) + sum(hour.moving) for hour in found.planned.judged.hours]
+    print(f"{len(asked.units)} clusters, {chips:,} chips, {sum(k.units for k in found.hours.kinds):,} units, "
+          f"{min(used):,} to {max(used):,} in use")  # fmt: skip
+    print(f"${found.planned.judged.usd * per_day:,.0f} per day; gap {found.planned.gap:.2%} of these layouts, "
+          f"{found.gap:.2%} of any layouts")  # fmt: skip
+    print(
+        f"plan {seconds:.0f} s of CPU; all {time.perf_counter() - began:.0f} s, {cpu_s() - cpu:.0f} s of CPU"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""What each kind of unit runs for each model of a plan, as columns to choose from. Equal searches are made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import joblib
+
+from costmodel.plan.hours import Column, Kind
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits, rates_of
+from solver.clock import Clock
+from solver.plan.groups import UnitLayout, chips_off
+from solver.plan.units import Offer, Start, offer
+from topology import load_cluster
+from topology.errors import InstanceError, NoFeasibleLayout, Problem
+
+#: by model and kind of unit
+Offers = dict[tuple[int, int], Offer]
+#: one search: of a model, on units with so many chips off
+Search = tuple[PlanModel, PlanUnits, int]
+
+
+def offers_for(
+    asked: PlanQuestion,
+    *,
+    clock: Clock,
+    gap: float = 0.01,
+    seed: int = 0,
+    jobs: int = 1,
+    on_progress: Callable[[str], None] = lambda said: None,
+) -> Offers:
+    """What each kind of unit runs for each model; the rates are not read but for their faults.
+
+    Units of one cluster name with as many chips off are searched once, at their largest count; a smaller number of them is
+    taken as a part of the largest. ``jobs`` searches run at a time, by joblib's backend.
+    """
+    off = kinds_of(asked, len(rates_of(asked)[0]))[1]
+    start = Start(asked.load_from, asked.load_extra)
+    largest: dict[tuple[str, int], PlanUnits] = {}
+    for units, own in zip(asked.units, off, strict=True):
+        known = largest.get((units.cluster, own))
+        if known is None or known.count < units.count:
+            largest[units.cluster, own] = units
+    searches: list[Search] = [
+        (model, units, own) for model in asked.models for (_, own), units in largest.items()
+    ]
+    found: dict[tuple[str, str, int], Offer] = {}
+    for (model, units, own), one in _searched(searches, start, clock, gap, seed, jobs, on_progress):
+        found[model.called, units.cluster, own] = one
+    return {
+        (m, k): _up_to(found[model.called, units.cluster, off[k]], units.count)
+        for m, model in enumerate(asked.models)
+        for k, units in enumerate(asked.units)
+    }
+
+
+def _searched(
+    searches: list[Search],
+    start: Start,
+    clock: Clock,
+    gap: float,
+    seed: int,
+    jobs: int,
+    on_progress: Callable[[str], None],
+) -> Iterator[tuple[Search, Offer]]:
+    """Every search with its answer, as they come."""
+    if jobs == 1:
+        for model, units, off in searches:
+            on_progress(f"{model.called} on {units.cluster}")
+            yield (
+                (model, units, off),
+                offer(model, units, off, start, clock=clock, gap=gap, seed=seed),
+            )
+        return
+    limit = None if clock.limit_s is None else clock.remaining_s
+    # Ray's backend gives all answers at the end
+    calls = (joblib.delayed(_offered)(one, start, limit, gap, seed) for one in searches)
+    each = joblib.parallel.get_active_backend()[0].supports_return_generator
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator" if each else "list")
+    for one, answer in zip(searches, parallel(calls), strict=True):
+        on_progress(f"{one[0].called} on {one[1].cluster}")
+        yield one, answer
+
+
+def _offered(one: Search, start: Start, limit_s: float | None, gap: float, seed: int) -> Offer:
+    """A search in a process of its own."""
+    model, units, off = one
+    return offer(model, units, off, start, clock=Clock(limit_s), gap=gap, seed=seed)
+
+
+def _up_to(one: Offer, units: int) -> Offer:
+    """What there is room for on so many units."""
+    fits = tuple(own for own in one.layouts if own.group <= units)
+    reason = one.reason or ("" if fits else f"takes more than {units} units")
+    return replace(one, layouts=fits, reason=reason)
+
+
+def by_hour(value: float | tuple[float, ...], number: int) -> tuple[float, ...]:
+    """One value for each hour."""
+    return value if isinstance(value, tuple) else (value,) * number
+
+
+def kinds_of(asked: PlanQuestion, number: int) -> tuple[tuple[Kind, ...], list[int]]:
+    """Units with prices and power, and how many chips of each are off."""
+    kinds, off = [], []
+    for units in asked.units:
+        left_off, watts = chips_off(units, asked.power_overhead)
+        price = sum(placed.chip.usd_per_hour for placed in load_cluster(units.cluster).chips)
+        reserved = price if units.usd_per_hour is None else units.usd_per_hour
+        rented = units.on_demand_usd_per_hour
+        off.append(left_off)
+        kinds.append(
+            Kind(
+                units.called,
+                units.count,
+                units.reserved_range,
+                reserved,
+                by_hour(reserved if rented is None else rented, number),
+                watts,
+            )
+        )
+    return tuple(kinds), off
+
+
+def fits_somewhere(asked: PlanQuestion, offers: Offers) -> None:
+    """Raise ``NoFeasibleLayout`` for models that no unit runs."""
+    said = []
+    for m, model in enumerate(asked.models):
+        own = [offers[m, k] for k in range(len(asked.units))]
+        if not any(one.layouts for one in own):
+            reasons = (
+                f"  on {units.called}: {one.reason or 'no replay meets the percentiles'}"
+                for units, one in zip(asked.units, own, strict=True)
+            )
+            said.append("\n".join((f"{model.called} runs on no unit", *reasons)))
+    if said:
+        raise NoFeasibleLayout("\n".join(said))
+
+
+def columns_of(
+    asked: PlanQuestion, offers: Offers, number: int
+) -> tuple[tuple[Column, ...], tuple[UnitLayout, ...]]:
+    """Columns of so many hours, each with its layout. Raises ``InstanceError`` where one takes longer to load or finish."""
+    columns, layouts = [], []
+    for (m, k), found in offers.items():
+        for one in found.layouts:
+            most = asked.units[k].count // one.group
+            units = f"{one.group} x {asked.units[k].called}"
+            column = Column(
+                f"{asked.models[m].called} on {units}", m, k, one.group,
+                tuple(n * one.requests_per_s for n in range(most + 1)),
+                one.start_s, one.drain_s, asked.least_hours,
+            )  # fmt: skip
+            if max(column.loading_hours, column.draining_hours) > number:
+                message = (
+                    f"{column.name} takes {one.start_s:,.0f} s to load and {one.drain_s:,.0f} s to finish, longer "
+                    f"than the {number} hours of the plan"
+                )
+                raise InstanceError(Problem(asked.name, message))
+            columns.append(column)
+            layouts.append(one)
+    return tuple(columns), tuple(layouts)

@@ -1,0 +1,273 @@
+"""Equal clusters as one pool of units, and what the pool runs dealt out to them: whole stretches of service, each to one cluster.
+
+Kinds of units are equal where price, power and what groups carry are. A pool's groups are cut into stretches, the
+``l``-th group of a column serving whenever ``l`` or more do. A stretch goes to the cluster where it costs least: where units
+that finish are loaded again in the same hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+
+from costmodel.plan.hours import Column, Hours, Kind
+from solver.plan.by_model import Groups
+from topology.errors import NoFeasibleLayout
+
+#: rates that are as many times that of one group, but for rounding
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Equal kinds, and each of the pool's columns in the columns of those kinds that have it."""
+
+    kinds: tuple[int, ...]
+    columns: dict[int, dict[int, int]]
+
+
+def pooled(asked: Hours) -> tuple[Hours, list[Pool]]:
+    """The question with equal kinds as one, and what each kind and column stands for."""
+    members: list[list[int]] = []
+    for kind in sorted(range(len(asked.kinds)), key=lambda k: -asked.kinds[k].units):
+        for own in members:
+            if _alike(asked, own[0], kind):
+                own.append(kind)
+                break
+        else:
+            members.append([kind])
+    kinds: list[Kind] = []
+    columns: list[Column] = []
+    pools = []
+    for number, own in enumerate(members):
+        first = asked.kinds[own[0]]
+        least, most = (sum(asked.kinds[k].reserved[end] for k in own) for end in (0, 1))
+        units = sum(asked.kinds[k].units for k in own)
+        kinds.append(replace(first, units=units, reserved=(least, most)))
+        stands: dict[int, dict[int, int]] = {}
+        for index in asked.of_kind[own[0]]:
+            one = asked.columns[index]
+            here = {
+                k: c for k in own for c in asked.of_kind[k] if _key(asked, c) == _key(asked, index)
+            }
+            stands[len(columns)] = here
+            columns.append(replace(one, kind=number, requests_per_s=_together(asked, here)))
+        pools.append(Pool(tuple(own), stands))
+    return replace(asked, kinds=tuple(kinds), columns=tuple(columns)), pools
+
+
+def _key(asked: Hours, column: int) -> tuple[int, int, float, float, int]:
+    one = asked.columns[column]
+    return one.model, one.group, one.start_s, one.drain_s, one.least_hours
+
+
+def _together(asked: Hours, columns: dict[int, int]) -> tuple[float, ...]:
+    """What groups of equal columns carry, from none to all."""
+    tables = [asked.columns[c].requests_per_s for c in columns.values()]
+    if len(tables) == 1:
+        return tables[0]
+    one = max(tables, key=len)[1] if max(map(len, tables)) > 1 else 0.0
+    return tuple(n * one for n in range(sum(len(table) - 1 for table in tables) + 1))
+
+
+def _alike(asked: Hours, large: int, small: int) -> bool:
+    """Whether the units of two kinds are equal. The smaller one may lack groups that it has no room for."""
+    one, other = asked.kinds[large], asked.kinds[small]
+    if (one.reserved_usd_per_hour, one.on_demand_usd_per_hour, one.power_w) != (
+        other.reserved_usd_per_hour, other.on_demand_usd_per_hour, other.power_w,
+    ):  # fmt: skip
+        return False
+    rates = [
+        {
+            _key(asked, c): table[1]
+            for c in asked.of_kind[kind]
+            if len(table := asked.columns[c].requests_per_s) > 1
+        }
+        for kind in (large, small)
+    ]
+    fits = {key: rate for key, rate in rates[0].items() if key[1] <= other.units}
+    tables = (
+        asked.columns[c].requests_per_s for kind in (large, small) for c in asked.of_kind[kind]
+    )
+    return fits == rates[1] and all(_linear(table) for table in tables)
+
+
+def _linear(table: tuple[float, ...]) -> bool:
+    return all(abs(own - n * table[1]) <= _SAME * own for n, own in enumerate(table) if n)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Hours on end in which a group of a column serves; as many as there are where it always does."""
+
+    column: int
+    begin: int
+    hours: int
+
+
+def dealt(
+    asked: Hours, pools: list[Pool], together: Hours, groups: Groups, reserved: tuple[int, ...]
+) -> tuple[Groups, tuple[int, ...]]:
+    """Groups ``[hour, column]`` and reserved units of the clusters.
+
+    A stretch that finds no room in the clusters of its pool goes to another pool, in as many groups as carry as much.
+    Raises ``NoFeasibleLayout`` where there is no room for that either.
+    """
+    dealings = [_Dealing(asked, pool, together) for pool in pools]
+    over = [
+        one
+        for dealing in dealings
+        for one in _stretches(together, dealing.pool, groups)
+        if dealing.deal(one) is None
+    ]
+    for one in over:
+        _elsewhere(together, dealings, one)
+    paid = [0] * len(asked.kinds)
+    for dealing, units in zip(dealings, reserved, strict=True):
+        for kind, own in zip(dealing.pool.kinds, dealing.reserved(units), strict=True):
+            paid[kind] = own
+    return sum((own.groups for own in dealings), start=dealings[0].groups * 0), tuple(paid)
+
+
+def _elsewhere(together: Hours, dealings: list[_Dealing], one: _Stretch) -> None:
+    """Deal a stretch to the pool where it costs least, or each half of it."""
+    column = together.columns[one.column]
+    rate = max(np.diff(column.requests_per_s))
+    ways = []
+    for other in together.of_model[column.model]:
+        own = together.columns[other]
+        if len(own.requests_per_s) < 2 or not _linear(own.requests_per_s):
+            continue
+        each = own.requests_per_s[1]
+        # a loss may take a larger group than before: then there is one more for each
+        number = ceil(rate / each * (1 - _SAME)) + (together.spare if each > rate else 0)
+        usd = sum(together.kinds[own.kind].on_demand_usd_per_hour)
+        ways.append((usd * number * own.group, other, number))
+    for _, other, number in sorted(ways):
+        if dealings[together.columns[other].kind].deal_all(replace(one, column=other), number):
+            return
+    half = one.hours // 2
+    if half < max(1, column.least_hours):
+        raise NoFeasibleLayout(
+            f"{column.name}: no cluster has room for what all of them together would carry",
+            proven=False,
+        )
+    begin = (one.begin + half) % together.hours
+    _elsewhere(together, dealings, replace(one, hours=half))
+    _elsewhere(together, dealings, replace(one, begin=begin, hours=one.hours - half))
+
+
+def _stretches(together: Hours, pool: Pool, groups: Groups) -> list[_Stretch]:
+    """Stretches of a pool, those that leave least choice first."""
+    found = []
+    for column in pool.columns:
+        serving = groups[:, column]
+        least = min(together.columns[column].least_hours, together.hours)
+        for level in range(1, int(serving.max(initial=0)) + 1):
+            found += [
+                _Stretch(column, begin, max(least, hours))
+                for begin, hours in _runs(serving >= level)
+            ]
+    size = [one.group for one in together.columns]
+    return sorted(found, key=lambda one: (-size[one.column] * one.hours, one.begin, one.column))
+
+
+def _runs(active: np.ndarray) -> Iterator[tuple[int, int]]:
+    """First hour and number of hours of every run; hours repeat."""
+    number = len(active)
+    if active.all():
+        yield 0, number
+        return
+    for begin in np.flatnonzero(active & ~np.roll(active, 1)):
+        rest = np.roll(active, -int(begin))
+        yield int(begin), int(np.argmin(rest))
+
+
+class _Dealing:
+    """Stretches dealt to the clusters of one pool so far."""
+
+    def __init__(self, asked: Hours, pool: Pool, together: Hours) -> None:
+        self.asked, self.pool, self.together = asked, pool, together
+        shape = (len(pool.kinds), asked.hours)
+        self.units = np.array([asked.kinds[k].units for k in pool.kinds])
+        self.serve, self.load, self.drain = (np.zeros(shape, np.int64) for _ in range(3))
+        self.groups = np.zeros((asked.hours, len(asked.columns)), np.int64)
+        first = pool.kinds[0]
+        self.exchange = asked.exchanges[first]
+        own = asked.kinds[first].on_demand_usd_per_hour
+        self.usd = np.array([own[h] + asked.energy_usd(first, h) for h in range(asked.hours)])
+
+    def used(self, serve: Groups, load: Groups, drain: Groups) -> Groups:
+        """Units in use."""
+        return serve + (np.maximum(load, drain) if self.exchange else load + drain)
+
+    def deal_all(self, one: _Stretch, number: int) -> bool:
+        """Find clusters for so many such stretches, or for none."""
+        sites: list[int] = []
+        for _ in range(number):
+            site = self.deal(one)
+            if site is None:
+                for taken in sites:
+                    self._put(one, taken, -1)
+                return False
+            sites.append(site)
+        return True
+
+    def deal(self, one: _Stretch) -> int | None:
+        """Find a cluster for a stretch."""
+        serve, load, drain = self._units(one)
+        at = np.flatnonzero(serve + load + drain)
+        more = self.used(
+            self.serve[:, at] + serve[at],
+            self.load[:, at] + load[at],
+            self.drain[:, at] + drain[at],
+        )
+        extra = more - self.used(self.serve[:, at], self.load[:, at], self.drain[:, at])
+        has = np.array([kind in self.pool.columns[one.column] for kind in self.pool.kinds])
+        fits = has & (more <= self.units[:, None]).all(axis=1)
+        if not fits.any():
+            return None
+        cost = np.where(fits, np.round(extra @ self.usd[at], 9), np.inf)
+        room = (self.units[:, None] - more).min(axis=1)
+        site = int(np.lexsort((room, cost))[0])
+        self._put(one, site, 1)
+        return site
+
+    def _units(self, one: _Stretch) -> tuple[Groups, Groups, Groups]:
+        """Units by hour that a stretch takes to serve, load and finish."""
+        column = self.together.columns[one.column]
+        hours, number = self.asked.hours, column.group
+        serve, load, drain = (np.zeros(hours, np.int64) for _ in range(3))
+        serve[(one.begin + np.arange(one.hours)) % hours] = number
+        if one.hours < hours:
+            for ahead in range(1, column.loading_hours + 1):
+                load[(one.begin - ahead) % hours] += number
+            for behind in range(column.draining_hours):
+                drain[(one.begin + one.hours + behind) % hours] += number
+        return serve, load, drain
+
+    def _put(self, one: _Stretch, site: int, times: int) -> None:
+        """Add a stretch to a cluster, or take it away."""
+        tables = (self.serve, self.load, self.drain)
+        units = self._units(one)
+        for table, own in zip(tables, units, strict=True):
+            table[site] += times * own
+        column = self.pool.columns[one.column][self.pool.kinds[site]]
+        self.groups[:, column] += times * units[0] // self.together.columns[one.column].group
+
+    def reserved(self, units: int) -> tuple[int, ...]:
+        """Reserved units by cluster: where they are in use for most money."""
+        used = self.used(self.serve, self.load, self.drain)
+        limits = [self.asked.kinds[k].reserved for k in self.pool.kinds]
+        found = [least for least, _ in limits]
+        worth = sorted(
+            (-float(self.usd[used[site] > turn].sum()), site, turn)
+            for site, (least, most) in enumerate(limits)
+            for turn in range(least, most)
+        )
+        for _, site, _ in worth[: units - sum(found)]:
+            found[site] += 1
+        return tuple(found)
