@@ -125,11 +125,14 @@ class Deployments:
         """What the day's requests meet, or those of a part of it."""
         key = (counts, routing, part)
         if key not in self.met:
-            instance = self.search.instance
-            course = Course.of(instance, routing=routing)
-            requests = self.part if part else self.requests
-            self.met[key] = replay(instance, self.layout(counts), requests, course, self.tables)
+            self.met[key] = self.of(counts, self.part if part else self.requests, routing)
         return self.met[key]
+
+    def of(self, counts: Counts, requests: Requests, routing: Routing = "prefix-aware") -> Met:
+        """What some requests meet."""
+        instance = self.search.instance
+        course = Course.of(instance, routing=routing)
+        return replay(instance, self.layout(counts), requests, course, self.tables)
 
     @cached_property
     def part(self) -> Requests:

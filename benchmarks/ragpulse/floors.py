@@ -42,6 +42,7 @@ PROMPTS = (64, 128, 256, 512, 1024, 2048, 4096)
 CONTEXTS = (64, 128, 256, 512, 768, 1024, 1280, 1536, 1792, 2048, 2304, 2560, 2816, 3072, 3584, 4096, 5120)  # fmt: skip
 #: lengths of windows, seconds
 WINDOWS_S = (4.0, 6.0, 8.0, 12.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 300.0, 900.0)
+HOUR_S = 3600.0
 #: answers by which a decode step is priced, tokens
 _ANSWER = 65
 
@@ -102,15 +103,36 @@ class Work:
 
     def fits(self, chips: int, prices: Prices, dropped: int) -> bool:
         """Whether no window shows that so many GPUs must drop more than ``dropped`` requests."""
-        if not (np.isfinite(prices.prompt[:, chips]) & np.isfinite(prices.step[0, chips])).all():
+        seconds = self._seconds(chips, prices)
+        if seconds is None:
             return False
+        return all(len(self._beyond(chips, w, *seconds)) <= dropped for w in WINDOWS_S)
+
+    def dropped(self, chips: int, prices: Prices, hours: int) -> NDArray[np.int64]:
+        """Requests that so many GPUs must drop of those that come in each hour, at least."""
+        comes = (self.requests.arrival_s // HOUR_S).astype(np.int64)
+        seconds = self._seconds(chips, prices)
+        if seconds is None:
+            return np.bincount(comes, minlength=hours)
+        # no window crosses the end of an hour, so that each hour may be judged by another length
+        found = [
+            np.bincount(comes[self._beyond(chips, w, *seconds)], minlength=hours) for w in WINDOWS_S
+        ]
+        return np.asarray(np.max(found, axis=0))
+
+    def _seconds(self, chips: int, prices: Prices) -> tuple[Array, Array] | None:
+        """Least GPU seconds of each prompt and answer; ``None`` where so many GPUs hold no model."""
+        if not (np.isfinite(prices.prompt[:, chips]) & np.isfinite(prices.step[0, chips])).all():
+            return None
         prompt = _price(prices.prompt[:, chips], PROMPTS, self.new) * self.new
         steps = self.requests.output_tokens - 1
         answer = _price(prices.step[:, chips], CONTEXTS, self.requests.input_tokens) * steps
-        return all(self._dropped(chips, w, prompt, answer) <= dropped for w in WINDOWS_S)
+        return prompt, answer
 
-    def _dropped(self, chips: int, seconds: float, prompt: Array, answer: Array) -> int:
-        """Requests that do not fit into windows of so many seconds, at least."""
+    def _beyond(
+        self, chips: int, seconds: float, prompt: Array, answer: Array
+    ) -> NDArray[np.int64]:
+        """Requests beyond those that fit into windows of so many seconds, the fewest that may be."""
         at, steps = self.requests.arrival_s, self.requests.output_tokens - 1
         window = np.floor(at / seconds).astype(np.int64)
         end = (window + 1) * seconds
@@ -122,7 +144,7 @@ class Work:
         starts = np.flatnonzero(np.diff(window, prepend=-1))
         before = np.concatenate([[0.0], np.cumsum(due)])[starts]
         sums = np.cumsum(due) - np.repeat(before, np.diff(np.append(starts, len(due))))
-        return int((sums > chips * seconds * (1.0 + 1e-9)).sum())
+        return np.asarray(order[sums > chips * seconds * (1.0 + 1e-9)])
 
 
 def _price(by_length: Array, lengths: tuple[int, ...], tokens: NDArray[np.int64]) -> Array:

@@ -77,7 +77,8 @@ def hour_document(found: DayPlan, hour: int) -> dict[str, Any]:
     layouts = []
     for index, (column, groups) in enumerate(zip(asked.columns, plan.groups[hour], strict=True)):
         if groups:
-            layouts.append(_file(found, index, groups))
+            if (index, groups) in found.stood:
+                layouts.append(_file(found, index, groups))
             own = fleet[asked.models[column.model]]
             kind = asked.kinds[column.kind].name
             own[kind] = own.get(kind, 0) + groups * column.group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from solver.clock import Clock
 from solver.plan.groups import UnitLayout, chips_off
 from solver.plan.units import Offer, Start, offer
 from topology import load_cluster
-from topology.errors import InstanceError, NoFeasibleLayout, Problem
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 #: by model and kind of unit
 Offers = dict[tuple[int, int], Offer]
@@ -73,20 +74,24 @@ def _searched(
                 offer(model, units, off, start, clock=clock, gap=gap, seed=seed),
             )
         return
-    limit = None if clock.limit_s is None else clock.remaining_s
+    # the wall clock is what processes have in common
+    until = None if clock.limit_s is None else time.time() + clock.remaining_s
+    calls = (joblib.delayed(_offered)(one, start, until, gap, seed) for one in searches)
     # Ray's backend gives all answers at the end
-    calls = (joblib.delayed(_offered)(one, start, limit, gap, seed) for one in searches)
     each = joblib.parallel.get_active_backend()[0].supports_return_generator
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator" if each else "list")
     for one, answer in zip(searches, parallel(calls), strict=True):
+        if clock.stopped:
+            raise NoLayoutInTime("stopped before the first plan")
         on_progress(f"{one[0].called} on {one[1].cluster}")
         yield one, answer
 
 
-def _offered(one: Search, start: Start, limit_s: float | None, gap: float, seed: int) -> Offer:
-    """A search in a process of its own."""
+def _offered(one: Search, start: Start, until: float | None, gap: float, seed: int) -> Offer:
+    """A search in a process of its own, until so many seconds of the wall clock."""
     model, units, off = one
-    return offer(model, units, off, start, clock=Clock(limit_s), gap=gap, seed=seed)
+    clock = Clock(None if until is None else max(0.0, until - time.time()))
+    return offer(model, units, off, start, clock=clock, gap=gap, seed=seed)
 
 
 def _up_to(one: Offer, units: int) -> Offer:

@@ -1,17 +1,27 @@
-"""Every hour of a plan replayed after every loss: what requests of a model with traffic meet on the groups that are left."""
+"""Every hour of a plan replayed after every loss: what a model's requests meet on the groups that are left.
+
+Requests are those of the model's traffic; without, they have the workload's lengths and come evenly, as the steady state has
+them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
+from costmodel.question.instance import Instance
+from costmodel.question.traffic.description import Arrivals, steady
 from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course, replay
-from costmodel.replay.targets import judged
+from costmodel.replay.targets import Targets, judged
 from solver.clock import Clock
 from solver.plan.day import DayPlan
 from solver.plan.groups import chips_off, copies
 from solver.plan.units import asked_of
 from solver.traffic.asked import Asked
+
+#: seconds of even arrivals that are replayed, and requests at most
+_STEADY_S, _MOST = 300.0, 20_000
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,7 @@ class HourReplay:
 
 
 def replay_hours(found: DayPlan, *, clock: Clock, seed: int = 0) -> tuple[HourReplay, ...]:
-    """Replays of all hours and losses of the models that have traffic, as many as the clock allows.
+    """Replays of all hours and losses, as many as the clock allows.
 
     Requests go to columns in the share of what they carry. Hours, groups and rates that are alike are replayed once.
     """
@@ -41,9 +51,7 @@ def replay_hours(found: DayPlan, *, clock: Clock, seed: int = 0) -> tuple[HourRe
     tables: Tables = {}
     all_found: list[HourReplay] = []
     for m, model in enumerate(found.asked.models):
-        if model.traffic is None:
-            continue
-        asked = asked_of(model, seed)
+        asked = None if model.traffic is None else asked_of(model, seed)
         for hour, left in _left(found, m):
             carried = {c: found.hours.columns[c].requests_per_s[n] for c, n in left.items()}
             for c, n in left.items():
@@ -77,12 +85,28 @@ def _left(found: DayPlan, model: int) -> list[tuple[int, dict[int, int]]]:
 
 
 def _met(
-    found: DayPlan, asked: Asked, column: int, groups: int, rate: float, seed: int, tables: Tables
+    found: DayPlan,
+    asked: Asked | None,
+    column: int,
+    groups: int,
+    rate: float,
+    seed: int,
+    tables: Tables,
 ) -> tuple[float, float, bool]:
     """99th percentiles of TTFT and TPOT, and whether the targets are met."""
     units = found.asked.units[found.hours.columns[column].kind]
     off, _ = chips_off(units, found.asked.power_overhead)
     instance, layout = copies(found.layouts[column], groups, units.cluster, off)
-    requests = replace(asked, requests=asked.requests.at_rate(rate)).runs(seed)[1]
+    if asked is None:
+        count = min(_MOST, ceil(rate * _STEADY_S))
+        even = Arrivals(process="constant", rate=rate)
+        requests, targets = steady(instance.workload, even, count, seed), _steady_targets(instance)
+    else:
+        requests = replace(asked, requests=asked.requests.at_rate(rate)).runs(seed)[1]
+        targets = asked.targets
     met = replay(instance, layout, requests, Course.of(instance), tables)
-    return met.ttft_s.p99, met.tpot_s.p99, judged(met, asked.targets).meets
+    return met.ttft_s.p99, met.tpot_s.p99, judged(met, targets).meets
+
+
+def _steady_targets(instance: Instance) -> Targets:
+    return Targets(instance.slo.ttft, instance.slo.tpot)

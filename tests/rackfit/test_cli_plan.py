@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from costmodel.evaluate import evaluate
 from rackfit.cli.app import build_app
 from rackfit.documents.result import read_result
+from solver.plan import day, offers
 
 PLAN: dict[str, Any] = {
     "name": "p",
@@ -130,9 +131,46 @@ def test_hours_are_replayed_after_every_loss(tmp_path: Path) -> None:
         assert one["tpot_p99_s"] <= 0.03
 
 
+PLACES = [
+    {"cluster": "hgx-h100", "name": "north", "count": 6},
+    {"cluster": "hgx-h100", "name": "south", "count": 4},
+]
+
+
+def test_places_of_one_kind_are_searched_once_and_planned_by_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        offers, "offer", lambda model, units, *words, _do=offers.offer, **more: (
+            asked.append(f"{model.called} {units.called}") or _do(model, units, *words, **more)
+        ),
+    )  # fmt: skip
+    path = written(tmp_path, units=PLACES)
+    whole = run(path, "--json")
+    assert whole.exit_code == 0, whole.output
+    assert asked == ["llama-3.1-8b north", "short north"]
+    monkeypatch.setattr(day, "LARGE", 0)
+    parts = run(path, "--json", "--out", tmp_path / "out", "--jobs", 2)
+    assert parts.exit_code == 0, parts.output
+    one, other = json.loads(whole.stdout), json.loads(parts.stdout)
+    assert other["usd_per_day"] == pytest.approx(one["usd_per_day"])
+    assert other["bound_usd_per_day"] <= one["bound_usd_per_day"] * (1 + 1e-9)
+    for hour in other["hours"]:
+        used = [
+            sum(own.get(name, 0) for own in hour["fleet_by_model"].values())
+            for name in ("north", "south")
+        ]
+        assert used[0] <= 6
+        assert used[1] <= 4
+    files = list((tmp_path / "out" / "layouts").iterdir())
+    assert 0 < len(files) <= 2
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"units": [PLACES[0], {**PLACES[1], "name": "north"}]}, "'north' is there twice"),
         ({"models": []}, "models"),
         ({"usd_per_kwh": [0.1, 0.2]}, "p: usd_per_kwh: has 2 hours, expected 3"),
         ({"least_hours": 4}, "p: least_hours: must be at most 3, got 4"),
@@ -180,6 +218,7 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(tmp_path: Path
     path = written(tmp_path)
     assert "not an empty folder" in str(run(path, "--out", tmp_path).exception)
     assert "expected node, rack" in str(run(path, "--spare", "all").exception)
+    assert "--jobs: must be 1 to 1000, or -1, got 0" in str(run(path, "--jobs", 0).exception)
 
 
 def test_units_that_are_too_few_are_said_with_the_hour(tmp_path: Path) -> None:

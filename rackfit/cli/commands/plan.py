@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,8 +12,13 @@ from rackfit.cli import question
 
 if TYPE_CHECKING:
     from costmodel.plan.question import PlanQuestion
+    from solver.clock import Clock
     from solver.plan.day import DayPlan
     from solver.plan.replays import HourReplay
+
+#: as in ``rackfit.studies.backends``, which is read only where several searches run at a time
+Backend = Literal["loky", "dask", "ray"]
+_MOST_JOBS = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -34,12 +39,14 @@ def plan_command(
     replayed: Annotated[
         bool,
         typer.Option(
-            "--replay", help="Replay every hour after every loss, of models with traffic."
+            "--replay", help="Replay every hour after every loss; without traffic, even arrivals."
         ),
     ] = False,
     time_limit: question.TimeLimit = None,
     gap: Annotated[float, typer.Option(help="Gap of each search for a layout.")] = 0.01,
     seed: question.Seed = 0,
+    jobs: Annotated[int, typer.Option(help="Searches at a time; -1 is one per core.")] = 1,
+    backend: Annotated[Backend, typer.Option(help="Where searches run, if several do.")] = "loky",
     out: Annotated[
         Path | None,
         typer.Option(help="Write the plan and the layouts of every hour into this folder."),
@@ -64,12 +71,14 @@ def plan_command(
     def work() -> tuple[DayPlan, tuple[HourReplay, ...]]:
         from costmodel.plan.question import load_plan
         from solver.clock import Clock, check_seed, check_time_limit
-        from solver.plan.day import plan_day
         from solver.plan.replays import replay_hours
         from topology.errors import InstanceError, Problem
 
         check_seed(seed)
         check_time_limit(time_limit)
+        if not (jobs == -1 or 1 <= jobs <= _MOST_JOBS):
+            message = f"must be 1 to {_MOST_JOBS}, or -1, got {jobs}"
+            raise InstanceError(Problem("--jobs", message))
         if not 0 <= gap < 1:
             message = f"must be at least 0 and below 1, got {gap:g}"
             raise InstanceError(Problem("--gap", message))
@@ -77,7 +86,7 @@ def plan_command(
         if spare is not None:
             asked = asked.model_copy(update={"spare": _spare_units(spare, asked)})
         clock = stop.clock = Clock(time_limit, started=stop.started)
-        found = plan_day(asked, clock=clock, gap=gap, seed=seed)
+        found = _planned(asked, clock, gap, seed, jobs, backend)
         stop.kept = lambda: (found, ())
         return found, replay_hours(found, clock=clock, seed=seed) if replayed else ()
 
@@ -102,6 +111,22 @@ def plan_command(
         print_plan(found, replays)
 
     stop.run(work, finish)
+
+
+def _planned(
+    asked: PlanQuestion, clock: Clock, gap: float, seed: int, jobs: int, backend: Backend
+) -> DayPlan:
+    from solver.plan.day import plan_day
+
+    if jobs == 1 and backend == "loky":
+        return plan_day(asked, clock=clock, gap=gap, seed=seed)
+    import joblib
+
+    from rackfit.studies.backends import check_backend
+
+    check_backend(backend)
+    with joblib.parallel_config(backend=backend):
+        return plan_day(asked, clock=clock, gap=gap, seed=seed, jobs=jobs if jobs != 1 else 2)
 
 
 def _spare_units(text: str, asked: PlanQuestion) -> int:
