@@ -96,8 +96,11 @@ def test_layouts_of_all_hours_are_written_and_stand(made: tuple[dict[str, Any], 
 
 
 def test_a_plan_in_words(tmp_path: Path) -> None:
-    found = run(written(tmp_path, spare=0, models=[PLAN["models"][0]]), "--spare", "rack")
+    path = written(tmp_path, spare=0, models=[PLAN["models"][0]])
+    found = run(path, "--spare", "rack", "--replay")
     assert found.exit_code == 0, found.output
+    # a model without traffic has even arrivals
+    assert "replayed after every loss, hour by hour: 3 of 3 replays meet" in found.stdout
     assert "carried after the loss of any unit" in found.stdout
     assert "no layout more than" in found.stdout
 
