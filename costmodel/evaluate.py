@@ -201,10 +201,11 @@ def equivalence(instance: Instance, replica: Replica) -> object:
         places.append(known[domain] or chip)
     idle = tuple((tier, tuple(counts)) for tier, counts in idle_by_rank(replica).items())
     kv = (tuple(replica.rank_sequences()), place_in_flight(replica), idle)
-    stages = tuple((s.layers, s.slot_key, s.expert_map) for s in replica.stages)
+    stages = tuple((s.layers, s.slot_key, s.expert_map) for s in replica.groups)
     shape = replica.shape
     widths = (shape.tp, shape.ep, shape.pp, shape.attention_dp, shape.batch)
-    return (replica.role, widths, stages, tuple(places), kv)
+    apart = replica.apart and (replica.apart.microbatches, len(replica.apart.experts.chips))
+    return (replica.role, widths, stages, tuple(places), kv, apart)
 
 
 def _rehome(instance: Instance, replica: Replica, price: ReplicaPrice) -> ReplicaPrice:

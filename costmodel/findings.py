@@ -58,7 +58,7 @@ def bottleneck(instance: Instance, layout: Layout, priced: PricedLayout) -> str:
 def hbm_fill(instance: Instance, replica: Replica, price: ReplicaPrice) -> float:
     """Fraction of the fullest chip's usable HBM that is used."""
     fullest = 0.0
-    for stage, stage_price in zip(replica.stages, price.stages, strict=True):
+    for stage, stage_price in zip(replica.groups, price.stages, strict=True):
         used: list[float] = stage_price.used_bytes.tolist()
         for chip, own in zip(stage.chips, used, strict=True):
             fullest = max(

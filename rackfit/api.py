@@ -195,7 +195,8 @@ def _within_measured(
 ) -> float | None:
     """Least cost within what was measured: that of the answer where it keeps there, else of a search of its own."""
     kept = replace(
-        instance, scenario=instance.scenario.model_copy(update={"within_measured": True})
+        instance,
+        scenario=instance.scenario.model_copy(update={"within_measured": True, "apart": False}),
     )
     if not _evaluate(kept, found.layout).violations:
         return found.evaluation.usd_per_m_output_tokens

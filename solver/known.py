@@ -49,6 +49,13 @@ def groundwork(instance: Instance) -> Groundwork:
     """That of a question."""
     classes = pool_classes(instance.cluster)
     shapes = allowed(instance, enumerate_shapes(instance, classes))
+    if instance.scenario.apart:
+        # entered where they are asked for, and nowhere else
+        from solver.apart.pricer import ApartPricer
+        from solver.apart.table import with_apart
+
+        shapes, table = with_apart(instance, classes, shapes)
+        return Groundwork(classes, shapes, ApartPricer(instance, classes, table=table))
     return Groundwork(classes, shapes, Pricer(instance, classes))
 
 
@@ -81,7 +88,7 @@ class Known:
         before = like or ground or groundwork(instance)
         self.classes: tuple[PoolClass, ...] = before.classes
         self.shapes: ShapeTable = before.shapes
-        self.pricer: Pricer = Pricer(instance, self.classes, before.pricer)
+        self.pricer: Pricer = before.pricer.again(instance)
         self.bounds = self.pricer.bounds(self.shapes, workers)
         links = links_between(instance)
         may_leave = (

@@ -190,7 +190,7 @@ class Search(Known):
         if self.bound > cost * (1 + ROUNDING):
             raise VerificationError("the bound is above the cost of a feasible layout")
         bound = min(self.bound, cost)
-        words = covers(self.instance, self.classes, self.shapes)
+        words = self.covered()
         return SearchResult(
             status="optimal" if self.gap <= max(self.target, ROUNDING) else "feasible",
             layout=self.layout,
@@ -203,6 +203,18 @@ class Search(Known):
             trajectory=tuple(self.trajectory),
             skew_cost=self.imbalance(),
         )
+
+    def covered(self) -> tuple[str, ...]:
+        """What the proof covers, then what it does not."""
+        words = covers(self.instance, self.classes, self.shapes)
+        if not self.instance.scenario.apart:
+            return words
+        # entered where it is asked for, and nowhere else
+        from solver.apart.asked import covered
+
+        own = [*covered(self.instance, self.classes)]
+        first = next(at for at, line in enumerate(words) if line.startswith("not covered"))
+        return (*words[:first], *own[:-1], *words[first:], own[-1])
 
     def imbalance(self) -> float:
         """What the imbalance of expert load costs on the answer's fleet: its price over that of even load.

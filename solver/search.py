@@ -90,11 +90,11 @@ def searched(
     if instance.scenario.choices is not None:
         choices = ChoiceSearch(
             instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, workers=workers,
-            check=_check_overlap,
+            check=_check,
         )  # fmt: skip
         keep(choices.snapshot)
         return choices.run(), choices.best_search, False
-    _check_overlap(instance)
+    _check(instance)
     if instance.scenario.kv_tiers or instance.workload.hold_s is not None:
         plans = PlanSearch(
             instance, clock=clock, gap=gap, seed=seed, on_progress=on_progress, workers=workers
@@ -106,7 +106,18 @@ def searched(
     keep(engine.snapshot)
     answer = engine.run()
     assert answer is not None
-    return answer, engine, True
+    # a runner-up is looked for among shapes of one group
+    return answer, None if instance.scenario.apart else engine, True
+
+
+def _check(instance: Instance) -> None:
+    """Raise ``InstanceError`` where options do not combine in a search."""
+    _check_overlap(instance)
+    if instance.scenario.apart:
+        # entered where it is asked for, and nowhere else
+        from solver.apart.asked import check_apart
+
+        check_apart(instance)
 
 
 def _check_overlap(instance: Instance) -> None:

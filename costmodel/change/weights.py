@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from costmodel.layout.layout import Layout, Stage
 from costmodel.question.instance import Instance
 from costmodel.replica.fleet import PricedLayout
+from topology.errors import InstanceError, Problem
 
 #: (layer, expert)
 Experts = frozenset[tuple[int, int]]
@@ -48,6 +49,9 @@ def weights_by_chip(layout: Layout, priced: PricedLayout | None = None) -> dict[
     """Weights of every chip in a replica; ``dense_bytes`` are 0 without prices. Equal chips share one object."""
     found: dict[str, Weights] = {}
     for at, replica in enumerate(layout.replicas):
+        if replica.apart is not None:
+            message = "a move does not take experts apart"
+            raise InstanceError(Problem(f"replicas[{at}].apart", message))
         known: dict[object, Weights] = {}
         for number, stage in enumerate(replica.stages):
             held = stage_experts(layout, stage)

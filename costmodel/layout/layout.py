@@ -7,10 +7,17 @@ from functools import cached_property
 from itertools import chain
 from struct import error as struct_error
 from struct import pack
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 from costmodel.layout.slot_table import SlotTable, slot_table
 
@@ -136,18 +143,51 @@ class KvShare(_Decision):
     bytes: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
+class Apart(_Decision):
+    """Routed experts on chips of their own, and the microbatches that are in flight between these and attention.
+
+    ``experts``: all layers on the chips that hold routed experts and nothing else (:mod:`costmodel.apart`).
+    """
+
+    microbatches: Count
+    experts: Stage
+
+
 class Replica(_Decision):
-    """A shape put on concrete chips; it holds the whole model."""
+    """A shape put on concrete chips; it holds the whole model.
+
+    ``apart``: where attention and routed experts have chips of their own; the one stage is then that of attention,
+    and ``shape.ep`` counts the chips of experts.
+    """
 
     role: Role
     shape: Shape
     stages: tuple[Stage, ...]
     kv: tuple[KvShare, ...] = ()
+    apart: Apart | None = None
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As fields, without ``apart`` where there is none: such replicas are written as they ever were."""
+        found: dict[str, Any] = write(self)
+        if found.get("apart", ...) is None:
+            del found["apart"]
+        return found
+
+    @cached_property
+    def groups(self) -> tuple[Stage, ...]:
+        """Chips that are priced together: the stages, and those of experts where they lie apart."""
+        return self.stages if self.apart is None else (*self.stages, self.apart.experts)
+
+    @cached_property
+    def kv_chips(self) -> tuple[str, ...]:
+        """The chips that hold KV, stage by stage."""
+        return tuple(chip for stage in self.stages for chip in stage.chips)
 
     @cached_property
     def chips(self) -> tuple[str, ...]:
-        """Every chip of the replica, stage by stage."""
-        return tuple(chip for stage in self.stages for chip in stage.chips)
+        """Every chip of the replica, stage by stage; those of experts that lie apart come last."""
+        return self.kv_chips + (() if self.apart is None else self.apart.experts.chips)
 
     @cached_property
     def place_in_flight(self) -> KvTier:

@@ -43,6 +43,7 @@ _MOST_REACHED = 16
 #: options of a question that are not written down where they are off
 _OFF = (
     "two_batch_overlap", "engine", "taken", "chip", "scale_out", "domain_size", "granularity", "choices",
+    "apart",
 )  # fmt: skip
 
 

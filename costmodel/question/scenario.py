@@ -102,7 +102,9 @@ class Scenario(OneModel, OnCluster):
     least cost that serves so many requests per second. ``kv_tiers`` are the tiers beside HBM that
     KV may use (``host``, ``flash``, ``disk``; in text joined by ``+``). ``two_batch_overlap`` runs every
     pass in two halves, each computing while the other's experts are exchanged (evaluated, not searched).
-    ``choices`` leaves options to the search (see :class:`costmodel.question.choices.options.Choices`).
+    ``choices`` leaves options to the search (see :class:`costmodel.question.choices.options.Choices`). ``apart`` lets it also
+    put attention and routed experts of decode replicas on chips of their own (see :mod:`costmodel.apart.times`); with
+    ``only`` all generation is done so.
     """
 
     pay: Pay = "whole"
@@ -110,6 +112,7 @@ class Scenario(OneModel, OnCluster):
     kv_tiers: tuple[TierKind, ...] = ()
     two_batch_overlap: bool = False
     choices: Choices | None = None
+    apart: bool | Literal["only"] = False
 
     @model_validator(mode="after")
     def _drafts_have_an_acceptance(self) -> Scenario:
@@ -137,6 +140,14 @@ class Scenario(OneModel, OnCluster):
             changed["kv_tiers"] = values["tiers"]
         changed |= {name: values[name] for name in ("kv_dtype", "weight_dtype") if name in values}
         return self.model_copy(update=changed)
+
+
+def without_apart(scenario: Scenario, what: str) -> None:
+    """Raise ``InstanceError`` where a question asks for experts apart of what does not take them."""
+    if scenario.apart:
+        raise InstanceError(
+            Problem("apart", f"{what} does not take attention and experts apart: leave it out")
+        )
 
 
 def load_scenario(name_or_path: str) -> Scenario:

@@ -58,6 +58,9 @@ def standing(
     for index, (replica, price) in enumerate(
         zip(layout.replicas, evaluation.priced.replicas, strict=True)
     ):
+        if replica.apart is not None:
+            place, message = f"replicas[{index}].apart", "replay does not run experts apart"
+            raise InstanceError(Problem(place, message))
         if replica.place_in_flight != "hbm":
             place = f"replicas[{index}].kv"
             raise InstanceError(Problem(place, "replay keeps the KV of running sequences in HBM"))

@@ -142,14 +142,14 @@ class _Transfers:
         self.gates: dict[int, str] = {}
         for replica in layout.replicas:
             if replica.role == "decode":
-                homes = self.homes(replica.chips)
+                homes = self.homes(replica.kv_chips)
                 if len(homes) == 1:
                     self.inside.setdefault(next(iter(homes)), replica.chips[0])
                 for home in homes:
                     if home in self.gates:
                         continue
                     found = gate(
-                        cluster, [c for c in replica.chips if cluster.chip(c).domain == home]
+                        cluster, [c for c in replica.kv_chips if cluster.chip(c).domain == home]
                     )
                     if found is not None:
                         self.gates[home] = found[0]
@@ -184,7 +184,7 @@ class _Transfers:
 
         A replica over several domains sends from each of them, to others or inside where there is no other.
         """
-        homes = self.homes(replica.chips)
+        homes = self.homes(replica.kv_chips)
         times = [self._from(home, replica) for home in homes]
         if len(homes) == 1:
             return times[0]
@@ -234,7 +234,7 @@ class _Transfers:
         if replica.role != "prefill" or not (self.gates or self.inside):
             return 0.0
         near, far = self.near_and_far(replica)
-        homes = self.homes(replica.chips)
+        homes = self.homes(replica.kv_chips)
         if len(homes) > 1 or near is None:
             return far
         if leaving[next(iter(homes))] and self.may_leave(replica, price) and far is not None:
@@ -251,7 +251,7 @@ def _rates(
         if replica.role == "mixed":
             continue
         rate = float(price.service.requests_per_s)
-        homes = transfers.homes(replica.chips)
+        homes = transfers.homes(replica.kv_chips)
         supplies = replica.role == "prefill"
         leaves = supplies and transfers.may_leave(replica, price)
         for home, share in homes.items():

@@ -211,6 +211,13 @@ def price_all_placed(
             found[index] = _price_holding(reading_from(instance, place), layout, replica, held)
     for place, members in plain.items():
         kind = all_new(reading_from(instance, place))
+        if any(replicas[index].apart is not None for index in members):
+            # entered where a layout has such replicas, and nowhere else
+            from costmodel.apart.price import price_apart
+
+            lying = [index for index in members if replicas[index].apart is not None]
+            found |= {index: price_apart(kind, layout, replicas[index]) for index in lying}
+            members = [index for index in members if replicas[index].apart is None]
         prices = price_replicas(kind, layout, [replicas[index] for index in members])
         found.update(zip(members, prices, strict=True))
     return [found[index] for index in range(len(replicas))]

@@ -26,6 +26,8 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
 
 
 def _broken(instance: Instance, engine: EngineFacts, layout: Layout, replica: Replica) -> list[str]:
+    if replica.apart is not None:
+        return []  # rule apart refuses it
     shape = replica.shape
     placed = map(instance.cluster.chip, replica.chips)
     chips = {one.chip.name: one.chip for one in placed}

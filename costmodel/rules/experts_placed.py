@@ -23,12 +23,14 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     violations = []
     seen: set[tuple[str | None, tuple[int, int], tuple[object, ...]]] = set()
     for index, replica in enumerate(layout.replicas):
-        for number, stage in enumerate(replica.stages):
+        for number, stage in enumerate(replica.groups):
             place, slots = f"replicas[{index}].stages[{number}]", stage.slots()
             misfit = _misfit(stage, place)
             if misfit is not None:
                 violations.append(misfit)
                 continue
+            if replica.apart is not None and stage is not replica.apart.experts:
+                continue  # attention alone
             key = (stage.expert_map, stage.layers, stage.slot_key)
             if key not in seen:  # replicas share maps; one look is enough
                 seen.add(key)

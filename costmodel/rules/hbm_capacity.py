@@ -29,7 +29,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     violations = []
     for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):
         for number, (stage, stage_price) in enumerate(
-            zip(replica.stages, price.stages, strict=True)
+            zip(replica.groups, price.stages, strict=True)
         ):
             used = stage_price.used_bytes
             held = np.array([usable[instance.cluster.chip(chip).chip.name] for chip in stage.chips])

@@ -19,8 +19,8 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         if placed != replica.shape.batch:
             message = f"{placed} sequences placed, the batch is {replica.shape.batch}"
             violations.append(Violation("kv_placed", place, message))
-        strange = sorted({share.chip for share in replica.kv}.difference(replica.chips))
+        strange = sorted({share.chip for share in replica.kv}.difference(replica.kv_chips))
         if strange:
-            message = f"chip {strange[0]} is not one of the replica's"
+            message = f"chip {strange[0]} is not one of the replica's that hold KV"
             violations.append(Violation("kv_placed", place, message))
     return violations

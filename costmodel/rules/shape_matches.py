@@ -34,8 +34,12 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         if uneven:
             broken(f"tp {shape.tp} does not divide {uneven[0]} query heads")
         experts = shape.chips_per_stage if instance.operations.moe else 1
+        where = f"all {experts} chips of a stage"
+        if replica.apart is not None:
+            experts = len(replica.apart.experts.chips)
+            where = f"{experts} chips of their own"
         if shape.ep != experts:
-            broken(f"ep is {shape.ep}; experts lie on all {experts} chips of a stage")
+            broken(f"ep is {shape.ep}; experts lie on {where}")
         homes = {
             rank_home
             for stage in replica.stages

@@ -80,6 +80,12 @@ Granularity = Annotated[
         help="How chips are taken: as the cluster's file says that they are sold (tray, slice, ..), or chip: any chips."
     ),
 ]
+Apart = Annotated[
+    Literal["also", "only"] | None,
+    typer.Option(
+        help="Let the search put attention and routed experts of decode replicas on chips of their own: also, or only so."
+    ),
+]
 WithinMeasured = Annotated[
     bool | None,
     typer.Option(
@@ -124,6 +130,7 @@ class Asked:
     engine: Engine = None
     layer_slots: LayerSlots = None
     granularity: Granularity = None
+    apart: Apart = None
     within_measured: WithinMeasured = None
     profile: ProfileName = None
 
@@ -193,6 +200,8 @@ def build_scenario(name: str | None, base: Scenario | None = None, **options: An
     from topology.errors import InstanceError, Problem
 
     said = {key: value for key, value in options.items() if value is not None}
+    if "apart" in said:
+        said["apart"] = "only" if said["apart"] == "only" else True
     if "choose" in said:
         said["choices"] = choices_of_text(said.pop("choose"))
     lengths = {key: said.pop(key) for key in workload.Workload.model_fields if key in said}

@@ -86,6 +86,7 @@ slo:
 # chip: {{hbm_bytes_per_s: +20%}}  # what if: other figures of every chip, absolute or by so much
 # scale_out: {{oversubscription: 2}}  # what if: other options of the network between domains
 # domain_size: null    # what if: so many chips in a switched domain, as many in all
+# apart: false         # true: attention and routed experts may have chips of their own; only: always
 # two_batch_overlap: {str(plain.two_batch_overlap).lower()}  # passes in two halves, without an engine
 {beside_hbm}# prices:
 #   chip_price_factor: {prices.chip_price_factor:g}   # times the catalogue's price

@@ -206,7 +206,7 @@ def memory_by_chip(
     """Bytes of each used chip's HBM by kind, and its capacity."""
     found: dict[str, dict[str, float]] = {}
     for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
-        for stage, stage_price in zip(replica.stages, price.stages, strict=True):
+        for stage, stage_price in zip(replica.groups, price.stages, strict=True):
             for place, chip in enumerate(stage.chips):
                 found[chip] = {
                     kind: float(stage_price.memory[kind][place]) for kind in MEMORY_KINDS
@@ -226,7 +226,7 @@ def link_loads(instance: Instance, layout: Layout, evaluation: Evaluation) -> di
             "capacity_bytes_per_s": capacity,
             "utilisation": load / capacity if capacity else 0.0,
         }
-    widest = max((stage.chips for replica in layout.replicas for stage in replica.stages), key=len)
+    widest = max((stage.chips for replica in layout.replicas for stage in replica.groups), key=len)
     busiest = "none"
     moe = instance.operations.moe
     if len(widest) > 1:
@@ -277,7 +277,7 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
     problems = [
         Problem(f"{path.name}: layout.replicas[{index}].stages[{number}]", wrong)
         for index, replica in enumerate(document.layout.replicas)
-        for number, stage in enumerate(replica.stages)
+        for number, stage in enumerate(replica.groups)
         if (wrong := stage.uneven) is not None
     ]
     if problems:

@@ -77,6 +77,12 @@ def export_layout(
         instance = under_engine(instance, engine)
     if not wanted.priced.replicas:
         raise InstanceError([Problem(v.place, v.message) for v in wanted.violations])
+    apart = [index for index, one in enumerate(layout.replicas) if one.apart is not None]
+    if apart and target != "json":
+        raise ExportError(
+            f"{target} cannot express replicas[{apart[0]}]: attention and experts on chips of their own; "
+            "json writes the layout as it is"
+        )
     judged = wanted if engine is None else evaluate(instance, layout)
     deployment = Deployment.of(instance, layout, judged, hosts, options)
     limits = (*module.limits(deployment), *(tier_limits(target, layout) if module.LAUNCHES else ()))

@@ -42,7 +42,7 @@ def chip_uses(instance: Instance, layout: Layout, evaluation: Evaluation) -> dic
         zip(layout.replicas, evaluation.priced.replicas, strict=True)
     ):
         for index, (stage, stage_price) in enumerate(
-            zip(replica.stages, price.stages, strict=True)
+            zip(replica.groups, price.stages, strict=True)
         ):
             key = (stage.expert_map, stage.layers, stage.slot_key)
             if key not in known:

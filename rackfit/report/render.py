@@ -186,7 +186,7 @@ def replica_groups(layout: Layout, evaluation: Evaluation) -> list[ReplicaGroup]
     found: dict[object, ReplicaGroup] = {}
     order = {"prefill": 0, "decode": 1, "mixed": 2}
     for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
-        stages = tuple((s.layers, s.slot_key, s.expert_map) for s in replica.stages)
+        stages = tuple((s.layers, s.slot_key, s.expert_map) for s in replica.groups)
         key = (order[replica.role], replica.shape, stages)
         found.setdefault(key, (replica, price, []))[2].append(replica)
     return sorted(found.values(), key=lambda group: order[group[0].role])
@@ -200,7 +200,7 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         table.add_column(column, justify="left" if column == "role" else "right", no_wrap=True)
     for replica, price, members in groups:
         shape = replica.shape
-        stage = replica.stages[0]
+        stage = replica.groups[-1] if replica.apart is not None else replica.stages[0]
         slots = sorted({n for layer in (None, *stage.unlike) for n in stage.slots(layer)})
         table.add_row(
             str(len(members)), replica.role, str(len(replica.chips)), str(shape.tp),
@@ -259,7 +259,7 @@ def _print_memory(console: Console, instance: Instance, groups: list[ReplicaGrou
         table.add_column(column, justify="left" if column == "role" else "right")
     for replica, price, _ in groups:
         rows = []
-        for stage, stage_price in zip(replica.stages, price.stages, strict=True):
+        for stage, stage_price in zip(replica.groups, price.stages, strict=True):
             for place, chip in enumerate(stage.chips):
                 kinds = [float(stage_price.memory[kind][place]) for kind in MEMORY_KINDS]
                 rows.append((sum(kinds), kinds, instance.cluster.chip(chip).chip.hbm_bytes))

@@ -83,6 +83,8 @@ def bottled(
     for pool_class in classes:
         if any(homes[pool.domain] > 1 for pool in pool_class.pools):
             continue  # the links of a domain with several types of chips are left to the fleet model
+        if any(item.kv_parts and item.slices_in(pool_class.index) for item in items):
+            continue  # as are those of a replica whose KV does not lie evenly on its chips
         # alike domains may lie in units of one domain and of several
         room = max(links.room(pool.domain) for pool in pool_class.pools)
         stay, leave, decode, mixed = (

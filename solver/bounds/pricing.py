@@ -73,6 +73,10 @@ class Pricer:
         elif moe is not None:
             self.experts = bounds_of_shared_slots(instance, moe.top_k, hot_copies=self.hot_copies)
 
+    def again(self, instance: Instance) -> Pricer:
+        """A pricer of the same question with KV elsewhere or other targets."""
+        return type(self)(instance, self.classes, self)
+
     def bounds(self, shapes: ShapeTable, workers: int = 1) -> Bounds:
         """Upper bounds of all shapes (any mix of roles and classes), by so many threads."""
         count = len(shapes)

@@ -129,9 +129,10 @@ def _handed_over(stands: Sequence[tuple[Item, tuple[Pool, ...]]], links: Links) 
         if item.role == _MIXED:
             continue
         supplies = item.role == _PREFILL
-        for home, (_, chips) in zip(homes, item.parts, strict=True):
-            share = item.requests_per_s * chips / item.chips
-            if item.wide:
+        held = sum(chips for _, chips in item.holding)
+        for home, (_, chips) in zip(homes, item.holding, strict=False):
+            share = item.requests_per_s * chips / held
+            if len(item.holding) > 1:
                 if not supplies or item.leaves:
                     (rates.wide_supply if supplies else rates.wide_demand)[home] += share
                 continue

@@ -120,7 +120,10 @@ def links_may_bind(
     units = [0.0] * len(links.uplinks.unit)
     for pool_class in classes:
         own = [item for item in items if item.slices_in(pool_class.index)]
-        handed = max((i.requests_per_s / i.chips for i in own if i.role <= _DECODE), default=0.0)
+        handed = max(
+            (i.requests_per_s / sum(n for _, n in i.holding) for i in own if i.role <= _DECODE),
+            default=0.0,
+        )
         sent, far = (
             max(
                 (max(getattr(i, n), default=0.0) / min(c for _, c in i.parts) for i in own),

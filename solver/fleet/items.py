@@ -30,7 +30,7 @@ class Item:
     ``shape`` the row of the shape table; ``span``: ``(pool class, chips)`` of each pool where these
     differ, else empty. ``leaves``: whether the KV of its prompts may go to another domain in time (of a
     prefill item). ``sent``, ``sent_far``: bytes/s that its passes send out of each of its domains and of their
-    units, where known.
+    units, where known. ``kv_parts``: how many of its first parts hold KV, where not all do.
     """
 
     shape: int
@@ -43,6 +43,28 @@ class Item:
     leaves: bool = True
     sent: tuple[float, ...] = ()
     sent_far: tuple[float, ...] = ()
+    kv_parts: int = 0
+
+    @property
+    def holding(self) -> Parts:
+        """Those of :attr:`parts` that hold KV."""
+        return self.parts[: self.kv_parts] if self.kv_parts else self.parts
+
+    def kv_share(self, part: tuple[int, int]) -> float:
+        """Share of the KV that a slice ``(pool class, chips)`` takes at most, where not all parts hold some.
+
+        All of it where slices that hold some cannot be told from others.
+        """
+        if part not in self.holding or part in self.parts[self.kv_parts :]:
+            return float(part in self.holding)
+        return part[1] / sum(chips for _, chips in self.holding)
+
+    def place_of(self, part: tuple[int, int]) -> int:
+        """Which of :attr:`sent` a slice ``(pool class, chips)`` sends; the least where several may be meant."""
+        if not self.kv_parts:
+            return next(at for at, (_, chips) in enumerate(self.parts) if chips == part[1])
+        alike = [at for at, own in enumerate(self.parts) if own == part]
+        return min(alike, key=lambda at: (self.sent[at], self.sent_far[at]))
 
     @property
     def wide(self) -> bool:
@@ -154,8 +176,10 @@ class Items:
                 continue
             role, pool_class, slices, slice_chips, spans = key
             if spans >= 0:
-                parts = self.shapes.spans[spans]
-                wide.append(Item(best, role, pool_class, slices, slice_chips, rate, parts))
+                parts, kv = self.shapes.spans[spans], self.shapes.kv_parts.get(spans, 0)
+                wide.append(
+                    Item(best, role, pool_class, slices, slice_chips, rate, parts, kv_parts=kv)
+                )
                 continue
             size = self.classes[pool_class].size
             span = (role, pool_class, slices)

@@ -118,7 +118,9 @@ def serving(
     stands: Sequence[tuple[Item, tuple[Pool, ...]]],
 ) -> list[tuple[Item, tuple[Pool, ...]]]:
     """Without prefill replicas that can hand over to nobody: their KV may not leave, nothing decodes there."""
-    decoding = {pools[0].domain for item, pools in stands if item.role == _DECODE and not item.wide}
+    decoding = {
+        pools[0].domain for item, pools in stands if item.role == _DECODE and len(item.holding) == 1
+    }
     return [
         (item, pools)
         for item, pools in stands

@@ -178,7 +178,7 @@ class FleetVariables:
                     variable = self.model.new_int_var(0, pool_class.size // size, name)
                     self.slices[place, size, index, pool] = variable
                     chips[pool].append(size * variable)
-                    self._stand(item, size, pool_class.pools[pool].domain, variable)
+                    self._stand(item, (index, size), pool_class.pools[pool].domain, variable)
         self.loads[index] = [sum(used) for used in chips]
         for load in self.loads[index] if len(set(pool_class.prices)) > 1 else ():
             self._pay(pool_class, load, 1)
@@ -242,19 +242,23 @@ class FleetVariables:
         return self._named[domain]
 
     def _stand(
-        self, item: Item, size: int, domain: int, times: Linear, cut: Cut | None = None
+        self, item: Item, part: tuple[int, int], domain: int, times: Linear, cut: Cut | None = None
     ) -> None:
-        """Add slices of an item to the cut they stand behind."""
+        """Add slices of an item, ``(pool class, chips)`` each, to the cut they stand behind."""
+        size = part[1]
         if not self.linked:
             return
         cut = cut if cut is not None else self._cut(domain)
         if item.wide:
             cut.slices.append(times)
         if item.wide and item.sent:
-            at = next(at for at, (_, chips) in enumerate(item.parts) if chips == size)
+            at = item.place_of(part)
             cut.sent.append((item.sent[at], times))
             cut.sent_far.append((item.sent_far[at], times))
         if item.role == _MIXED:
+            return
+        if item.kv_parts:
+            cut.demand.append(up(item.requests_per_s * item.kv_share(part), self.unit) * times)
             return
         rate = up(item.requests_per_s * size / item.chips, self.unit) * times
         supplies = item.role == _PREFILL
@@ -285,7 +289,7 @@ class FleetVariables:
             self._patterned.append(cut)
             for place, times in uses.items():
                 item = self.items[place]
-                self._stand(item, item.slice_chips, cut.domain, times * variable, cut)
+                self._stand(item, (index, item.slice_chips), cut.domain, times * variable, cut)
 
     def _pay_replicas(self, place: int, pool_class: PoolClass) -> None:
         """Cost of an item's replicas, each on the cheapest chips that it could have."""

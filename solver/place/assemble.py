@@ -84,6 +84,14 @@ def layout_of(instance: Instance, stood: Sequence[Stood]) -> Layout:
                 maps.setdefault(
                     stage, {k: slots for k, slots in shape.maps.items() if first <= k <= last}
                 )
+        if "experts" in shape.shape:
+            # entered where experts lie apart, and nowhere else
+            from solver.apart.build import build_apart
+
+            replicas.append(
+                build_apart(instance, shape.shape, shape.sequences, shape.slots, chips, names[0])
+            )
+            continue
         replicas.append(
             build_replica(
                 instance,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Protocol
 
+from costmodel.layout.layout import KvTier
+from solver.clock import Clock
 from solver.place.attempt import Attempt, FoundReplica
 
 #: smaller batches tried for a better cut into stages
@@ -19,10 +22,26 @@ def _rate(found: FoundReplica) -> float:
     return float(found[1].service.requests_per_s)
 
 
-class BatchSearch:
-    """Looks for the batch of one attempt; times and bytes grow with it."""
+class Tried(Protocol):
+    """A shape on chips whose batches can be tried; ``slots`` of experts on the chips of its ranks."""
 
-    def __init__(self, attempt: Attempt):
+    ranks: int
+    shape: dict[str, int]
+    slots: tuple[int, ...]
+    clock: Clock
+
+    @property
+    def idle(self) -> KvTier | None:
+        """Where conversations wait, if any do."""
+
+    def try_batch(self, sequences: tuple[int, ...]) -> FoundReplica | None:
+        """The replica with so many sequences on each rank, if every rule holds."""
+
+
+class Batches:
+    """Looks for the batch of one shape on chips; times and bytes grow with it."""
+
+    def __init__(self, attempt: Tried):
         self.attempt = attempt
         self.ranks, self.pp = attempt.ranks, attempt.shape["pp"]
 
@@ -122,6 +141,15 @@ class BatchSearch:
             best = max([best, *(one for one in pair if one is not None)], key=_rate)
             low, high = (middle + 1, high) if rates[1] > rates[0] else (low, middle)
         return best
+
+
+class BatchSearch(Batches):
+    """Looks for the batch of one attempt, and for the cut into stages that goes with it."""
+
+    attempt: Attempt
+
+    def __init__(self, attempt: Attempt):
+        super().__init__(attempt)
 
     def best_cut(
         self, found: FoundReplica | None, upper_at: Callable[[int], float]

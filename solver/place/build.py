@@ -20,9 +20,11 @@ Stages = Sequence[tuple[int, int]]
 
 
 def stage_chips(shape: dict[str, int], pools: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Chips of each stage, from those taken in each pool, in order."""
+    """Chips of each stage, from those taken in each pool, in order; of attention and experts that lie apart."""
     flat = [chip for pool in pools for chip in pool]
     width = shape["tp"] * shape["attention_dp"]
+    if "experts" in shape:  # they lie apart
+        return [flat[:width], flat[width:]]
     return [flat[s * width : (s + 1) * width] for s in range(shape["pp"])]
 
 

@@ -32,8 +32,14 @@ class PlacedShapes:
         """``like``: what another search of the question, with KV elsewhere, has placed; its experts are reused."""
         self.items, self.links, self.instance = items, links, pricer.instance
         self.clock, self.seed = clock, seed
+        kind: type[Realiser] = Realiser
+        if pricer.instance.scenario.apart:
+            # entered where it is asked for, and nowhere else
+            from solver.apart.realise import ApartRealiser
+
+            kind = ApartRealiser
         self.realiser, self._nearby = (
-            Realiser(pricer.instance, items.shapes, pricer, clock, seed, nearby=nearby)
+            kind(pricer.instance, items.shapes, pricer, clock, seed, nearby=nearby)
             for nearby in (False, True)
         )
         if like is not None:

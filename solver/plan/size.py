@@ -14,7 +14,7 @@ from math import ceil, floor
 from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
-from costmodel.question.scenario import Scenario
+from costmodel.question.scenario import Scenario, without_apart
 from solver.clock import Clock
 from solver.search import search
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
@@ -109,6 +109,7 @@ def size(
     NoFeasibleLayout
         The targets cannot be met on any kind.
     """
+    without_apart(scenario, "sizing")
     counted = [kind for kind in kinds if "@" in kind]
     if counted:
         raise InstanceError(

@@ -8,8 +8,8 @@ pool of its own; in a span a pool may also hold several stages of the same width
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
@@ -53,6 +53,8 @@ class ShapeTable:
     slots: Ints
     span: Ints
     spans: tuple[Parts, ...] = ()
+    #: of spans whose last parts hold no KV: how many first ones do
+    kv_parts: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.role)
@@ -70,8 +72,9 @@ class ShapeTable:
     def take(self, index: NDArray[np.bool_] | NDArray[np.int64]) -> ShapeTable:
         """The rows picked by ``index``."""
         return ShapeTable(
-            **{name: getattr(self, name)[index] for name in COLUMNS}, spans=self.spans
-        )
+            **{name: getattr(self, name)[index] for name in COLUMNS}, spans=self.spans,
+            kv_parts=self.kv_parts,
+        )  # fmt: skip
 
     def row(self, index: int) -> dict[str, int]:
         """One shape as plain numbers."""
@@ -88,7 +91,9 @@ class ShapeTable:
 
 
 #: columns of a :class:`ShapeTable`
-COLUMNS = tuple(name for name in ShapeTable.__dataclass_fields__ if name != "spans")
+COLUMNS = tuple(
+    name for name in ShapeTable.__dataclass_fields__ if name not in ("spans", "kv_parts")
+)
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,8 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
                         )
                     )  # fmt: skip
     columns = np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS)).T
-    return ShapeTable(**dict(zip(COLUMNS, columns, strict=True)), spans=spans)
+    named = dict(zip(COLUMNS, columns, strict=True))
+    return ShapeTable(**named, spans=spans, kv_parts={})
 
 
 def _roles(instance: Instance, chip: Chip, tp: int, ranks: int, pp: int) -> list[int]:

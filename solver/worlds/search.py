@@ -25,6 +25,7 @@ import numpy as np
 from costmodel.evaluate import evaluate
 from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance
+from costmodel.question.scenario import without_apart
 from costmodel.worlds.across import Across, Costs, costs_of, least_of
 from costmodel.worlds.ensemble import PROFILE, place_of, quickest, slowest, worlds_of
 from solver.answer import Progress, SearchResult
@@ -211,6 +212,7 @@ def search_worlds(
 ) -> SearchResult:
     """The layout with the least cost at a confidence. Raises as :func:`solver.search.search`, and ``InstanceError``
     for a confidence that worlds cannot tell, and for a profile whose uncertainty is not known."""
+    without_apart(instance.scenario, "a search at a confidence")
     if not 0.5 <= confidence <= MOST:
         raise InstanceError(Problem("confidence", f"must be 0.5 to {MOST}, got {confidence:g}"))
     if instance.scenario.engine == ANY:

@@ -1,0 +1,1 @@
+"""Attention and routed experts on chips of their own, with microbatches in flight between them."""
