@@ -57,5 +57,5 @@ def covered(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[str]:
         yield "no decode or mixed replica with attention and experts on the same chips: apart is only"
     yield (
         "not covered: shared experts beside the routed ones, other numbers of microbatches, experts of one layer apart and of "
-        "another not, groups on chips of several types, or on unlike chips of one domain"
+        "another not, groups on chips of several types, on two types of which a domain has both, or in domains whose chips have unlike links"
     )

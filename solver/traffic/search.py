@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance
-from costmodel.question.scenario import Scenario, without_apart
+from costmodel.question.scenario import Scenario
 from solver.answer import Progress, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock, check_seed
@@ -58,7 +58,6 @@ def search_traffic(
     the rate and none that was found meets the targets.
     """
     check_seed(seed)
-    without_apart(scenario, "a search for traffic")
     own = questions(scenario, asked)
     return _TrafficSearch(own, asked, clock, gap, seed, on_progress, workers).run()
 

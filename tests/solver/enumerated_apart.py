@@ -62,8 +62,15 @@ def _groups(instance: Instance) -> Iterator[tuple[tuple[int, ...], tuple[list[st
         if len(used) > 1 and len({like[at] for at in used}) == 1:
             ways.append({at: len(own[at]) for at in used})
     for attention, experts in product(ways, ways):
+        chosen = [instance.cluster.domains[home[at]] for at in attention | experts]
+        if not all(domain.interchangeable_chips for domain in chosen):
+            continue  # outside the search space, and the certificate says so
+        kinds = [{like[at] for at in one} for one in (attention, experts)]
+        homes = [{home[at] for at, kind in enumerate(like) if kind in own} for own in kinds]
         if {home[at] for at in attention} & {home[at] for at in experts}:
             continue
+        if kinds[0] != kinds[1] and homes[0] & homes[1]:
+            continue  # some domain has chips of both types: outside the search space, and the certificate says so
         both_of = attention | experts
         groups = tuple(
             [chip for at, count in one.items() for chip in own[at][:count]]
