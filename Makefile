@@ -36,6 +36,7 @@ docs: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.solve
+	$(BIN)/python -m benchmarks.freedoms
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache dist build

@@ -35,12 +35,15 @@ class Row:
     answer: dict[str, Any] | None
 
 
-def run(model: str, cluster: str, gap: float) -> Row:
-    """Solve one deployment at 4,000 tokens in, 1,000 out, TTFT 2 s, TPOT 30 ms in a fresh process."""
+def run(model: str, cluster: str, gap: float, *options: str) -> Row:
+    """Solve one deployment at 4,000 tokens in, 1,000 out, TTFT 2 s, TPOT 30 ms in a fresh process.
+
+    ``options``: further ones of the command line.
+    """
     command = [
         sys.executable, "-c", RUNNER, "solve", "--model", model, "--cluster", cluster,
         "--input-tokens", "4000", "--output-tokens", "1000", "--ttft", "2 s", "--tpot", "30 ms",
-        "--gap", str(gap), "--json",
+        "--gap", str(gap), "--json", *options,
     ]  # fmt: skip
     start = time.perf_counter()
     done = subprocess.run(
