@@ -114,7 +114,10 @@ def checked(place: str) -> Iterator[None]:
 def problems_of(error: ValidationError, place: str) -> list[Problem]:
     """The problems of a pydantic error as ``place: path`` and a sentence; of very many the first ones."""
     problems = []
-    for item in error.errors(include_url=False)[:_MOST_PROBLEMS]:
+    every = error.errors(include_url=False)
+    # a list whose items are all wrong is not too short: pydantic counts those that were right
+    said = [one for one in every if not (one["type"] == "too_short" and one["input"])] or every
+    for item in said[:_MOST_PROBLEMS]:
         # parts such as <name> tell alternatives of one field apart and are not in the file
         parts = [part for part in item["loc"] if not str(part).startswith(("<", "function-"))]
         path = "".join(
@@ -129,7 +132,7 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
         if item["type"] == "missing":
             message = "is missing"
         problems.append(Problem(f"{place}: {path.lstrip('.')}".rstrip(": "), message))
-    more = error.error_count() - len(problems)
+    more = len(said) - len(problems)
     return [*problems, Problem(place, f"and {more} more problems")] if more else problems
 
 
@@ -153,6 +156,10 @@ _WORDS = (
     (r"Input should be a valid string$", "expected text"),
     (r"Input should be a valid (list|tuple|set)$", "expected a list"),
     (r"Input should be ", "expected "),
+    (
+        r"(Tuple|List|Set|Dictionary) should have at least 1 item after validation, not 0",
+        "must name at least one",
+    ),
 )
 
 

@@ -259,12 +259,14 @@ class _Rounds:
         if self.judged is None or self.layouts is None:
             return None
         found = self.judged.headroom if self.models.whole else self.judged.usd_per_hour
-        beaten = found > self.bound if self.models.whole else found < self.bound
+        over = found / self.bound if self.models.whole else self.bound / found
+        if over > 1 + ROUNDING:
+            raise VerificationError("layouts are better than the bound on all of them")
         return Divided(
             models=self.models,
             layouts=self.layouts,
             judged=self.judged,
-            bound=found if beaten else self.bound,
+            bound=found if over > 1 else self.bound,
             target=self.alone.gap,
             alone=tuple(self.alone.answers),
             seed=self.alone.seed,
@@ -281,8 +283,6 @@ class _Rounds:
             raise NoFeasibleLayout(
                 f"no division of the chips was found: {self._why()}", proven=False
             )
-        if abs(found.bound / self.bound - 1) > ROUNDING:
-            raise VerificationError("layouts are better than the bound on all of them")
         return found
 
 

@@ -22,6 +22,7 @@ class Asked(BaseModel):
     most: Annotated[int, Field(le=9)] = 1
     below: Annotated[float, Field(lt=1)] = 0.5
     inner: Inner = Inner()
+    inners: Annotated[tuple[Inner, ...], Field(min_length=1)] = (Inner(),)
     flag: bool = False
     text: str = ""
     many: tuple[int, ...] = ()
@@ -36,6 +37,8 @@ class Asked(BaseModel):
         ({"most": 10}, "most: must be at most 9, got 10"),
         ({"below": 1}, "below: must be below 1, got 1"),
         ({"inner": [3]}, "inner: expected keys with values, got [3]"),
+        ({"inners": []}, "inners: must name at least one, got []"),
+        ({"inners": [{"a": "x"}]}, "inners[0].a: expected a whole number, got 'x'"),
         ({"flag": "perhaps"}, "flag: expected true or false, got 'perhaps'"),
         ({"text": 3}, "text: expected text, got 3"),
         ({"many": 3}, "many: expected a list, got 3"),

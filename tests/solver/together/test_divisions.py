@@ -20,7 +20,7 @@ from tests.solver.together.enumerated_divisions import (
     on_one_cluster,
     served_on,
 )
-from topology.errors import NoFeasibleLayout
+from topology.errors import NoFeasibleLayout, VerificationError
 
 Tiny = Callable[[int, int, int, int], Instance]
 Odd = Callable[[int], Instance]
@@ -140,3 +140,14 @@ def test_three_models_on_a_domain(tiny: Tiny) -> None:
         for seed in range(3000, 3060)
     )
     asked(pairs, 10, "used")
+
+
+def test_a_stopped_search_does_not_hide_a_bound_that_is_beaten(tiny: Tiny) -> None:
+    models = models_of([tiny(seed, 2, 2, 0) for seed in (1, 1)], [1e-3, 1e-3], "used")
+    clock = Clock(120)
+    found = search_together(models, clock=clock, gap=0.0)
+    rounds = clock.kept.__self__  # type: ignore[attr-defined]
+    assert clock.kept().bound == pytest.approx(found.bound)
+    rounds.bound = found.judged.usd_per_hour * 1.01
+    with pytest.raises(VerificationError, match="better than the bound"):
+        clock.kept()
