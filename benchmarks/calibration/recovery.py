@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.measured.fitting.fit import LogErrors, problem_of
+from costmodel.measured.fitting.fit import problem_of
 from costmodel.measured.fitting.intervals import NINETY
 from costmodel.measured.own.calibration import pricing_at, update_cell
+from costmodel.measured.own.pace import own_errors
 from costmodel.measured.own.prior import prior_of, shipped_known
 from costmodel.measured.own.shipped import deployment_of
 from costmodel.measured.runs import Run
@@ -49,21 +50,22 @@ def recovery(runs: Sequence[Run], trials: int, seed: int = 2) -> list[Trial]:
         prior = prior_of(known, profile, pool[0].chip, pool[0].row.engine)
         truth = rng.multivariate_normal(prior.mean, prior.covariance, method="cholesky")
         measured = _made(pool[: max(MANY)], prior.mean, truth, rng)
-        others = LogErrors(problem_of(pool[max(MANY) :], pricing_at(prior.mean)))
+        others = own_errors(problem_of(pool[max(MANY) :], pricing_at(prior.mean)))
         right = others.at(_alike(truth, len(pool) - max(MANY)))
         for many in MANY:
             after = update_cell(prior, measured[:many], profile, known).after
-            offs = [
+            before, off = (
                 others.at(_alike(mean, len(right))) - right for mean in (prior.mean, after.mean)
-            ]
+            )
             slopes = others.slopes(_alike(after.mean, len(right)))
             spread = np.sqrt(np.einsum("pi,pq,qi->i", slopes, after.covariance, slopes))
             found.append(
                 Trial(
                     many,
-                    *(float(np.mean(np.abs(np.expm1(off)))) for off in offs),
+                    float(np.mean(np.abs(np.expm1(before)))),
+                    float(np.mean(np.abs(np.expm1(off)))),
                     float(np.mean(np.abs(after.mean - truth) <= NINETY * after.sd)),
-                    float(np.mean(np.abs(offs[1]) <= NINETY * spread)),
+                    float(np.mean(np.abs(off) <= NINETY * spread)),
                 )
             )
     return found
@@ -72,7 +74,7 @@ def recovery(runs: Sequence[Run], trials: int, seed: int = 2) -> list[Trial]:
 def _made(runs: Sequence[Run], mean: Array, truth: Array, rng: np.random.Generator) -> list[Run]:
     """Runs with the times that hidden parameters make, and noise."""
     problem = problem_of(runs, pricing_at(mean))
-    exact = np.exp(LogErrors(problem).at(_alike(truth, len(runs)))) * problem.measured_s
+    exact = np.exp(own_errors(problem).at(_alike(truth, len(runs)))) * problem.measured_s
     seen = exact * np.exp(NOISE * rng.standard_normal(len(runs)))
     return [
         replace(run, row=replace(run.row, tpot_s=float(tpot), ttft_s=None))

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
-from costmodel.measured.fitting.fit import LogErrors, problem_of
+from costmodel.measured.fitting.fit import problem_of
 from costmodel.measured.fitting.intervals import NINETY
 from costmodel.measured.fitting.terms import worker_rates
 from costmodel.measured.own.calibration import pricing_at
 from costmodel.measured.own.design import Pick, Question, choose
+from costmodel.measured.own.pace import own_errors
 from costmodel.measured.own.prior import Prior, prior_of, shipped_known
 from costmodel.measured.own.profile import efficiency_of
 from costmodel.measured.predict import predict
@@ -23,6 +24,7 @@ from costmodel.measured.rows import Group, MeasuredRow
 from costmodel.measured.runs import Run, sequences_that_fit
 from costmodel.measured.systems import resolve_instance_like
 from costmodel.question.instance import Instance
+from costmodel.question.workload import Workload
 from rackfit.measurements.bench_commands import ENGINES, bench_command, launch_command
 from rackfit.report.compare import built, built_words
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
@@ -30,10 +32,10 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Pro
 Array = NDArray[np.float64]
 #: parameter sets under which the question is solved beside the shipped one
 WORLDS = 4
-#: step of the derivatives of a cost on the unbounded scale
-_STEP = 0.1
-#: tokens of a short answer
-_SHORT = 16
+#: parameter sets on which runs are tried
+DRAWS = 192
+#: tokens of a short answer and of a short prompt
+_SHORT, _SHORT_PROMPT = 16, 64
 #: shares of a layout's batch that are worth measuring
 _SHARES = (1.0, 0.25, 0.0625)
 
@@ -48,6 +50,7 @@ class Probed:
     question: Question
     runs: tuple[Run, ...]
     picks: tuple[Pick, ...]
+    between: tuple[int, int] | None = None
 
     @cached_property
     def tpot_s(self) -> Array:
@@ -60,9 +63,10 @@ class Probed:
             "schema_version": 1,
             "layouts": [
                 {"replicas": built_words(layout), "usd_per_m_output_tokens": float(np.exp(cost))}
-                for layout, cost in zip(self.layouts, self.question.costs, strict=True)
+                for layout, cost in zip(self.layouts, self.question.expected, strict=True)
             ],
-            "answer_sd": self.question.answer_sd(np.zeros((len(self.layouts),) * 2)),
+            "answer_sd": self.question.answer_sd([]),
+            "between": self.between,
             "runs": [self._run(pick) for pick in self.picks],
         }
 
@@ -72,10 +76,12 @@ class Probed:
         return {
             "chips": row.decode.chips,
             "concurrency": users,
+            "input_tokens": round(row.input_tokens),
             "output_tokens": round(row.output_tokens),
             "expected_tpot_ms": 1e3 * float(self.tpot_s[pick.run]),
             "gain": pick.gain,
             "answer_sd": pick.answer_sd,
+            "right": pick.right,
             "launch": launch_command(row.engine, row.model, row.decode, users),
             "bench": bench_command(
                 row.model, round(row.input_tokens), round(row.output_tokens), users
@@ -88,8 +94,8 @@ class Probed:
         found = [
             "layouts that are best under what measurements leave open (one that misses a target counts as dearer by as much):"
         ]
-        for one in data["layouts"]:
-            found.append(f"  ${one['usd_per_m_output_tokens']:.4f}  {one['replicas']}")
+        for number, one in enumerate(data["layouts"], 1):
+            found.append(f"  {number}. ${one['usd_per_m_output_tokens']:.4f}  {one['replicas']}")
         found.append(
             f"the best one's cost is known within {_range(data['answer_sd'])} (90 % interval)"
         )
@@ -101,10 +107,18 @@ class Probed:
             after = "this run" if number == 1 else f"runs 1 to {number}"
             chips, users = one["chips"], one["concurrency"]
             found += [
-                f"{number}. on {chips} chip{'s' * (chips > 1)}, {users} request{'s' * (users > 1)} in flight with answers "
-                f"of {one['output_tokens']} tokens; about {one['expected_tpot_ms']:.1f} ms per token are expected",
+                f"{number}. on {chips} chip{'s' * (chips > 1)}, {users} request{'s' * (users > 1)} in flight of "
+                f"{one['input_tokens']} + {one['output_tokens']} tokens; about {one['expected_tpot_ms']:.1f} ms per token "
+                "are expected",
                 f"   choosing after {after} saves {one['gain']:.2%} on average; the cost is then known within "
                 f"{_range(one['answer_sd'])}",
+            ]
+            if self.between is not None:
+                first, second = self.between
+                found.append(
+                    f"   layouts {first} and {second} are then in the right order with chance {one['right']:.0%}"
+                )
+            found += [
                 f"   {one['launch']}",
                 f"   {one['bench']}",
             ]
@@ -122,36 +136,39 @@ def probe(
     time_limit_s: float = 120.0,
     worlds: int = WORLDS,
     seed: int = 0,
+    between: tuple[int, int] | None = None,
 ) -> Probed:
-    """Solve a question under several parameter sets and choose runs. Raises ``InstanceError``, ``NoFeasibleLayout``."""
+    """Solve a question under several parameter sets and choose runs; ``between``: those that order two of its layouts,
+    numbered from 1 as they are listed. Raises ``InstanceError``, ``NoFeasibleLayout``."""
     prior = _prior(instance)
     layouts = _top_layouts(instance, prior, worlds, time_limit_s, seed)
     runs = candidate_runs(instance, layouts)
     if not runs:
         raise InstanceError(Problem("probe", "no worker of these layouts holds the model alone"))
-    problem = problem_of(runs, pricing_at(prior.mean))
-    scales = np.repeat(prior.mean[:, None], len(runs), axis=1)
-    costs = np.array([log_cost(instance, layout, prior.mean) for layout in layouts])
-    slopes = [
-        [
-            (
-                log_cost(instance, layout, prior.mean + step)
-                - log_cost(instance, layout, prior.mean - step)
-            )
-            / (2.0 * _STEP)
-            for step in _STEP * np.eye(len(prior.mean))
-        ]
-        for layout in layouts
-    ]  # both sides: a target may bind on one
+    if between is not None and not all(1 <= one <= len(layouts) for one in between):
+        message = f"expected two of the layouts 1 to {len(layouts)}, got {between[0]},{between[1]}"
+        raise InstanceError(Problem("--between", message))
     question = Question(
-        prior.covariance,
+        np.array([log_cost(instance, layout, prior.mean) for layout in layouts]),
+        *_tried(instance, layouts, runs, prior, seed),
         shipped_known().row_sd,
-        costs,
-        np.array(slopes),
-        LogErrors(problem).slopes(scales).T,
     )
-    return Probed(
-        instance, prior, tuple(layouts), question, tuple(runs), tuple(choose(question, count))
+    pair = None if between is None else (between[0] - 1, between[1] - 1)
+    picks = tuple(choose(question, count, pair))
+    return Probed(instance, prior, tuple(layouts), question, tuple(runs), picks, between)
+
+
+def _tried(
+    instance: Instance, layouts: list[Layout], runs: list[Run], prior: Prior, seed: int
+) -> tuple[Array, Array]:
+    """Logs of the layouts' costs ``[draws, layouts]`` and of the runs' times ``[draws, runs]`` under drawn parameters."""
+    rng = np.random.default_rng(seed)
+    half = rng.multivariate_normal(prior.mean, prior.covariance, DRAWS // 2, method="cholesky")
+    draws = np.concatenate([half, 2.0 * prior.mean - half])
+    times = own_errors(problem_of(runs, pricing_at(prior.mean)))
+    return (
+        np.array([[log_cost(instance, layout, one) for layout in layouts] for one in draws]),
+        np.array([times.at(np.repeat(one[:, None], len(runs), axis=1)) for one in draws]),
     )
 
 
@@ -225,31 +242,35 @@ def _top_layouts(
 
 
 def candidate_runs(instance: Instance, layouts: list[Layout]) -> list[Run]:
-    """One worker of every width of the layouts, at its batch and below: on the question's requests, and on their prompts
-    with short answers, of which prefill takes most of the time."""
-    found: dict[tuple[Group, int, int], Run] = {}
-    for question in (instance, _short_answers(instance)):
+    """One worker of every width of the layouts, at its batch and below: on the question's requests, on their prompts
+    with short answers, of which prefill takes most of the time, and on short prompts with their answers, of which it takes none."""
+    found: dict[tuple[Group, int, float, float], Run] = {}
+    asked = [instance]
+    workload = instance.workload.model_copy(update={"spread": None})
+    if workload.output_tokens > _SHORT:
+        asked.append(_of_lengths(instance, workload, {"output_tokens": _SHORT}))
+    if workload.input_tokens > _SHORT_PROMPT:
+        short = {"input_tokens": _SHORT_PROMPT, "images": 0.0, "audio_frames": 0}
+        asked.append(_of_lengths(instance, workload.first_time(), short))
+    for question in asked:
         for layout in layouts:
             for replica in layout.replicas:
                 shape = replica.shape
                 group = Group(shape.tp, shape.attention_dp, shape.pp, 1, shape.ep)
                 for share in _SHARES:
                     users = max(1, round(share * shape.batch))
-                    key = (group, users, question.workload.output_tokens)
+                    lengths = question.workload.new_tokens, question.workload.output_tokens
+                    key = (group, users, *lengths)
                     run = None if key in found else _run(question, group, users, len(found))
                     if run is not None:
                         found[key] = run
     return list(found.values())
 
 
-def _short_answers(instance: Instance) -> Instance:
-    """The question with answers of a few tokens."""
-    workload = instance.workload.model_copy(
-        update={"output_tokens": min(_SHORT, instance.workload.output_tokens), "spread": None}
-    )
-    return resolve_instance_like(
-        instance, instance.scenario.model_copy(update={"workload": workload})
-    )
+def _of_lengths(instance: Instance, workload: Workload, tokens: dict[str, Any]) -> Instance:
+    """The question with a workload of other lengths."""
+    other = workload.model_copy(update=tokens)
+    return resolve_instance_like(instance, instance.scenario.model_copy(update={"workload": other}))
 
 
 def _run(instance: Instance, group: Group, users: int, number: int) -> Run | None:

@@ -13,6 +13,7 @@ from costmodel.measured.fitting.intervals import NINETY
 from costmodel.measured.fitting.parameters import ALL, BY_CELL, scales_of
 from costmodel.measured.own.calibration import calibrate_own, pricing_at, update_cell
 from costmodel.measured.own.deviations import deviations
+from costmodel.measured.own.pace import PACE
 from costmodel.measured.own.prior import cell, prior_of, shipped_known
 from costmodel.measured.own.profile import error_words, moved, own_profile
 from costmodel.measured.own.shipped import deployment_of
@@ -52,11 +53,11 @@ def test_no_runs_leave_what_is_shipped():
     assert np.array_equal(update_cell(prior, [], PROFILE, KNOWN).after.mean, prior.mean)
     shipped = cell(PROFILE, "h100", "vllm")
     assert shipped == PROFILE.engines["vllm"].chips["h100"]
-    assert scales_of(shipped) == pytest.approx(prior.mean)
+    assert prior.mean == pytest.approx([*scales_of(shipped), 0.0])
 
 
 def test_what_is_shipped_of_parameters_belongs_to_the_profile():
-    assert KNOWN.parameters == tuple(p.name for p in ALL)
+    assert (*(p.name for p in ALL), PACE) == KNOWN.parameters
     measured = {f"{chip} {name}" for name, own in PROFILE.engines.items() for chip in own.chips}
     assert measured < set(KNOWN.cells)
     for name in KNOWN.cells:
@@ -107,7 +108,7 @@ def test_hidden_parameters_are_recovered(runs):
     rng = np.random.default_rng(3)
     better, inside = [], []
     for trial in range(8):
-        truth = prior.mean + factor @ rng.standard_normal(len(ALL))
+        truth = prior.mean + factor @ rng.standard_normal(len(factor))
         made = made_with(runs, truth, noise=0.05, seed=trial)
         exact = predict(runs, pricing_at(truth), PROFILE.first_token).tpot_s
         chosen = rng.choice(len(runs), 10, replace=False)

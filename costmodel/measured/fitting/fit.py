@@ -90,17 +90,21 @@ def problem_of(runs: Sequence[Run], pricing: Pricing) -> Problem:
 
 
 class LogErrors:
-    """Logarithm of predicted over measured TPOT of a problem's rows, from parameters on the unbounded scale."""
+    """Logarithm of predicted over measured TPOT of a problem's rows, from parameters on the unbounded scale.
 
-    def __init__(self, problem: Problem):
+    ``values``: of the parameters at those scales.
+    """
+
+    def __init__(self, problem: Problem, values: Callable[[Array], dict[str, Array]] = values_at):
         self.problem = problem
+        self.values = values
         self.owner = owners(problem.table)
         self.shares = wave_shares(problem.runs, problem.batches)
 
     def at(self, scales: Array) -> Array:
         """Of every row ``[rows]`` at ``scales [parameters, rows]``."""
         table = self.problem.table
-        found = table.terms.seconds(constants_at(values_at(scales), self.owner))
+        found = table.terms.seconds(constants_at(self.values(scales), self.owner))
         tpot = found[table.decode] + self.shares * table.events * table.prefill_s(found)
         return np.asarray(np.log(tpot / self.problem.measured_s))
 

@@ -1,6 +1,6 @@
 """One's own runs move the shipped parameters of their chip and engine as far as they can tell.
 
-Each chip with an engine is a cell: its sixteen parameters start normally distributed around the shipped values
+Each chip with an engine is a cell: its sixteen parameters and its pace start normally distributed around the shipped values
 (:mod:`costmodel.measured.own.prior`), its runs update them. What predicts a first token follows, for each way in
 which requests come to prefill, where it predicts runs that were left out better. Errors are cross-validated: no run is predicted by itself.
 """
@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.measured.fitting.fit import LogErrors, measured_ttft_s, problem_of
-from costmodel.measured.fitting.parameters import constants_at, values_at
+from costmodel.measured.fitting.fit import measured_ttft_s, problem_of
+from costmodel.measured.fitting.parameters import constants_at
 from costmodel.measured.own import first_token
+from costmodel.measured.own.pace import own_errors, own_values
 from costmodel.measured.own.prior import Known, Prior, prior_of
 from costmodel.measured.own.update import Belief, update
 from costmodel.measured.predict import (
@@ -57,8 +58,8 @@ class Cell:
 
 
 def pricing_at(scales: Array) -> Pricing:
-    """Pricing at parameters ``[parameters]`` on the unbounded scale."""
-    values = values_at(scales[:, None])
+    """Pricing at unknowns ``[unknowns]``."""
+    values = own_values(scales[:, None])
     return lambda owner: constants_at(values, np.zeros_like(owner))
 
 
@@ -179,7 +180,7 @@ def update_cell(
     if not runs:
         return Cell(prior, before, {})
     some, which = _distinct(runs)
-    errors = LogErrors(problem_of(some, pricing_at(prior.mean)))
+    errors = own_errors(problem_of(some, pricing_at(prior.mean)))
     # runs of one deployment are priced once; each has its own measured time
     measured = np.log([run.row.tpot_s for run in runs])
     shift = np.log([run.row.tpot_s for run in some])[which] - measured

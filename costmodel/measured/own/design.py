@@ -1,87 +1,134 @@
-"""Which runs tell most about a choice between layouts: a linear design with normally distributed parameters.
+"""Which runs tell most about a choice between layouts, found by trying them on parameters drawn from what is open.
 
-Parameters have covariance ``C``; the log of a run's time has slopes ``J`` and scatter ``s``, the log of a layout's cost
-slopes ``L``. Runs ``S`` explain ``G = L C J_S' (J_S C J_S' + s^2 I)^-1 J_S C L'`` of the costs' covariance.
-*Gain:* what is saved on average by choosing after the runs, ``min m - E min(m + g)`` with ``g ~ N(0, G)`` and the logs ``m``
-of the costs as known now [Raiffa, Schlaifer 1961]. Runs are added one by one, each the best beside those before.
+Each draw has the costs of the layouts and the times of the runs, as the cost model gives them, limits and targets included. What is
+expected of a cost after runs is linear in the logs of their times: with covariances over the draws and the scatter ``s`` of a
+run, ``E[c | y] = mean c + cov(c, y) (cov(y) + s^2 I)^-1 (y - mean y)``.
+*Gain:* what is saved on average by choosing after the runs [Raiffa, Schlaifer 1961]. *Right:* how often two layouts are then in
+the order that they have in the draw. Runs are added one by one, each the best beside those before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erfc
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-#: draws of what runs may tell, the same for every set of runs
-_DRAWS = 4096
 #: gains as shares of the cost that count as alike: the run that shrinks the interval most is taken then
 _ALIKE = 5e-4
 
 
 @dataclass(frozen=True)
 class Question:
-    """``costs [layouts]``: logs; ``layouts [layouts, parameters]``, ``runs [runs, parameters]``: slopes of logs."""
+    """``expected [layouts]``: logs of costs as known now; ``costs [draws, layouts]``, ``runs [draws, runs]``: logs of costs and
+    of times in each draw; ``row_sd``: scatter of the log of a run's time."""
 
-    covariance: Array
-    row_sd: float
+    expected: Array
     costs: Array
-    layouts: Array
     runs: Array
+    row_sd: float
 
-    def explained(self, chosen: list[int]) -> Array:
-        """Covariance ``[layouts, layouts]`` of the costs that the chosen runs explain."""
-        slopes = self.runs[chosen]
-        across = slopes @ self.covariance @ self.layouts.T
-        seen = slopes @ self.covariance @ slopes.T + self.row_sd**2 * np.eye(len(chosen))
-        return np.asarray(across.T @ np.linalg.solve(seen, across))
+    def _seen(self, chosen: Sequence[int]) -> Array:
+        """Logs of measured times ``[draws, chosen]`` less their means: each run has scatter of its own, also if repeated."""
+        scatter = np.random.default_rng(0).standard_normal((len(self.runs), len(chosen)))
+        runs = self.runs[:, list(chosen)]
+        return np.asarray(runs - runs.mean(axis=0) + self.row_sd * scatter)
 
-    def gain(self, explained: Array) -> float:
+    @cached_property
+    def _covariance(self) -> Array:
+        own = self.row_sd**2 * np.eye(self.runs.shape[1])
+        return np.asarray(np.atleast_2d(np.cov(self.runs.T)) + own)
+
+    def _told(self, targets: Array) -> Array:
+        """Covariance of every run with targets ``[draws, targets]``."""
+        runs = self.runs - self.runs.mean(axis=0)
+        return np.asarray(runs.T @ (targets - targets.mean(axis=0)) / (len(runs) - 1))
+
+    def after(self, chosen: Sequence[int], targets: Array) -> Array:
+        """What is expected of targets ``[draws, targets]`` after the chosen runs."""
+        mean = np.broadcast_to(targets.mean(axis=0), targets.shape)
+        if not chosen:
+            return np.asarray(mean)
+        weights = np.linalg.solve(self._between(chosen), self._told(targets)[list(chosen)])
+        return np.asarray(mean + self._seen(chosen) @ weights)
+
+    def explained(self, chosen: Sequence[int], targets: Array) -> Array:
+        """The variance ``[targets]`` that the chosen runs take from targets."""
+        told = self._told(targets)[list(chosen)]
+        return np.asarray((told * np.linalg.solve(self._between(chosen), told)).sum(axis=0))
+
+    def _between(self, chosen: Sequence[int]) -> Array:
+        # a run that is repeated scatters anew, and is otherwise the same
+        same = self._covariance[np.ix_(chosen, chosen)]
+        apart = ~np.eye(len(chosen), dtype=bool) & np.equal.outer(chosen, chosen)
+        return np.asarray(same - self.row_sd**2 * apart)
+
+    def gain(self, chosen: Sequence[int]) -> float:
         """Expected saving as a share of the cost; see the module."""
-        values, vectors = np.linalg.eigh(explained)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        draws = np.random.default_rng(0).standard_normal((_DRAWS, len(root)))
-        draws = np.concatenate([draws, -draws]) @ root.T
-        return float(self.costs.min() - (self.costs + draws).min(axis=1).mean())
+        best = np.argmin(self.after(chosen, self.costs), axis=1)
+        found = self.costs[np.arange(len(best)), best]
+        return float(self.costs.mean(axis=0).min() - found.mean())
 
-    def answer_sd(self, explained: Array) -> float:
+    def answer_sd(self, chosen: Sequence[int]) -> float:
         """What stays open of the log of the best layout's cost."""
-        best = int(np.argmin(self.costs))
-        slopes = self.layouts[best]
-        left = float(slopes @ self.covariance @ slopes - explained[best, best])
+        best = self.costs[:, [int(np.argmin(self.expected))]]
+        left = np.var(best, ddof=1) - (self.explained(chosen, best)[0] if chosen else 0.0)
         return float(np.sqrt(max(0.0, left)))
 
+    def order(self, pair: tuple[int, int]) -> Array:
+        """-1 where the first of a pair costs less, else 1 ``[draws, 1]``."""
+        first, second = pair
+        return np.where(self.costs[:, [first]] < self.costs[:, [second]], -1.0, 1.0)
+
+    def right(self, chosen: Sequence[int], pair: tuple[int, int]) -> float:
+        """Share of draws in which the runs put a pair in its order; see the module."""
+        order = self.order(pair)
+        return float(np.mean(np.sign(self.after(chosen, order)) == order))
+
     def open_pairs(self) -> Array:
-        """Chance that the order of two layouts' costs is other than it seems ``[layouts, layouts]``."""
-        spread = self.layouts @ self.covariance @ self.layouts.T
-        own = np.diag(spread)
-        sd = np.sqrt(np.maximum(own[:, None] + own - 2.0 * spread, 1e-18))
-        apart = np.abs(self.costs[:, None] - self.costs) / sd
-        return np.asarray(np.vectorize(lambda z: 0.5 * erfc(z / np.sqrt(2.0)))(apart))
+        """Share of draws in which the order of two layouts is other than it seems ``[layouts, layouts]``."""
+        seems = np.sign(self.expected[:, None] - self.expected)
+        turned = np.sign(self.costs[:, :, None] - self.costs[:, None, :]) * seems < 0
+        return np.asarray(turned.mean(axis=0))
 
 
 @dataclass(frozen=True)
 class Pick:
-    """A run beside those before: the expected saving and what stays open of the answer's cost with all of them."""
+    """A run beside those before: the expected saving, what stays open of the answer's cost with all of them, and how
+    often they put the asked pair in its order."""
 
     run: int
     gain: float
     answer_sd: float
+    right: float | None = None
 
 
-def choose(question: Question, count: int) -> list[Pick]:
-    """The best runs one after the other; a run may be worth repeating."""
+def choose(question: Question, count: int, pair: tuple[int, int] | None = None) -> list[Pick]:
+    """The best runs one after the other for the choice among all layouts, or for a pair's order; a run may be worth
+    repeating."""
     chosen: list[int] = []
     picks = []
     for _ in range(count):
-        tried = []
-        for run in range(len(question.runs)):
-            explained = question.explained([*chosen, run])
-            tried.append(Pick(run, question.gain(explained), question.answer_sd(explained)))
-        most = max(one.gain for one in tried)
-        best = min((one for one in tried if one.gain >= most - _ALIKE), key=lambda o: o.answer_sd)
-        chosen.append(best.run)
-        picks.append(best)
+        sets = [[*chosen, run] for run in range(question.runs.shape[1])]
+        if pair is not None:
+            # the share that is explained says more of three hundred draws than how many of them come out right
+            order = question.order(pair)
+            sets = [max(sets, key=lambda runs: float(question.explained(runs, order)[0]))]
+        else:
+            gains = [question.gain(runs) for runs in sets]
+            most = max(gains) - _ALIKE
+            alike = [runs for runs, gain in zip(sets, gains, strict=True) if gain >= most]
+            sets = [min(alike, key=question.answer_sd)]
+        chosen = sets[0]
+        picks.append(
+            Pick(
+                chosen[-1],
+                question.gain(chosen),
+                question.answer_sd(chosen),
+                None if pair is None else question.right(chosen, pair),
+            )
+        )
     return picks

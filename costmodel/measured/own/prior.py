@@ -36,8 +36,8 @@ OTHER = "other"
 class Known(BaseModel):
     """How well fitted parameters are known.
 
-    ``cells``: by ``CHIP ENGINE`` the lower triangle of a factor ``L`` of their covariance ``L L'``, row by row;
-    ``own_sd``: what a deployment's parameters differ by; ``row_sd``: scatter of the log errors of its rows.
+    ``parameters``: the unknowns, pace last. ``cells``: by ``CHIP ENGINE`` the lower triangle of a factor ``L`` of their covariance ``L L'``, row by row;
+    ``own_sd``: what a deployment's unknowns differ by; ``row_sd``: scatter of the log errors of its rows.
     ``first_token_sd``, ``first_token_row_sd``: the same of the logarithms of the constants of the first token.
     """
 
@@ -62,7 +62,7 @@ class Known(BaseModel):
 
 @dataclass(frozen=True)
 class Prior:
-    """Parameters of a chip with an engine before its runs were seen: normal on the unbounded scale."""
+    """Unknowns of a chip with an engine before its runs were seen: normal on the unbounded scale."""
 
     chip: str
     engine: str
@@ -80,8 +80,9 @@ def shipped_known() -> Known:
 
 def prior_of(known: Known, profile: Profile, chip: str, engine: str) -> Prior:
     """Around a profile's values: the shipped covariance, and what deployments differ by."""
-    covariance = known.covariance(chip, engine) + np.diag(np.square(known.own_sd))
-    return Prior(chip, engine, scales_of(cell(profile, chip, engine)), covariance)
+    covariance = np.diag(np.square(known.own_sd))
+    covariance[: len(ALL), : len(ALL)] += known.covariance(chip, engine)
+    return Prior(chip, engine, np.append(scales_of(cell(profile, chip, engine)), 0.0), covariance)
 
 
 def cell(profile: Profile, chip: str, engine: str) -> Efficiency:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from costmodel.measured.fitting.intervals import NINETY
 from costmodel.measured.fitting.parameters import ALL, efficiency_at, values_at
 from costmodel.measured.own.calibration import Cell, OwnCalibration
+from costmodel.measured.own.pace import PACE, own_values
 from costmodel.measured.own.prior import cell as cell_of
 from costmodel.question.profile import Efficiency, EngineConstants, Profile
 
@@ -34,14 +35,14 @@ class Moved:
 
 
 def moved(cell: Cell) -> list[Moved]:
-    """Every parameter of a cell."""
+    """Every parameter of a cell, and the pace that multiplies all times beside them."""
     width = NINETY * cell.after.sd
     before = values_at(cell.prior.mean[:, None])
     low, value, high = (
         values_at((cell.after.mean + sign * width)[:, None]) for sign in (-1.0, 0.0, 1.0)
     )
     found = []
-    for parameter, told in zip(ALL, cell.told(), strict=True):
+    for parameter, told in zip(ALL, cell.told()[:-1], strict=True):
         name = parameter.name
         at = float(value[name][0])
         share = np.log(at / parameter.low) / np.log(parameter.high / parameter.low)
@@ -52,7 +53,9 @@ def moved(cell: Cell) -> list[Moved]:
             limit = parameter.high
         ends = float(low[name][0]), float(high[name][0])
         found.append(Moved(name, float(before[name][0]), at, *ends, max(0.0, float(told)), limit))
-    return found
+    slow, pace, fast = np.exp(cell.after.mean[-1] + width[-1] * np.array([-1.0, 0.0, 1.0]))
+    told = max(0.0, float(cell.told()[-1]))
+    return [*found, Moved(PACE, 1.0, float(pace), float(slow), float(fast), told, None)]
 
 
 def own_profile(found: OwnCalibration, base: Profile, name: str) -> Profile:
@@ -92,8 +95,8 @@ def own_profile(found: OwnCalibration, base: Profile, name: str) -> Profile:
 
 
 def efficiency_of(scales: Array, former: Efficiency) -> Efficiency:
-    """Values at parameters ``[parameters]`` on the unbounded scale; what is not fitted stays as it was."""
-    found = efficiency_at(values_at(scales[:, None]), 0, former.runtime_bytes, measured=True)
+    """Values at unknowns ``[unknowns]``; what is not fitted stays as it was."""
+    found = efficiency_at(own_values(scales[:, None]), 0, former.runtime_bytes, measured=True)
     return found.model_copy(update={"routing_noise": former.routing_noise})
 
 

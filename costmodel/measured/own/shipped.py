@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from costmodel.measured.fitting.crossvalidation import fold_of
 from costmodel.measured.fitting.fit import (
     Fitted,
-    LogErrors,
     Problem,
     measured_ttft_s,
     prefill_loads,
 )
 from costmodel.measured.fitting.parameters import ALL, rounded
-from costmodel.measured.own.deviations import deviations
+from costmodel.measured.own.deviations import USUAL, USUAL_PACE, deviations
 from costmodel.measured.own.first_token import log_errors, log_slopes, logarithms
+from costmodel.measured.own.pace import NAMES, own_errors
 from costmodel.measured.own.prior import OTHER, Known, cell_covariance, factor_rows, fit_covariance
 from costmodel.measured.predict import constants_of_run, regime_of
 from costmodel.measured.runs import Run
@@ -32,10 +32,13 @@ def known_of(problem: Problem, fitted: Fitted, first_token: dict[str, FirstToken
     structure = fitted.structure
     runs = problem.runs
     levels = structure.levels([run.chip for run in runs], [run.row.engine for run in runs])
-    errors = LogErrors(problem)
-    scales = structure.scales(fitted.x, levels)
+    errors = own_errors(problem)
+    scales = np.vstack([structure.scales(fitted.x, levels), np.zeros(len(runs))])
     own_sd, row_sd = deviations(
-        errors.at(scales), errors.slopes(scales), _together(deployment_of(run) for run in runs)
+        errors.at(scales),
+        errors.slopes(scales),
+        _together(deployment_of(run) for run in runs),
+        np.append(np.full(len(ALL), USUAL), USUAL_PACE),
     )
     covariance, spread = fit_covariance(problem, fitted)
     cells = {
@@ -48,7 +51,7 @@ def known_of(problem: Problem, fitted: Fitted, first_token: dict[str, FirstToken
     first_sd, first_row_sd = _first_token(problem, fitted, first_token)
     base, factor, share, passes, beside = (rounded(float(sd)) for sd in first_sd)
     return Known(
-        parameters=tuple(p.name for p in ALL),
+        parameters=NAMES,
         own_sd=tuple(rounded(float(sd)) for sd in own_sd),
         row_sd=rounded(row_sd),
         first_token_sd=(base, factor, share, passes, beside),

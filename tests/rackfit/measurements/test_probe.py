@@ -7,6 +7,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from costmodel.evaluate import evaluate
+from costmodel.measured.own.calibration import pricing_at
+from costmodel.measured.predict import predict
 from costmodel.measured.rows import Group
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
@@ -14,7 +16,7 @@ from costmodel.question.workload import Slo, Workload
 from rackfit.cli.app import build_app
 from rackfit.measurements.bench_commands import launch_command
 from rackfit.measurements.deployment import deployed_as
-from rackfit.measurements.probe import log_cost, probe
+from rackfit.measurements.probe import DRAWS, log_cost, probe
 from topology.errors import InstanceError
 
 pytest.importorskip("scipy")
@@ -54,30 +56,34 @@ def probed():
 
 def test_a_probe_is_about_layouts_of_the_question(probed):
     assert 1 <= len(probed.layouts) <= 4
-    assert (np.diff(probed.question.costs) >= 0).all()
+    assert (np.diff(probed.question.expected) >= 0).all()
     best = evaluate(probed.instance, probed.layouts[0])
     assert best.usd_per_m_output_tokens is not None
     # the profile's values are rounded, nothing else differs
-    assert np.exp(probed.question.costs[0]) == pytest.approx(best.usd_per_m_output_tokens, rel=1e-3)
+    assert np.exp(probed.question.expected[0]) == pytest.approx(
+        best.usd_per_m_output_tokens, rel=1e-3
+    )
     assert len(probed.picks) == 3
     gains = [pick.gain for pick in probed.picks]
     assert all(gain >= -1e-6 for gain in gains)
-    assert probed.picks[-1].answer_sd < probed.question.answer_sd(
-        np.zeros((len(probed.layouts),) * 2)
-    )
+    assert probed.picks[-1].answer_sd < probed.question.answer_sd([])
 
 
-def test_slopes_of_a_cost_are_those_of_the_evaluator(probed):
-    """Under a target that never binds, so that the cost is smooth."""
-    place = int(np.argmax(np.abs(probed.question.layouts[0])))
-    free = probed.instance.scenario.model_copy(update={"slo": Slo()})
-    instance = resolve_instance(free)
-    costs = [
-        log_cost(instance, probed.layouts[0], probed.prior.mean + step * np.eye(16)[place])
-        for step in (-0.02, 0.02, -0.1, 0.1)
-    ]
-    assert (costs[1] - costs[0]) / 0.04 == pytest.approx((costs[3] - costs[2]) / 0.2, rel=0.05)
-    assert abs(probed.question.layouts[0, place]) >= 0.99 * abs(costs[3] - costs[2]) / 0.2
+def test_runs_are_tried_on_what_the_cost_model_says_under_drawn_parameters(probed):
+    question, prior = probed.question, probed.prior
+    rng = np.random.default_rng(0)
+    half = rng.multivariate_normal(prior.mean, prior.covariance, DRAWS // 2, method="cholesky")
+    for place, drawn in ((0, half[0]), (DRAWS // 2, 2 * prior.mean - half[0])):
+        costs = [log_cost(probed.instance, layout, drawn) for layout in probed.layouts]
+        assert question.costs[place] == pytest.approx(costs)
+        times = predict(probed.runs, pricing_at(drawn), {}).tpot_s
+        assert np.exp(question.runs[place]) == pytest.approx(times)
+
+
+def test_runs_see_the_question_and_its_prefill_and_its_decoding(probed):
+    """Prompts of 2,000 tokens with 200 of answer, the same with few of answer, and answers to short prompts."""
+    lengths = {(run.row.input_tokens, run.row.output_tokens) for run in probed.runs}
+    assert lengths == {(2000, 200), (2000, 16), (64, 200)}
 
 
 def test_a_layout_that_misses_a_target_counts_as_dearer(probed):
@@ -100,10 +106,24 @@ def test_the_command_prints_runs_with_their_commands():
         assert deployed_as(run["launch"], "vllm", "here").decode.chips == run["chips"]
 
 
+def test_runs_are_proposed_for_two_of_the_layouts():
+    done = rackfit(
+        "probe", *QUESTION, "--engine", "vllm", "--runs", 2, "--between", "2,1", "--json"
+    )
+    assert done.exception is None, done.exception
+    data = json.loads(done.stdout)
+    assert data["between"] == [2, 1]
+    first, second = (run["right"] for run in data["runs"])
+    assert 0.5 < first <= second + 0.05
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ((), "name the engine that would be measured"),
+        (("--engine", "vllm", "--between", "2"), "expected the numbers of two layouts"),
+        (("--engine", "vllm", "--between", "1,1"), "expected the numbers of two layouts"),
+        (("--engine", "vllm", "--between", "1,99"), "expected two of the layouts 1 to"),
         (("--engine", "vllm", "--profile", "physics"), "was not fitted"),
     ],
 )
