@@ -11,7 +11,7 @@ from costmodel.measured.own.profile import efficiency_of, moved
 from costmodel.measured.predict import predict, predict_under
 from costmodel.measured.runs import runs_of
 from costmodel.question.profile import Efficiency, EngineConstants, load_profile
-from tests.measured.test_own_runs import made_with
+from tests.measured.own.test_own_runs import made_with
 
 pytest.importorskip("scipy")
 
