@@ -1,8 +1,7 @@
 """Equal clusters as one pool of units, and what the pool runs dealt out to them: whole stretches of service, each to one cluster.
 
-Kinds of units are equal where price, power and what groups carry are. A pool's groups are cut into stretches, the
-``l``-th group of a column serving whenever ``l`` or more do. A stretch goes to the cluster where it costs least: where units
-that finish are loaded again in the same hour.
+Kinds of units are equal where price, power and what groups carry are. A pool's groups are cut into stretches
+of hours on end; a stretch goes to the cluster where it costs least: where units that finish are loaded again in the same hour.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.plan.hours import Column, Hours, Kind
 from solver.plan.by_model import Groups
@@ -161,29 +161,66 @@ def _elsewhere(together: Hours, dealings: list[_Dealing], one: _Stretch) -> None
 
 
 def _stretches(together: Hours, pool: Pool, groups: Groups) -> list[_Stretch]:
-    """Stretches of a pool, those that leave least choice first."""
+    """Stretches of a pool in the order in which they are dealt.
+
+    First those that always serve, then those that are on in the hour in which fewest are, then the others as they
+    begin. What begins later finds room wherever a unit is free when it begins: what was dealt before only ends.
+    """
+    hours = together.hours
     found = []
     for column in pool.columns:
         serving = groups[:, column]
-        least = min(together.columns[column].least_hours, together.hours)
-        for level in range(1, int(serving.max(initial=0)) + 1):
-            found += [
-                _Stretch(column, begin, max(least, hours))
-                for begin, hours in _runs(serving >= level)
+        least = min(together.columns[column].least_hours, hours)
+        found += [_Stretch(column, begin, on) for begin, on in _runs(serving, least)]
+    on = np.zeros(hours)
+    ahead = {c: together.columns[c].loading_hours for c in pool.columns}
+    size = {c: together.columns[c].group for c in pool.columns}
+    for one in found:
+        if one.hours < hours:
+            on[np.arange(one.begin - ahead[one.column], one.begin + one.hours) % hours] += size[
+                one.column
             ]
-    size = [one.group for one in together.columns]
-    return sorted(found, key=lambda one: (-size[one.column] * one.hours, one.begin, one.column))
+    cut = int(on.argmin())
+
+    def turn(one: _Stretch) -> tuple[int, int, int, int, int]:
+        if one.hours == hours:
+            return 0, 0, -size[one.column], one.column, 0
+        begin = (one.begin - ahead[one.column] - cut) % hours
+        crosses = begin + ahead[one.column] + one.hours > hours or not begin
+        return 1 if crosses else 2, 0 if crosses else begin, -size[one.column], one.column, begin
+
+    return sorted(found, key=turn)
 
 
-def _runs(active: np.ndarray) -> Iterator[tuple[int, int]]:
-    """First hour and number of hours of every run; hours repeat."""
-    number = len(active)
-    if active.all():
-        yield 0, number
-        return
-    for begin in np.flatnonzero(active & ~np.roll(active, 1)):
-        rest = np.roll(active, -int(begin))
-        yield int(begin), int(np.argmin(rest))
+def _runs(serving: NDArray[np.int64], least: int) -> Iterator[tuple[int, int]]:
+    """First hour and number of hours of every group's stretch; hours repeat.
+
+    Of groups that have served their least hours, the one that began last stops first.
+    """
+    hours = len(serving)
+    first = int(serving.argmin())
+    change = np.roll(serving - np.roll(serving, 1), -first)
+    always = int(serving[first - 1])
+    begun: list[int] = []
+    late: list[int] = []  # ends of groups that were on before the first hour
+    for hour, more in enumerate(change.tolist()):
+        for _ in range(-more):
+            old = [turn for turn, begin in enumerate(begun) if hour - begin >= least]
+            if old:
+                begin = begun.pop(old[-1])
+                yield (first + begin) % hours, hour - begin
+            else:
+                late.append(hour)
+        begun += [hour] * max(0, more)
+    # as many are on at the end as before the first hour: the first to have begun is the first to end
+    for begin, end in zip(begun, late, strict=True):
+        on = max(least, end + hours - begin)
+        if on > hours:  # one group always, and another for a while
+            yield 0, hours
+            on = max(least, on - hours)
+        yield (first + begin) % hours, on
+    for _ in range(always - len(late)):
+        yield 0, hours
 
 
 class _Dealing:

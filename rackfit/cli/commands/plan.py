@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -125,7 +126,9 @@ def _planned(
     from rackfit.studies.backends import check_backend
 
     check_backend(backend)
-    with joblib.parallel_config(backend=backend):
+    # folders where a person wants them, not in /dev/shm
+    folder = {"temp_folder": tempfile.gettempdir()} if backend == "loky" else {}
+    with joblib.parallel_config(backend=backend, **folder):
         return plan_day(asked, clock=clock, gap=gap, seed=seed, jobs=jobs if jobs != 1 else 2)
 
 

@@ -15,7 +15,7 @@ from solver.clock import Clock
 from solver.plan import region as under_test
 from solver.plan.linear import Linear
 from solver.plan.region import plan_region, region_bound_usd
-from solver.plan.sites import dealt, pooled
+from solver.plan.sites import _runs, dealt, pooled
 from tests.solver.plan.enumerated_plans import best_of_all, tiny, tiny_region
 from topology.errors import NoFeasibleLayout
 
@@ -158,3 +158,23 @@ def test_the_bound_of_any_layouts_is_that_of_the_relaxation() -> None:
     short = tuple(tuple(10 * rate for rate in own) for own in asked.demand)
     with pytest.raises(NoFeasibleLayout, match="parts of units"):
         region_bound_usd(replace(asked, demand=short), clock=Clock())
+
+
+def test_stretches_serve_what_the_plan_has_and_their_least_hours() -> None:
+    exact = 0
+    for seed in range(400):
+        rng = random.Random(seed)
+        hours, least = rng.randint(2, 14), rng.randint(1, 3)
+        serving = np.array([rng.randint(0, 5) for _ in range(hours)])
+        begun = np.maximum(serving - np.roll(serving, 1), 0)
+        stretches = list(_runs(serving, min(least, hours)))
+        served = np.zeros(hours, np.int64)
+        for begin, on in stretches:
+            served[(begin + np.arange(on)) % hours] += 1
+        assert (served >= serving).all()
+        recent = sum(np.roll(begun, back) for back in range(least))
+        assert all(min(least, hours) <= on <= hours for _, on in stretches)
+        if (recent <= serving).all():
+            exact += (served == serving).all()
+    # fewer than least hours are left to a group now and then that another one could have
+    assert exact > 150
