@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from costmodel.question.instance import Instance
-from solver.apart.table import MICROBATCHES, footings
+from solver.apart.table import MICROBATCHES, footings, step
 from solver.shapes.pools import PoolClass
 from topology.errors import InstanceError, Problem
 
@@ -49,9 +49,11 @@ def covered(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[str]:
     )
     if pairs:
         said = ", ".join(f"{a} and {b}" for a, b in pairs)
+        steps = max(step(one) for one in classes)
+        each = "any number" if steps == 1 else f"any multiple of {steps}"
         yield (
-            f"decode replicas with attention and routed experts in domains of their own ({said}), each in one domain on any "
-            f"number of chips that it sells, or in whole domains that are alike, {batches}"
+            f"decode replicas with attention and routed experts in domains of their own ({said}), each in one domain on {each} "
+            f"of chips that it sells, or in whole domains that are alike, {batches}"
         )
     if instance.scenario.apart == "only":
         yield "no decode or mixed replica with attention and experts on the same chips: apart is only"

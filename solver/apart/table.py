@@ -29,6 +29,8 @@ Ints = NDArray[np.int64]
 
 #: microbatches in flight that are tried
 MICROBATCHES = (1, 2, 3, 4)
+#: sizes of a group in a pool of its own that are tried
+_SIZES = 18
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ def _together(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[Foot
                 )
 
 
+def step(pool_class: PoolClass) -> int:
+    """Chips between the sizes of a group that has a pool of its own: every size in small pools, each fourth of 72."""
+    return max(1, pool_class.size // _SIZES)
+
+
 def _beside(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[Footing]:
     domains = instance.cluster.domains
     if instance.cluster.network is None:
@@ -126,7 +133,7 @@ def _beside(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[Footin
             continue
         some = [
             (one.index, 1, chips)
-            for chips in range(1, one.size + 1)
+            for chips in range(step(one), one.size + 1, step(one))
             if home.granularity.allows(chips)
         ]
         whole = [(one.index, pools, one.size) for pools in range(2, len(one.pools) + 1)]

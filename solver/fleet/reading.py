@@ -65,7 +65,11 @@ class Reader:
                 stands = dealt.setdefault(place, [[] for _ in range(count)])
                 for stand, pools in zip(stands, deal(own, need, count), strict=True):
                     stand += [pool_class.pools[pool] for pool in pools]
-        return [(model.items[place], tuple(pools)) for place in dealt for pools in dealt[place]]
+        return [
+            (model.items[place], in_order_of_parts(model.items[place], pools))
+            for place in dealt
+            for pools in dealt[place]
+        ]
 
     def _held(
         self, solver: cp_model.CpSolver, pool_class: PoolClass
@@ -126,6 +130,13 @@ def serving(
         for item, pools in stands
         if item.role != _PREFILL or item.leaves or pools[0].domain in decoding
     ]
+
+
+def in_order_of_parts(item: Item, pools: Sequence[Pool]) -> tuple[Pool, ...]:
+    """Pools that were dealt class by class, in each the most chips first, in the order of the item's parts."""
+    dealt = sorted(range(len(pools)), key=lambda at: (item.parts[at][0], -item.parts[at][1]))
+    placed = dict(zip(dealt, pools, strict=True))
+    return tuple(placed[at] for at in range(len(pools)))
 
 
 def _trim(held: list[Counter[int]], need: Counter[int], replicas: int) -> None:
