@@ -213,9 +213,10 @@ class Known:
         )
         return self.judge(layout, fleet, cost if as_priced else float("inf"))
 
-    def judge(self, layout: Layout, fleet: Fleet, claimed: float) -> bool:
+    def judge(self, layout: Layout, fleet: Fleet | None, claimed: float) -> bool:
         """Make a fleet's layout the incumbent if the evaluator accepts it and finds it better; whether it did.
 
+        ``None``: a layout that another search found, whose shapes are not numbered here.
         Replicas that stand too far apart where neighbours matter, or that links do not carry, are left out.
         """
         evaluation = evaluate(self.instance, layout)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
+from costmodel.question.what_if import cluster_of
 from solver.answer import SearchResult
 from solver.bounds.apart import cost_per_rate_bound
 from solver.certificate import Certificate, covers
@@ -21,7 +22,7 @@ from solver.fleet.items import Item
 from solver.known import Known
 from solver.place.pack import packed
 from solver.verify import ROUNDING
-from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, VerificationError
 
 #: rounds of placing shapes that are not in the bound's fleet
 _HOPES = 32
@@ -35,6 +36,10 @@ _AS_MUCH = 1.01
 
 class Search(Known):
     """The rounds of a search, from the first bound to the answer."""
+
+    _looked_at_slices = False
+    #: of an answer that another search found
+    _skew_cost = 0.0
 
     def run(self, enough_usd: float = float("inf")) -> SearchResult | None:
         """Rounds of bounding, realising and judging until the gap is proven or time is up.
@@ -68,9 +73,14 @@ class Search(Known):
                 break
             if self.clock.over or not fresh:
                 break
+            if self._half_gone():
+                self._as_sold()
         if proof_s is None and not self.regular and not self.clock.over:
             self._pack()
             self.report("sets of chips packed")
+        if not self.regular and self.gap > max(self.target, ROUNDING):
+            self._as_sold()
+        if proof_s is None and not self.regular:
             proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
         self.roomier()
         return self._finish(proof_s)
@@ -165,6 +175,36 @@ class Search(Known):
         if found is not None:
             self.judge(*found, float("inf"))
 
+    def _half_gone(self) -> bool:
+        """Whether half of the time is gone where neighbours matter."""
+        limit = self.clock.limit_s
+        return not self.regular and limit is not None and self.clock.remaining_s < limit / 2
+
+    def _as_sold(self) -> None:
+        """Take the best layout of chips as they are sold, if it is better; once.
+
+        On a torus of many chips a search does not see every set of them, and slices are few: what they serve is soon
+        known, and they are some of all sets.
+        """
+        free = self.instance.scenario.granularity in (None, "chip") and not self._looked_at_slices
+        ways = self.instance.cluster.granularities if free else ()
+        self._looked_at_slices = True
+        for left, way in zip(range(len(ways), 0, -1), ways, strict=True):
+            clock = self.clock.follower()
+            if clock.limit_s is not None:
+                clock.limit_s /= left
+            scenario = self.instance.scenario.model_copy(update={"granularity": way})
+            try:
+                asked = replace(self.instance, scenario=scenario, cluster=cluster_of(scenario))
+                found = Search(
+                    asked, clock, self.target, self.seed, None, workers=self.workers
+                ).run()
+            except (InstanceError, NoFeasibleLayout, NoLayoutInTime):
+                continue
+            if found is not None and self.judge(found.layout, None, float("inf")):
+                self._skew_cost = found.skew_cost
+                self.report(f"chips taken by the {way}")
+
     def _fail(self, *, proven: bool) -> NoReturn:
         """Raise why there is no layout. ``proven``: a bound shows that none exists."""
         cut_short = self.clock.limit_s is not None and self.clock.unsettled > 0
@@ -224,7 +264,7 @@ class Search(Known):
         another one, and may be dearer or cheaper.
         """
         if self.best_fleet is None or self.instance.operations.moe is None:
-            return 0.0
+            return self._skew_cost
         rates = {
             row: self.pricer.balanced(self.shapes, row, int(self.bounds.per_rank[row]))
             for row in self.best_fleet.shapes

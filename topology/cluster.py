@@ -54,6 +54,7 @@ class Cluster:
         self.domains = tuple(domains)
         self.network = network
         self.profile = "physics"
+        self.granularities: tuple[str, ...] = ()  # ways in which its chips can be taken, by name
         self.chips: tuple[PlacedChip, ...] = tuple(
             chip for domain in self.domains for chip in domain.chips
         )

@@ -105,12 +105,19 @@ def build_cluster(
     total = sum(len(row.chips) for row in fabrics)
     if total > MAX_CHIPS:
         raise InstanceError(Problem(place, f"{total} chips; at most {MAX_CHIPS} are built"))
-    return _assemble(spec, name, fabrics, network_spec, place)
+    cluster = _assemble(spec, name, fabrics, network_spec, place)
+    cluster.granularities = _ways(spec)
+    return cluster
+
+
+def _ways(spec: ClusterSpec) -> tuple[str, ...]:
+    """Names of the ways in which its domains are sold."""
+    return tuple(sorted({name for domain in spec.domains for name in domain.granularity}))
 
 
 def _not_sold(spec: ClusterSpec) -> list[Problem]:
     """That no domain is sold in the way asked for."""
-    names = sorted({name for domain in spec.domains for name in domain.granularity})
+    names = _ways(spec)
     if spec.sold_as in (None, "chip", *names):
         return []
     known = ", ".join([*names, "chip (any chips)"])
