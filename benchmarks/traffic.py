@@ -1,9 +1,10 @@
 """Layouts found for the first half of a trace, judged on its second half and on fresh draws.
 
-``python -m benchmarks.traffic [--ask plain|peak|spare] [--cluster NAME] [--trace NAME]``: DeepSeek-V3 on one NVL72 rack and on
+``python -m benchmarks.traffic [--ask plain|peak|spare] [--cluster NAME] [--trace NAME] [--prefixes KEPT] [--limit S]``: DeepSeek-V3 on one NVL72 rack and on
 nine HGX nodes, Azure's and Mooncake's conversations, TTFT P99 of 2 s and 10 s, TPOT P99 of 50 ms, 99 % goodput. The
 rate is 60 % of what a steady answer serves at the mean lengths and the same targets; with ``peak`` the threefold of the
-mean is. Prints money, gap, seconds, and in how many replays the targets held.
+mean is. Prints money, gap, seconds (and those of the processor), and in how many replays the targets held. ``--limit`` gives
+more than 60 s, for machines that do other work. ``--prefixes``: blocks of earlier prompts are kept.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 
@@ -19,10 +21,11 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.load import load_traffic
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Slo, Workload
-from costmodel.replay.replay import replay
+from costmodel.replay.replay import Course, replay
+from costmodel.replay.router import Routing
 from costmodel.replay.targets import Targets, judged
 from rackfit.api import Result, solve
-from solver.traffic.asked import Asked
+from solver.traffic.asked import Asked, Kept
 from solver.traffic.losses import losses
 from topology.errors import RackfitError
 
@@ -58,39 +61,47 @@ def unseen(first: Requests, second: Requests, rate: float) -> Iterator[Requests]
         yield first.at_rate(rate).again(COUNT, 1000 + turn).at_rate(rate)
 
 
-def ask(kind: str, cluster: str, trace: str) -> None:
+def ask(kind: str, cluster: str, trace: str, prefixes: Kept, limit_s: float) -> None:
     """One question: solve on the first half, judge on what the search has not seen, print a line."""
     peak, spare = ASKS[kind]
     ttft_s = TRACES[trace]
-    first, second = halves(load_traffic(trace).whole_prompts())
+    whole = load_traffic(trace)
+    first, second = halves(whole.whole_prompts() if prefixes == "off" else whole)
     plain = steady(cluster, first, ttft_s)
     served = plain.evaluation.requests_per_s
     assert served is not None
     rate = LOAD * served / peak
     targets = Targets(ttft_s, TPOT_S, GOODPUT)
     scenario = Scenario(model="deepseek-v3", cluster=cluster, workload=plain.instance.workload)
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), time.process_time()
     name = f"{kind:5} {cluster:11} {trace:23} {rate:7.1f}/s"
     try:
         found = solve(
-            scenario, time_limit_s=LIMIT_S, gap=0.05,
-            traffic=Asked(first.at_rate(rate), targets, peak, spare),
+            scenario, time_limit_s=limit_s, gap=0.05,
+            traffic=Asked(first.at_rate(rate), targets, peak, spare, prefixes),
         )  # fmt: skip
     except RackfitError as error:
         print(f"{name}  {time.perf_counter() - began:.1f} s: {error}", flush=True)
         return
-    took = time.perf_counter() - began
+    took, busy = time.perf_counter() - began, time.process_time() - busy
     runs = list(unseen(first, second, rate * peak))
-    held = [judged(replay(found.instance, found.layout, one), targets).meets for one in runs]
+    routing: Routing = "least-loaded" if prefixes == "off" else "prefix-aware"
+    assert found.traffic is not None
+    use = found.traffic.prefixes
+    host = use is not None and use.tier == "host"
+    course = Course.of(found.instance, routing=routing, host_tier=host)
+    held = [
+        judged(replay(found.instance, found.layout, one, course), targets).meets for one in runs
+    ]
     after = [
-        judged(replay(found.instance, rest, runs[1]), targets).meets
+        judged(replay(found.instance, rest, runs[1], course), targets).meets
         for rest in (losses(found.instance, found.layout, spare) if spare else ())
     ]
     lost = f"; after {sum(after)} of {len(after)} losses" if spare else ""
     print(
         f"{name}  ${found.evaluation.usd_per_m_output_tokens:.4f} (steady $"
         f"{plain.evaluation.usd_per_m_output_tokens:.4f}), gap {found.certificate.gap:.1%}, "
-        f"{took:.1f} s; held in {sum(held)} of {len(held)} replays, the second half "
+        f"{took:.1f} s ({busy:.1f} s of the processor){f'; prefixes {use}' if use else ''}; held in {sum(held)} of {len(held)} replays, the second half "
         f"{'among them' if held[0] else 'not'}{lost}",
         flush=True,
     )
@@ -101,11 +112,13 @@ def main() -> None:
     parser.add_argument("--ask", choices=ASKS)
     parser.add_argument("--cluster", choices=CLUSTERS)
     parser.add_argument("--trace", choices=TRACES)
+    parser.add_argument("--prefixes", choices=get_args(Kept), default="off")
+    parser.add_argument("--limit", type=float, default=LIMIT_S)
     only = parser.parse_args()
     for kind in [only.ask] if only.ask else ASKS:
         for cluster in [only.cluster] if only.cluster else CLUSTERS:
             for trace in [only.trace] if only.trace else TRACES:
-                ask(kind, cluster, trace)
+                ask(kind, cluster, trace, only.prefixes, only.limit)
 
 
 if __name__ == "__main__":

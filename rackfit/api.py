@@ -119,6 +119,13 @@ def solve(
         on_answer(Result(found.instance or instance, found, seed=seed, workers=threads))
 
     def work() -> SearchResult:
+        if asked is not None and asked.prefixes != "off":
+            from solver.traffic.prefixes import search_prefixes
+
+            return search_prefixes(
+                instance.scenario, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
+                workers=threads,
+            )  # fmt: skip
         if asked is not None:
             return search_traffic(
                 instance.scenario, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,

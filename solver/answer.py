@@ -84,6 +84,22 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class PrefixUse:
+    """What blocks of earlier prompts do for an answer.
+
+    ``tier``: where they are kept, ``hbm`` or, beside it, ``host``; ``host_bytes``: the memory of the hosts of replicas that
+    compute prompts (0: not used). ``hit_rate``: prompt tokens that needed no pass, of the traffic as it is; a cache that never
+    forgets has ``most_hit_rate``. ``hbm_usd_per_m_output_tokens``: the best answer found with HBM alone (``None``: none was).
+    """
+
+    tier: str
+    host_bytes: float
+    hit_rate: float
+    most_hit_rate: float
+    hbm_usd_per_m_output_tokens: float | None
+
+
+@dataclass(frozen=True)
 class ForTraffic:
     """What replays said of an answer for traffic, and what steady answers cost beside it.
 
@@ -105,6 +121,8 @@ class ForTraffic:
     usd_per_hour: float
     usd_per_m_output_tokens: float
     loads: dict[str, float]
+    #: ``None`` where prompts are computed whole
+    prefixes: PrefixUse | None = None
 
 
 @dataclass(frozen=True)

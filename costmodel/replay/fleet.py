@@ -12,6 +12,7 @@ from costmodel.question.instance import Instance
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.job import Habits
 from costmodel.replay.pass_table import STEP, Line, PassTable
+from costmodel.replay.prefix_cache import HostRoom
 from costmodel.replay.server import Server
 from costmodel.replay.tabulate import pass_table
 from costmodel.replica.fleet import PricedLayout
@@ -23,13 +24,15 @@ from topology.errors import InstanceError, Problem
 class Standing:
     """One replica that serves: its server, its home domain, and how fast it computes prompts.
 
-    ``transfer_s``, ``transfer_bytes``: hand-over of a prompt of the workload's length, alone.
+    ``transfer_s``: hand-over of a prompt of the workload's length, alone. ``host``: room for prefix blocks in the memory
+    of its hosts (``None``: its chips have no such tier).
     """
 
     server: Server
     domain: int
     prompt_tokens_per_s: float
     transfer_s: float
+    host: HostRoom | None = None
 
 
 #: tables of passes and shares of KV that were made, by replica and longest request
@@ -86,6 +89,24 @@ def _standing(
         instance.cluster.chip(replica.chips[0]).domain,
         chunk * table.ranks / held,
         priced.transfer_s[index] or 0.0,
+        host_room(instance, replica),
+    )
+
+
+def host_room(instance: Instance, replica: Replica) -> HostRoom | None:
+    """Tokens of KV in the host tier of a replica's chips, and seconds to read one back.
+
+    A prompt lies on one attention rank: its stages read side by side, and each chip of a stage that shares a
+    tensor reads all of the stage's KV, as latent KV is not divided.
+    """
+    tiers = [instance.cluster.chip(chip).chip.tier("host") for chip in replica.chips]
+    if any(tier is None for tier in tiers):
+        return None
+    own = [tier for tier in tiers if tier is not None]
+    per_token = instance.request_kv_bytes / instance.workload.input_tokens
+    slowest = min(tier.read_bytes_per_s for tier in own)
+    return HostRoom(
+        sum(tier.bytes for tier in own) / per_token, per_token / (slowest * replica.shape.pp)
     )
 
 

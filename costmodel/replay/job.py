@@ -53,5 +53,7 @@ class Job:
     first_s: float = -1.0
     ends_s: float = -1.0
     hit_tokens: int = 0
+    #: seconds to read known blocks back before the next pass
+    read_s: float = 0.0
     rank: int = 0
     kv: float = 0.0

@@ -20,7 +20,7 @@ from costmodel.replay.gaps import Gaps
 from costmodel.replay.job import Habits, Job
 from costmodel.replay.links import Links
 from costmodel.replay.met import Met, Totals, met
-from costmodel.replay.prefix_cache import PrefixCache
+from costmodel.replay.prefix_cache import Prefixes
 from costmodel.replay.router import Router, Routing
 from costmodel.replay.targets import Patience
 from topology.errors import InstanceError, Problem
@@ -31,25 +31,32 @@ class Course:
     """How requests are run: the engine's habits, how they are routed, and at most how many at once.
 
     ``in_flight``: a closed loop of so many requests, each begun when another ends (``None``: they come when
-    they come). ``host``: what the server takes before a request joins the engine's queue.
+    they come). ``host``: what the server takes before a request joins the engine's queue. ``host_tier``: whether prefix
+    blocks stay in the hosts' memory too.
     """
 
     habits: Habits = field(default_factory=Habits)
     routing: Routing = "least-loaded"
     in_flight: int | None = None
     host: HostTime = field(default_factory=HostTime)
+    host_tier: bool = False
 
     @classmethod
     def of(
-        cls, instance: Instance, *, routing: Routing = "least-loaded", in_flight: int | None = None
+        cls,
+        instance: Instance,
+        *,
+        routing: Routing = "least-loaded",
+        in_flight: int | None = None,
+        host_tier: bool = False,
     ) -> Course:
         """The habits of the engine that the question names, or those that ``evaluate`` prices."""
         chunk = instance.limits.prefill_chunk_tokens
         engine = instance.engine
         if engine is None:
-            return cls(Habits(chunk_tokens=chunk), routing, in_flight)
+            return cls(Habits(chunk_tokens=chunk), routing, in_flight, host_tier=host_tier)
         host = instance.profile.host_of(engine.engine)
-        return cls(Habits.of(engine.habits, chunk), routing, in_flight, host)
+        return cls(Habits.of(engine.habits, chunk), routing, in_flight, host, host_tier)
 
 
 def replay(
@@ -110,6 +117,10 @@ def replay_with(
         raise InstanceError(Problem("traffic", message))
     gaps = Gaps()
     fleet = standing(instance, layout, course.habits, gaps, requests.longest, tables)
+    if course.host_tier and any(one.host is None for one in fleet):
+        raise InstanceError(
+            Problem("layout", "a chip of a replica has no tier in its host's memory")
+        )
     judged = evaluate(instance, layout)
     lacking = [found.message for found in judged.violations if found.rule == "both_pools"]
     if lacking:
@@ -139,7 +150,8 @@ def run(
     jobs = _jobs(requests)
     if len(requests.blocks):
         for one in fleet:
-            one.server.cache = PrefixCache() if one.server.role != "decode" else None
+            if one.server.role != "decode":
+                one.server.cache = Prefixes(one.host if course.host_tier else None)
     entry = Router([one for one in fleet if one.server.role != "decode"], course.routing)
     decode = Router([one for one in fleet if one.server.role == "decode"], "least-loaded")
     home = {id(one.server): one for one in fleet}

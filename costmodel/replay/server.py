@@ -15,7 +15,7 @@ from costmodel.layout.layout import Role
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.job import Habits, Job
 from costmodel.replay.pass_table import STEP, Line, PassTable
-from costmodel.replay.prefix_cache import PrefixCache
+from costmodel.replay.prefix_cache import Prefixes
 from costmodel.replay.rounds import lasting, rounds_until
 
 
@@ -33,7 +33,7 @@ class Server:
         self.waiting: deque[Job] = deque()
         self.prompts: list[Job] = []
         self.running: list[tuple[int, int, Job]] = []
-        self.cache: PrefixCache | None = None
+        self.cache: Prefixes | None = None
         self.rounds = 0
         self.context = 0.0
         self.kv_kept = 0.0
@@ -258,22 +258,22 @@ class Server:
             per_token = (self.share.at(2.0 * STEP) - self.share.at(STEP)) / STEP
             self.cache.shrink(free / per_token if per_token > 0 else float("inf"))
             known = max(known, self.cache.known(job.blocks, job.block_sizes))
+            job.read_s = self.cache.read_s(job.blocks, job.block_sizes)
         job.done = min(known, job.prompt - 1)
         if job.first_s < 0:
             job.hit_tokens = job.done
         self.pending_tokens -= job.done
 
     def _start_pass(self, now: float) -> float:
-        """A pass with pieces of prompts: each rank takes its own in order, up to its chunk."""
+        """A pass with pieces of prompts, after what they read back: each rank takes its own in order, up to its chunk."""
         self.busy = True
         table, ranks = self.table, self.table.ranks
         count = len(self.running) if self.habits.prompts == "mixed" else 0
         own = -(-count // (ranks * table.stages)) * table.verified
         room = [max(float(self.habits.chunk_tokens) - own, 1.0)] * ranks
         pieces: list[tuple[Job, int]] = []
-        ended = [0] * ranks
-        whole = [0.0] * ranks
-        slowest = [0.0] * ranks
+        ended, read_s = [0] * ranks, 0.0
+        whole, slowest = [0.0] * ranks, [0.0] * ranks
         for job in self.prompts:
             rank = job.rank
             tokens = min(job.prompt - job.done, int(room[rank]))
@@ -281,6 +281,7 @@ class Server:
                 continue
             if job.started_s < 0:
                 job.started_s = now
+            read_s, job.read_s = read_s + job.read_s, 0.0
             room[rank] -= tokens
             end = job.done + tokens
             attended = table.attention_s(job.done, end)
@@ -294,5 +295,5 @@ class Server:
             most, total / ranks, max(ended), (max(whole), max(slowest)), count,
             self.context / count if count else 0.0,
         )  # fmt: skip
-        self._pass = (pieces, end_to_end, count)
-        return now + held
+        self._pass = (pieces, read_s + end_to_end, count)
+        return now + read_s + held

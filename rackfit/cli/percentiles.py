@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from costmodel.question.scenario import Scenario
@@ -24,6 +24,7 @@ class Percentiles:
     goodput: float | None
     peak: float
     spare: str
+    prefixes: Literal["off", "hbm", "host", "any"] = "off"
 
     def read(self, scenario: Scenario, seed: int) -> Asked | None:
         """What is asked; ``None`` without traffic. Raises ``InstanceError`` with everything wrong."""
@@ -55,7 +56,9 @@ class Percentiles:
             problems.append(Problem("--traffic", "has no target: give --ttft-p99 or --tpot-p99"))
         if problems:
             raise InstanceError(problems)
-        requests = load_traffic(self.traffic, rate=scenario.rate, seed=seed).whole_prompts()
+        requests = load_traffic(self.traffic, rate=scenario.rate, seed=seed)
+        if self.prefixes == "off":
+            requests = requests.whole_prompts()
         if not requests.duration_s:
             raise InstanceError(
                 Problem("--traffic", "all requests come at once: they have no rate")
@@ -65,6 +68,7 @@ class Percentiles:
             Targets(slo.ttft, slo.tpot, self.goodput),
             self.peak,
             number if number >= 0 else self.spare,
+            self.prefixes,
         )
 
     def _given(self) -> list[str]:
@@ -75,6 +79,7 @@ class Percentiles:
             "--goodput": self.goodput is not None,
             "--peak": self.peak != 1.0,
             "--spare": self.spare != "0",
+            "--prefixes": self.prefixes != "off",
         }
         return [name for name, said in told.items() if said]
 

@@ -122,8 +122,10 @@ class Result:
         found = self.search.traffic
         if found is None:
             return {}
-        hidden = ("met", "targets")
+        hidden = ("met", "targets", "prefixes")
         figures = {name: value for name, value in vars(found).items() if name not in hidden}
+        if found.prefixes is not None:
+            figures["prefixes"] = asdict(found.prefixes)
         return {"traffic": figures | asdict(found.targets), "replay": found.met.as_dict()}
 
     def _runner_up(self) -> dict[str, Any] | None:

@@ -207,7 +207,7 @@ def _traffic() -> dict[str, Any]:
         "peak", "mean_usd_per_hour", "spread_usd_per_hour", "usd_per_hour", "usd_per_m_output_tokens",
     )  # fmt: skip
     targets = ("ttft_p99_s", "tpot_p99_s", "goodput")
-    return json_object(
+    found = json_object(
         {
             **dict.fromkeys(names, SHARE),
             **dict.fromkeys(targets, FIGURE),
@@ -217,6 +217,11 @@ def _traffic() -> dict[str, Any]:
             "loads": {"type": "object", "additionalProperties": SHARE},
         }
     )
+    shares = dict.fromkeys(("host_bytes", "hit_rate", "most_hit_rate"), SHARE)
+    found["properties"]["prefixes"] = json_object(
+        {"tier": {"enum": ["hbm", "host"]}, **shares, "hbm_usd_per_m_output_tokens": FIGURE}
+    )
+    return found
 
 
 def published() -> dict[str, dict[str, Any]]:

@@ -22,6 +22,14 @@ class _Replay(BaseModel):
     goodput: float | None = None
 
 
+class _Prefixes(BaseModel):
+    tier: str
+    host_bytes: float
+    hit_rate: float
+    most_hit_rate: float
+    hbm_usd_per_m_output_tokens: float | None = None
+
+
 class _Traffic(BaseModel):
     ttft_p99_s: float | None = None
     tpot_p99_s: float | None = None
@@ -36,6 +44,11 @@ class _Traffic(BaseModel):
     usd_per_hour: float
     usd_per_m_output_tokens: float
     loads: dict[str, float]
+    prefixes: _Prefixes | None = None
+
+
+class _Evaluation(BaseModel):
+    usd_per_m_output_tokens: float | None = None
 
 
 class ForTraffic(BaseModel):
@@ -43,6 +56,7 @@ class ForTraffic(BaseModel):
 
     traffic: _Traffic | None = None
     replay: _Replay | None = None
+    evaluation: _Evaluation = _Evaluation()
 
 
 def traffic_lines(document: Mapping[str, object]) -> list[str]:
@@ -70,6 +84,8 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
         f"(unlike lengths add {found.spread_usd_per_hour / found.mean_usd_per_hour - 1:.1%}, queueing "
         f"{found.usd_per_hour / found.spread_usd_per_hour - 1:.1%})",
     ]
+    if found.prefixes is not None:
+        lines.append(_prefix_words(found.prefixes, read.evaluation))
     if found.peak > 1:
         lines.append(
             f"${found.usd_per_m_output_tokens:.4f} per million output tokens at the mean rate"
@@ -85,3 +101,16 @@ def traffic_section(document: Mapping[str, object]) -> str:
 
 def _words(spread: _Spread, factor: float, unit: str) -> str:
     return f"P50 {spread.p50 * factor:,.3g} {unit}, P99 {spread.p99 * factor:,.3g} {unit}"
+
+
+def _prefix_words(found: _Prefixes, priced: _Evaluation) -> str:
+    """What is kept of earlier prompts, where, and what that saves."""
+    share = found.hit_rate / found.most_hit_rate if found.most_hit_rate else 0.0
+    known = f"{found.hit_rate:.1%} of the prompt tokens need no pass, {share:.0%} of what a cache that never forgets would have"
+    if found.tier == "hbm":
+        return f"prefixes: kept in what running requests leave of HBM; {known}"
+    words = f"prefixes: kept in {found.host_bytes / 1e12:,.3g} TB of the hosts' memory beside HBM; {known}"
+    alone, cost = found.hbm_usd_per_m_output_tokens, priced.usd_per_m_output_tokens
+    if alone is None or cost is None:
+        return words
+    return f"{words}; that saves ${alone - cost:.4f} per million output tokens against HBM alone"

@@ -184,7 +184,7 @@ def _for_traffic(
 
 def _candidates(own: Search, asked: Asked, seed: int) -> Iterator[Layout]:
     """The steady layout, then those with more prefill beside as much decode."""
-    fleets = Fleets(own, asked.requests, seed)
+    fleets = Fleets(own, asked.steady, asked.targets, seed)
     for ahead in _AHEAD:
         fleet = fleets.least({"prefill": ahead, "decode": 1.0, "mixed": 1.0})
         if fleet is None:

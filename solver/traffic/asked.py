@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.spread import Spread, spread_of
 from costmodel.question.traffic.requests import Requests
+from costmodel.question.traffic.reuse import known_before
 from costmodel.question.workload import Slo, Workload
 from costmodel.replay.targets import Targets
 from topology.errors import InstanceError, Problem
@@ -31,22 +33,42 @@ COVERS = (
     "every order in which requests are served, and pieces of prompts: in the long run each pool computes all prompts, "
     "and decodes at least what is left without the heaviest requests that may miss the TPOT target, with equal passes "
     "that last no longer than the TPOT target",
-    "not covered: prompts of which a prefix is reused; passes in which prompts and decoding share a mixed replica; "
+    "not covered: passes in which prompts and decoding share a mixed replica; "
     "large and small decode batches that take turns, where a pass grows more slowly than its batch",
 )
+#: and of prefixes, where prompts are computed whole and where they are not
+WHOLE = ("not covered: prompts of which a prefix is reused",)
+REUSED = (
+    "prefixes: each prompt is computed but for what a cache that never forgets has when it comes, in the order of the "
+    "requests as they are",
+)
+
+#: where blocks of earlier prompts are kept: nowhere, in HBM, in the memory of hosts too; ``any``: of the last two the cheaper
+Kept = Literal["off", "hbm", "host", "any"]
 
 
 @dataclass(frozen=True)
 class Asked:
     """Requests at their mean rate; targets; the peak as a multiple of that rate; chips that may be lost.
 
-    ``spare``: ``node`` or ``rack`` (any one of them), or a number of chips; 0 for none.
+    ``spare``: ``node`` or ``rack`` (any one of them), or a number of chips; 0 for none. ``prefixes``: where blocks of
+    earlier prompts are kept; ``off`` computes every prompt whole.
     """
 
     requests: Requests
     targets: Targets
     peak: float = 1.0
     spare: str | int = 0
+    prefixes: Kept = "off"
+
+    @cached_property
+    def steady(self) -> Requests:
+        """The requests as steady questions see them: a prompt has what a cache that never forgets would know of it."""
+        if self.prefixes == "off":
+            return self.requests
+        own = self.requests
+        known = np.maximum(known_before(own), own.cached_tokens)
+        return replace(own.whole_prompts(), cached_tokens=np.minimum(known, own.input_tokens - 1))
 
     @property
     def peak_rate(self) -> float:
@@ -114,7 +136,7 @@ def questions(scenario: Scenario, asked: Asked) -> Questions:
     ]  # fmt: skip
     if problems:
         raise InstanceError(problems)
-    requests, targets = asked.requests, asked.targets
+    requests, targets = asked.steady, asked.targets
     slo = Slo(ttft=targets.ttft_p99_s, tpot=targets.tpot_p99_s)
     base = scenario.model_copy(update={"rate": asked.peak_rate, "pay": "used", "slo": slo})
     exempt = targets.exempt if targets.exempt < 1.0 else 0.0

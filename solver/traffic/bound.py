@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.known import Known
-from solver.traffic.asked import COVERS, Asked, Questions
+from solver.traffic.asked import COVERS, REUSED, WHOLE, Asked, Questions
 from solver.traffic.losses import units
 from solver.traffic.spared import all_chips, least_chips
 from solver.traffic.windows import least_share
@@ -39,9 +39,9 @@ def least_cost(
 
     Raises ``NoFeasibleLayout`` where no layout of all chips carries the rate after every loss.
     """
-    share = least_share(own.every, asked.requests, own.exempt)
+    share = least_share(own.every, asked.steady, own.exempt)
     bound = every.certificate.bound_usd_per_m_output_tokens * share
-    covers = (*every.certificate.covers, *COVERS)
+    covers = (*every.certificate.covers, *COVERS, *(WHOLE if asked.prefixes == "off" else REUSED))
     if share < 1.0:
         covers += (
             f"windows: the bound is lowered by {1.0 - share:.1%}, as layers that read a part of the "

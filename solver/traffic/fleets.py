@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Slo
-from costmodel.replay.capacity import prompts_per_s
+from costmodel.replay.capacity import alone_s, prompts_per_s
 from costmodel.replay.replay import Course
+from costmodel.replay.targets import BEYOND_P99, Targets
 from solver.fleet.asked import Fleet, fleet_of
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
@@ -40,16 +41,29 @@ class Fleets:
     """The least fleets of one search.
 
     Prefill replicas count for what they compute of these very prompts with a full queue, where that is less
-    than at the mean.
+    than at the mean; those on which a long prompt is late even alone do not.
     """
 
     def __init__(
-        self, search: Search, requests: Requests, seed: int, *, spare: bool = False
+        self,
+        search: Search,
+        requests: Requests,
+        targets: Targets,
+        seed: int,
+        *,
+        spare: bool = False,
     ) -> None:
         """``spare``: whether the capacity has to be there without any one replica."""
+        self.targets = targets
         self.search, self.requests, self.spare = search, requests, spare
         self.prompts = requests.rows(_spread_alike(requests.input_tokens, _PROMPTS, seed))
         self.course = Course.of(search.instance)
+        order = np.argsort(requests.input_tokens - requests.cached_tokens, kind="stable")
+        at = int((1.0 - BEYOND_P99 / 2) * len(order))
+        #: half as many prompts are longer as may be late
+        self.long_one = requests.rows(order[at : at + 1])
+        #: tensor and pipeline widths with which that one is late even alone
+        self.slow: set[tuple[int, int]] = set()
         #: of a prefill shape: what it computes of the prompts over what it computes at the mean
         self.share: dict[int, float] = {}
 
@@ -63,7 +77,7 @@ class Fleets:
             search.run()
         except (NoFeasibleLayout, NoLayoutInTime):
             return None
-        return Fleets(search, self.requests, own.seed, spare=self.spare)
+        return Fleets(search, self.requests, self.targets, own.seed, spare=self.spare)
 
     def least(self, needs: Needs) -> Fleet | None:
         """The cheapest fleet found; rates of its items are what is left of them for the rate."""
@@ -142,6 +156,8 @@ class Fleets:
             scale[prefill & (shapes.attention_dp == ranks)] *= share
         for row, share in self.share.items():
             scale[row] *= share / known[int(shapes.row(row)["attention_dp"])]
+        for tp, pp in self.slow:
+            scale[prefill & (shapes.tp == tp) & (shapes.pp == pp)] = 0.0
         return np.asarray(scale)
 
     def _measure(self, fleet: Fleet) -> bool:
@@ -165,7 +181,11 @@ class Fleets:
         )
         if not layout.replicas:
             return 1.0
-        most = prompts_per_s(search.instance, layout, layout.replicas[0], self.prompts, self.course)
+        given = search.instance, layout, layout.replicas[0]
+        row, most_s = search.shapes.row(item.shape), self.targets.ttft_p99_s
+        if most_s is not None and alone_s(*given, self.long_one, self.course) > most_s:
+            self.slow.add((int(row["tp"]), int(row["pp"])))
+        most = prompts_per_s(*given, self.prompts, self.course)
         return min(1.0, most / search.placed.of(item).requests_per_s)
 
 

@@ -10,7 +10,8 @@ from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Tables
 from costmodel.replay.met import Met
-from costmodel.replay.replay import replay_with
+from costmodel.replay.replay import Course, replay_with
+from costmodel.replay.router import Routing
 from costmodel.replay.targets import Judged, Patience
 from solver.traffic.asked import Asked
 from solver.traffic.losses import losses
@@ -52,6 +53,9 @@ class Judge:
     def __init__(self, instance: Instance, asked: Asked, seed: int) -> None:
         self.instance, self.asked, self.seed = instance, asked, seed
         self.runs, self._fresh = asked.runs(seed), asked.fresh(seed)
+        kept = asked.prefixes
+        routing: Routing = "least-loaded" if kept == "off" else "prefix-aware"
+        self.course = Course.of(instance, routing=routing, host_tier=kept == "host")
         self._known: dict[object, Verdict] = {}
         self._tables: Tables = {}
 
@@ -123,7 +127,7 @@ class Judge:
         first: Met | None = None
         for number, requests in enumerate(runs):
             patience = Patience(self.asked.targets, len(requests))
-            met = replay_with(self.instance, layout, requests, patience, tables=self._tables)
+            met = replay_with(self.instance, layout, requests, patience, self.course, self._tables)
             first = met if number == 0 else first
             found.append(patience.so_far)
             if met is None:

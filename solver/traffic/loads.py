@@ -50,7 +50,7 @@ def carried(requests: Requests, targets: Targets, ttft_s: float) -> dict[str, fl
     found = {"prefill": 1.0, "decode": 1.0, "mixed": 1.0}
     if targets.ttft_p99_s is not None:
         wait = max(targets.ttft_p99_s - ttft_s, 0.05 * targets.ttft_p99_s)
-        work = requests.input_tokens.astype(float)
+        work = (requests.input_tokens - requests.cached_tokens).astype(float)
         varied = dispersion(requests, wait) + float(work.var() / work.mean() ** 2)
         found["prefill"] = 1.0 / (1.0 + log(1.0 / BEYOND_P99) * varied / (2.0 * rate * wait))
     if targets.tpot_p99_s is not None:

@@ -84,7 +84,7 @@ class _TrafficSearch:
         spread = plain.run()
         assert spread is not None
         self.spread = spread
-        self.plain = Fleets(plain, asked.requests, seed, spare=bool(asked.spare))
+        self.plain = Fleets(plain, asked.steady, asked.targets, seed, spare=bool(asked.spare))
         self._use(self.plain)
         self.judge = Judge(own.spread, asked, seed)
         #: the cheapest that met the targets, and the cheapest that did on fresh draws too
@@ -104,7 +104,7 @@ class _TrafficSearch:
         """The answer."""
         self.clock.kept = self._kept
         ttft_s = self.spread.evaluation.ttft_s or 0.0
-        own = self.asked.requests.at_rate(self.asked.peak_rate)
+        own = self.asked.steady.at_rate(self.asked.peak_rate)
         for hurry in hurries(self.asked.targets, ttft_s):
             if self._enough() or self.clock.over:
                 break

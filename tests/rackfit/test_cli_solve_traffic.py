@@ -67,6 +67,11 @@ def test_the_answer_says_what_replays_met(trace: Path, tmp_path: Path) -> None:
         ),
         (("--traffic", "chat-poisson", "--tpot-p99", "30ms", "--peak", 0), "--peak: expected 1 to"),
         (("--traffic", "chat-poisson", "--tpot-p99", "30ms", "--spare", "x"), "--spare: expected"),
+        (("--ttft-p99", "1s", "--prefixes", "any"), "--prefixes: needs --traffic"),
+        (
+            ("--traffic", "chat-poisson", "--tpot-p99", "30ms", "--prefixes", "hbm"),
+            "--prefixes: the traffic has no hash_ids",
+        ),
         (("--traffic", "nowhere", "--tpot-p99", "30ms"), "unknown name"),
         (("--traffic", "chat-poisson", "--tpot-p99", "fast"), "--ttft-p99, --tpot-p99"),
     ],

@@ -81,13 +81,24 @@ class Requests:
         """So many requests like these: stretches of neighbours, an eighth each, drawn again and again.
 
         Gaps between neighbours stay, so that bursts and drifts shorter than a stretch do too. The same seed gives
-        the same requests.
+        the same requests. Where prompts share prefixes, only the gaps are drawn: requests keep their order, from one drawn
+        by the seed on, and one that comes again has other prefixes than before.
         """
         together = max(1, len(self) // stretches)
-        starts = np.random.default_rng(seed).integers(0, len(self), -(-count // together))
+        rng = np.random.default_rng(seed)
+        starts = rng.integers(0, len(self), -(-count // together))
         rows = ((starts[:, None] + np.arange(together)) % len(self)).ravel()[:count]
-        gaps = np.diff(self.arrival_s, prepend=0.0)
-        return replace(self.rows(rows), arrival_s=np.cumsum(gaps[rows]))
+        arrival = np.cumsum(np.diff(self.arrival_s, prepend=0.0)[rows])
+        if not len(self.blocks):
+            return replace(self.rows(rows), arrival_s=arrival)
+        turns = int(rng.integers(0, len(self))) + np.arange(count)
+        drawn = self.rows(turns % len(self))
+        many = 1 + max((block for ids in self.blocks for block in ids), default=0)
+        blocks = [
+            [block + turn * many for block in ids]
+            for turn, ids in zip((turns // len(self)).tolist(), drawn.blocks, strict=True)
+        ]
+        return replace(drawn, arrival_s=arrival, blocks=blocks)
 
     def rows(self, rows: Ints) -> Requests:
         """Some of the requests, with their own times."""

@@ -45,6 +45,9 @@ def replay_command(
         Literal["least-loaded", "round-robin", "prefix-aware"],
         typer.Option(help="Which replica a request goes to."),
     ] = "least-loaded",
+    host_tier: Annotated[
+        bool, typer.Option("--host-tier", help="Prefix blocks stay in the hosts' memory too.")
+    ] = False,
     seed: question.Seed = 0,
     out: Annotated[
         Path | None, typer.Option(help="Write what each request met here (CSV).")
@@ -66,7 +69,7 @@ def replay_command(
     check_writable(out, report, besides=(layout, Path(traffic) if traffic is not None else None))
     instance, decision, _ = read_result(layout)
     requests = _requests(instance, traffic, rate, cv, concurrency, duration, block_tokens, seed)
-    course = Course.of(instance, routing=routing, in_flight=concurrency)
+    course = Course.of(instance, routing=routing, in_flight=concurrency, host_tier=host_tier)
     met = replay(instance, decision, requests, course)
     if out is not None:
         write_whole(_table(requests, met), out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -48,6 +48,12 @@ def solve_command(
     spare: Annotated[
         str, typer.Option(help="With --traffic: they hold without any one node, rack or N chips.")
     ] = "0",
+    prefixes: Annotated[
+        Literal["off", "hbm", "host", "any"],
+        typer.Option(
+            help="With --traffic: blocks of earlier prompts stay in HBM, in hosts' memory too, or what is cheaper (any)."
+        ),
+    ] = "off",
     confidence: Annotated[
         float | None,
         typer.Option(
@@ -87,13 +93,16 @@ def solve_command(
             unlike = {
                 "traffic": traffic, "ttft_p99": ttft_p99, "tpot_p99": tpot_p99, "goodput": goodput,
                 "peak": None if peak == 1.0 else peak, "spare": None if spare == "0" else spare,
+                "prefixes": None if prefixes == "off" else prefixes,
                 "confidence": confidence, "report": report,
             }  # fmt: skip
             effort = Effort(time_limit, gap, workers, seed)
             return divide(asked, unlike, effort, stop, out)
         check_writable(out, report, besides=asked.files())
         scenario = asked.build()
-        wished = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak, spare).read(scenario, seed)
+        wished = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak, spare, prefixes).read(
+            scenario, seed
+        )
         instance = make_instance(scenario, choosing=True)
         clock = stop.clock = Clock(time_limit, started=stop.started)
 
