@@ -15,8 +15,11 @@ from costmodel.replay.targets import Targets, judged
 from rackfit.report.traffic_words import traffic_lines
 from solver.answer import SearchResult
 from solver.clock import Clock
+from solver.rounds import Search
+from solver.shapes.shapes import ROLES
 from solver.traffic import prefixes
 from solver.traffic.asked import Asked, questions
+from solver.traffic.fleets import Fleets
 from solver.traffic.prefixes import search_prefixes
 from solver.traffic.search import search_traffic
 from topology.errors import InstanceError
@@ -146,3 +149,26 @@ def test_what_has_no_prefixes_or_no_host_tier_is_refused() -> None:
     other, requests = prompts("gaudi3")
     with pytest.raises(InstanceError, match="has a host tier: ask for hbm"):
         search_prefixes(other, Asked(requests, TARGETS, prefixes="host"), clock=Clock())
+
+
+def test_replicas_on_which_a_long_prompt_is_late_alone_are_left_out() -> None:
+    """One request in fifty has a hundred times the others' prompt: as many may not be late."""
+    scenario, requests = prompts()
+    count = len(requests)
+    tokens = np.where(np.arange(count) % 50, 600, 60_000)
+    long = replace(requests.whole_prompts(), input_tokens=tokens)
+    asked = Asked(long.at_rate(40.0), Targets(60.0, 0.012))
+    plain = Search(questions(scenario, asked).spread, Clock(), 0.5, 0, None)
+    plain.run()
+    needs = dict.fromkeys(ROLES, 1.0)
+    free = Fleets(plain, asked.steady, asked.targets, 0)
+    assert free.least(needs) is not None
+    assert not free.slow
+    assert free.long_one.input_tokens.tolist() == [60_000]
+    strict = Fleets(plain, asked.steady, Targets(0.5, 0.012), 0)
+    fleet = strict.least(needs)
+    assert strict.slow
+    rows = [plain.shapes.row(item.shape) for item, _ in fleet.stands] if fleet else []
+    assert not any(
+        ROLES[row["role"]] == "prefill" and (row["tp"], row["pp"]) in strict.slow for row in rows
+    )
