@@ -23,6 +23,7 @@ FREEDOMS: dict[str, tuple[str, ...]] = {
     "drafts, overlap": ("--choose", "drafts=0/1,overlap=off/on", "--acceptance", "0.8"),
     "trays": ("--granularity", "tray"),
     "layer slots": ("--layer-slots", "rows"),
+    "experts apart": ("--apart", "also"),
 }
 
 
