@@ -1,7 +1,8 @@
 """A plan beside what people do without one: the best constant fleet, and an autoscaler with thresholds tuned on that day.
 
-``python -m benchmarks.plan_day [PLAN] [--share 0.4]``. ``--share`` scales each model's rates so that its busiest hour alone takes that
-share of every kind's units. All three are judged by the judge of plans, with the same layouts, prices, losses and
+``python -m benchmarks.plan_day [PLAN] [--share 0.4] [--losses] [--traffic NAME]``. ``--share`` scales each model's rates so that its
+busiest hour alone takes that share of every kind's units; where no plan meets that, what units shared by the models in any
+parts could carry is said. ``--losses`` replays every hour after the loss of each unit; ``--traffic`` gives all models that traffic. All three are judged by the judge of plans, with the same layouts, prices, losses and
 start-ups, and all meet every hour. The autoscaler sees the hour before: above one share of what its groups carry after a loss it
 adds groups, below another it takes one away; both shares and the groups that it adds are chosen by a grid, the cheapest that
 meets every hour of the day counts.
@@ -13,6 +14,8 @@ import argparse
 from dataclasses import dataclass, replace
 from itertools import product
 
+from ortools.linear_solver import pywraplp
+
 from costmodel.plan.hours import Decision, Hours
 from costmodel.plan.judge import judge
 from costmodel.plan.question import PlanQuestion, load_plan, rates_of
@@ -20,6 +23,7 @@ from solver.clock import Clock
 from solver.plan.day import DayPlan, plan_offers
 from solver.plan.hours import plan_hours
 from solver.plan.offers import Offers, offers_for
+from solver.plan.replays import replay_hours
 from topology.errors import NoFeasibleLayout, RackfitError
 
 #: shares of the carried rate above which groups are added and below which one is taken away, and groups added at once
@@ -144,13 +148,61 @@ def scaled(asked: PlanQuestion, offers: Offers, share: float) -> PlanQuestion:
     return asked.model_copy(update={"models": tuple(models)})
 
 
+def shared_at_most(asked: PlanQuestion, carried: list[list[float]]) -> float:
+    """Times the demand of the busiest hour that units carry after a loss, where every unit may serve all models in any shares.
+
+    ``carried[model][kind]`` requests/s of a unit. Units of a kind have equal shares, which is no loss: the mean over all
+    orders of the units meets what each order does.
+    """
+    demand = [[most for _, most in own] for own in rates_of(asked)]
+    return min(
+        _shared(asked, carried, [own[hour] for own in demand]) for hour in range(len(demand[0]))
+    )
+
+
+def _shared(asked: PlanQuestion, carried: list[list[float]], demand: list[float]) -> float:
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    share = [[solver.NumVar(0.0, 1.0, "") for _ in asked.units] for _ in asked.models]
+    times = solver.NumVar(0.0, solver.infinity(), "")
+    for k in range(len(asked.units)):
+        solver.Add(sum(own[k] for own in share) <= 1.0)
+    lost = range(len(asked.units)) if asked.spare else [-1]
+    for gone, m in product(lost, range(len(asked.models))):
+        left = [
+            max(0, units.count - (asked.spare if k == gone else 0)) * carried[m][k] * share[m][k]
+            for k, units in enumerate(asked.units)
+        ]
+        solver.Add(sum(left) >= demand[m] * times)
+    solver.Maximize(times)
+    solver.Solve()
+    return float(times.solution_value())
+
+
+def per_unit(asked: PlanQuestion, offers: Offers, *, bounds: bool) -> list[list[float]]:
+    """Requests/s of a unit by model and kind: of the best layout found, or what none exceeds."""
+    return [
+        [
+            offers[m, k].most_requests_per_s
+            if bounds
+            else max((own.requests_per_s / own.group for own in offers[m, k].layouts), default=0.0)
+            for k in range(len(asked.units))
+        ]
+        for m in range(len(asked.models))
+    ]
+
+
 def main() -> None:
     """Print the three."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plan", nargs="?", default="two-models-day")
     parser.add_argument("--share", type=float)
+    parser.add_argument("--losses", action="store_true")
+    parser.add_argument("--traffic")
     words = parser.parse_args()
     asked, clock = load_plan(words.plan), Clock()
+    if words.traffic is not None:
+        models = tuple(one.model_copy(update={"traffic": words.traffic}) for one in asked.models)
+        asked = asked.model_copy(update={"models": models})
     offers = offers_for(
         asked, clock=clock, on_progress=lambda said: print(f"{clock.elapsed_s:.0f} s: {said}")
     )
@@ -169,12 +221,27 @@ def main() -> None:
         found = plan_offers(asked, offers, clock=clock)
     except RackfitError as error:
         print(f"{clock.elapsed_s:.1f} s: {error}")
+        for bounds, what in ((False, "as much as its layouts"), (True, "as much as none exceeds")):
+            times = shared_at_most(asked, per_unit(asked, offers, bounds=bounds))
+            print(
+                f"with units shared by the models in any parts, each carrying {what}: {times:.4f} times the busiest "
+                f"hour after a loss{'' if times >= 1 else ': no plan, whatever units share'}"
+            )
         return
     per_day = 24.0 / found.hours.hours
-    for one in compare(found):
-        usd = "-" if one.usd is None else f"${one.usd * per_day:,.2f} per day"
-        more = "" if one.usd is None else f", {one.usd / found.planned.judged.usd - 1:+.1%}"
-        print(f"{one.name:<15} {usd}{more}  {one.said}")
+    for way in compare(found):
+        usd = "-" if way.usd is None else f"${way.usd * per_day:,.2f} per day"
+        more = "" if way.usd is None else f", {way.usd / found.planned.judged.usd - 1:+.1%}"
+        print(f"{way.name:<15} {usd}{more}  {way.said}")
+    if words.losses:
+        replays = replay_hours(found, clock=Clock())
+        met = sum(one.meets for one in replays)
+        print(
+            f"each unit lost at each hour, what is left replayed: {met} of {len(replays)} meet their targets"
+        )
+        for one in replays:
+            if not one.meets:
+                print(f"  hour {one.hour}: {one}")
     print(f"{found.wall_s:.1f} s")
 
 

@@ -1,0 +1,39 @@
+"""What units carry where models share them in any parts: by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.plan_day import shared_at_most
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
+
+
+def question(spare: int, *rates: float) -> PlanQuestion:
+    models = tuple(
+        PlanModel(model="llama-3.1-8b", name=f"m{n}", requests_per_s=(rate, rate / 2))
+        for n, rate in enumerate(rates)
+    )
+    units = (PlanUnits(cluster="hgx-h100", count=4), PlanUnits(cluster="hgx-h200", count=2))
+    return PlanQuestion(name="p", models=models, units=units, spare=spare)
+
+
+@pytest.mark.parametrize(
+    ("spare", "carried", "times"),
+    [
+        # 4 units of one kind: each model has two of them in shares
+        (0, [[10.0, 0.0], [10.0, 0.0]], 1.0),
+        # three of four are left: 15 for each of 20
+        (1, [[10.0, 0.0], [10.0, 0.0]], 0.75),
+        # two more units, of which one may be lost: 3/4 of 20 + 5 or 20 + 1/2 of 5, for each
+        (1, [[10.0, 5.0], [10.0, 5.0]], 1.0),
+    ],
+)
+def test_shares_of_units_after_a_loss(spare: int, carried: list[list[float]], times: float) -> None:
+    assert shared_at_most(question(spare, 20.0, 20.0), carried) == pytest.approx(times)
+
+
+def test_each_model_on_the_units_that_suit_it() -> None:
+    carried = [[10.0, 1.0], [1.0, 20.0]]
+    assert shared_at_most(question(0, 40.0, 40.0), carried) == pytest.approx(1.0)
+    # a unit of the second kind may be lost: what the first kind adds is little
+    assert 0.5 < shared_at_most(question(1, 30.0, 40.0), carried) < 0.6
