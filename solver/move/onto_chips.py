@@ -1,4 +1,4 @@
-"""Which chips new replicas take: those that hold most of their weights already (linear assignment, SciPy).
+"""Which chips new replicas take: those that hold most of their weights already (linear assignment).
 
 Chips of a domain that cannot be told apart may change places, and so may whole domains that are alike; neither changes
 what a layout achieves. Replicas that stay keep their chips.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
+from ortools.graph.python import linear_sum_assignment
 
 from costmodel.change.joined import on_chips
 from costmodel.change.weights import Weights, expert_bytes, weights_by_chip
@@ -77,7 +77,7 @@ class _Swap:
                     known[key] = self._within(content, goal)[1]
                 costs[row, column] = known[key]
         here = float(np.trace(costs))
-        rows, columns = linear_sum_assignment(costs)
+        rows, columns = _assigned(costs)
         if float(costs[rows, columns].sum()) < here:
             found |= {
                 free[r]: free[c] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)
@@ -98,7 +98,7 @@ class _Swap:
             for column, (other, kind) in enumerate(zip(room, kinds, strict=True)):
                 if kind == name:
                     costs[row, column] = self._bytes(chip, other)
-        rows, columns = linear_sum_assignment(costs)
+        rows, columns = _assigned(costs)
         taken = {movable[r]: room[c] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)}
         return taken, float(costs[rows, columns].sum())
 
@@ -118,3 +118,24 @@ class _Swap:
 
     def _sign(self, domain: int, held: dict[str, Weights]) -> tuple[int, ...]:
         return tuple(id(held.get(chip)) for chip in self._ids(domain))
+
+
+def _assigned(costs: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and their columns, each column once, at the least sum; infinite entries are not allowed, rows not more than columns.
+
+    Bytes are counted whole. Raises ``ValueError`` where no assignment is finite.
+    """
+    height, width = costs.shape
+    rows, columns = np.nonzero(np.isfinite(costs))
+    # rows that stand for nothing take the columns that are left
+    spare, free = (part.ravel() for part in np.mgrid[height:width, 0:width])
+    solver = linear_sum_assignment.SimpleLinearSumAssignment()
+    solver.add_arcs_with_cost(
+        np.concatenate([rows, spare]),
+        np.concatenate([columns, free]),
+        np.concatenate([np.rint(costs[rows, columns]).astype(np.int64), 0 * spare]),
+    )
+    if width and solver.solve() != solver.OPTIMAL:
+        raise ValueError("no assignment: a row has no column of its own")
+    found = [solver.right_mate(row) for row in range(height)]
+    return np.arange(height), np.array(found, np.int64)
