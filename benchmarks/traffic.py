@@ -86,8 +86,9 @@ def ask(kind: str, cluster: str, trace: str, prefixes: Kept, limit_s: float) -> 
     took, busy = time.perf_counter() - began, time.process_time() - busy
     runs = list(unseen(first, second, rate * peak))
     routing: Routing = "least-loaded" if prefixes == "off" else "prefix-aware"
-    assert found.traffic is not None
-    use = found.traffic.prefixes
+    told = found.search.traffic
+    assert told is not None
+    use = told.prefixes
     host = use is not None and use.tier == "host"
     course = Course.of(found.instance, routing=routing, host_tier=host)
     held = [

@@ -20,7 +20,7 @@ from solver.place.assemble import assemble
 from solver.rounds import Search
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
-from solver.traffic.spared import all_chips, ways
+from solver.traffic.spared import all_chips, least_chips, ways
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 Array = NDArray[np.float64]
@@ -97,6 +97,16 @@ class Fleets:
             if fleet is None or not self._measure(fleet):
                 break
         return fleet
+
+    def at_least(self, needs: Needs) -> float:
+        """Dollars per hour that :meth:`least` finds no fleet for less, as far as rates are known; ``inf``: none."""
+        search, scale = self.search, self._scale(needs)
+        rates, leaving = search.hoped_rates()
+        items = search.items.best(rates * scale, leaving * scale)
+        rate = search.question.rate
+        assert rate is not None
+        fewest = least_chips(items, rate, all_chips(search.classes), spare=self.spare)
+        return fewest * min(min(one.prices) for one in search.classes)
 
     def _solve(
         self, rates: tuple[Array, Array], needs: Needs, *, placed: bool = False

@@ -179,8 +179,10 @@ class _TrafficSearch:
         steps: dict[str, float] = dict.fromkeys(ROLES, _STEP)
         most = self.tries + (_TRIES if self.asked.spare else _EACH)
         while self._time() and self.tries < most:
+            if self._too_dear(self.fleets.at_least(needs)):
+                return needs
             fleet = self.fleets.least(needs)
-            if fleet is not None and self._as_dear(fleet):
+            if fleet is not None and self._too_dear(fleet.usd_per_hour):
                 return needs  # what meets the targets with these replicas costs no less
             found = None if fleet is None else self._replayed(fleet, needs)
             if found is None:  # the chips do not allow so much: between that and what failed
@@ -207,18 +209,19 @@ class _TrafficSearch:
                 trial = {**needs, role: (needs[role] * failed[role]) ** 0.5}
                 if needs[role] / trial[role] < _AS_MUCH**0.5:
                     break
-                fleet = self.fleets.least(trial)
-                if fleet is None or self._as_dear(fleet):
+                dear = self._too_dear(self.fleets.at_least(trial))
+                fleet = None if dear else self.fleets.least(trial)
+                if fleet is None or self._too_dear(fleet.usd_per_hour):
                     needs[role] = trial[role]  # as dear: what is cheaper lies below
                     continue
                 found = self._replayed(fleet, trial)
                 passed = found is not None and found.verdict.meets
                 (needs if passed else failed)[role] = trial[role]
 
-    def _as_dear(self, fleet: Fleet) -> bool:
-        """Whether a fleet costs no less than the best layout."""
+    def _too_dear(self, usd_per_hour: float) -> bool:
+        """Whether that is no less than the best layout costs."""
         best = self.best
-        return best is not None and fleet.usd_per_hour >= best.fleet.usd_per_hour * (1 - ROUNDING)
+        return best is not None and usd_per_hour >= best.fleet.usd_per_hour * (1 - ROUNDING)
 
     def _time(self) -> bool:
         part = 1.0 if self.sure is None else _LOOK

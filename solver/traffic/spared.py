@@ -90,21 +90,22 @@ def _roles(items: Sequence[Item], chips: int) -> list[_Role]:
     return [_Role(items, role, chips) for role in range(len(ROLES))]
 
 
-def least_chips(items: Sequence[Item], wanted: float, chips: int) -> float:
+def least_chips(items: Sequence[Item], wanted: float, chips: int, *, spare: bool = True) -> float:
     """Chips that every fleet needs which serves ``wanted`` without any one of its replicas; ``inf``: more than ``chips``.
 
     Where mixed replicas stand beside the others and carry between ``a`` and ``b``, they need the chips for ``a``, and the
-    others those for ``wanted - b``.
+    others those for ``wanted - b``. ``spare``: false where none is lost.
     """
-    roles = _roles(items, chips)
-    prefill, decode, mixed = (roles[role] for role in (_PREFILL, _DECODE, _MIXED))
-    least = min(mixed.least(wanted), prefill.least(wanted) + decode.least(wanted))
+    prefill, decode, mixed = _roles(items, chips)
+
+    def pooled(rate: float) -> float:
+        return sum(role.least(rate) if spare else role.serving(rate) for role in (prefill, decode))
+
+    least = min(mixed.least(wanted) if spare else mixed.serving(wanted), pooled(wanted))
     if len(mixed.most) and least > 0:
         edges = np.linspace(min(wanted, float(mixed.most[0])), wanted, _PARTS + 1)
         for lower, upper in pairwise(edges):
-            left = wanted - upper
-            beside = prefill.least(left) + decode.least(left)
-            least = min(least, mixed.serving(lower) + beside)
+            least = min(least, mixed.serving(lower) + pooled(wanted - upper))
     return least if least <= chips else inf
 
 

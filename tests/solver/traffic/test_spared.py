@@ -17,10 +17,13 @@ from costmodel.replay.targets import Targets
 from solver.clock import Clock
 from solver.fleet.asked import Fleet
 from solver.fleet.items import Item
+from solver.rounds import Search
 from solver.search import search
 from solver.shapes.pools import pool_classes
+from solver.shapes.shapes import ROLES
 from solver.traffic.apart import dealt, hosts_apart
 from solver.traffic.asked import Asked, questions
+from solver.traffic.fleets import Fleets
 from solver.traffic.losses import units
 from solver.traffic.search import search_traffic
 from solver.traffic.spared import least_chips, ways
@@ -90,6 +93,21 @@ def test_the_largest_replica_is_what_a_fleet_has_to_spare() -> None:
     small = [*whole, item(PREFILL, 1, 2.0)]
     assert least_chips(small, 10.0, 16) == 6 + 8
     assert ways(small, 10.0, 16, 2) == [{PREFILL: 2.0, DECODE: 10.0}, {PREFILL: 10.0, DECODE: 10.0}]
+
+
+@pytest.mark.parametrize("spare", [False, True])
+def test_what_a_fleet_costs_at_least_is_no_more_than_it_costs(spare: bool) -> None:
+    scenario, wanted = asked(60.0, "hgx-h100")
+    plain = Search(questions(scenario, wanted).spread, Clock(), 0.05, 0, None)
+    plain.run()
+    fleets = Fleets(plain, wanted.steady, TARGETS, 0, spare=spare)
+    for needs in ((1.0, 1.0, 1.0), (1.3, 1.0, 1.2), (1.0, 1.5, 1.5), (2.0, 1.1, 3.0)):
+        by_role = dict(zip(ROLES, needs, strict=True))
+        floor, fleet = fleets.at_least(by_role), fleets.least(by_role)
+        again = fleets.at_least(by_role)  # what was measured meanwhile only makes fleets dearer
+        assert fleet is not None
+        assert floor <= again + 1e-9
+        assert 0.6 * fleet.usd_per_hour <= again <= fleet.usd_per_hour * (1 + 1e-9)
 
 
 def fleet_on(cluster: str, roles: Sequence[int], chips: int) -> tuple[Fleet, Asked, Scenario]:
