@@ -11,6 +11,7 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.description import Arrivals, BothLengths, Description, Lengths
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Slo, Workload
+from costmodel.replay.job import Job
 from costmodel.replay.replay import replay, replay_with
 from costmodel.replay.targets import Patience, Targets, judged
 
@@ -59,3 +60,23 @@ def test_the_verdict_is_that_of_the_whole_replay(
         assert patience.so_far.slow_tokens <= whole.slow_tokens
         # it ends with the first request too many
         assert min(patience.late, patience.slow, patience.either) <= 0.3 * len(requests) + 1
+
+
+def served(ttft_s: float, tpot_s: float) -> Job:
+    job = Job(0, 1.0, 100, 11)
+    job.first_s = 1.0 + ttft_s
+    job.ends_s = job.first_s + 10 * tpot_s
+    return job
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_one_that_is_late_and_slow_counts_once(together: bool) -> None:
+    """Six of a thousand late and six slow: all good ones are 99.4 % or 98.8 %."""
+    patience = Patience(Targets(0.4, 0.02, 0.99), 1000)
+    bad = [served(0.5, 0.03)] * 6 if together else [served(0.5, 0.01), served(0.1, 0.03)] * 6
+    for job in bad:
+        patience.first(job)
+        patience.ended(job)
+    assert (patience.late, patience.slow) == (6, 6)
+    assert patience.over == (not together)
+    assert patience.so_far.good == pytest.approx(0.994 if together else 0.988)

@@ -89,6 +89,9 @@ def test_what_is_read_back_delays_the_first_token(asked: tuple[Instance, Layout]
     moved = asked[0].request_kv_bytes * tokens / asked[0].workload.input_tokens
     assert room.read_s * tokens == pytest.approx(moved / tier.read_bytes_per_s)
     assert far.ttft[-1] - near.ttft[-1] == pytest.approx(room.read_s * tokens)
+    # and what comes after it
+    ends = [met.ends_s[-1] - met.arrival_s[-1] for met in (near, far)]
+    assert ends[1] - ends[0] == pytest.approx(room.read_s * tokens)
 
 
 def test_chips_without_such_memory_are_refused() -> None:
