@@ -37,7 +37,7 @@ def least_cost(
 ) -> LeastCost:
     """The bound for traffic; ``every``: the answer to what every order of requests has to carry.
 
-    Raises ``NoFeasibleLayout`` where no layout of all chips carries the rate after every loss.
+    Raises ``NoFeasibleLayout`` where no layout of all chips carries the rate after every loss, or none is left.
     """
     share = least_share(own.every, asked.steady, own.exempt)
     bound = every.certificate.bound_usd_per_m_output_tokens * share
@@ -49,7 +49,11 @@ def least_cost(
         )
     if asked.spare:
         number = len(units(own.spread, asked.spare))
-        bound *= number / (number - 1.0) if number > 1 else 1.0
+        if number < 2:
+            raise NoFeasibleLayout(
+                "nothing is left after the loss: all chips are one unit; more nodes or racks would do, or a smaller --spare"
+            )
+        bound *= number / (number - 1.0)
         known = Known(own.every, clock, 0.0, seed, None, workers=workers)
         chips = all_chips(known.classes)
         fewest = least_chips(known.items.best(), asked.peak_rate * share, chips)

@@ -160,7 +160,15 @@ def test_hosts_of_a_rack_hold_one_replica_of_a_role() -> None:
 def test_a_rate_that_no_fleet_keeps_after_a_loss_is_proven_too_high() -> None:
     """All eight chips carry it, none may be lost."""
     scenario, wanted = asked(225.0, "hgx-h100")
+    wanted = replace(wanted, spare=1)
     assert search(questions(scenario, wanted).every, clock=Clock(), gap=0.05).layout.replicas
     with pytest.raises(NoFeasibleLayout, match="after the loss of any one of its replicas") as told:
+        search_traffic(scenario, wanted, clock=Clock(), gap=0.05)
+    assert told.value.proven
+
+
+def test_a_loss_of_all_chips_leaves_nothing() -> None:
+    scenario, wanted = asked(60.0, "hgx-h100")
+    with pytest.raises(NoFeasibleLayout, match="nothing is left after the loss") as told:
         search_traffic(scenario, wanted, clock=Clock(), gap=0.05)
     assert told.value.proven
