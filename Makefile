@@ -146,6 +146,10 @@ bench-flows: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.flows --page
 
 # what chips as they are sold cost beside free choice; writes the table of docs/instances.md
+.PHONY: bench-apart
+bench-apart: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.apart --page
+
 .PHONY: bench-granularity
 bench-granularity: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.granularity --page
