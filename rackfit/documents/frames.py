@@ -38,7 +38,7 @@ def chips_frame(result: Result) -> Any:
     memory = memory_by_chip(result.instance, result.layout, result.evaluation)
     rows = {}
     for index, replica in enumerate(result.layout.replicas):
-        for stage, part in enumerate(replica.stages):
+        for stage, part in enumerate(replica.groups):
             for rank, chip in enumerate(part.chips):
                 rows[chip] = {
                     "rack": result.instance.cluster.chip(chip).rack,

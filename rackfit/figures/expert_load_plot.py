@@ -18,7 +18,7 @@ def expert_loads(instance: Instance, layout: Layout, groups: Sequence[ReplicaGro
     series = []
     for replica, _, _ in groups:
         points: list[tuple[float | str, float]] = []
-        for stage in replica.stages:
+        for stage in replica.groups:
             found = stage_load(instance, layout, stage)
             if found is not None and len(stage.chips) > 1:
                 busiest = found.load.max(axis=1)

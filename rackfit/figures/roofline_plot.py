@@ -121,7 +121,8 @@ def rooflines(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]
     """Section of a report: a plot and a table for each pass of the largest replica of each role."""
     largest: dict[str, ReplicaGroup] = {}
     for group in sorted(groups, key=lambda group: len(group[0].chips)):
-        largest[group[0].role] = group
+        if group[0].apart is None:  # the terms of two groups in turn are no single pass
+            largest[group[0].role] = group
     found: list[tuple[str, Instance, StageTerms, list[RooflinePoint]]] = []
     for replica, _, _ in largest.values():
         read = reading_from(instance, place_in_flight(replica))

@@ -24,7 +24,7 @@ def stage_load(instance: Instance, layout: Layout, stage: Stage) -> StageLoad | 
     """Expected load of each chip of a stage; ``None`` where it has no routed experts."""
     first, last = stage.layers
     rows = [r for r, layer in enumerate(instance.operations.moe_layers) if first <= layer <= last]
-    if not rows:
+    if not rows or not any(stage.slots()):
         return None
     layers = tuple(instance.operations.moe_layers[row] for row in rows)
     maps = layout.experts_of(stage)

@@ -200,7 +200,7 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         table.add_column(column, justify="left" if column == "role" else "right", no_wrap=True)
     for replica, price, members in groups:
         shape = replica.shape
-        stage = replica.groups[-1] if replica.apart is not None else replica.stages[0]
+        stage = replica.stages[0] if replica.apart is None else replica.apart.experts
         slots = sorted({n for layer in (None, *stage.unlike) for n in stage.slots(layer)})
         table.add_row(
             str(len(members)), replica.role, str(len(replica.chips)), str(shape.tp),
@@ -214,11 +214,12 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
     for replica, _, members in groups:
         places = "; ".join(chip_ranges(member.chips) for member in members[:4])
         more = f"; and {len(members) - 4} more" if len(members) > 4 else ""
-        console.print(
-            plain(f"  {replica.role} on {len(replica.chips)} chips: {places}{more}"),
-            highlight=False,
-            soft_wrap=True,
-        )
+        text = plain(f"  {replica.role} on {len(replica.chips)} chips: {places}{more}")
+        console.print(text, highlight=False, soft_wrap=True)
+        if replica.apart is not None:
+            own = [chip_ranges(stage.chips) for stage in replica.groups]
+            said = f"attention on {own[0]}; experts on {own[1]}; {replica.apart.microbatches} microbatches"
+            console.print(f"    {said}", highlight=False, soft_wrap=True)
         if len(replica.stages) > 1:
             stages = ", ".join(f"{stage.layers[0]}-{stage.layers[1]}" for stage in replica.stages)
             console.print(f"    layers by stage: {stages}", highlight=False, soft_wrap=True)

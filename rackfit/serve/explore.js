@@ -84,7 +84,7 @@ const shapes = found => {
 // Where each chip is used: its replica, stage, and place in the stage
 const uses = found => {
   const all = new Map();
-  found.layout.replicas.forEach((replica, number) => replica.stages.forEach((stage, index) =>
+  found.layout.replicas.forEach((replica, number) => [...replica.stages, ...(replica.apart ? [replica.apart.experts] : [])].forEach((stage, index) =>
     stage.chips.forEach((chip, place) => all.set(chip, {replica, number, stage, index, place}))));
   return all;
 };
