@@ -71,7 +71,7 @@ def test_the_covariance_of_a_fit_is_one_and_makes_a_prior(problem):
         assert [len(row) for row in lower] == list(range(1, len(KNOWN_NAMES) + 1))
         assert np.sqrt(np.diag(own)).max() < 3 * UNKNOWN_SD
     known = known_of(problem, fitted, {})
-    assert known.parameters == KNOWN_NAMES
+    assert known.parameters == (*KNOWN_NAMES, "pace")
     assert 0 < known.row_sd < 0.5
 
 
