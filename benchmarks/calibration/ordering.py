@@ -68,25 +68,30 @@ def _shares(asked: Probed, trials: int) -> list[tuple[float, float, float, float
     among = [pick.run for pick in asked.picks]
     proposed = [[pick.run for pick in choose(asked.question, RUNS, pair)] for pair in pairs]
     right = np.zeros((len(pairs), 4))
+    everything = range(len(layouts))
+    shipped = dict(enumerate(asked.question.expected.tolist()))
     for _ in range(trials):
         truth = rng.multivariate_normal(prior.mean, prior.covariance, method="cholesky")
         exact = predict(runs, pricing_at(truth), {}).tpot_s
         real = [log_cost(asked.instance, layout, truth) for layout in layouts]
 
-        def thought(chosen: list[int], exact: Array = exact) -> Array:
+        def thought(
+            chosen: list[int], of: Sequence[int] = everything, exact: Array = exact
+        ) -> dict[int, float]:
             seen = exact[chosen] * np.exp(NOISE * rng.standard_normal(len(chosen)))
             rows = [
                 replace(runs[i], row=replace(runs[i].row, tpot_s=float(time)))
                 for i, time in zip(chosen, seen, strict=True)
             ]
-            return update_cell(prior, rows, profile, known).after.mean
+            mean = update_cell(prior, rows, profile, known).after.mean
+            return {i: log_cost(asked.instance, layouts[i], mean) for i in of}
 
         random = thought(rng.choice(len(runs), min(RUNS, len(runs)), replace=False).tolist())
+        all_told = thought(among)
         for place, (a, b) in enumerate(pairs):
-            means = (random, thought(among), thought(proposed[place]), prior.mean)
-            for way, mean in enumerate(means):
-                costs = [log_cost(asked.instance, layouts[i], mean) for i in (a, b)]
-                right[place, way] += (costs[0] < costs[1]) == (real[a] < real[b])
+            ways = (random, all_told, thought(proposed[place], (a, b)), shipped)
+            for way, costs in enumerate(ways):
+                right[place, way] += (costs[a] < costs[b]) == (real[a] < real[b])
     return [tuple(one) for one in (right / trials).tolist()]
 
 
