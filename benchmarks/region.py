@@ -35,12 +35,6 @@ MODELS = (
 WORKLOADS = ("chat", "chat", "reasoning")
 #: chips of the smallest and of the largest cluster; share of the region that the peaks take together
 LEAST, MOST, SHARE = 8, 4608, 0.5
-#: questions of the table: clusters, models, hours
-SIZES = (
-    *((clusters, 20, 48) for clusters in (12, 25, 50, 100)),
-    *((100, models, 48) for models in (5, 10, 20)),
-    *((100, 20, hours) for hours in (24, 48, 96, 168)),
-)  # fmt: skip
 
 
 def made(clusters: int, models: int, hours: int, seed: int, spare: int = 0) -> PlanQuestion:
@@ -137,22 +131,22 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
-def scaling(offers: Offers, seed: int, spare: int) -> None:
-    """Times of smaller questions, and exponents."""
+def scaling(offers: Offers, clusters: int, models: int, seed: int, spare: int) -> None:
+    """Times of smaller questions, and exponents: by clusters, models and hours, the other two at their most and 48 hours."""
+    axes = {
+        "clusters": [(clusters // part_of, models, 48) for part_of in (8, 4, 2, 1)],
+        "models": [(clusters, models // part_of, 48) for part_of in (4, 2, 1)],
+        "hours": [(clusters, models, hours) for hours in (24, 48, 96, 168)],
+    }
     times: dict[tuple[int, int, int], float] = {}
-    for size in dict.fromkeys(SIZES):
-        clusters, models, hours = size
-        own = part(offers, clusters, models)
-        asked = scaled(made(clusters, models, hours, seed, spare), own, seed)
+    for size in dict.fromkeys(one for own in axes.values() for one in own):
+        own = part(offers, *size[:2])
+        asked = scaled(made(*size, seed, spare), own, seed)
         found, times[size] = planned(asked, own)
-        print(f"{clusters} clusters, {models} models, {hours} hours: {times[size]:.1f} s of CPU, gap {found.planned.gap:.2%} "
+        print(f"{size[0]} clusters, {size[1]} models, {size[2]} hours: {times[size]:.1f} s of CPU, gap {found.planned.gap:.2%} "
               f"of these layouts, {found.gap:.2%} of any", flush=True)  # fmt: skip
-    for place, name in enumerate(("clusters", "models", "hours")):
-        rows = [
-            size for size in times
-            if all(size[other] == (100, 20, 48)[other] for other in range(3) if other != place)
-        ]  # fmt: skip
-        fitted = exponent([size[place] for size in rows], [times[size] for size in rows])
+    for place, (name, sizes) in enumerate(axes.items()):
+        fitted = exponent([one[place] for one in sizes], [times[one] for one in sizes])
         print(f"time ~ {name} ^ {fitted:.2f}")
 
 
@@ -176,7 +170,7 @@ def main() -> None:
     offers = searched(asked, words.jobs, words.keep)
     print(f"searches: {time.perf_counter() - began:.0f} s, {cpu_s() - cpu:.0f} s of CPU")
     if words.scaling:
-        scaling(offers, words.seed, words.spare)
+        scaling(offers, words.clusters, words.models, words.seed, words.spare)
         return
     asked = scaled(asked, offers, words.seed)
     found, seconds = planned(asked, offers)

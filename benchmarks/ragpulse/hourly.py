@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
-from benchmarks.ragpulse.deployments import Counts, Deployments, chips_of, scenario
+from benchmarks.ragpulse.deployments import NODES, Counts, Deployments, chips_of, scenario
 from benchmarks.ragpulse.floors import HOUR_S, Prices, Work
 from benchmarks.ragpulse.run import MIXED_CHUNK, MOST_CHIPS, POOLS_CHUNK, WIDEST, said
 from costmodel.question.traffic.load import load_traffic
@@ -38,8 +38,8 @@ PUBLISHED = {0.90: (64.19, 0.9318), 0.95: (79.69, 0.9524), 0.99: (151.46, 0.9959
 HOURS = 24
 #: GPUs of the decode pool, of prefill pools beside it, and of mixed replicas
 DECODE, PREFILL, MIXED = 6, (5, 6, 7, 8, 9, 10, 12, 14, 16), (6, 8)
-#: share of an hour's requests from which on more GPUs are not tried in it
-_ENOUGH = 0.9995
+#: share of an hour's requests below which fewer GPUs are not tried in it
+_LEAST = 0.8
 #: times that a floor's choice is made again
 _AGAIN = 12
 
@@ -108,11 +108,12 @@ class Day:
         self.covered = np.zeros((HOURS, len(self.ways)), np.int64)
         for hour in range(HOURS):
             number = int((self.hour == hour).sum())
-            for d in range(len(self.ways)):
-                self.covered[hour, d] = self.met(d, hour, hour + 1)
-                if self.covered[hour, d] >= _ENOUGH * number:
-                    self.covered[hour, d:] = self.covered[hour, d]
+            for d in reversed(range(len(self.ways))):
+                covered = self.met(d, hour, hour + 1)
+                # what covers so little in an hour is not chosen there: it counts for nothing
+                if covered < _LEAST * number:
                     break
+                self.covered[hour, d] = covered
 
     def met(self, way: int, begin: int, end: int) -> int:
         """Requests of hours ``[begin, end)`` that a deployment covers, from empty; hours may pass the day's end."""
@@ -169,7 +170,8 @@ def stretches(plan: Sequence[int]) -> list[tuple[int, int, int]]:
 
 def ways(requests: Requests, known: float) -> list[tuple[Deployments, Counts]]:
     """Deployments from few GPUs to many."""
-    pools = Deployments(scenario(requests, known, POOLS_CHUNK), requests)
+    # a replica may have equal parts on four nodes beside the decode pool's
+    pools = Deployments(scenario(requests, known, POOLS_CHUNK, nodes=NODES + 1), requests)
     mixed = Deployments(scenario(requests, known, MIXED_CHUNK), requests)
     decode = pools.strongest("decode", DECODE, WIDEST)
     found = [
