@@ -51,7 +51,7 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
 - Waves that dissolve: Llama-3.1-8B under SGLang on H200 has its first tokens after a third of the time that waves of equal
   lengths would take (39 runs, a tenth of the mean error of all first tokens).
 - Prompts that a TensorRT-LLM run with attention ranks holds back where its recipe names no limit.
-- Prefill by architecture: first tokens of 8k prompts under at most four users take 1.2 to 1.5 times the prefill that is
+- Prefill by architecture: first tokens of 8k prompts under at most four users take 1.1 to 1.8 times the prefill that is
   priced for Llama-3.1-70B under TensorRT-LLM, 1.7 to 2.1 times for DeepSeek, 2.6 to 4.1 times for gpt-oss-120b (3.2 to 3.5
   under vLLM on H100 and H200 at every width, where kernels widen its weights). One factor for all models lies between.
 - KV that SGLang leaves on one H100 beside Qwen3-32B: four runs of 16 users wait 7 to 89 s for a place where none is predicted
