@@ -36,8 +36,8 @@ from solver.clock import one_worker
 #: AISimulate's autoscaler (examples/sweeper/nvopt-ragpulse, results of 2026-10-01): GPUs on average and coverage by floor
 PUBLISHED = {0.90: (64.19, 0.9318), 0.95: (79.69, 0.9524), 0.99: (151.46, 0.9959)}
 HOURS = 24
-#: GPUs of the decode pool, of prefill pools beside it, and of mixed replicas
-DECODE, PREFILL, MIXED = 6, (5, 6, 7, 8, 9, 10, 12, 14, 16), (6, 8)
+#: GPUs of decode pools, with those of the prefill pools beside each, and of mixed replicas
+POOLS, MIXED = {6: (5, 6, 8, 9), 8: (8, 9, 10, 12, 14, 16)}, (6, 8)
 #: share of an hour's requests below which fewer GPUs are not tried in it
 _LEAST = 0.8
 #: times that a floor's choice is made again
@@ -173,10 +173,10 @@ def ways(requests: Requests, known: float) -> list[tuple[Deployments, Counts]]:
     # a replica may have equal parts on four nodes beside the decode pool's
     pools = Deployments(scenario(requests, known, POOLS_CHUNK, nodes=NODES + 1), requests)
     mixed = Deployments(scenario(requests, known, MIXED_CHUNK), requests)
-    decode = pools.strongest("decode", DECODE, WIDEST)
     found = [
         *((mixed, mixed.strongest("mixed", chips, WIDEST)) for chips in MIXED),
-        *((pools, (*one, *decode)) for chips in PREFILL if (one := pools.strongest("prefill", chips, WIDEST))),
+        *((pools, (*one, *pools.strongest("decode", chips, WIDEST)))
+          for chips, beside in POOLS.items() for more in beside if (one := pools.strongest("prefill", more, WIDEST))),
     ]  # fmt: skip
     return sorted((way for way in found if way[1]), key=lambda way: chips_of(way[1]))
 
