@@ -1,21 +1,19 @@
 """A region of clusters, models and hours, planned by parts: its gap, and how the time grows.
 
-``python -m benchmarks.region [--clusters 100] [--models 20] [--hours 168] [--seed 0] [--jobs 2] [--spare 0] [--keep FILE] [--scaling]``
+``python -m benchmarks.region [--clusters 100] [--models 20] [--hours 168] [--seed 0] [--jobs 2] [--spare 0] [--scaling]``
 makes a question from a seed: clusters of the catalogue of 8 to 4,608 chips, models of the catalogue, and by model a day of ServeGen that is
-shifted by hours, rescaled by days and so that all models' peaks alone take half of the region in equal parts. ``--keep`` holds the
-searches' answers between runs (a pickle: read only your own). ``--scaling`` plans smaller questions as well and fits exponents.
+shifted by hours, rescaled by days and so that all models' peaks alone take half of the region in equal parts. ``--scaling`` plans
+smaller questions as well and fits exponents.
 """
 
 from __future__ import annotations
 
 import argparse
-import pickle
 import random
 import resource
 import time
 from collections.abc import Sequence
 from math import exp, log
-from pathlib import Path
 
 import numpy as np
 
@@ -86,23 +84,15 @@ def scaled(asked: PlanQuestion, offers: Offers, seed: int) -> PlanQuestion:
     return asked.model_copy(update={"models": tuple(models)})
 
 
-def searched(asked: PlanQuestion, jobs: int, keep: Path | None) -> Offers:
-    """What every kind runs for every model; of models that the file has, from there."""
-    units = [(one.called, one.count) for one in asked.units]
-    known: dict[str, Offers] = {}
-    if keep is not None and keep.exists():
-        kept, own = pickle.loads(keep.read_bytes())
-        known = own if kept == units else {}
+def searched(asked: PlanQuestion, jobs: int) -> Offers:
+    """What every kind runs for every model."""
     offers: Offers = {}
     clock = Clock()
     for m, model in enumerate(asked.models):
-        if model.called not in known:
-            alone = asked.model_copy(update={"models": (model,)})
-            known[model.called] = offers_for(alone, clock=clock, gap=0.02, jobs=jobs)
-            print(f"{clock.elapsed_s:.0f} s: {model.called}", flush=True)
-            if keep is not None:
-                keep.write_bytes(pickle.dumps((units, known)))
-        offers |= {(m, k): one for (_, k), one in known[model.called].items()}
+        alone = asked.model_copy(update={"models": (model,)})
+        found = offers_for(alone, clock=clock, gap=0.02, jobs=jobs)
+        print(f"{clock.elapsed_s:.0f} s: {model.called}", flush=True)
+        offers |= {(m, k): one for (_, k), one in found.items()}
     return offers
 
 
@@ -162,12 +152,11 @@ def main() -> None:
         ("spare", 0),
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--keep", type=Path)
     parser.add_argument("--scaling", action="store_true")
     words = parser.parse_args()
     began, cpu = time.perf_counter(), cpu_s()
     asked = made(words.clusters, words.models, words.hours, words.seed, words.spare)
-    offers = searched(asked, words.jobs, words.keep)
+    offers = searched(asked, words.jobs)
     print(f"searches: {time.perf_counter() - began:.0f} s, {cpu_s() - cpu:.0f} s of CPU")
     if words.scaling:
         scaling(offers, words.clusters, words.models, words.seed, words.spare)

@@ -17,7 +17,8 @@ from solver.clock import Clock
 from solver.plan.by_model import decision, whole_groups
 from solver.plan.hours import Planned, plan_hours
 from solver.plan.linear import Linear
-from solver.plan.sites import Pool, dealt, pooled
+from solver.plan.pools import Pool, pooled
+from solver.plan.sites import dealt
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, VerificationError
 

@@ -1,7 +1,7 @@
-"""Equal clusters as one pool of units, and what the pool runs dealt out to them: whole stretches of service, each to one cluster.
+"""What pools run dealt out to their clusters: whole stretches of service, each to one cluster.
 
-Kinds of units are equal where price, power and what groups carry are. A pool's groups are cut into stretches
-of hours on end; a stretch goes to the cluster where it costs least: where units that finish are loaded again in the same hour.
+A pool's groups are cut into stretches of hours on end; a stretch goes to the cluster where it costs least: where units
+that finish are loaded again in the same hour.
 """
 
 from __future__ import annotations
@@ -13,90 +13,10 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.plan.hours import Column, Hours, Kind
+from costmodel.plan.hours import Hours
 from solver.plan.by_model import Groups
+from solver.plan.pools import SAME, Pool, linear
 from topology.errors import NoFeasibleLayout
-
-#: rates that are as many times that of one group, but for rounding
-_SAME = 1e-9
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Equal kinds, and each of the pool's columns in the columns of those kinds that have it."""
-
-    kinds: tuple[int, ...]
-    columns: dict[int, dict[int, int]]
-
-
-def pooled(asked: Hours) -> tuple[Hours, list[Pool]]:
-    """The question with equal kinds as one, and what each kind and column stands for."""
-    members: list[list[int]] = []
-    for kind in sorted(range(len(asked.kinds)), key=lambda k: -asked.kinds[k].units):
-        for own in members:
-            if _alike(asked, own[0], kind):
-                own.append(kind)
-                break
-        else:
-            members.append([kind])
-    kinds: list[Kind] = []
-    columns: list[Column] = []
-    pools = []
-    for number, own in enumerate(members):
-        first = asked.kinds[own[0]]
-        least, most = (sum(asked.kinds[k].reserved[end] for k in own) for end in (0, 1))
-        units = sum(asked.kinds[k].units for k in own)
-        kinds.append(replace(first, units=units, reserved=(least, most)))
-        stands: dict[int, dict[int, int]] = {}
-        for index in asked.of_kind[own[0]]:
-            one = asked.columns[index]
-            here = {
-                k: c for k in own for c in asked.of_kind[k] if _key(asked, c) == _key(asked, index)
-            }
-            stands[len(columns)] = here
-            columns.append(replace(one, kind=number, requests_per_s=_together(asked, here)))
-        pools.append(Pool(tuple(own), stands))
-    return replace(asked, kinds=tuple(kinds), columns=tuple(columns)), pools
-
-
-def _key(asked: Hours, column: int) -> tuple[int, int, float, float, int]:
-    one = asked.columns[column]
-    return one.model, one.group, one.start_s, one.drain_s, one.least_hours
-
-
-def _together(asked: Hours, columns: dict[int, int]) -> tuple[float, ...]:
-    """What groups of equal columns carry, from none to all."""
-    tables = [asked.columns[c].requests_per_s for c in columns.values()]
-    if len(tables) == 1:
-        return tables[0]
-    one = max(tables, key=len)[1] if max(map(len, tables)) > 1 else 0.0
-    return tuple(n * one for n in range(sum(len(table) - 1 for table in tables) + 1))
-
-
-def _alike(asked: Hours, large: int, small: int) -> bool:
-    """Whether the units of two kinds are equal. The smaller one may lack groups that it has no room for."""
-    one, other = asked.kinds[large], asked.kinds[small]
-    if (one.reserved_usd_per_hour, one.on_demand_usd_per_hour, one.power_w) != (
-        other.reserved_usd_per_hour, other.on_demand_usd_per_hour, other.power_w,
-    ):  # fmt: skip
-        return False
-    rates = [
-        {
-            _key(asked, c): table[1]
-            for c in asked.of_kind[kind]
-            if len(table := asked.columns[c].requests_per_s) > 1
-        }
-        for kind in (large, small)
-    ]
-    fits = {key: rate for key, rate in rates[0].items() if key[1] <= other.units}
-    tables = (
-        asked.columns[c].requests_per_s for kind in (large, small) for c in asked.of_kind[kind]
-    )
-    return fits == rates[1] and all(_linear(table) for table in tables)
-
-
-def _linear(table: tuple[float, ...]) -> bool:
-    return all(abs(own - n * table[1]) <= _SAME * own for n, own in enumerate(table) if n)
 
 
 @dataclass(frozen=True)
@@ -139,11 +59,11 @@ def _elsewhere(together: Hours, dealings: list[_Dealing], one: _Stretch) -> None
     ways = []
     for other in together.of_model[column.model]:
         own = together.columns[other]
-        if len(own.requests_per_s) < 2 or not _linear(own.requests_per_s):
+        if len(own.requests_per_s) < 2 or not linear(own.requests_per_s):
             continue
         each = own.requests_per_s[1]
         # a loss may take a larger group than before: then there is one more for each
-        number = ceil(rate / each * (1 - _SAME)) + (together.spare if each > rate else 0)
+        number = ceil(rate / each * (1 - SAME)) + (together.spare if each > rate else 0)
         usd = sum(together.kinds[own.kind].on_demand_usd_per_hour)
         ways.append((usd * number * own.group, other, number))
     for _, other, number in sorted(ways):

@@ -14,8 +14,9 @@ from costmodel.plan.judge import judge
 from solver.clock import Clock
 from solver.plan import region as under_test
 from solver.plan.linear import Linear
+from solver.plan.pools import pooled
 from solver.plan.region import plan_region, region_bound_usd
-from solver.plan.sites import _runs, dealt, pooled
+from solver.plan.sites import _runs, dealt
 from tests.solver.plan.enumerated_plans import best_of_all, tiny, tiny_region
 from topology.errors import NoFeasibleLayout
 
