@@ -118,12 +118,13 @@ class Fleets:
             items = [search.placed.sending(item) for item in items]
         if not self.spare:
             return self._cheapest(items)
-        found = [self._cheapest(some) for some in self._without_any(items)]
-        return min(
-            (fleet for fleet in found if fleet is not None),
-            key=lambda fleet: fleet.usd_per_hour,
-            default=None,
-        )
+        # a domain that is lost takes parts of several replicas that stand in many: those only where others do not do
+        narrow = [item for item in items if not (item.role == _PREFILL and item.wide)]
+        for some in (narrow, items) if len(narrow) < len(items) else (items,):
+            found = [self._cheapest(own) for own in self._without_any(some)]
+            if fleets := [fleet for fleet in found if fleet is not None]:
+                return min(fleets, key=lambda fleet: fleet.usd_per_hour)
+        return None
 
     def _cheapest(self, items: list[Item]) -> Fleet | None:
         search = self.search
@@ -133,25 +134,15 @@ class Fleets:
         ).fleet  # fmt: skip
 
     def _without_any(self, items: list[Item]) -> Iterator[list[Item]]:
-        """Items no larger than some, at what is left of their rates where any one of them may be lost.
-
-        Prefill replicas over several domains come last: a domain that is lost would take parts of several.
-        """
+        """Items no larger than some, at what is left of their rates where any one of them may be lost."""
         rate = self.search.question.rate
         assert rate is not None
-        narrow = [item for item in items if not (item.role == _PREFILL and item.wide)]
-        for some in (narrow, items) if len(narrow) < len(items) else (items,):
-            fleets = ways(some, rate, all_chips(self.search.classes), _WAYS)
-            for most in fleets:
-                yield [
-                    replace(
-                        item, requests_per_s=item.requests_per_s * rate / (rate + most[item.role])
-                    )
-                    for item in some
-                    if item.requests_per_s <= most.get(item.role, 0.0)
-                ]
-            if fleets:
-                return
+        for most in ways(items, rate, all_chips(self.search.classes), _WAYS):
+            yield [
+                replace(item, requests_per_s=item.requests_per_s * rate / (rate + most[item.role]))
+                for item in items
+                if item.requests_per_s <= most.get(item.role, 0.0)
+            ]
 
     def _scale(self, needs: Needs) -> Array:
         """What of a shape's rate counts, by row of the shape table."""
