@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
-from benchmarks.ragpulse.deployments import NODES, Counts, Deployments, chips_of, scenario
+from benchmarks.ragpulse.deployments import Counts, Deployments, chips_of, scenario
 from benchmarks.ragpulse.floors import HOUR_S, Prices, Work
 from benchmarks.ragpulse.run import MIXED_CHUNK, MOST_CHIPS, POOLS_CHUNK, WIDEST, said
 from costmodel.question.traffic.load import load_traffic
@@ -170,15 +170,25 @@ def stretches(plan: Sequence[int]) -> list[tuple[int, int, int]]:
 
 def ways(requests: Requests, known: float) -> list[tuple[Deployments, Counts]]:
     """Deployments from few GPUs to many."""
-    # a replica may have equal parts on four nodes beside the decode pool's
-    pools = Deployments(scenario(requests, known, POOLS_CHUNK, nodes=NODES + 1), requests)
+    pools = Deployments(scenario(requests, known, POOLS_CHUNK), requests)
     mixed = Deployments(scenario(requests, known, MIXED_CHUNK), requests)
     found = [
         *((mixed, mixed.strongest("mixed", chips, WIDEST)) for chips in MIXED),
         *((pools, (*one, *pools.strongest("decode", chips, WIDEST)))
           for chips, beside in POOLS.items() for more in beside if (one := pools.strongest("prefill", more, WIDEST))),
     ]  # fmt: skip
-    return sorted((way for way in found if way[1]), key=lambda way: chips_of(way[1]))
+    return sorted(
+        (way for way in found if way[1] and _stands(*way)), key=lambda way: chips_of(way[1])
+    )
+
+
+def _stands(deployments: Deployments, counts: Counts) -> bool:
+    """Whether the nodes have room for a deployment's replicas."""
+    try:
+        deployments.layout(counts)
+    except ValueError:
+        return False
+    return True
 
 
 def main() -> None:
