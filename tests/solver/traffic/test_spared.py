@@ -102,7 +102,7 @@ def test_what_a_fleet_costs_at_least_is_no_more_than_it_costs(spare: bool) -> No
     plain.run()
     fleets = Fleets(plain, wanted.steady, TARGETS, 0, spare=spare)
     for needs in ((1.0, 1.0, 1.0), (1.3, 1.0, 1.2), (1.0, 1.5, 1.5), (2.0, 1.1, 3.0)):
-        by_role = dict(zip(ROLES, needs, strict=True))
+        by_role: dict[str, float] = dict(zip(ROLES, needs, strict=True))
         floor, fleet = fleets.at_least(by_role), fleets.least(by_role)
         again = fleets.at_least(by_role)  # what was measured meanwhile only makes fleets dearer
         assert fleet is not None
@@ -172,3 +172,26 @@ def test_a_loss_of_all_chips_leaves_nothing() -> None:
     with pytest.raises(NoFeasibleLayout, match="nothing is left after the loss") as told:
         search_traffic(scenario, wanted, clock=Clock(), gap=0.05)
     assert told.value.proven
+
+
+@pytest.mark.parametrize("narrow_stand", [True, False])
+def test_replicas_over_several_domains_are_tried_where_no_others_stand(
+    narrow_stand: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chips may be enough for narrow ones, and domains not."""
+    scenario, wanted = asked(10.0, "hgx-h100@3")
+    plain = Search(questions(scenario, wanted).spread, Clock(), 0.5, 0, None)
+    narrow = [item(PREFILL, 4, 10.0), item(DECODE, 4, 10.0)]
+    wide = replace(item(PREFILL, 2, 10.0), slices=2)
+    tried: list[bool] = []
+
+    def cheapest(_: Fleets, items: list[Item]) -> Fleet | None:
+        tried.append(any(one.wide for one in items))
+        return Fleet((), 10.0, 1.0) if narrow_stand or tried[-1] else None
+
+    monkeypatch.setattr(plain.items, "best", lambda *_: [*narrow, wide])
+    monkeypatch.setattr(Fleets, "_cheapest", cheapest)
+    fleets = Fleets(plain, wanted.steady, TARGETS, 0, spare=True)
+    assert fleets._solve(plain.hoped_rates(), dict.fromkeys(ROLES, 1.0)) is not None
+    assert any(tried) == (not narrow_stand)
+    assert not tried[0]
