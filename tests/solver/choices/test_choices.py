@@ -22,7 +22,7 @@ from solver.search import search
 from solver.verify import usd_per_m_output
 from tests.conftest import make_tiny, with_drafts
 from tests.solver.enumerated_fleets import least_cost
-from tests.solver.enumeration import best_replicas
+from tests.solver.enumeration import Best, best_replicas
 from tests.solver.place.test_kv_places import enumerate_best, with_tiers
 from topology.errors import NoFeasibleLayout
 
@@ -110,8 +110,15 @@ def narrowed(model: ModelSpec, weight_dtype: str | None, kv_dtype: str | None) -
     return replace(model, layers=layers, kv_dtype=kv_dtype or model.kv_dtype)
 
 
-def check(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Values | None]:
-    """Solve and enumerate every combination; fail unless they agree. How they did, and what was chosen."""
+def check(
+    instance: Instance,
+    monkeypatch: pytest.MonkeyPatch,
+    more: Callable[[Instance], list[Best]] = lambda _: [],
+) -> tuple[str, Values | None]:
+    """Solve and enumerate every combination; fail unless they agree. How they did, and what was chosen.
+
+    ``more``: replicas of a question beside those of one group of chips.
+    """
 
     def load(name: str, *, weight_dtype: str | None, kv_dtype: str | None) -> ModelSpec:
         return narrowed(instance.model, weight_dtype, kv_dtype)
@@ -122,7 +129,7 @@ def check(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Val
     for _, question in alternatives(instance):
         scale = usd_per_m_output(question)
         for near, found in ((True, least), (False, most)):
-            cost = least_cost(question, best_replicas(question, near=near))
+            cost = least_cost(question, best_replicas(question, near=near) + more(question))
             found.append(float("inf") if cost is None else cost * scale)
     try:
         result = search(instance, clock=Clock(120), gap=0.0)

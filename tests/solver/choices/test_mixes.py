@@ -12,7 +12,9 @@ import pytest
 
 from costmodel.question.instance import Instance
 from tests.conftest import make_tiny
+from tests.solver.apart.test_enumeration import apart
 from tests.solver.choices.test_choices import SIZES, check, choosing, drafting_of, exchanging
+from tests.solver.enumerated_apart import apart_replicas
 from tests.solver.test_granularity import in_trays
 
 #: values of each choice; whole trays are no choice but another rule of the same question
@@ -70,3 +72,35 @@ def test_mixes_equal_enumeration_on_many(
     assert len(met) == len(PAIRS)
     assert answers["optimal"] >= 51
     assert answers["between"] <= 3
+
+
+#: choices that combine with attention and experts apart
+BESIDE_APART = ("chunk", "kv_dtype", "weight_dtype")
+
+
+def split(folder: Path, seed: int, names: tuple[str, ...]) -> Instance:
+    """A tiny question whose experts may be apart, with these choices."""
+    instance = apart(make_tiny(folder, seed, 3, 2, 2), seed)
+    return choosing(instance, **{name: VALUES[name] for name in names})
+
+
+def test_a_choice_with_experts_apart_equals_enumeration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = split(tmp_path, 2, ("weight_dtype",))
+    assert check(question, monkeypatch, apart_replicas)[0] != "between"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(3))
+def test_choices_with_experts_apart_equal_enumeration_on_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    answers: Counter[str] = Counter()
+    pairs = list(combinations(BESIDE_APART, 2))
+    for seed in range(40 * part, 40 * part + 40):
+        names = (BESIDE_APART[seed % 3],) if seed % 4 < 2 else pairs[seed % 3]
+        answers[check(split(tmp_path, seed, names), monkeypatch, apart_replicas)[0]] += 1
+    print(part, dict(answers))
+    assert answers["optimal"] >= 20
+    assert answers["between"] <= 1
