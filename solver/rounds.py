@@ -16,7 +16,7 @@ from costmodel.question.what_if import cluster_of
 from solver.answer import SearchResult
 from solver.bounds.apart import cost_per_rate_bound
 from solver.certificate import Certificate, covers
-from solver.fleet.asked import Fleet, fleet_of
+from solver.fleet.asked import Fleet, FleetAnswer, fleet_of
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.known import Known
@@ -24,6 +24,8 @@ from solver.place.pack import packed
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, VerificationError
 
+#: seconds for a bound on all fleets, and how many times that where it is all that keeps the answer from its proof
+_FLEET_S, _PATIENCE = 12.0, 8.0
 #: rounds of placing shapes that are not in the bound's fleet
 _HOPES = 32
 #: siblings of a shape tried in one round: placing one is quick beside a search for the fleet
@@ -48,9 +50,9 @@ class Search(Known):
         """
         self.report(f"{len(self.shapes)} shapes bounded")
         proof_s: float | None = None
-        hopes = 0
+        hopes, limit_s = 0, _FLEET_S
         while True:
-            answer = self.fleet(self.items.best(), 12.0)
+            answer = self.fleet(self.items.best(), limit_s)
             self.bound = max(self.bound, min(answer.bound, self.best_cost))
             if float("inf") > enough_usd <= self.bound_usd:
                 return None
@@ -71,6 +73,9 @@ class Search(Known):
             if self.gap <= max(self.target, ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
+            if not fresh and limit_s == _FLEET_S and self._cut_short(answer):
+                limit_s *= _PATIENCE  # nothing is left to place: what is missing is a proof
+                continue
             if self.clock.over or not fresh:
                 break
             if self._half_gone():
@@ -174,6 +179,11 @@ class Search(Known):
         )  # fmt: skip
         if found is not None:
             self.judge(*found, float("inf"))
+
+    def _cut_short(self, answer: FleetAnswer) -> bool:
+        """Whether the best fleet under the bounds was not proven to be the best, and there is time to do so."""
+        cost = float("inf") if answer.fleet is None else self.question.cost_of(answer.fleet)
+        return cost > answer.bound * (1 + self.target / 2) and self.clock.remaining_s > _FLEET_S
 
     def _half_gone(self) -> bool:
         """Whether half of the time is gone where neighbours matter."""
