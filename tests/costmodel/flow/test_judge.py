@@ -88,7 +88,7 @@ def test_problems_name_node_and_layers() -> None:
         ({"links": {"between": [[1]], "source": 1, "sink": 1}}, "3 rows of 3 to 1"),
         ({"links": {"between": 1, "source": [1, 1], "sink": 1}}, "2 speeds for 4 nodes"),
         ({"links": {"between": "1 GB", "source": 1, "sink": 1}}, "quantity in B/s"),
-        ({"machines": {"a": {"tokens_per_s": []}, "b": {"tokens_per_s": [1]}}}, "at least 1 item"),
+        ({"machines": {"a": {"tokens_per_s": []}, "b": {"tokens_per_s": [1]}}}, "name at least one"),
         ({"machines": {"a": {"tokens_per_s": [1], "chip": "x9"}, "b": {"tokens_per_s": [1]}}}, "x9"),
     ],
 )  # fmt: skip

@@ -52,8 +52,9 @@ def test_one_chip_stands_for_those_reached_in_the_same_time(seed: int, tmp_path:
         own = own[:1] if role == "prefill" else own[1:]
         stage = SimpleNamespace(chips=own)
         return SimpleNamespace(
-            role=role, chips=tuple(own), stages=[stage], shape=SimpleNamespace(tp=1, pp=1)
-        )
+            role=role, chips=tuple(own), kv_chips=tuple(own), stages=[stage],
+            shape=SimpleNamespace(tp=1, pp=1),
+        )  # fmt: skip
 
     homes = range(len(cluster.domains))
     prefill = [replica("prefill", home) for home in homes if rng.random() < 0.6]
