@@ -10,12 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from costmodel.models.spec import ModelSpec
+from costmodel.question.choices import resolved
+from costmodel.question.choices.resolved import alternatives
 from costmodel.question.instance import Instance
+from solver.clock import Clock
+from solver.search import search
 from tests.conftest import make_tiny
 from tests.solver.apart.test_enumeration import apart
-from tests.solver.choices.test_choices import SIZES, check, choosing, drafting_of, exchanging
+from tests.solver.choices.test_choices import (
+    SIZES,
+    check,
+    choosing,
+    drafting_of,
+    exchanging,
+    narrowed,
+)
 from tests.solver.enumerated_apart import apart_replicas
+from tests.solver.place.test_kv_places import enumerate_best, with_tiers
 from tests.solver.test_granularity import in_trays
+from topology.errors import NoFeasibleLayout
 
 #: values of each choice; whole trays are no choice but another rule of the same question
 VALUES: dict[str, Any] = {
@@ -104,3 +118,30 @@ def test_choices_with_experts_apart_equal_enumeration_on_many(
     print(part, dict(answers))
     assert answers["optimal"] >= 20
     assert answers["between"] <= 1
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *[pytest.param(s, marks=pytest.mark.slow) for s in range(2, 122)]]
+)
+def test_tiers_with_another_choice_equal_enumeration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    other = BESIDE_APART[seed % 3]
+    plain = with_tiers(make_tiny(tmp_path, seed, 2, 2, 0), seed)
+
+    def load(name: str, *, weight_dtype: str | None, kv_dtype: str | None) -> ModelSpec:
+        return narrowed(plain.model, weight_dtype, kv_dtype)
+
+    monkeypatch.setattr(resolved, "load_model", load)
+    tiers: Any = ((), ("host",), ("host", "flash"))
+    instance = choosing(plain, tiers=tiers, **{other: VALUES[other]})
+    rates = [enumerate_best(question, one_plan=True) for _, question in alternatives(instance)]
+    try:
+        result = search(instance, clock=Clock(120), gap=0.0)
+    except NoFeasibleLayout:
+        assert max(rates) == 0.0
+        return
+    assert result.evaluation.requests_per_s == pytest.approx(max(rates), rel=1e-6)
+    cost = result.evaluation.usd_per_m_output_tokens
+    assert cost is not None
+    assert result.certificate.bound_usd_per_m_output_tokens <= cost * (1 + 1e-12)
