@@ -200,6 +200,8 @@ class Search(Known):
         ways = self.instance.cluster.granularities if free else ()
         self._looked_at_slices = True
         for left, way in zip(range(len(ways), 0, -1), ways, strict=True):
+            if self.clock.over:  # what a search works out first is not cut short
+                return
             clock = self.clock.follower()
             if clock.limit_s is not None:
                 clock.limit_s /= left
