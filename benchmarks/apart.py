@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.granularity import said
 from costmodel.layout.layout import Replica
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from solver.clock import Clock
@@ -58,13 +59,6 @@ def solved(
         return instance, search(instance, clock=Clock(120))
     except NoFeasibleLayout:
         return instance, None
-
-
-def said(found: SearchResult | None) -> str:
-    """Cost with its gap."""
-    if found is None:
-        return "nothing fits"
-    return f"{found.evaluation.usd_per_m_output_tokens:.4f} ({found.certificate.gap:.1%})"
 
 
 def saves(found: SearchResult | None, plain: SearchResult | None) -> str:
