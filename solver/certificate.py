@@ -28,7 +28,7 @@ _LEFT_OUT = {
 }
 
 
-_COPIES = "spare slots hold copies, of no expert more than of a busier one of its layer"
+_COPIES = "spare slots hold copies, and no expert has more of them than a busier one of its layer"
 
 #: placements of experts, by the slots that the layers may have
 _SLOTS = {
