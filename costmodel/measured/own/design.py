@@ -114,7 +114,7 @@ def choose(question: Question, count: int, pair: tuple[int, int] | None = None) 
     for _ in range(count):
         sets = [[*chosen, run] for run in range(question.runs.shape[1])]
         if pair is not None:
-            # the share that is explained says more of three hundred draws than how many of them come out right
+            # of so few draws the share that is explained says more than how many come out right
             order = question.order(pair)
             sets = [max(sets, key=lambda runs: float(question.explained(runs, order)[0]))]
         else:
