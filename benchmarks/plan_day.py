@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.plan_day [PLAN] [--share 0.4] [--losses] [--traffic NAME]``. ``--share`` scales each model's rates so that its
 busiest hour alone takes that share of every kind's units; where no plan meets that, what units shared by the models in any
-parts could carry is said. ``--losses`` replays every hour after the loss of each unit; ``--traffic`` gives all models that traffic. All three are judged by the judge of plans, with the same layouts, prices, losses and
+parts could carry is said. ``--losses`` replays every hour after the loss of each unit, and plans again where targets are missed;
+``--traffic`` gives all models that traffic. All three are judged by the judge of plans, with the same layouts, prices, losses and
 start-ups, and all meet every hour. The autoscaler sees the hour before: above one share of what its groups carry after a loss it
 adds groups, below another it takes one away; both shares and the groups that it adds are chosen by a grid, the cheapest that
 meets every hour of the day counts.
@@ -11,6 +12,7 @@ meets every hour of the day counts.
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,10 +22,10 @@ from costmodel.plan.hours import Decision, Hours
 from costmodel.plan.judge import judge
 from costmodel.plan.question import PlanQuestion, load_plan, rates_of
 from solver.clock import Clock
+from solver.plan.confirm import confirm
 from solver.plan.day import DayPlan, plan_offers
 from solver.plan.hours import plan_hours
 from solver.plan.offers import Offers, offers_for
-from solver.plan.replays import replay_hours
 from topology.errors import NoFeasibleLayout, RackfitError
 
 #: shares of the carried rate above which groups are added and below which one is taken away, and groups added at once
@@ -191,6 +193,23 @@ def per_unit(asked: PlanQuestion, offers: Offers, *, bounds: bool) -> list[list[
     ]
 
 
+def _confirmed(found: DayPlan) -> DayPlan:
+    """The plan that replays after every loss confirm, as far as one is found; says what they met."""
+    began = time.process_time()
+    confirmed = confirm(found, clock=Clock(), on_progress=print)
+    number = len(confirmed.replays)
+    print(
+        f"each unit lost at each hour, what is left replayed: {number - confirmed.missed} of {number} meet their targets; "
+        f"{time.process_time() - began:.0f} s of CPU {confirmed.reason}"
+    )
+    for one in confirmed.replays:
+        if not one.meets:
+            print(f"  missed: {one}")
+    for cut in confirmed.cuts:
+        print(f"  {cut}")
+    return confirmed.plan
+
+
 def main() -> None:
     """Print the three."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -228,20 +247,13 @@ def main() -> None:
                 f"hour after a loss{'' if times >= 1 else ': no plan, whatever units share'}"
             )
         return
+    if words.losses:
+        found = _confirmed(found)
     per_day = 24.0 / found.hours.hours
     for way in compare(found):
         usd = "-" if way.usd is None else f"${way.usd * per_day:,.2f} per day"
         more = "" if way.usd is None else f", {way.usd / found.planned.judged.usd - 1:+.1%}"
         print(f"{way.name:<15} {usd}{more}  {way.said}")
-    if words.losses:
-        replays = replay_hours(found, clock=Clock())
-        met = sum(one.meets for one in replays)
-        print(
-            f"each unit lost at each hour, what is left replayed: {met} of {len(replays)} meet their targets"
-        )
-        for one in replays:
-            if not one.meets:
-                print(f"  hour {one.hour}: {one}")
     print(f"{found.wall_s:.1f} s")
 
 

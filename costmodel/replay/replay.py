@@ -152,8 +152,9 @@ def run(
         for one in fleet:
             if one.server.role != "decode":
                 one.server.cache = Prefixes(one.host if course.host_tier else None)
-    entry = Router([one for one in fleet if one.server.role != "decode"], course.routing)
-    decode = Router([one for one in fleet if one.server.role == "decode"], "least-loaded")
+    pool = [one for one in fleet if one.server.role == "decode"]
+    entry = Router([one for one in fleet if one.server.role != "decode"], course.routing, pool)
+    decode = Router(pool, "least-loaded")
     home = {id(one.server): one for one in fleet}
     links, order = links or Links(instance.cluster.uplinks), count()
     per_token = instance.request_kv_bytes / instance.workload.input_tokens

@@ -14,13 +14,19 @@ Routing = Literal["least-loaded", "round-robin", "prefix-aware"]
 class Router:
     """Chooses among the replicas of a pool.
 
-    ``least-loaded``: least work waiting, in seconds of prompts and shares of slots. ``round-robin``: in turn,
+    ``least-loaded``: least work waiting, in seconds of prompts and shares of slots; a prompt that is handed over also
+    waits with those of the emptiest replica of ``behind``, where it will decode. ``round-robin``: in turn,
     as often as a replica's capacity says. ``prefix-aware``: least-loaded, less the seconds that the
     prompt's known prefix saves there.
     """
 
-    def __init__(self, pool: Sequence[Standing], routing: Routing) -> None:
+    def __init__(
+        self, pool: Sequence[Standing], routing: Routing, behind: Sequence[Standing] = ()
+    ) -> None:
         self.pool, self.routing = pool, routing
+        # all replicas that hand over do so to the same ones: only beside mixed replicas does it tell them apart
+        both = {"prefill", "mixed"} <= {one.server.role for one in pool}
+        self.behind = behind if both else ()
         self._sent = [0.0] * len(pool)
         self._capacity = [
             one.server.slots if one.server.role == "decode" else one.prompt_tokens_per_s
@@ -37,17 +43,24 @@ class Router:
             turn = min(range(len(pool)), key=lambda i: (sent[i] + 1.0) / capacity[i])
             sent[turn] += 1.0
             return pool[turn]
+        later = min((_taken(one) for one in self.behind), default=0.0)
         if self.routing == "prefix-aware" and job.blocks:
-            return min(pool, key=lambda one: _load(one) - _saved_s(one, job))
-        return min(pool, key=_load)
+            return min(pool, key=lambda one: _load(one, later) - _saved_s(one, job))
+        return min(pool, key=lambda one: _load(one, later))
 
 
-def _load(one: Standing) -> float:
-    server = one.server
-    if server.role == "decode":
-        return server.load / server.slots
-    waits = server.pending_tokens / one.prompt_tokens_per_s
-    return waits + server.load / server.slots if server.role == "mixed" else waits
+def _load(one: Standing, later: float) -> float:
+    """Seconds of prompts and shares of slots; ``later``: the share where a prompt decodes that is handed over."""
+    role = one.server.role
+    if role == "decode":
+        return _taken(one)
+    waits = one.server.pending_tokens / one.prompt_tokens_per_s
+    return waits + (_taken(one) if role == "mixed" else later)
+
+
+def _taken(one: Standing) -> float:
+    """Share of a replica's slots that requests have or wait for."""
+    return one.server.load / one.server.slots
 
 
 def _saved_s(one: Standing, job: Job) -> float:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
+from solver.plan.confirm import Confirmed
 from solver.plan.day import COVERS, DayPlan
-from solver.plan.replays import HourReplay
 
 
-def plan_document(found: DayPlan, seed: int, replays: Sequence[HourReplay] = ()) -> dict[str, Any]:
-    """What ``rackfit plan --json`` prints."""
+def plan_document(found: DayPlan, seed: int, confirmed: Confirmed | None = None) -> dict[str, Any]:
+    """What ``rackfit plan --json`` prints. ``confirmed``: the same plan with its replays."""
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "optimal" if found.proven else "feasible",
@@ -32,9 +31,24 @@ def plan_document(found: DayPlan, seed: int, replays: Sequence[HourReplay] = ())
         },
         "covers": list(COVERS),
         "survives": {"units": found.hours.spare, "of": "any kind, in any hour"},
-        "replays": [asdict(one) for one in replays],
+        "replays": [asdict(one) for one in confirmed.replays] if confirmed else [],
+        "confirmed": _confirmed(found, confirmed),
         "seed": seed,
         "wall_s": found.wall_s,
+    }
+
+
+def _confirmed(found: DayPlan, confirmed: Confirmed | None) -> dict[str, Any] | None:
+    """What replays took off the plan; ``None`` where nothing was replayed."""
+    if confirmed is None:
+        return None
+    return {
+        "all_meet": confirmed.missed == confirmed.unknown == 0,
+        "missed": confirmed.missed,
+        "not_replayed": confirmed.unknown,
+        "reason": confirmed.reason,
+        "cuts": [asdict(one) for one in confirmed.cuts],
+        "usd_per_day_before": usd_per_day(found, confirmed.first_usd),
     }
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rackfit.documents.plan_document import hour_document
 from rackfit.figures.chart import Chart, Series
 from rackfit.figures.live import figure
 from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.report.plan_words import column_lines, header, lines, rows
+from solver.plan.confirm import Confirmed
 from solver.plan.day import DayPlan
-from solver.plan.replays import HourReplay
 
 
-def plan_page(found: DayPlan, replays: Sequence[HourReplay] = ()) -> str:
+def plan_page(found: DayPlan, confirmed: Confirmed | None = None) -> str:
     """The page."""
-    words = "".join(f"<p>{markup(line)}</p>" for line in lines(found, replays))
+    words = "".join(f"<p>{markup(line)}</p>" for line in lines(found, confirmed))
     built = "".join(f"<li>{markup(line)}</li>" for line in column_lines(found))
     sections = [
         f'<div class="headline">{words}</div>',

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rackfit.documents.plan_document import (
     hour_document,
     usd_per_day,
     usd_per_m_output_tokens,
 )
+from solver.plan.confirm import Confirmed
 from solver.plan.day import DayPlan
-from solver.plan.replays import HourReplay
 
 #: misses that are told one by one
 _MOST_MISSED = 5
 
 
-def lines(found: DayPlan, replays: Sequence[HourReplay] = ()) -> list[str]:
+def lines(found: DayPlan, confirmed: Confirmed | None = None) -> list[str]:
     """Sentences about the whole plan."""
     asked, judged = found.hours, found.planned.judged
     said = [
@@ -38,17 +36,32 @@ def lines(found: DayPlan, replays: Sequence[HourReplay] = ()) -> list[str]:
     if asked.spare:
         units = "unit" if asked.spare == 1 else f"{asked.spare} units"
         said.append(f"every hour's rates are carried after the loss of any {units}")
-    if replays:
-        missed = [one for one in replays if not one.meets]
+    if confirmed is not None:
+        said += _replayed(found, confirmed)
+    return said
+
+
+def _replayed(found: DayPlan, confirmed: Confirmed) -> list[str]:
+    """What replays say of every hour after every loss, and what they took off."""
+    missed = [one for one in confirmed.replays if not one.meets]
+    number = len(confirmed.replays)
+    said = [
+        f"replayed after every loss, hour by hour: {number - len(missed)} of {number} replays meet their targets"
+        + (f"; the time ended before {confirmed.unknown} more" if confirmed.unknown else "")
+    ]
+    said += [
+        f"missed in hour {one.hour}: {one.model} on {one.groups} groups of {one.column}: P99 of TTFT "
+        f"{one.ttft_p99_s:.3g} s, of TPOT {one.tpot_p99_s * 1e3:.3g} ms"
+        for one in missed[:_MOST_MISSED]
+    ]
+    if confirmed.reason:
+        said.append(f"no other plan was found that replays confirm: {confirmed.reason}")
+    if confirmed.cuts:
+        before = usd_per_day(found, confirmed.first_usd)
         said.append(
-            f"replayed after every loss, hour by hour: {len(replays) - len(missed)} of {len(replays)} replays meet their "
-            "targets"
+            f"the first plan, for ${before:,.2f} per day, missed targets: {len(confirmed.cuts)} numbers of groups now count for "
+            "less, as replays say; the bounds are those of the question without that"
         )
-        said += [
-            f"missed in hour {one.hour}: {one.model} on {one.groups} groups of {one.column}: P99 of TTFT "
-            f"{one.ttft_p99_s:.3g} s, of TPOT {one.tpot_p99_s * 1e3:.3g} ms"
-            for one in missed[:_MOST_MISSED]
-        ]
     return said
 
 
@@ -99,7 +112,7 @@ def column_lines(found: DayPlan) -> list[str]:
     return said
 
 
-def print_plan(found: DayPlan, replays: Sequence[HourReplay] = ()) -> None:
+def print_plan(found: DayPlan, confirmed: Confirmed | None = None) -> None:
     """Print a plan."""
     from rich.table import Table
 
@@ -110,7 +123,7 @@ def print_plan(found: DayPlan, replays: Sequence[HourReplay] = ()) -> None:
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    for line in lines(found, replays):
+    for line in lines(found, confirmed):
         say(line)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in header(found):

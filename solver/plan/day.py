@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
-from costmodel.plan.hours import Hours
+from costmodel.plan.hours import Column, Hours
 from costmodel.plan.question import PlanQuestion, rates_of
 from costmodel.question.instance import Instance
 from costmodel.tolerance import exceeds
@@ -148,16 +148,9 @@ def plan_offers(
         power_cap_w=asked.power_cap,
     )
     large = hours.choices > LARGE
-
-    def plan(own: Hours) -> Planned:
-        if not large:
-            return plan_hours(own, clock=clock, seed=seed)
-        # only large questions pay for what plans by parts
-        from solver.plan.region import plan_region
-
-        return plan_region(own, clock=clock, seed=seed, on_progress=on_progress)
-
-    hours, planned, stood = _planned(asked, hours, layouts, off, plan, every=not large)
+    hours, planned, stood = _planned(
+        asked, hours, layouts, off, _planner(hours, clock, seed, on_progress)
+    )
     most = [
         [offers[m, k].most_requests_per_s for k in range(len(kinds))]
         for m in range(len(asked.models))
@@ -189,17 +182,45 @@ def plan_offers(
     )
 
 
+def planned_again(
+    found: DayPlan, columns: tuple[Column, ...], *, clock: Clock, seed: int = 0
+) -> DayPlan:
+    """The cheapest plan of the same layouts that count for what ``columns`` say; bounds over any layouts stay.
+
+    Raises what :func:`plan_day` raises.
+    """
+    hours = replace(found.hours, columns=columns)
+    _, off = kinds_of(found.asked, hours.hours)
+    plan = _planner(hours, clock, seed)
+    hours, planned, stood = _planned(found.asked, hours, found.layouts, off, plan)
+    return replace(found, hours=hours, planned=planned, stood=stood, wall_s=clock.elapsed_s)
+
+
+def _planner(
+    hours: Hours,
+    clock: Clock,
+    seed: int,
+    on_progress: Callable[[str], None] = lambda said: None,
+) -> Callable[[Hours], Planned]:
+    """Plans at once, or by parts where the question is large."""
+    if hours.choices <= LARGE:
+        return lambda own: plan_hours(own, clock=clock, seed=seed)
+    # only large questions pay for what plans by parts
+    from solver.plan.region import plan_region
+
+    return lambda own: plan_region(own, clock=clock, seed=seed, on_progress=on_progress)
+
+
 def _planned(
     asked: PlanQuestion,
     hours: Hours,
     layouts: tuple[UnitLayout, ...],
     off: list[int],
     plan: Callable[[Hours], Planned],
-    *,
-    every: bool,
 ) -> tuple[Hours, Planned, Stood]:
-    """The plan whose layouts carry, evaluated whole, what it counts on. ``every`` number of groups, or the most alone."""
+    """The plan whose layouts carry, evaluated whole, what it counts on; of a large question the most groups alone."""
     stood: Stood = {}
+    every = hours.choices <= LARGE
     for _ in range(_AGAIN):
         planned = plan(hours)
         tables = [list(column.requests_per_s) for column in hours.columns]

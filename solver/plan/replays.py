@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from costmodel.question.instance import Instance
@@ -42,30 +42,65 @@ class HourReplay:
     meets: bool
 
 
-def replay_hours(found: DayPlan, *, clock: Clock, seed: int = 0) -> tuple[HourReplay, ...]:
-    """Replays of all hours and losses, as many as the clock allows.
+#: what a replay met: 99th percentiles of TTFT and TPOT in seconds, and whether the targets are met
+Met = tuple[float, float, bool]
 
-    Requests go to columns in the share of what they carry. Hours, groups and rates that are alike are replayed once.
-    """
-    known: dict[tuple[int, int, float], tuple[float, float, bool]] = {}
-    tables: Tables = {}
-    all_found: list[HourReplay] = []
-    for m, model in enumerate(found.asked.models):
-        asked = None if model.traffic is None else asked_of(model, seed)
-        for hour, left in _left(found, m):
-            carried = {c: found.hours.columns[c].requests_per_s[n] for c, n in left.items()}
-            for c, n in left.items():
-                rate = found.hours.demand[m][hour] * carried[c] / sum(carried.values())
-                key = c, n, round(rate, 9)
-                if key not in known:
-                    if clock.over:
-                        return tuple(all_found)
-                    known[key] = _met(found, asked, c, n, rate, seed, tables)
-                own = found.hours.columns[c]
-                all_found.append(
-                    HourReplay(hour, model.called, own.name, n, found.hours.spare, rate, *known[key])
-                )  # fmt: skip
-    return tuple(all_found)
+
+@dataclass
+class Replays:
+    """Replays of what losses leave, those that are alike made once; columns with one layout are alike."""
+
+    clock: Clock
+    seed: int = 0
+    _known: dict[tuple[int, int, float], Met] = field(default_factory=dict)
+    _asked: dict[int, Asked | None] = field(default_factory=dict)
+    _tables: Tables = field(default_factory=dict)
+
+    def of(self, found: DayPlan) -> tuple[HourReplay, ...]:
+        """All hours of a plan after all losses, as many as the clock allows. Requests go to columns in the share of what they carry."""
+        listed: list[HourReplay] = []
+        for m, model in enumerate(found.asked.models):
+            for hour, left in _left(found, m):
+                carried = {c: found.hours.columns[c].requests_per_s[n] for c, n in left.items()}
+                for c, n in left.items():
+                    rate = found.hours.demand[m][hour] * carried[c] / sum(carried.values())
+                    if rate <= 0:
+                        continue
+                    met = self.met(found, c, n, rate)
+                    if met is None:
+                        return tuple(listed)
+                    own = found.hours.columns[c]
+                    listed.append(
+                        HourReplay(hour, model.called, own.name, n, found.hours.spare, rate, *met)
+                    )
+        return tuple(listed)
+
+    def met(self, found: DayPlan, column: int, groups: int, rate: float) -> Met | None:
+        """What so many groups meet at a rate; ``None`` where the time was over before it was known."""
+        key = id(found.layouts[column]), groups, round(rate, 9)
+        if key not in self._known:
+            if self.clock.over:
+                return None
+            own = found.hours.columns[column].model
+            if own not in self._asked:
+                model = found.asked.models[own]
+                self._asked[own] = None if model.traffic is None else asked_of(model, self.seed)
+            asked = self._asked[own]
+            self._known[key] = _met(found, asked, column, groups, rate, self.seed, self._tables)
+        return self._known[key]
+
+    def met_below(self, found: DayPlan, column: int, groups: int, rate: float) -> float:
+        """The highest rate below another that so many groups are known to meet; 0 where none is."""
+        own = id(found.layouts[column]), groups
+        return max(
+            (at for (*alike, at), met in self._known.items() if tuple(alike) == own and met[2] and at < rate),
+            default=0.0,
+        )  # fmt: skip
+
+
+def to_replay(found: DayPlan) -> int:
+    """How many replays all hours and losses of a plan take."""
+    return sum(len(left) for m in range(len(found.asked.models)) for _, left in _left(found, m))
 
 
 def _left(found: DayPlan, model: int) -> list[tuple[int, dict[int, int]]]:
@@ -92,8 +127,7 @@ def _met(
     rate: float,
     seed: int,
     tables: Tables,
-) -> tuple[float, float, bool]:
-    """99th percentiles of TTFT and TPOT, and whether the targets are met."""
+) -> Met:
     units = found.asked.units[found.hours.columns[column].kind]
     off, _ = chips_off(units, found.asked.power_overhead)
     instance, layout = copies(found.layouts[column], groups, units.cluster, off)

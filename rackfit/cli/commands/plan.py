@@ -14,8 +14,8 @@ from rackfit.cli import question
 if TYPE_CHECKING:
     from costmodel.plan.question import PlanQuestion
     from solver.clock import Clock
+    from solver.plan.confirm import Confirmed
     from solver.plan.day import DayPlan
-    from solver.plan.replays import HourReplay
 
 #: as in ``rackfit.studies.backends``, which is read only where several searches run at a time
 Backend = Literal["loky", "dask", "ray"]
@@ -40,7 +40,8 @@ def plan_command(
     replayed: Annotated[
         bool,
         typer.Option(
-            "--replay", help="Replay every hour after every loss; without traffic, even arrivals."
+            "--replay",
+            help="Replay every hour after every loss (without traffic, even arrivals), and plan again where targets are missed.",
         ),
     ] = False,
     time_limit: question.TimeLimit = None,
@@ -67,12 +68,12 @@ def plan_command(
     if out is not None:
         new_folder(out)
     limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
-    stop: Stop[tuple[DayPlan, tuple[HourReplay, ...]]] = Stop("the first plan", limit)
+    stop: Stop[tuple[DayPlan, Confirmed | None]] = Stop("the first plan", limit)
 
-    def work() -> tuple[DayPlan, tuple[HourReplay, ...]]:
+    def work() -> tuple[DayPlan, Confirmed | None]:
         from costmodel.plan.question import load_plan
         from solver.clock import Clock, check_seed, check_time_limit
-        from solver.plan.replays import replay_hours
+        from solver.plan.confirm import confirm
         from topology.errors import InstanceError, Problem
 
         check_seed(seed)
@@ -88,28 +89,32 @@ def plan_command(
             asked = asked.model_copy(update={"spare": _spare_units(spare, asked)})
         clock = stop.clock = Clock(time_limit, started=stop.started)
         found = _planned(asked, clock, gap, seed, jobs, backend)
-        stop.kept = lambda: (found, ())
-        return found, replay_hours(found, clock=clock, seed=seed) if replayed else ()
+        stop.kept = lambda: (found, None)
+        if not replayed:
+            return found, None
+        confirmed = confirm(found, clock=clock, seed=seed)
+        return confirmed.plan, confirmed
 
-    def finish(answer: tuple[DayPlan, tuple[HourReplay, ...]]) -> None:
-        found, replays = answer
+    def finish(answer: tuple[DayPlan, Confirmed | None]) -> None:
+        found, confirmed = answer
         from rackfit.documents.plan_document import layout_files, plan_document
 
         document = (
-            json_module.dumps(plan_document(found, seed, replays), indent=1, allow_nan=False) + "\n"
+            json_module.dumps(plan_document(found, seed, confirmed), indent=1, allow_nan=False)
+            + "\n"
         )
         if out is not None:
             write_folder({"plan.json": document, **layout_files(found)}, out)
         if report is not None:
             from rackfit.report.plan_page import plan_page
 
-            write_whole(plan_page(found, replays), report)
+            write_whole(plan_page(found, confirmed), report)
         if json:
             write_whole(document, None)
             return
         from rackfit.report.plan_words import print_plan
 
-        print_plan(found, replays)
+        print_plan(found, confirmed)
 
     stop.run(work, finish)
 

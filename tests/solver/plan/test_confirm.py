@@ -1,0 +1,94 @@
+"""Plans that replays confirm: what misses counts for less, bounds stay, and what no plan confirms is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
+from solver.clock import Clock
+from solver.plan import replays
+from solver.plan.confirm import confirm
+from solver.plan.day import DayPlan, plan_day, plan_offers
+
+#: share of what groups carry by their steady state above which the stand-in of a replay misses
+SHARE = 0.8
+
+
+@pytest.fixture(scope="module")
+def found() -> DayPlan:
+    """Of six nodes with a few chips each, one may be lost; the busy hours need nearly all that is then left."""
+    units = PlanUnits.model_validate({"cluster": "hgx-h100", "count": 6, "power_cap": "2 kW"})
+    model = PlanModel(model="llama-3.1-8b", requests_per_s=(1.0,))
+    asked = PlanQuestion(name="test", models=(model,), units=(units,), spare=1)
+    one = plan_day(asked, clock=Clock(), gap=0.05).layouts[0].requests_per_s
+    rates = tuple(share * one for share in (0.5, 0.9, 1.9, 2.9))
+    model = model.model_copy(update={"requests_per_s": rates})
+    return plan_day(asked.model_copy(update={"models": (model,)}), clock=Clock(), gap=0.05)
+
+
+def of(found: DayPlan, units: int, share: float = 1.0) -> DayPlan:
+    """The plan of so many units, at a share of the rates."""
+    (model,), (kind,) = found.asked.models, found.asked.units
+    assert model.requests_per_s is not None
+    rates = tuple(share * rate for rate in model.requests_per_s)
+    asked = found.asked.model_copy(
+        update={
+            "models": (model.model_copy(update={"requests_per_s": rates}),),
+            "units": (kind.model_copy(update={"count": units}),),
+        }
+    )
+    return plan_offers(asked, found.offers, clock=Clock())
+
+
+@pytest.fixture
+def stand_in(found: DayPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay that misses above a share of the steady rate."""
+    one = found.layouts[0].requests_per_s
+
+    def met(
+        plan: object, asked: object, column: int, groups: int, rate: float, *_: object
+    ) -> replays.Met:
+        return 1.0, 0.1, rate <= SHARE * groups * one
+
+    monkeypatch.setattr(replays, "_met", met)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_the_plan_keeps_the_reserve_that_replays_ask_for(found: DayPlan) -> None:
+    confirmed = confirm(found, clock=Clock())
+    assert confirmed.replays
+    assert confirmed.missed == confirmed.unknown == 0
+    assert confirmed.cuts
+    assert all(cut.requests_per_s < cut.missed for cut in confirmed.cuts)
+    # as cheap as the plan of rates that are so much higher from the start
+    higher = of(found, 6, 1 / SHARE)
+    assert confirmed.plan.planned.judged.usd == pytest.approx(higher.planned.judged.usd)
+    assert confirmed.plan.planned.judged.usd > confirmed.first_usd
+    # bounds are those of the question as it was asked
+    assert confirmed.plan.bound_usd == found.bound_usd
+    assert confirmed.plan.planned.bound_usd == found.planned.bound_usd
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_no_plan_confirms_is_said(found: DayPlan) -> None:
+    few = of(found, 4)
+    confirmed = confirm(few, clock=Clock())
+    assert confirmed.missed
+    assert "after the loss of 1" in confirmed.reason
+    assert confirmed.plan.planned.judged.usd >= confirmed.first_usd
+
+
+def test_replays_that_the_time_does_not_allow_are_counted(found: DayPlan) -> None:
+    clock = Clock()
+    clock.stop()
+    confirmed = confirm(found, clock=clock)
+    assert (confirmed.replays, confirmed.cuts) == ((), ())
+    assert confirmed.unknown == 4
+
+
+def test_a_plan_that_all_replays_confirm_stays(found: DayPlan) -> None:
+    easy = of(found, 6, 0.5)
+    confirmed = confirm(easy, clock=Clock())
+    assert confirmed.missed == confirmed.unknown == 0
+    assert confirmed.plan is easy
+    assert confirmed.cuts == ()
