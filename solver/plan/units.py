@@ -152,7 +152,7 @@ def _layout(
     longest = instance.workload.output_tokens * (found.evaluation.tpot_s or 0.0)
     return UnitLayout(
         instance, found.layout, group, served, served,
-        _start_s(instance, found.evaluation, found.layout, start), longest,
+        start_s(instance, found.evaluation, found.layout, start), longest,
     )  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def _for_traffic(
         rate = _meets_at(instance, layout, asked, steady, seed, tables)
         if rate > (best.requests_per_s if best is not None else 0.0):
             longest = float(asked.requests.output_tokens.max()) * (evaluation.tpot_s or 0.0)
-            begins = _start_s(instance, evaluation, layout, start)
+            begins = start_s(instance, evaluation, layout, start)
             best = UnitLayout(instance, layout, group, steady, rate, begins, longest)
         if clock.over:
             break
@@ -223,8 +223,8 @@ def _meets_at(
     return low
 
 
-def _start_s(instance: Instance, evaluation: Evaluation, layout: Layout, start: Start) -> float:
-    """Seconds until the chip with most weights per speed of its tier has read them."""
+def start_s(instance: Instance, evaluation: Evaluation, layout: Layout, start: Start) -> float:
+    """Seconds until the chip with most weights per speed of its tier has read them, and what a start takes beside it."""
     longest = 0.0
     for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
         for stage, own in zip(replica.stages, price.stages, strict=True):
