@@ -49,6 +49,9 @@ def one_worker(seed: int = 0) -> cp_model.CpSolver:
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
     solver.parameters.catch_sigint_signal = False
+    # what presolve does here with "exactly one of these" beside a linear rule with close coefficients loses solutions:
+    # with it, every fifth of 3,000 random questions of plans had a wrong optimum or none (OR-Tools 9.15)
+    solver.parameters.presolve_inclusion_work_limit = 0
     return solver
 
 
