@@ -1,7 +1,7 @@
 """A plan beside what people do without one: the best constant fleet, and an autoscaler with thresholds tuned on that day.
 
 ``python -m benchmarks.plan_day [PLAN] [--share 0.4] [--losses] [--traffic NAME]``. ``--share`` scales each model's rates so that its
-busiest hour alone takes that share of every kind's units; where no plan meets that, what units shared by the models in any
+busiest hour alone needs that share of all chips, a loss survived; where no plan meets that, what units shared by the models in any
 parts could carry is said. ``--losses`` replays every hour after the loss of each unit, and plans again where targets are missed;
 ``--traffic`` gives all models that traffic. All three are judged by the judge of plans, with the same layouts, prices, losses and
 start-ups, and all meet every hour. The autoscaler sees the hour before: above one share of what its groups carry after a loss it
@@ -15,17 +15,19 @@ import argparse
 import time
 from dataclasses import dataclass, replace
 from itertools import product
+from math import inf
 
 from ortools.linear_solver import pywraplp
 
-from costmodel.plan.hours import Decision, Hours
+from costmodel.plan.hours import Decision, Hours, Kind
 from costmodel.plan.judge import judge
 from costmodel.plan.question import PlanQuestion, load_plan, rates_of
 from solver.clock import Clock
 from solver.plan.confirm import confirm
 from solver.plan.day import DayPlan, plan_offers
 from solver.plan.hours import plan_hours
-from solver.plan.offers import Offers, offers_for
+from solver.plan.offers import Offers, columns_of, fits_somewhere, offers_for
+from topology import load_cluster
 from topology.errors import NoFeasibleLayout, RackfitError
 
 #: shares of the carried rate above which groups are added and below which one is taken away, and groups added at once
@@ -34,6 +36,8 @@ BELOW = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 ADDED = (1, 2, 3, 4, 6, 8)
 #: days after which the autoscaler's hours repeat
 _DAYS = 3
+#: halvings between the rates that a share of the chips carries and those that it does not
+_HALVINGS = 24
 
 
 @dataclass(frozen=True)
@@ -135,19 +139,46 @@ def compare(found: DayPlan) -> list[Beside]:
 
 
 def scaled(asked: PlanQuestion, offers: Offers, share: float) -> PlanQuestion:
-    """The question with rates whose busiest hour alone takes that share of every kind's units."""
+    """The question with rates whose busiest hour alone needs that share of all chips, a loss survived."""
+    fits_somewhere(asked, offers)
     models = []
     for m, (model, own) in enumerate(zip(asked.models, rates_of(asked), strict=True)):
-        carried = 0.0
-        for k, units in enumerate(asked.units):
-            best = max(
-                (one.requests_per_s / one.group for one in offers[m, k].layouts), default=0.0
-            )
-            carried += units.count * best
-        times = share * carried / max(most for _, most in own)
+        times = alone_at_most(asked, offers, m, share) / max(most for _, most in own)
         rates = tuple(times * most for _, most in own)
         models.append(model.model_copy(update={"rates": None, "requests_per_s": rates}))
     return asked.model_copy(update={"models": tuple(models)})
+
+
+def alone_at_most(asked: PlanQuestion, offers: Offers, m: int, share: float) -> float:
+    """The highest rate of a model that so large a share of all chips carries after any loss, requests/s.
+
+    Plans of an hour that pay a chip as one dollar say how many chips a rate needs.
+    """
+    chips = [len(load_cluster(units.cluster).chips) for units in asked.units]
+    most = share * sum(own * units.count for own, units in zip(chips, asked.units, strict=True))
+    columns = tuple(
+        replace(one, model=0, start_s=0.0, drain_s=0.0, least_hours=1)
+        for one in columns_of(asked, offers, len(rates_of(asked)[0]))[0]
+        if one.model == m
+    )
+    kinds = tuple(
+        Kind(units.called, units.count, (0, 0), own, (float(own),))
+        for own, units in zip(chips, asked.units, strict=True)
+    )
+    low, high = 0.0, sum(one.requests_per_s[-1] for one in columns)
+    for _ in range(_HALVINGS):
+        rate = (low + high) / 2
+        hour = Hours((asked.models[m].called,), ((rate,),), kinds, columns, spare=asked.spare)
+        try:
+            needed = plan_hours(hour, clock=Clock()).judged.usd
+        except NoFeasibleLayout:
+            needed = inf
+        low, high = (rate, high) if needed <= most else (low, rate)
+    if not low:
+        raise NoFeasibleLayout(
+            f"{share:.0%} of the chips carry nothing of {asked.models[m].called} after a loss"
+        )
+    return low
 
 
 def shared_at_most(asked: PlanQuestion, carried: list[list[float]]) -> float:
