@@ -157,7 +157,7 @@ bench-granularity: $(INSTALLED)
 # a plan of a day beside the best constant fleet and an autoscaler tuned on that day
 .PHONY: bench-plan
 bench-plan: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.plan_day
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.plan.day
 
 bench-baselines: $(INSTALLED)
 	$(BIN)/python -m benchmarks.baselines_solve

@@ -1,10 +1,14 @@
-"""What units carry where models share them in any parts: by hand."""
+"""What a plan is compared with, and what units carry where models share them in any parts: by hand."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.plan_day import shared_at_most
+from benchmarks.plan.beside import autoscaled, constant
+from benchmarks.plan.day import shared_at_most
+from costmodel.plan.hours import Column, Hours, Kind
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
 
 
@@ -37,3 +41,16 @@ def test_each_model_on_the_units_that_suit_it() -> None:
     assert shared_at_most(question(0, 40.0, 40.0), carried) == pytest.approx(1.0)
     # a unit of the second kind may be lost: what the first kind adds is little
     assert 0.5 < shared_at_most(question(1, 30.0, 40.0), carried) < 0.6
+
+
+def test_an_autoscaler_goes_on_to_other_units_where_the_first_are_all_taken() -> None:
+    kinds = (Kind("rack", 2, (0, 0), 1.0, (1.0, 1.0)), Kind("node", 4, (0, 0), 1.0, (1.0, 1.0)))
+    columns = (
+        Column("rack", 0, 0, 1, (0.0, 10.0, 20.0)),
+        Column("node", 0, 1, 1, (0.0, 2.0, 4.0, 6.0, 8.0)),
+    )
+    steady = Hours(("a",), ((13.0, 13.0),), kinds, columns, spare=1)
+    # without a rack, 13 requests/s take another and two nodes
+    assert autoscaled(steady).usd == 2 * (2 + 2)
+    assert constant(steady).usd == 2 * (2 + 2)
+    assert autoscaled(replace(steady, demand=((13.0, 19.0),))).usd is None

@@ -1,26 +1,23 @@
 """A plan beside what people do without one: the best constant fleet, and an autoscaler with thresholds tuned on that day.
 
-``python -m benchmarks.plan_day [PLAN] [--share 0.4] [--losses] [--traffic NAME]``. ``--share`` scales each model's rates so that its
+``python -m benchmarks.plan.day [PLAN] [--share 0.4] [--losses] [--traffic NAME]``. ``--share`` scales each model's rates so that its
 busiest hour alone needs that share of all chips, a loss survived; where no plan meets that, what units shared by the models in any
 parts could carry is said. ``--losses`` replays every hour after the loss of each unit, and plans again where targets are missed;
-``--traffic`` gives all models that traffic. All three are judged by the judge of plans, with the same layouts, prices, losses and
-start-ups, and all meet every hour. The autoscaler sees the hour before: above one share of what its groups carry after a loss it
-adds groups, below another it takes one away; both shares and the groups that it adds are chosen by a grid, the cheapest that
-meets every hour of the day counts.
+``--traffic`` gives all models that traffic. What is beside the plan is told in :mod:`benchmarks.plan.beside`.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import inf
 
 from ortools.linear_solver import pywraplp
 
-from costmodel.plan.hours import Decision, Hours, Kind
-from costmodel.plan.judge import judge
+from benchmarks.plan.beside import Beside, autoscaled, constant
+from costmodel.plan.hours import Hours, Kind
 from costmodel.plan.question import PlanQuestion, load_plan, rates_of
 from solver.clock import Clock
 from solver.plan.confirm import confirm
@@ -30,106 +27,8 @@ from solver.plan.offers import Offers, columns_of, fits_somewhere, offers_for
 from topology import load_cluster
 from topology.errors import NoFeasibleLayout, RackfitError
 
-#: shares of the carried rate above which groups are added and below which one is taken away, and groups added at once
-ABOVE = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-BELOW = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-ADDED = (1, 2, 3, 4, 6, 8)
-#: days after which the autoscaler's hours repeat
-_DAYS = 3
 #: halvings between the rates that a share of the chips carries and those that it does not
 _HALVINGS = 24
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Money of all hours, and what it is of; ``None`` where nothing meets every hour."""
-
-    name: str
-    usd: float | None
-    said: str = ""
-
-
-def constant(asked: Hours, seed: int = 0) -> Beside:
-    """The cheapest fleet that serves all hours alike."""
-    hours = asked.hours
-    same = replace(
-        asked,
-        demand=tuple((max(own),) for own in asked.demand),
-        kinds=tuple(
-            replace(kind, on_demand_usd_per_hour=(sum(kind.on_demand_usd_per_hour) / hours,))
-            for kind in asked.kinds
-        ),
-        columns=tuple(
-            replace(one, start_s=0.0, drain_s=0.0, least_hours=1) for one in asked.columns
-        ),
-        usd_per_kwh=(sum(asked.usd_per_kwh) / hours,) if asked.usd_per_kwh else (),
-    )
-    try:
-        found = plan_hours(same, clock=Clock(), seed=seed)
-    except NoFeasibleLayout as error:
-        return Beside("constant fleet", None, str(error))
-    plan = Decision(found.plan.reserved, found.plan.groups * hours)
-    judged = judge(asked, plan)
-    assert not judged.violations
-    return Beside("constant fleet", judged.usd, f"groups {found.plan.groups[0]}")
-
-
-def autoscaled(asked: Hours) -> Beside:
-    """The cheapest of the grid: each model on the column that carries most for its money."""
-    columns = [min(own, key=lambda c: _usd(asked, c)) for own in asked.of_model]
-    best = Beside("autoscaler", None, "no setting of the grid meets every hour")
-    for above, below, added in product(ABOVE, BELOW, ADDED):
-        if below >= above:
-            continue
-        rows = [[0] * len(asked.columns) for _ in range(asked.hours)]
-        for model, column in enumerate(columns):
-            for hour, groups in enumerate(_groups(asked, model, column, above, below, added)):
-                rows[hour][column] = groups
-        plan = _cheapest(asked, tuple(tuple(row) for row in rows))
-        if plan is None:
-            continue
-        usd = judge(asked, plan).usd
-        if best.usd is None or usd < best.usd:
-            best = Beside("autoscaler", usd, f"above {above:g}, below {below:g}, adds {added}")
-    return best
-
-
-def _usd(asked: Hours, column: int) -> float:
-    """Money of an hour per request per second."""
-    own = asked.columns[column]
-    price = asked.kinds[own.kind].reserved_usd_per_hour * own.group
-    return price / own.requests_per_s[1]
-
-
-def _groups(
-    asked: Hours, model: int, column: int, above: float, below: float, added: int
-) -> list[int]:
-    """Groups by hour once the days repeat."""
-    own = asked.columns[column]
-    most = len(own.requests_per_s) - 1
-    groups = most
-    found: list[int] = []
-    for turn in range(_DAYS * asked.hours):
-        before = asked.demand[model][(turn - 1) % asked.hours]
-        carried = own.requests_per_s[max(0, groups - asked.spare)]
-        if before > above * carried:
-            groups = min(most, groups + added)
-        elif before < below * carried:
-            groups -= 1
-        found.append(groups)
-    return found[-asked.hours :]
-
-
-def _cheapest(asked: Hours, groups: tuple[tuple[int, ...], ...]) -> Decision | None:
-    """The groups with the reserved units that make them cheapest; ``None`` where they break a rule."""
-    least = tuple(kind.reserved[0] for kind in asked.kinds)
-    if judge(asked, Decision(least, groups)).violations:
-        return None
-    plans = (
-        Decision(reserved, groups)
-        for reserved in product(*(range(k.reserved[0], k.reserved[1] + 1) for k in asked.kinds))
-    )
-    return min(plans, key=lambda plan: judge(asked, plan).usd)
 
 
 def compare(found: DayPlan) -> list[Beside]:
