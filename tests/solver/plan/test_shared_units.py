@@ -49,8 +49,9 @@ def test_an_autoscaler_goes_on_to_other_units_where_the_first_are_all_taken() ->
         Column("rack", 0, 0, 1, (0.0, 10.0, 20.0)),
         Column("node", 0, 1, 1, (0.0, 2.0, 4.0, 6.0, 8.0)),
     )
-    steady = Hours(("a",), ((13.0, 13.0),), kinds, columns, spare=1)
-    # without a rack, 13 requests/s take another and two nodes
-    assert autoscaled(steady).usd == 2 * (2 + 2)
-    assert constant(steady).usd == 2 * (2 + 2)
-    assert autoscaled(replace(steady, demand=((13.0, 19.0),))).usd is None
+    steady = Hours(("a",), ((11.5, 11.5),), kinds, columns, spare=1)
+    # without a rack, 11.5 requests/s take another and a node
+    assert constant(steady).usd == 2 * (2 + 1)
+    # no setting of the grid takes a unit away where more than 70 % of what is left is asked for: three nodes stay
+    assert autoscaled(steady).usd == 2 * (2 + 3)
+    assert autoscaled(replace(steady, demand=((11.5, 18.5),))).usd is None
