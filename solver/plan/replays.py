@@ -1,7 +1,7 @@
 """Every hour of a plan replayed after every loss: what a model's requests meet on the groups that are left.
 
-Requests are those of the model's traffic; without, they have the workload's lengths and come evenly, as the steady state has
-them.
+Requests are a draw of the model's traffic by which no layout was chosen; without traffic, they have the workload's lengths and come
+evenly, as the steady state has them.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _met(
         even = Arrivals(process="constant", rate=rate)
         requests, targets = steady(instance.workload, even, count, seed), _steady_targets(instance)
     else:
-        requests = replace(asked, requests=asked.requests.at_rate(rate)).runs(seed)[1]
+        requests = replace(asked, requests=asked.requests.at_rate(rate)).another(seed, 0)
         targets = asked.targets
     met = replay(instance, layout, requests, Course.of(instance), tables)
     return met.ttft_s.p99, met.tpot_s.p99, judged(met, targets).meets
