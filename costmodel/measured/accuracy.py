@@ -52,10 +52,10 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
   lengths would take (39 runs, a tenth of the mean error of all first tokens).
 - Prompts that a TensorRT-LLM run with attention ranks holds back where its recipe names no limit.
 - Prefill by architecture: first tokens of 8k prompts under at most four users take 1.1 to 1.8 times the prefill that is
-  priced for Llama-3.1-70B under TensorRT-LLM, 1.7 to 2.1 times for DeepSeek, 2.6 to 4.1 times for gpt-oss-120b (3.2 to 3.5
-  under vLLM on H100 and H200 at every width, where kernels widen its weights). One factor for all models lies between.
-- KV that SGLang leaves on one H100 beside Qwen3-32B: four runs of 16 users wait 7 to 89 s for a place where none is predicted
-  to wait; they are a sixth of the error of capacity where the first token takes over 30 % (models left out).
+  priced for Llama-3.1-70B under TensorRT-LLM, 1.7 to 2.1 times for DeepSeek, 2.7 to 4.2 times for gpt-oss-120b on B200 and 1.7
+  to 3.0 times on H100 and H200, where kernels widen its weights. One factor for all models lies between.
+- KV that SGLang leaves on one H100 beside Qwen3-32B: five runs of 16 users wait 7 to 89 s for a place, two to four times as
+  long as predicted; they are a tenth of the error of capacity where the first token takes over 30 % (models left out).
 - Qwen3-32B under TensorRT-LLM on GB200: 8 ms per token with one user and 42 ms with two. These 14 runs are 16 % of the whole
   error of capacity (models left out), Qwen3-235B under vLLM on H200 another 9 %.
 - Attention ranks of TensorRT-LLM on B200 with FP8 experts: a time per pass at every batch that nothing here explains.

@@ -42,7 +42,7 @@ class Settings:
     """Settings of one pool of workers; ``None`` where no recipe says or recipes disagree.
 
     ``running``: sequences that one worker decodes together at most, per attention rank where the engine counts so.
-    ``memory_fraction``: of HBM (SGLang, vLLM) or of what weights leave (TensorRT-LLM) for KV. ``balanced``: whether a
+    ``memory_fraction``: for weights and KV, or KV (:mod:`costmodel.measured.usable_hbm`). ``balanced``: whether a
     balancer placed the experts; ``None`` also where there is nothing to balance. ``looks_every``: decode passes from
     one look for new requests to the next. ``gathers_passes``: decode passes for which prompts are collected, unless
     ``gathers_tokens`` of them wait. ``ranks_passes``: decode passes for which prompts wait until every attention rank

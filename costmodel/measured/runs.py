@@ -23,6 +23,7 @@ from costmodel.measured.fitting.terms import (
 )
 from costmodel.measured.rows import Group, MeasuredRow, Skipped
 from costmodel.measured.systems import instance_of
+from costmodel.measured.usable_hbm import RESERVES, most_hbm_bytes, sequences_hbm_bytes
 from costmodel.passes.communication import GroupRates
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
@@ -31,12 +32,8 @@ from topology.errors import InstanceError
 
 Array = NDArray[np.float64]
 
-#: share of HBM that engines give to weights and KV together unless told, and the most that is ever given
-_USABLE_HBM, _MOST_HBM = 0.9, 0.96
 #: engines that prefill all waiting requests before they decode on
 PREFILL_FIRST = ("sglang",)
-#: engines that admit a sequence only with room for its last token, and count their fraction of what weights leave
-_RESERVES = ("trtllm",)
 
 
 @dataclass(frozen=True)
@@ -175,16 +172,10 @@ def sequences_that_fit(instance: Instance, group: Group, engine: str) -> float:
     if operations.moe is not None:
         slots = -(-(operations.moe.num_experts + group.settings.redundant_experts) // width)
         held += float(memory.expert_slot_bytes(layers)) * slots / group.pp
-    reserves = engine in _RESERVES
     workload = instance.workload
-    context = float(workload.final_context) if reserves else workload.decode_context
+    context = float(workload.final_context) if engine in RESERVES else workload.decode_context
     per_sequence = float(memory.kv_bytes_per_sequence(operations, layers, group.tp, context))
-    fraction = group.settings.memory_fraction
-    room = _MOST_HBM * chip.hbm_bytes - held
-    if fraction is None:
-        given = _USABLE_HBM * chip.hbm_bytes - held
-    else:
-        given = fraction * room if reserves else fraction * chip.hbm_bytes - held
+    given, room = sequences_hbm_bytes(chip, group, engine, held), most_hbm_bytes(chip, held)
     usual, most = (one / max(per_sequence, 1.0) for one in (given, room))
     # a worker that has been run held something
     held_by_rank = max(0.0, usual, min(1.0, most))
@@ -196,7 +187,7 @@ def running(group: Group, engine: str) -> float:
     most = group.settings.running
     if most is None:
         return float("inf")
-    return most * (group.attention_dp if engine in _RESERVES else 1)
+    return most * (group.attention_dp if engine in RESERVES else 1)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,12 @@ class Achieved:
             self._flops_per_s[dtype] = peak * self.efficiency.arithmetic(computes_in)
         return self._flops_per_s[dtype]
 
+    def weight_flops_per_s(self, dtype: str) -> float:
+        """The same for products with weights of ``dtype``, lower where they are widened on the way."""
+        if not self.chip.unpacks(dtype):
+            return self.flops_per_s(dtype)
+        return self.flops_per_s(dtype) * self.efficiency.widened
+
     def bandwidth(self, stream: Stream = "weights") -> float:
         """HBM bytes per second of reads for ``stream``."""
         if stream not in self._bandwidth:

@@ -106,7 +106,7 @@ def _head(result: PassTime, group: ChipGroup, count: Array, sampled: Array) -> N
         compute = sampled * matmul.flops_per_token / matmul.ways(tp)
         result.roofline(
             "head",
-            count * compute / achieved.flops_per_s(matmul.dtype),
+            count * compute / achieved.weight_flops_per_s(matmul.dtype),
             count * matmul.weight_bytes / matmul.ways(tp) / achieved.bandwidth(),
             dtype=matmul.dtype,
         )
@@ -174,7 +174,7 @@ def _matmuls(
         ways, dtype = matmul.ways(tp), matmul.dtype
         result.roofline(
             matmul.part,
-            layer_rows * matmul.flops_per_token / ways / achieved.flops_per_s(dtype),
+            layer_rows * matmul.flops_per_token / ways / achieved.weight_flops_per_s(dtype),
             count * matmul.weight_bytes / ways / achieved.weight_bandwidth(dtype),
             dtype=dtype,
         )

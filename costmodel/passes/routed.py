@@ -56,7 +56,7 @@ def add_experts(
     excess = excess_tokens(met, chips, achieved.efficiency.routing_noise)
     routed = shares.per_layer(met)
     share = full_tiles(met / moe.num_experts, achieved.efficiency.grouped)
-    peak = achieved.flops_per_s(moe.expert_dtype) * shares.per_layer(share)
+    peak = achieved.weight_flops_per_s(moe.expert_dtype) * shares.per_layer(share)
     # seconds only grow with load and with experts touched: the busiest chip by each is the largest
     busiest = routed * shares.busiest_load + shares.per_layer(excess)
     flops_s = busiest * 2.0 * moe.expert_params / peak

@@ -39,7 +39,8 @@ class Efficiency(BaseModel):
     grouped kernels), ``step_overhead_s`` by each pass (scheduler), ``sequence_overhead_s`` by each
     sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
     ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts; weights in a
-    format that the chip must widen first are read at ``unpacking`` of that rate. Grouped products of
+    format that the chip must widen first are read at ``unpacking`` of that rate and multiplied at ``widened`` of
+    ``compute[dtype]`` of the format they are widened to: the same units unpack them. Grouped products of
     routed experts multiply at ``grouped`` of ``compute[dtype]`` where few tokens meet in an expert (their tiles
     are not full), at all of it where many do (:func:`costmodel.passes.routed.full_tiles`).
 
@@ -57,6 +58,7 @@ class Efficiency(BaseModel):
     kv: Fraction | None = None
     experts: Fraction | None = None
     unpacking: Fraction = 1.0
+    widened: Fraction = 1.0
     grouped: Fraction = 1.0
     all_reduce: Fraction = 1.0
     all_to_all: Fraction = 1.0

@@ -27,7 +27,7 @@ PROFILE = "calibrated"
 #: dtypes of matrix products with a fraction of their own
 DTYPES = ("bf16", "fp8", "fp4", "int8")
 #: fractions of a peak rate: the higher the faster
-FRACTIONS = ("hbm", "kv", "experts", "unpacking", "grouped", "all_reduce", "all_to_all")
+FRACTIONS = ("hbm", "kv", "experts", "unpacking", "widened", "grouped", "all_reduce", "all_to_all")
 #: times that are paid: the lower the faster
 OVERHEADS = (
     "layer_overhead_s", "kernel_overhead_s", "moe_overhead_s", "sequence_overhead_s", "quantise_overhead_s",

@@ -58,6 +58,7 @@ def roofline_points(instance: Instance, stage: StageTerms, name: str) -> list[Ro
         rate *= float(term.share)
         if term.stream != "kv" and chip.unpacks(term.dtype):
             width *= efficiency.unpacking
+            rate *= efficiency.widened
         sums = found.setdefault((term.part, term.dtype), [0.0, 0.0, 0.0, 0.0])
         for place, value in enumerate((compute * rate, memory * width, max(compute, memory))):
             sums[place] += value

@@ -8,8 +8,10 @@ import pytest
 
 from costmodel.measured.predict import turned_away
 from costmodel.measured.recipes import UNKNOWN, Settings, Widths, recipe_of
-from costmodel.measured.rows import read_measured
+from costmodel.measured.rows import Group, read_measured
 from costmodel.measured.runs import runs_of
+from costmodel.measured.usable_hbm import sequences_hbm_bytes, sglang_fraction
+from topology import load_cluster
 
 LLAMA = {
     "id": "one", "backend": "trtllm", "model_path": "meta-llama/Llama-3.1-70B", "system": "h200_sxm",
@@ -80,3 +82,48 @@ def test_widths_are_the_recipes_where_exports_divide_the_chips_otherwise(rows):
     widths = row.decode.settings.widths
     assert widths == Widths(4, attention_dp=False, expert_ways=1)
     assert (row.decode.tp, row.decode.attention_dp, row.decode.workers) == (4, 1, 4)
+
+
+def worker(tp, ranks=1, settings=UNKNOWN):
+    return Group(tp, ranks, 1, 1, settings=settings)
+
+
+def chip(name):
+    return load_cluster(name).usable[0].chip
+
+
+def test_a_fraction_is_of_what_the_engine_counts():
+    """All HBM, what weights leave of what is free, what was free before weights came."""
+    h100 = chip("hgx-h100")
+    group, weights = worker(1, settings=Settings(memory_fraction=0.8)), 0.5 * h100.hbm_bytes
+    found = {e: sequences_hbm_bytes(h100, group, e, weights) for e in ("vllm", "trtllm", "sglang")}
+    shares = {engine: one / h100.hbm_bytes for engine, one in found.items()}
+    assert shares == pytest.approx({"vllm": 0.3, "trtllm": 0.8 * 0.46, "sglang": 0.8 * 0.96 - 0.5})
+
+
+def test_sglang_works_its_fraction_out_by_chip_and_worker():
+    """By hand, in MiB: 81,920 less 512 + 12,288 + 512 + 128; wider graphs, more chips and attention ranks take more."""
+    h100, h200, b200 = (chip(f"hgx-{name}") for name in ("h100", "h200", "b200"))
+    l40s = h100.model_copy(update={"hbm_bytes": 46068 * 2**20})
+    assert sglang_fraction(h100, worker(1)) == pytest.approx(1 - 13440 / 81920)
+    assert sglang_fraction(h100, worker(8)) == pytest.approx(1 - 14848 / 81920)
+    assert sglang_fraction(h200, worker(8)) == pytest.approx(1 - 14848 / 144384)
+    assert sglang_fraction(b200, worker(8)) == pytest.approx(1 - 27136 / 184320)
+    assert sglang_fraction(h100, worker(1, 8)) == pytest.approx(1 - (14848 + 18432) / 81920)
+    assert sglang_fraction(h100, worker(1, 2)) == pytest.approx(1 - (13568 + 1536) / 81920)
+    assert sglang_fraction(l40s, worker(1)) == pytest.approx(1 - 6848 / 46068)
+
+
+def test_requests_wait_for_kv_that_sglang_leaves(rows):
+    """Qwen3-32B takes three quarters of one H100: 16 users wait there, for up to 89 s as measured, and not on two."""
+    asked = [
+        row
+        for row in rows
+        if row.engine == "sglang" and "Qwen3-32B" in row.model and row.concurrency == 16
+    ]
+    waiting = {1: [], 2: []}
+    for run in runs_of(asked)[0]:
+        if run.row.decode.chips in waiting:
+            waiting[run.row.decode.chips].append(turned_away([run])[0])
+    assert min(waiting[1]) > 4
+    assert max(waiting[2]) == 0

@@ -1,4 +1,4 @@
-"""The parameters that are fitted: eight per chip and engine, and eight for all.
+"""The parameters that are fitted: eight per chip and engine, and nine for all.
 
 On a logit scale between physical limits, each is a value for all, plus what the chip and what the
 engine add; additions are held near zero (ridge), so that a cell with few rows inherits the rest, and a
@@ -65,12 +65,14 @@ BY_CELL = (
 )
 #: fitted once for all; the all-to-all fraction starts at what DeepEP and NVLink kernels achieve
 #: (0.45 to 0.8 of the links' rate) and is held there, as few rows of serving runs see it; so is what an
-#: exchange waits: on a B200 node kernels take 74 us for 128 tokens of 7168, of which the links need 22
+#: exchange waits: on a B200 node kernels take 74 us for 128 tokens of 7168, of which the links need 22. Arithmetic on
+#: weights that are widened starts at what kernels lose that widen FP4 to BF16 where FP8 is priced
 COMMON = (
     Parameter("layer_overhead_s", 3e-6, 1e-6, 1e-4),
     Parameter("all_to_all", 0.65, 0.2, 0.95, 4.0),
     Parameter("fp4_compute", 0.6, 0.2, 0.95),
     Parameter("unpacking", 0.7, 0.2, 0.99),
+    Parameter("widened", 0.5, 0.05, 0.99),
     Parameter("grouped", 0.6, 0.1, 0.99, 0.1),
     Parameter("quantise_overhead_s", 2e-6, 1e-7, 1e-5, 0.1),
     Parameter("exchange_overhead_s", 5e-5, 1e-6, 2e-4, 20.0),
@@ -208,6 +210,7 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
         step_overhead_s=np.zeros_like(bf16),
         sequence_overhead_s=at["sequence_overhead_s"],
         unpacking=at["unpacking"],
+        widened=at["widened"],
         grouped=at["grouped"],
         quantise_overhead_s=at["quantise_overhead_s"],
         exchange_overhead_s=at["exchange_overhead_s"],
@@ -244,6 +247,7 @@ def efficiency_at(
         moe_overhead_s=rounded(one["moe_overhead_s"]),
         sequence_overhead_s=rounded(one["sequence_overhead_s"]),
         unpacking=rounded(one["unpacking"]),
+        widened=rounded(one["widened"]),
         grouped=rounded(one["grouped"]),
         quantise_overhead_s=rounded(one["quantise_overhead_s"]),
         exchange_overhead_s=rounded(one["exchange_overhead_s"]),

@@ -163,7 +163,7 @@ def slowed(profile: Profile, factor: float) -> Profile:
     def of(one: Efficiency) -> Efficiency:
         values = dict(zip((*COLUMNS[3:],), values_of(one), strict=True))
         for name, value in values.items():
-            if name in ("unpacking", "grouped"):  # of a fraction that is divided already
+            if name in ("unpacking", "widened", "grouped"):  # of a fraction that is divided already
                 continue
             rate = name in DTYPES or name in FRACTIONS
             values[name] = rounded(min(1.0, value / factor) if rate else value * factor)

@@ -51,6 +51,7 @@ class Constants:
     step_overhead_s: Array
     sequence_overhead_s: Array
     unpacking: Array
+    widened: Array
     grouped: Array
     quantise_overhead_s: Array
     exchange_overhead_s: Array
@@ -78,6 +79,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
         step_overhead_s=column("step_overhead_s"),
         sequence_overhead_s=column("sequence_overhead_s"),
         unpacking=column("unpacking"),
+        widened=column("widened"),
         grouped=column("grouped"),
         quantise_overhead_s=column("quantise_overhead_s"),
         exchange_overhead_s=column("exchange_overhead_s"),
@@ -114,6 +116,9 @@ class TermTable:
     def seconds(self, constants: Constants) -> Array:
         """Time of every pass, ``per_op`` combination."""
         arithmetic = constants.compute[self.r_dtype, self.r_pass]
+        arithmetic = np.where(
+            self.r_unpacked, arithmetic * constants.widened[self.r_pass], arithmetic
+        )
         noise = constants.routing_noise
         compute = (self.r_compute_s + noise[self.r_pass] * self.r_noise_s) / np.where(
             self.r_stream == STREAMS.index("experts"),

@@ -9,6 +9,8 @@ from costmodel.question.instance import resolve_instance
 from costmodel.question.profile import load_profile
 from costmodel.question.scenario import Scenario
 from costmodel.worlds.ensemble import (
+    DTYPES,
+    FRACTIONS,
     has_worlds,
     quickest,
     shipped_worlds,
@@ -73,7 +75,7 @@ def test_an_even_load_stays_even_in_every_world():
 def test_the_quickest_has_the_best_of_each_constant_and_the_slowest_the_worst():
     worlds = worlds_of(question())
     every = np.array([values_of(one.profile.for_chip("h100")) for one in worlds])
-    rates = 11
+    rates = len(DTYPES) + len(FRACTIONS)
     best = np.array(values_of(quickest(worlds).profile.for_chip("h100")))
     worst = np.array(values_of(slowest(worlds).profile.for_chip("h100")))
     np.testing.assert_array_equal(best[:rates], every.max(axis=0)[:rates])

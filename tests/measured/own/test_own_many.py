@@ -27,7 +27,8 @@ def made(rows):
         if row.system == "h200_sxm" and row.engine == "sglang" and row.prefill is None
     ]
     runs = runs_of(some[:36:3])[0]
-    hidden = prior_of(KNOWN, PROFILE, "h200", "sglang").mean + 0.3 * np.append(np.ones(16), 0.0)
+    hidden = prior_of(KNOWN, PROFILE, "h200", "sglang").mean
+    hidden[:-1] += 0.3
     tpot = predict(runs, pricing_at(hidden), PROFILE.first_token).tpot_s
     tpot = tpot * np.exp(0.05 * np.random.default_rng(0).standard_normal(len(runs)))
     return [
