@@ -40,8 +40,7 @@ class Efficiency(BaseModel):
     sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
     ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts; weights in a
     format that the chip must widen first are read at ``unpacking`` of that rate and multiplied at ``widened`` of
-    ``compute[dtype]`` of the format they are widened to: the same units unpack them. Grouped products of
-    routed experts multiply at ``grouped`` of ``compute[dtype]`` where few tokens meet in an expert (their tiles
+    ``compute[dtype]`` of the wider one. Grouped products of routed experts multiply at ``grouped`` of ``compute[dtype]`` where few tokens meet in an expert (their tiles
     are not full), at all of it where many do (:func:`costmodel.passes.routed.full_tiles`).
 
     ``quantise_overhead_s`` is paid for every activation that is quantised at run time (inputs of products
