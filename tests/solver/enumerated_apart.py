@@ -44,17 +44,21 @@ def apart_replicas(instance: Instance) -> list[Best]:
 def _groups(instance: Instance) -> Iterator[tuple[tuple[int, ...], tuple[list[str], list[str]]]]:
     """Chips taken in each pool, and those of attention and of experts: in one pool, or each in pools of its own.
 
-    In several pools a group takes all of each, and these are alike.
+    Chips are taken as they are sold together, which both groups share in one pool. In several pools a group takes all of
+    each, and these are alike.
     """
     own = pools(instance)
+    home = [instance.cluster.chip(chips[0]).domain for chips in own]
+    units = [instance.cluster.domains[at].granularity.unit for at in home]
     for at, chips in enumerate(own):
-        for both in range(2, len(chips) + 1):
+        for both in range(units[at], len(chips) + 1, units[at]):
             for first in range(1, both):
                 taken = tuple(both * (at == p) for p in range(len(own)))
                 yield taken, (chips[:first], chips[first:both])
-    home = [instance.cluster.chip(chips[0]).domain for chips in own]
     ways: list[dict[int, int]] = [
-        {at: count} for at, chips in enumerate(own) for count in range(1, len(chips) + 1)
+        {at: count}
+        for at, chips in enumerate(own)
+        for count in range(units[at], len(chips) + 1, units[at])
     ]
     like = [kind_of_pool(instance, chips) for chips in own]
     for mask in product((0, 1), repeat=len(own)):

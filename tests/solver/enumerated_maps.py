@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, product
 
@@ -82,38 +83,39 @@ def in_halves(instance: Instance, draft: Replica) -> bool:
     return instance.scenario.two_batch_overlap and draft.shape.attention_dp > 1
 
 
-def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
-    """Expert maps of which one is best for the draft.
+def best_maps(instance: Instance, draft: Replica, also: Sequence[Instance] = ()) -> list[ExpertMap]:
+    """Expert maps of which one is best for the draft; ``also``: requests of other kinds, which it serves beside.
 
     Layers add up, so in a role with one kind of pass each has its own best placement; a mixed replica
     weighs two kinds, and all that are not worse in both are kept. In halves what takes longer of two sums
-    counts, stage by stage: all that are not worse in any sum of any stage are kept.
+    counts, stage by stage, and so it does where requests are of several kinds: all that are not worse in any sum of any
+    stage are kept.
     """
-    plan = replica_schedule(instance, draft)
-    passes = [tokens for tokens in (plan.decode, plan.prefill) if tokens is not None]
+    passes: list[tuple[Instance, Tokens]] = []
+    for asked in (instance, *also):
+        plan = replica_schedule(asked, draft)
+        passes += [(asked, tokens) for tokens in (plan.decode, plan.prefill) if tokens is not None]
     halved = in_halves(instance, draft)
     if halved:
-        passes = [half(tokens) for tokens in passes]
-    stages = draft.shape.pp if halved else 1
+        passes = [(asked, half(tokens)) for asked, tokens in passes]
+    stages = draft.shape.pp if halved or also else 1
     width = len(passes) * (3 if halved else 1)
     moe = instance.operations.moe
     fixed = _in_order(instance, draft)
     if fixed is not None:
         return [fixed]
-    rates = rates_of_chips(
-        instance.cluster, [stage.chips for stage in draft.stages], draft.shape.tp,
-        moe.top_k if moe else 0,
-        instance.profile.for_chip(instance.cluster.chip(draft.stages[0].chips[0]).chip.name),
-        moved_in(instance, draft),
-    )  # fmt: skip
+    rates = [_rates(asked, draft) for asked, _ in passes]
     sums: list[tuple[tuple[float, ...], ExpertMap]] = [((0.0,) * width * stages, {})]
     for layer in instance.operations.moe_layers:
         stage = next(
             s for s, one in enumerate(draft.stages) if one.layers[0] <= layer <= one.layers[1]
         )
-        own = [layer_times(instance, draft, rates[stage], layer, tokens) for tokens in passes]
+        own = [
+            layer_times(asked, draft, one[stage], layer, tokens)
+            for one, (asked, tokens) in zip(rates, passes, strict=True)
+        ]
         times = np.zeros((len(own[0]), width * stages))
-        first = stage * width if halved else 0
+        first = stage * width if stages > 1 else 0
         times[:, first : first + width] = np.concatenate(own, axis=1)
         ways = placements(moe.num_experts if moe else 0, draft.stages[0].slots())
         kept = not_worse(times)
@@ -125,6 +127,15 @@ def best_maps(instance: Instance, draft: Replica) -> list[ExpertMap]:
         alive = not_worse(np.array([total for total, _ in grown]))
         sums = [grown[place] for place in alive]
     return [maps for _, maps in sums]
+
+
+def _rates(instance: Instance, draft: Replica) -> list[GroupRates]:
+    """What the draft's stages exchange tokens at."""
+    moe, chip = instance.operations.moe, instance.cluster.chip(draft.stages[0].chips[0]).chip
+    return rates_of_chips(
+        instance.cluster, [stage.chips for stage in draft.stages], draft.shape.tp,
+        moe.top_k if moe else 0, instance.profile.for_chip(chip.name), moved_in(instance, draft),
+    )  # fmt: skip
 
 
 def _in_order(instance: Instance, draft: Replica) -> ExpertMap | None:

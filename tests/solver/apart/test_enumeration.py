@@ -16,10 +16,12 @@ from solver.clock import Clock
 from solver.known import groundwork
 from solver.search import search
 from solver.verify import usd_per_m_output
+from tests.conftest import make_tiny
 from tests.solver.apart.unlike import unlike
 from tests.solver.enumerated_apart import apart_replicas
 from tests.solver.enumerated_fleets import least_cost
 from tests.solver.enumeration import Best, best_replicas
+from tests.solver.test_granularity import in_trays
 from topology.errors import NoFeasibleLayout
 
 Tiny = Callable[[int, int, int, int], Instance]
@@ -138,6 +140,43 @@ def test_optimum_on_unlike_chips_equals_enumeration(tmp_path: Path) -> None:
     asked = ((1000, True), (1002, True), (1023, "only"))
     found = report([check(apart(unlike(tmp_path, s, UNLIKE[s % 4]), s, a)) for s, a in asked])
     assert found["apart"] == 2
+
+
+#: types and chips of domains where chips come in trays of two
+UNLIKE_IN_TRAYS = (
+    (("reads", 2), ("multiplies", 2)),
+    (("multiplies", 2), ("reads", 2), ("reads", 2)),
+    (("reads", 4), ("multiplies", 2)),
+)
+
+
+def of_trays(folder: Path, seed: int, asked: bool | str) -> Instance:
+    """A question on trays of two: of one rack, or on unlike chips."""
+    plain = make_tiny(folder, seed, 4, 2, 2)
+    if seed % 2:
+        plain = unlike(folder, seed, UNLIKE_IN_TRAYS[seed // 2 % 3])
+    return apart(in_trays(plain, 2), seed, asked)
+
+
+def test_optimum_in_trays_equals_enumeration(tmp_path: Path) -> None:
+    asked = ((0, True), (1, "only"), (3, True))
+    report([check(of_trays(tmp_path, seed, way)) for seed, way in asked])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [True, "only"])
+def test_many_optima_in_trays_equal_enumeration(
+    tmp_path: Path, odd: Odd, asked: bool | str
+) -> None:
+    """Seventy-two and those on odd clusters."""
+    found = [check(of_trays(tmp_path, seed, asked)) for seed in range(72)]
+    sold = [(seed, in_trays(odd(seed), 2)) for seed in range(3000, 3120)]
+    found += [
+        check(apart(one, seed, asked))
+        for seed, one in sold
+        if one.operations.moe is not None and one.cluster.sold
+    ]
+    assert report(found)["apart"] >= (asked == "only")
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from solver.verify import usd_per_m_output
 from tests.conftest import make_tiny, with_drafts
 from tests.solver.enumerated_fleets import least_cost
 from tests.solver.enumeration import Best, best_replicas
-from tests.solver.place.test_kv_places import enumerate_best, with_tiers
+from tests.solver.place.enumerated_places import enumerate_best, with_tiers
 from topology.errors import NoFeasibleLayout
 
 Make = Callable[[Path, int], Instance]
@@ -154,18 +154,27 @@ def check(
     return "between", best.values
 
 
-def check_tiers(instance: Instance) -> None:
-    """Solve and enumerate every combination of a question whose tiers are a choice; fail unless they agree."""
+def check_tiers(instance: Instance) -> tuple[str, Values | None]:
+    """Solve and enumerate every combination of a question whose tiers are a choice; fail unless they agree.
+
+    How they did, and what was chosen. Where several attention ranks keep KV of their own, the search gives each as much room: the answer is then ``between``.
+    """
     rates = [enumerate_best(question, one_plan=True) for _, question in alternatives(instance)]
     try:
         result = search(instance, clock=Clock(120), gap=0.0)
     except NoFeasibleLayout:
         assert max(rates) == 0.0
-        return
-    assert result.evaluation.requests_per_s == pytest.approx(max(rates), rel=1e-6)
+        return "infeasible", None
     cost = result.evaluation.usd_per_m_output_tokens
     assert cost is not None
-    assert result.certificate.bound_usd_per_m_output_tokens <= cost * (1 + 1e-12)
+    rate = result.evaluation.requests_per_s
+    bound = result.certificate.bound_usd_per_m_output_tokens
+    assert bound <= cost * min(1.0, rate / max(rates)) * (1 + 1e-9)
+    best = min(result.choices, key=lambda one: one.usd_per_m_output_tokens or float("inf"))
+    if rate == pytest.approx(max(rates), rel=1e-6):
+        return "optimal", best.values
+    assert rate < max(rates)
+    return "between", best.values
 
 
 @pytest.mark.parametrize("freedom", FREEDOMS)
@@ -199,4 +208,4 @@ def test_the_best_of_all_values_equals_enumeration_on_many(
 def test_the_best_tiers_equal_enumeration(tmp_path: Path, seed: int) -> None:
     plain = with_tiers(make_tiny(tmp_path, seed, 2 + seed % 2, 2, 0), seed)
     instance = choosing(plain, tiers=((), ("host",), ("host", "flash")))
-    check_tiers(instance)
+    assert check_tiers(instance)[0] != "between"

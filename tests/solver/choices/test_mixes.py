@@ -25,7 +25,7 @@ from tests.solver.choices.test_choices import (
     narrowed,
 )
 from tests.solver.enumerated_apart import apart_replicas
-from tests.solver.place.test_kv_places import with_tiers
+from tests.solver.place.enumerated_places import with_tiers
 from tests.solver.test_granularity import in_trays
 
 #: values of each choice; whole trays are no choice but another rule of the same question
@@ -117,6 +117,10 @@ def test_choices_with_experts_apart_equal_enumeration_on_many(
     assert answers["between"] <= 1
 
 
+#: tiers that are a choice
+TIERS: Any = ((), ("host",), ("host", "flash"))
+
+
 @pytest.mark.parametrize(
     "seed", [1, *[pytest.param(s, marks=pytest.mark.slow) for s in range(2, 122)]]
 )
@@ -130,6 +134,40 @@ def test_tiers_with_another_choice_equal_enumeration(
         return narrowed(plain.model, weight_dtype, kv_dtype)
 
     monkeypatch.setattr(resolved, "load_model", load)
-    tiers: Any = ((), ("host",), ("host", "flash"))
-    instance = choosing(plain, tiers=tiers, **{other: VALUES[other]})
-    check_tiers(instance)
+    instance = choosing(plain, tiers=TIERS, **{other: VALUES[other]})
+    assert check_tiers(instance)[0] != "between"
+
+
+def keeping(folder: Path, seed: int, beside: str) -> Instance:
+    """A tiny question whose KV may lie in tiers, where chips come in trays or passes may, or must, run in two halves."""
+    if beside == TRAYS:
+        sold = in_trays(make_tiny(folder, seed, 4, 2, 2 * (seed % 8 == 4)), 2)
+        return choosing(with_tiers(sold, seed), tiers=TIERS)
+    plain = exchanging(make_tiny(folder, seed, 2 + seed % 2, 2, 2), seed)
+    halves = VALUES["overlap"] if seed // 2 % 2 else (True,)
+    return choosing(with_tiers(plain, seed), tiers=TIERS[:2], overlap=halves)
+
+
+@pytest.mark.parametrize(("beside", "seed"), [(TRAYS, 1), ("overlap", 2)])
+def test_tiers_in_trays_or_in_halves_equal_enumeration(
+    tmp_path: Path, beside: str, seed: int
+) -> None:
+    assert check_tiers(keeping(tmp_path, seed, beside))[0] != "between"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("beside", [TRAYS, "overlap"])
+def test_tiers_in_trays_or_in_halves_equal_enumeration_on_many(
+    tmp_path: Path, beside: str, part: int
+) -> None:
+    """Sixty-four each."""
+    answers: Counter[str] = Counter()
+    chosen: Counter[str] = Counter()
+    for seed in range(8 * part, 8 * part + 8):
+        answer, values = check_tiers(keeping(tmp_path, seed, beside))
+        answers[answer] += 1
+        chosen[str(values)] += 1
+    print(beside, part, dict(answers), dict(chosen))
+    assert answers["optimal"] >= 1
+    assert answers["between"] == 0
