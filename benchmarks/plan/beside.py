@@ -96,21 +96,29 @@ def _usd(asked: Hours, column: int) -> float:
 
 def _ladders(asked: Hours, model: int) -> list[Array]:
     """Ways to add groups one by one, ``[steps, columns]`` each: of those that carry most for their money up to some number,
-    then of the best on units of other kinds.
+    then of one layout on units of another kind.
     """
-    first, *others = sorted(asked.of_model[model], key=lambda own: _usd(asked, own))
-    most = len(asked.columns[first].requests_per_s) - 1
+    first = min(asked.of_model[model], key=lambda own: _usd(asked, own))
+    most = [len(one.requests_per_s) - 1 for one in asked.columns]
     kind = asked.columns[first].kind
-    second = next((own for own in others if asked.columns[own].kind != kind), None)
-    found = []
-    for number in range(most + 1) if second is not None else (most,):
-        more = 0 if second is None else len(asked.columns[second].requests_per_s) - 1
-        steps = np.zeros((number + more + 1, len(asked.columns)), dtype=int)
-        steps[:, first] = np.minimum(np.arange(number + more + 1), number)
-        if second is not None:
-            steps[number:, second] = np.arange(more + 1)
-        found.append(steps)
+    found = [_ladder(asked, (first, most[first]))]
+    for second in asked.of_model[model]:
+        if asked.columns[second].kind != kind:
+            found += [
+                _ladder(asked, (first, number), (second, most[second]))
+                for number in range(most[first] + 1)
+            ]
     return found
+
+
+def _ladder(asked: Hours, *parts: tuple[int, int]) -> Array:
+    """Columns with numbers of groups, one after the other."""
+    order = [column for column, number in parts for _ in range(number)]
+    steps = np.zeros((len(order) + 1, len(asked.columns)), dtype=int)
+    for step, column in enumerate(order, 1):
+        steps[step] = steps[step - 1]
+        steps[step, column] += 1
+    return steps
 
 
 def _climbed(
@@ -125,12 +133,14 @@ def _climbed(
         )
         for row in ladder
     ]
-    at = len(ladder) - 1
+    # an operator allows what the busiest hour takes
+    most = next((n for n, own in enumerate(carried) if own >= max(asked.demand[model])), -1)
+    most = at = most % len(ladder)
     found = []
     for turn in range(_DAYS * asked.hours):
         before = asked.demand[model][(turn - 1) % asked.hours]
         if before > above * carried[at]:
-            at = min(len(ladder) - 1, at + added)
+            at = min(most, at + added)
         elif before < below * carried[at]:
             at -= 1
         found.append(ladder[at])

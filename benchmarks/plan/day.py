@@ -29,6 +29,8 @@ from topology.errors import NoFeasibleLayout, RackfitError
 
 #: halvings between the rates that a share of the chips carries and those that it does not
 _HALVINGS = 24
+#: searches at a time
+_JOBS = 2
 
 
 def compare(found: DayPlan) -> list[Beside]:
@@ -153,7 +155,10 @@ def main() -> None:
         models = tuple(one.model_copy(update={"traffic": words.traffic}) for one in asked.models)
         asked = asked.model_copy(update={"models": models})
     offers = offers_for(
-        asked, clock=clock, on_progress=lambda said: print(f"{clock.elapsed_s:.0f} s: {said}")
+        asked,
+        clock=clock,
+        jobs=_JOBS,
+        on_progress=lambda said: print(f"{clock.elapsed_s:.0f} s: {said}"),
     )
     for (m, k), one in offers.items():
         rates = [f"{own.requests_per_s:,.4g} on {own.group}" for own in one.layouts]

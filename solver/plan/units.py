@@ -31,7 +31,11 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Pro
 #: chips of a group that is searched, at most; a larger group has to carry so much more per unit
 _GROUP_CHIPS, _MORE = 144, 1.02
 #: capacity of prefill over that of decode, in layouts that are replayed
-_AHEAD = (1.0, 1.1, 1.25, 1.5)
+_AHEAD = (1.0, 1.25, 1.6)
+#: part of the steady layout's time to a first token within which others compute one
+_QUICK = 0.1
+#: part of what the steady layout carries at which no further one is tried
+_ENOUGH = 0.97
 #: halvings between rates that meet the percentiles and rates that do not, from this share of the steady rate on
 _HALVINGS, _LEAST = 5, 0.25
 #: requests of a trace that is replayed as it is, at most
@@ -161,11 +165,17 @@ def _for_traffic(
 ) -> UnitLayout | None:
     """The layout whose replays meet the percentiles at the highest rate; ``None`` where none does at any."""
     instance = _at_any_rate(questions(scenario, asked).spread, "whole")
-    own = Search(instance, clock, gap, seed, None)
-    own.run()
+    plain = Search(instance, clock, gap, seed, None)
+    found = plain.run()
+    assert found is not None
+    most = found.evaluation.requests_per_s or 0.0
     best: UnitLayout | None = None
     tables: Tables = {}
-    for layout in _candidates(own, asked, seed):
+    seen: list[Layout] = []
+    for layout in _candidates(plain, asked, found.evaluation.ttft_s or 0.0, seed):
+        if layout in seen:
+            continue
+        seen.append(layout)
         evaluation = evaluate(instance, layout)
         steady = evaluation.requests_per_s or 0.0
         if evaluation.violations or (best is not None and steady <= best.requests_per_s):
@@ -175,24 +185,30 @@ def _for_traffic(
             longest = float(asked.requests.output_tokens.max()) * (evaluation.tpot_s or 0.0)
             begins = start_s(instance, evaluation, layout, start)
             best = UnitLayout(instance, layout, group, steady, rate, begins, longest)
-        if clock.over:
+        if clock.over or (best is not None and best.requests_per_s >= _ENOUGH * most):
             break
     if best is None and clock.over:
         raise NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
     return best
 
 
-def _candidates(own: Search, asked: Asked, seed: int) -> Iterator[Layout]:
-    """The steady layout, then those with more prefill beside as much decode."""
-    fleets = Fleets(own, asked.steady, asked.targets, seed)
-    for ahead in _AHEAD:
-        fleet = fleets.least({"prefill": ahead, "decode": 1.0, "mixed": 1.0})
-        if fleet is None:
-            return
-        layout = assemble(own.instance, fleet, own.placed)
-        yield layout
-        if all(one.role == "mixed" for one in layout.replicas):
-            return
+def _candidates(plain: Search, asked: Asked, ttft_s: float, seed: int) -> Iterator[Layout]:
+    """The steady layout, those with more prefill beside as much decode, and those that compute prompts more quickly.
+
+    ``ttft_s``: what a first token takes in the steady layout.
+    """
+    usual = Fleets(plain, asked.steady, asked.targets, seed)
+    quick = plain.instance.slo.model_copy(update={"ttft": _QUICK * ttft_s})
+    for fleets in (usual, usual.under(quick, 1)):
+        for ahead in _AHEAD if fleets is not None else ():
+            assert fleets is not None
+            fleet = fleets.least({"prefill": ahead, "decode": 1.0, "mixed": 1.0})
+            if fleet is None:
+                break
+            layout = assemble(plain.instance, fleet, fleets.search.placed)
+            yield layout
+            if all(one.role == "mixed" for one in layout.replicas):
+                break
 
 
 def _meets_at(
@@ -211,11 +227,11 @@ def _meets_at(
             for one in runs[:2]
         )
 
-    low, high = 0.0, steady
-    for _ in range(_HALVINGS + 1):
-        rate = (low + high) / 2 if low else (high + _LEAST * steady) / 2
-        if high <= _LEAST * steady * 1.05:
-            break
+    low, high = _LEAST * steady, steady
+    if not meets(low):
+        return 0.0
+    for _ in range(_HALVINGS):
+        rate = (low + high) / 2
         if meets(rate):
             low = rate
         else:
