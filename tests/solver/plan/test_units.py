@@ -74,6 +74,29 @@ def test_traffic_counts_at_the_rate_at_which_replays_meet_the_percentiles(tmp_pa
     assert judged(met, Targets(0.3, 0.02)).meets
 
 
+def test_where_long_prompts_are_late_alone_layouts_compute_prompts_quickly(tmp_path: Path) -> None:
+    rng, t = random.Random(1), 0.0
+    rows = ["t_s,input_tokens,output_tokens"]
+    for _ in range(2000):
+        t += rng.expovariate(1.0)
+        rows.append(f"{t:.3f},{20_000 if rng.random() < 0.03 else 300},200")
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(rows) + "\n")
+    model = PlanModel.model_validate(
+        {
+            "model": "llama-3.1-8b",
+            "traffic": str(path),
+            "slo": {"ttft": 0.25, "tpot": 0.02},
+            "requests_per_s": [1.0],
+        }
+    )
+    units = PlanUnits(cluster="hgx-h200", count=1)
+    found = offer(model, units, 0, Start("flash", 0.0), clock=Clock(), gap=0.02, seed=0)
+    # of what suits the mean prompt, nothing computes 20,000 tokens in 250 ms
+    (one,) = found.layouts
+    assert 0 < one.requests_per_s < one.steady_requests_per_s
+
+
 def test_no_bound_is_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_bound(*words: object, **more: object) -> object:
         found = search(*words, **more)  # type: ignore[arg-type]
