@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
 from costmodel.passes.tokens import runs_in_halves
-from costmodel.replica.held import all_new, price_placed
+from costmodel.question.instance import Instance
+from costmodel.replica.held import all_new, price_placed, returning
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules.kv_tiers import broken
 from costmodel.tolerance import exceeds
@@ -28,6 +29,11 @@ Array = NDArray[np.float64]
 FoundReplica = tuple[Replica, ReplicaPrice, ExpertMap]
 
 
+def served(found: FoundReplica) -> float:
+    """Requests per second."""
+    return float(found[1].service.requests_per_s)
+
+
 class Attempt:
     """One shape on representative chips: probes batches with the evaluator's prices."""
 
@@ -45,7 +51,8 @@ class Attempt:
         self.shape = shape = stands.shape
         role = ROLES[shape["role"]]
         #: what stages and experts are placed for: new requests, where there are two kinds
-        self.instance = all_new(for_role(self.whole, role))
+        seen = for_role(self.whole, role)
+        self.instance, self.back = all_new(seen), returning(seen)
         self.idle = plan_of(self.whole).idle if keeps_idle(self.whole, role) else None
         self.pool_class = stands.pool_class
         self.slots = slots
@@ -103,10 +110,19 @@ class Attempt:
 
     def try_batch(self, sequences: tuple[int, ...]) -> FoundReplica | None:
         """The replica with so many sequences on each rank, its price and expert maps, if every rule holds."""
+        kinds = [self.instance]
+        if self.exact and self.idle is not None and self.instance.operations.moe is not None:
+            # requests that find their KV may be quicker with other experts
+            kinds.append(self.back)
+        found = [self._tried(sequences, kind) for kind in kinds]
+        return max((one for one in found if one is not None), key=served, default=None)
+
+    def _tried(self, sequences: tuple[int, ...], kind: Instance) -> FoundReplica | None:
+        """The same, its stages and experts placed for requests of one kind."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(sequences, tuple(stages) * self.shape["pp"])
         maps = self.maps
-        whole = self._whole(draft) if self.exact else None
+        whole = self._whole(draft, kind) if self.exact else None
         if whole is not None:
             stages, maps = whole
         elif self.exact and not self.clock.over:
@@ -130,7 +146,7 @@ class Attempt:
             replica, price = with_idle
         return (replica, price, maps) if self._good(replica, price) else None
 
-    def _whole(self, draft: Replica) -> tuple[Stages, ExpertMap] | None:
+    def _whole(self, draft: Replica, kind: Instance) -> tuple[Stages, ExpertMap] | None:
         """Best stages and experts of a small replica.
 
         In one stage the layers are independent and solved one by one, which also is the best of
@@ -139,12 +155,12 @@ class Attempt:
         """
         halved = runs_in_halves(self.instance.scenario.two_batch_overlap, self.ranks)
         if self.shape["pp"] == 1 and not halved:
-            maps = self._layer_by_layer(draft)
+            maps = self._layer_by_layer(draft, kind)
             stages: Stages = ((0, self.instance.operations.num_layers - 1),)
             if maps is not None and (draft.role != "mixed" or self._holds(draft, stages, maps)):
                 return stages, maps
         model = ReplicaModel(
-            self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
+            kind, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
             self.transfer_s,
         )  # fmt: skip
         found = model.best(self.clock, seed=self.seed, limit_s=20.0)
@@ -154,13 +170,13 @@ class Attempt:
         self.proven = self.proven and proven
         return cut, maps
 
-    def _layer_by_layer(self, draft: Replica) -> ExpertMap | None:
+    def _layer_by_layer(self, draft: Replica, kind: Instance) -> ExpertMap | None:
         """Best experts of each MoE layer on its own; ``None`` if one is not solved in time."""
         maps: ExpertMap = {}
         for layer in self.instance.operations.moe_layers:
             model = ReplicaModel(
-                self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
-                self.slots, layers=[layer],
+                kind, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
+                layers=[layer],
             )  # fmt: skip
             found = model.best(self.clock, seed=self.seed, limit_s=20.0)
             if found is None:

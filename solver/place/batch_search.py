@@ -8,7 +8,7 @@ from typing import Protocol
 
 from costmodel.layout.layout import KvTier
 from solver.clock import Clock
-from solver.place.attempt import Attempt, FoundReplica
+from solver.place.attempt import Attempt, FoundReplica, served
 
 #: smaller batches tried for a better cut into stages
 _BATCHES = 24
@@ -16,10 +16,6 @@ _BATCHES = 24
 _ROUNDING = 1e-6
 #: ranks up to which every number of them is tried where the rate need not grow with it
 _EACH = 8
-
-
-def _rate(found: FoundReplica) -> float:
-    return float(found[1].service.requests_per_s)
 
 
 class Tried(Protocol):
@@ -104,7 +100,7 @@ class Batches:
                     tried.append(
                         self.attempt.try_batch(self._lying(used, full, per_rank, more)) or found
                     )
-            return max(tried, key=_rate)
+            return max(tried, key=served)
         high = per_rank
         for step in range(min(self.pp, most - per_rank), 0, -1):
             if used > 1 and self.attempt.try_batch(self._lying(used, per_rank, per_rank + step, 1)):
@@ -120,7 +116,7 @@ class Batches:
                     break
                 tried.append(higher)
                 high += 1
-        return max(tried, key=_rate)
+        return max(tried, key=served)
 
     def _lying(self, used: int, low: int, high: int = 0, more: int = 0) -> tuple[int, ...]:
         """Sequences of each rank: ``high`` on the last ``more`` ranks, ``low`` on others of those used.
@@ -137,8 +133,8 @@ class Batches:
             pair = [
                 self.attempt.try_batch(self._lying(used, batch)) for batch in (middle, middle + 1)
             ]
-            rates = [0.0 if one is None else _rate(one) for one in pair]
-            best = max([best, *(one for one in pair if one is not None)], key=_rate)
+            rates = [0.0 if one is None else served(one) for one in pair]
+            best = max([best, *(one for one in pair if one is not None)], key=served)
             low, high = (middle + 1, high) if rates[1] > rates[0] else (low, middle)
         return best
 
@@ -167,7 +163,7 @@ class BatchSearch(Batches):
         step = 1 if self.attempt.exact else step
         for tried in range(_BATCHES + 1):
             bound = upper_at(-(-(above - 1) // self.ranks)) if above > 1 else 0.0
-            if bound <= _rate(best) * (1 + 1e-9):
+            if bound <= served(best) * (1 + 1e-9):
                 break
             if tried == _BATCHES or self.attempt.clock.over:
                 beyond = max(beyond, bound)
@@ -180,11 +176,11 @@ class BatchSearch(Batches):
                 if fewer
                 else None
             )
-            best = max(best, one or best, key=_rate)
+            best = max(best, one or best, key=served)
             if self.ranks == 1:
                 best = self._best_between(best, fewer + 1, above - 1)
             above = fewer
-        reach = max(_rate(best) * (1 + _ROUNDING), beyond)
+        reach = max(served(best) * (1 + _ROUNDING), beyond)
         clock = self.attempt.clock
         # a cut that ran out of its time proves nothing of its batch
         settled = not clock.over and clock.unsettled == self.attempt.unsettled_before
@@ -203,8 +199,8 @@ class BatchSearch(Batches):
         one = self.attempt.try_batch((low,)) if low <= high else None
         if one is None:
             return best
-        best = max(best, one, key=_rate)
-        if _rate(one) * high / low <= _rate(best) * (1 + 1e-9):
+        best = max(best, one, key=served)
+        if served(one) * high / low <= served(best) * (1 + 1e-9):
             return best
         middle = (low + high) // 2
         best = self._best_between(best, low + 1, middle)

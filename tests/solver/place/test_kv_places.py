@@ -64,6 +64,13 @@ def test_hbm_or_nothing_equals_enumeration(tiny: Tiny, in_hbm: int) -> None:
     assert result.evaluation.requests_per_s == pytest.approx(expected, rel=1e-6)
 
 
+def test_experts_may_lie_for_requests_that_find_their_kv(tiny: Tiny) -> None:
+    """Placed for new requests alone, they serve a little less than the best layout."""
+    instance = with_tiers(tiny(23, 2, 2, 4), 23)
+    scenario = instance.scenario.model_copy(update={"kv_tiers": ()})
+    compare_with_enumeration(replace(instance, scenario=scenario))
+
+
 @pytest.mark.parametrize("usd_per_byte", [0.002, 0.02])
 def test_rent_is_in_the_cost_and_in_the_bound(tiny: Tiny, usd_per_byte: float) -> None:
     """Whatever number of conversations waits in flash, a layout costs the bound or more."""
