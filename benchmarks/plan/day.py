@@ -171,6 +171,10 @@ def main() -> None:
         )
     if words.share is not None:
         asked = scaled(asked, offers, words.share)
+        for model, own in zip(asked.models, rates_of(asked), strict=True):
+            print(
+                f"{model.called}: {max(most for _, most in own):,.4g} requests/s in its busiest hour"
+            )
     try:
         found = plan_offers(asked, offers, clock=clock)
     except RackfitError as error:
