@@ -14,7 +14,7 @@ import argparse
 
 from benchmarks.calibration.coverage import print_coverage
 from benchmarks.calibration.left_out import DRAWS, left_out, print_left_out
-from benchmarks.calibration.ordering import ordered, print_ordered
+from benchmarks.calibration.ordering import SEED, ordered, print_ordered
 from benchmarks.calibration.recovery import TRIALS, print_recovery, recovery
 from costmodel.measured.fitting.calibration import shipped_rows
 from costmodel.measured.scores import scorable
@@ -26,9 +26,10 @@ def main() -> None:
     parser.add_argument("what", choices=("left-out", "recovery", "probe", "coverage"))
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--seed", type=int, default=SEED, help="of the trials of probe")
     asked = parser.parse_args()
     if asked.what == "probe":
-        print_ordered(ordered(asked.trials))
+        print_ordered(ordered(asked.trials, asked.seed))
         return
     runs, _ = scorable(*shipped_rows())
     if asked.what == "left-out":
