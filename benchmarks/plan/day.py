@@ -35,7 +35,8 @@ _JOBS = 2
 
 def compare(found: DayPlan) -> list[Beside]:
     """The plan and the two beside it."""
-    plan = Beside("plan", found.planned.judged.usd, f"gap {found.gap:.2%} over any layouts")
+    said = f"gap {found.gap:.2%} over any layouts, {found.planned.gap:.2%} over its own"
+    plan = Beside("plan", found.planned.judged.usd, said)
     return [plan, constant(found.hours), autoscaled(found.hours)]
 
 

@@ -198,17 +198,22 @@ def _candidates(plain: Search, asked: Asked, ttft_s: float, seed: int) -> Iterat
     ``ttft_s``: what a first token takes in the steady layout.
     """
     usual = Fleets(plain, asked.steady, asked.targets, seed)
-    quick = plain.instance.slo.model_copy(update={"ttft": _QUICK * ttft_s})
-    for fleets in (usual, usual.under(quick, 1)):
-        for ahead in _AHEAD if fleets is not None else ():
-            assert fleets is not None
-            fleet = fleets.least({"prefill": ahead, "decode": 1.0, "mixed": 1.0})
-            if fleet is None:
-                break
-            layout = assemble(plain.instance, fleet, fleets.search.placed)
-            yield layout
-            if all(one.role == "mixed" for one in layout.replicas):
-                break
+    yield from _ahead(plain.instance, usual)
+    quick = usual.under(plain.instance.slo.model_copy(update={"ttft": _QUICK * ttft_s}), 1)
+    if quick is not None:
+        yield from _ahead(plain.instance, quick)
+
+
+def _ahead(instance: Instance, fleets: Fleets) -> Iterator[Layout]:
+    """Layouts of such replicas, each with more prefill beside as much decode than the one before."""
+    for ahead in _AHEAD:
+        fleet = fleets.least({"prefill": ahead, "decode": 1.0, "mixed": 1.0})
+        if fleet is None:
+            return
+        layout = assemble(instance, fleet, fleets.search.placed)
+        yield layout
+        if all(one.role == "mixed" for one in layout.replicas):
+            return
 
 
 def _meets_at(
