@@ -49,7 +49,16 @@ def profile_pricing(runs: Sequence[Run], profile: Profile) -> Pricing:
     """Pricing under a profile: each run by its chip and engine."""
     engines = {run.row.engine: profile.of_engine(run.row.engine) for run in runs}
     found = [engines[run.row.engine].for_chip(run.chip) for run in runs]
-    return lambda owner: constants_of([found[i] for i in owner])
+    return launched(lambda owner: constants_of([found[i] for i in owner]), runs, profile.launches)
+
+
+def launched(pricing: Pricing, runs: Sequence[Run], launches: Mapping[str, float]) -> Pricing:
+    """Pricing whose passes last at least until the host has launched their kernels (seconds each, by release).
+
+    One user's tokens are the one batch that every engine keeps as a graph, and a graph is launched at once.
+    """
+    each = np.array([launches.get(r.row.release, 0.0) * (r.row.concurrency > 1) for r in runs])
+    return (lambda owner: replace(pricing(owner), launch_s=each[owner])) if each.any() else pricing
 
 
 def owners(table: RunTable) -> NDArray[np.intp]:

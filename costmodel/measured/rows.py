@@ -1,9 +1,8 @@
 """One measured run as a row of numbers, and the reader that names every row it cannot use.
 
-Columns: ``id backend model_path system mode isl osl concurrency silicon_ttft_ms silicon_tpot_ms`` and
-the sizes of the parallel groups. Where present, ``mean_isl`` and ``mean_osl`` replace the nominal
-lengths (random lengths between 0.8 and 1 of nominal average 0.9), ``n_gpus_corrected`` the product of
-the group sizes, and ``suspect_unlabelled_mtp`` leaves a row out.
+Columns: ``id backend model_path system mode isl osl concurrency silicon_ttft_ms silicon_tpot_ms`` and the sizes of the parallel
+groups. Where present, ``mean_isl`` and ``mean_osl`` replace the nominal lengths (random lengths between 0.8 and 1 of nominal
+average 0.9), ``n_gpus_corrected`` the product of the group sizes, and ``suspect_unlabelled_mtp`` leaves a row out.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ REQUIRED = ("backend", "model_path", "system", "isl", "osl", "silicon_tpot_ms")
 class Group:
     """One engine instance (worker): its sizes, and how many such workers there are.
 
-    ``expert_ways``: among how many chips whole experts are divided; 1 where each expert is cut over all.
-    ``settings``: what the recipe of the run set.
+    ``expert_ways``: among how many chips whole experts are divided; 1: each is cut over all. ``settings``: of its recipe.
     """
 
     tp: int
@@ -65,9 +63,9 @@ class MeasuredRow:
     """A run: who served what, on what, for how many users, and what they saw (seconds).
 
     ``decode`` is the group that decodes (and prefills too where ``prefill`` is ``None``);
-    ``concurrency`` counts requests in the system, waiting ones included. ``precision`` is the weights'
-    as written (empty: the checkpoint's own). ``fixed_lengths``: all requests are as long as nominal.
-    ``percentiles``: what was measured beside the means, such as ``ttft_p99_s``.
+    ``concurrency`` counts requests in the system, waiting ones included. ``precision`` is the weights' as written (empty: the
+    checkpoint's own). ``fixed_lengths``: all requests are as long as nominal. ``percentiles``: what was measured beside the
+    means, such as ``ttft_p99_s``. ``release``: engine and its version, empty where the row names none.
     """
 
     id: str
@@ -84,6 +82,7 @@ class MeasuredRow:
     ttft_s: float | None
     fixed_lengths: bool
     percentiles: tuple[tuple[str, float], ...] = ()
+    release: str = ""
 
     @property
     def mode(self) -> Literal["aggregated", "disaggregated"]:
@@ -242,6 +241,7 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         ttft_s=None if ttft is None else ttft / 1e3,
         fixed_lengths=mean == nominal,
         percentiles=_percentiles(cells),
+        release=f"{engine.lower()} {version}" if (version := cells.get("backend_version")) else "",
     )
 
 

@@ -1,7 +1,6 @@
 """Profiles: the few physical parameters that turn peak hardware rates into achieved ones.
 
-``physics`` is the roofline itself: every efficiency 1, every overhead 0. ``calibrated`` rests on
-measured serving runs. A profile is a small JSON file in ``instances/profiles`` or the user's own.
+``physics`` is the roofline itself: every efficiency 1, every overhead 0. ``calibrated`` rests on measured serving runs. A profile is a small JSON file in ``instances/profiles`` or the user's own.
 """
 
 from __future__ import annotations
@@ -122,8 +121,7 @@ class HostTime(BaseModel):
 def first_token_of(constants: Mapping[str, FirstToken], engine: str, regime: Regime) -> FirstToken:
     """Constants of a regime under an engine, else of the regime, else physics.
 
-    ``regime``: how requests come to prefill: ``disaggregated`` to a pool of its own, ``equal``: all of one length at
-    once, ``drawn``: one by one.
+    ``regime``: how requests come to prefill: ``disaggregated`` to a pool of its own, ``equal``: all of one length at once, ``drawn``: one by one.
     """
     return constants.get(f"{engine} {regime}", constants.get(regime, FirstToken()))
 
@@ -228,6 +226,8 @@ class Profile(BaseModel):
     engines: dict[str, EngineConstants] = Field(default_factory=dict)
     #: TTFT under load by engine, and by mode (``aggregated``, ``disaggregated``) for other engines
     first_token: dict[str, FirstToken] = Field(default_factory=dict)
+    #: seconds for each kernel of a pass under releases ("trtllm 1.2.3") whose host launches them one by one
+    launches: dict[str, Seconds] = Field(default_factory=dict)
     #: by engine: what its server takes before a request joins the queue (a replay adds it)
     host: dict[str, HostTime] = Field(default_factory=dict)
     #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known

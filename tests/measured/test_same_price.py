@@ -20,8 +20,11 @@ def under(instance, profile):
 
 @pytest.mark.parametrize("name", ["physics", "calibrated"])
 def test_terms_equal_evaluate(sample, name):
-    """At whole batches that divide over the ranks; every chip type, engine and mode of the sample."""
-    profile = load_profile(name)
+    """At whole batches that divide over the ranks; every chip type, engine and mode of the sample.
+
+    An instance names an engine and none of its releases, so that rows are priced without what a release adds.
+    """
+    profile = load_profile(name).model_copy(update={"launches": {}})
     batches = np.array(
         [r.row.decode.attention_dp * max(1, round(r.row.concurrency / r.row.decode.workers / r.row.decode.attention_dp)) for r in sample],
         dtype=float,

@@ -18,7 +18,8 @@ from costmodel.measured.fitting.fit import (
     fit,
     measured_ttft_s,
 )
-from costmodel.measured.predict import predict
+from costmodel.measured.fitting.launches import architecture_of, fit_launches
+from costmodel.measured.predict import launched, predict
 from costmodel.measured.runs import Run
 from costmodel.measured.scores import Score, score
 
@@ -30,8 +31,7 @@ FOLDS = ("model", "system", "engine")
 def fold_of(run: Run, key: str) -> str:
     """What is left out together: all precisions and names of an architecture are one model."""
     if key == "model":
-        spec = run.instance.model
-        return f"{spec.family} {len(spec.layers)} layers of {spec.hidden_size}"
+        return architecture_of(run)
     return run.chip if key == "system" else run.row.engine
 
 
@@ -125,7 +125,8 @@ def predict_left_out(problem: Problem, key: str, runs: Sequence[Run]) -> LeftOut
         fitted: Fitted = fit(problem, kept)
         first_token = fit_first_token(problem, fitted, kept)
         chosen = [run for run, here in zip(runs, out, strict=True) if here]
-        found = predict(chosen, fitted.pricing(chosen), first_token)
+        pricing = launched(fitted.pricing(chosen), chosen, fit_launches(problem, fitted, kept))
+        found = predict(chosen, pricing, first_token)
         tpot[out], ttft[out], steady[out] = found.tpot_s, found.ttft_s, found.steady_ttft_s
     return LeftOut(key, names, tpot, ttft, steady, tuple(labels.tolist()))
 

@@ -31,7 +31,7 @@ from topology.errors import InstanceError
 Array = NDArray[np.float64]
 
 #: log error beyond which a row pulls less the farther off it is
-_ROBUST_AT = 0.1
+ROBUST_AT = 0.1
 #: weight of an addition of one unit on the logit scale, in units of a row's log error
 RIDGE = 2.0
 _MOST_STEPS = 40
@@ -185,7 +185,7 @@ def fit(
     solution = least_squares_solver()(
         system.residuals, start.x, jac=system.jacobian,
         loss=row_loss(int(keep.sum()), None if weights is None else weights[keep]),
-        f_scale=_ROBUST_AT,
+        f_scale=ROBUST_AT,
         max_nfev=_MOST_STEPS, xtol=1e-5, ftol=1e-5, gtol=1e-8,
     )  # fmt: skip
     return Fitted(start.structure, np.asarray(solution.x))

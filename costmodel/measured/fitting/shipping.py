@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from costmodel.measured.fitting.crossvalidation import LeftOut, error_quantiles
 from costmodel.measured.fitting.first_token import fit_first_token
 from costmodel.measured.fitting.fit import Fitted, Problem
+from costmodel.measured.fitting.launches import fit_launches
 from costmodel.measured.fitting.parameters import efficiency_at, rounded
 from costmodel.question.profile import Efficiency, EngineConstants, FirstToken, Profile
 from topology.quantity import parse_quantity
@@ -70,6 +71,7 @@ def profile_of(
         chips={chip: at(chip, "", measured=True) for chip in structure.chips},
         engines=engines,
         first_token=fit_first_token(problem, fitted) if first_token is None else first_token,
+        launches=fit_launches(problem, fitted),
         interval=tuple(rounded(value) for value in quantiles),
         fitted_on=(
             f"TPOT of {len(problem.runs)} runs of {len({r.instance.model.name for r in problem.runs})} "

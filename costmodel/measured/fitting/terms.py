@@ -37,7 +37,8 @@ _PHYSICS, _NOISY = Efficiency(), Efficiency(routing_noise=1.0)
 class Constants:
     """Efficiencies of each pass (arrays ``[passes]``), named as in :class:`Efficiency`.
 
-    ``compute [dtypes, passes]`` in the order of ``DTYPES``, ``streams [3, passes]`` of ``STREAMS``.
+    ``compute [dtypes, passes]`` in the order of ``DTYPES``, ``streams [3, passes]`` of ``STREAMS``. ``launch_s``: seconds of
+    the host for each kernel of a pass, where it launches them one by one; a pass takes no less.
     """
 
     compute: Array
@@ -57,6 +58,7 @@ class Constants:
     exchange_overhead_s: Array
     reduce_ramp_s: Array
     routing_noise: Array
+    launch_s: Array | float = 0.0
 
 
 def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
@@ -135,9 +137,8 @@ class TermTable:
         total = np.bincount(self.r_pass, np.maximum(compute, memory), self.num_passes)
         total += np.bincount(self.t_pass, self.t_latency_s + moved, self.num_passes)
         layers, kernels, sharded, moe, sampled, quantised, exchanges, ramps = self.counts
-        return np.asarray(
-            total
-            + layers * constants.layer_overhead_s
+        fixed = (
+            layers * constants.layer_overhead_s
             + kernels * constants.kernel_overhead_s
             + sharded * constants.sync_overhead_s
             + moe * constants.moe_overhead_s
@@ -147,6 +148,7 @@ class TermTable:
             + ramps * constants.reduce_ramp_s
             + constants.step_overhead_s
         )
+        return np.asarray(np.maximum(total + fixed, kernels * constants.launch_s))
 
 
 @dataclass(frozen=True)
