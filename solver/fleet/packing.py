@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -89,11 +90,17 @@ def deal(held: Sequence[Counter[int]], need: Counter[int], replicas: int) -> lis
     replica must take one slice from every pool that has as many left as there are replicas.
     """
     left = [Counter(one) for one in held]
+    total = [one.total() for one in left]
+    sizes = sorted(need.elements(), reverse=True)
+    # the fullest pools first; only those that gave a slice change their place
+    order = sorted((-total[p], p) for p in range(len(left)) if total[p])
     dealt = []
     for remaining in range(replicas, 0, -1):
-        sizes = sorted(need.elements(), reverse=True)
-        urgent = {p for p, one in enumerate(left) if one.total() == remaining}
-        order = sorted(range(len(left)), key=lambda p: (-left[p].total(), p))
+        urgent = set()
+        for full, pool in order:
+            if -full != remaining:
+                break
+            urgent.add(pool)
         chosen = _distinct_pools(left, sizes, order, urgent)
         assert chosen is not None, "slices that no replicas can share"
         by_size: list[int] = []
@@ -101,23 +108,29 @@ def deal(held: Sequence[Counter[int]], need: Counter[int], replicas: int) -> lis
             by_size += sorted(p for p, size in zip(chosen, sizes, strict=True) if size == chips)
         for pool, chips in zip(by_size, sizes, strict=True):
             left[pool][chips] -= 1
+            del order[bisect_left(order, (-total[pool], pool))]
+            total[pool] -= 1
+            if total[pool]:
+                insort(order, (-total[pool], pool))
         dealt.append(by_size)
     return dealt
 
 
 def _distinct_pools(
-    left: Sequence[Counter[int]], sizes: Sequence[int], order: Sequence[int], urgent: set[int]
+    left: Sequence[Counter[int]],
+    sizes: Sequence[int],
+    order: Sequence[tuple[int, int]],
+    urgent: set[int],
+    taken: tuple[int, ...] = (),
 ) -> list[int] | None:
-    """A pool for each slice, all different and every urgent one among them."""
+    """A pool for each slice, all different, none of those taken and every urgent one among them."""
     if len(urgent) > len(sizes):
         return None
     if not sizes:
         return []
-    for pool in order:
-        if left[pool][sizes[0]]:
-            rest = _distinct_pools(
-                left, sizes[1:], [p for p in order if p != pool], urgent - {pool}
-            )
+    for _, pool in order:
+        if left[pool][sizes[0]] and pool not in taken:
+            rest = _distinct_pools(left, sizes[1:], order, urgent - {pool}, (*taken, pool))
             if rest is not None:
                 return [pool, *rest]
     return None

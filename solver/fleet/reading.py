@@ -54,17 +54,21 @@ class Reader:
         dealt: dict[int, list[list[Pool]]] = {}
         for pool_class in model.classes:
             held, counts = self._held(solver, pool_class)
+            #: of each item, its slices in the pools that hold some
+            by_item: dict[int, dict[int, Counter[int]]] = {}
+            for pool, one in enumerate(held):
+                for (place, chips), number in one.items():
+                    if number:
+                        by_item.setdefault(place, {}).setdefault(pool, Counter())[chips] = number
             for place, count in sorted(counts.items()):
                 item = model.items[place]
                 need = item.slices_in(pool_class.index)
-                own = [
-                    Counter({chips: one[place, chips] for chips in need if one.get((place, chips))})
-                    for one in held
-                ]
-                _trim(own, need, count)
+                own = by_item.get(place, {})
+                here = list(own)
+                _trim(list(own.values()), need, count)
                 stands = dealt.setdefault(place, [[] for _ in range(count)])
-                for stand, pools in zip(stands, deal(own, need, count), strict=True):
-                    stand += [pool_class.pools[pool] for pool in pools]
+                for stand, pools in zip(stands, deal([*own.values()], need, count), strict=True):
+                    stand += [pool_class.pools[here[pool]] for pool in pools]
         return [
             (model.items[place], in_order_of_parts(model.items[place], pools))
             for place in dealt
