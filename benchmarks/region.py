@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from math import exp, log
 
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits, load_plan, rates_of
 from costmodel.question.workload import Slo
@@ -85,15 +86,30 @@ def scaled(asked: PlanQuestion, offers: Offers, seed: int) -> PlanQuestion:
 
 
 def searched(asked: PlanQuestion, jobs: int) -> Offers:
-    """What every kind runs for every model."""
-    offers: Offers = {}
+    """What every kind runs for every model: all searches side by side, ``jobs`` at a time."""
     clock = Clock()
-    for m, model in enumerate(asked.models):
-        alone = asked.model_copy(update={"models": (model,)})
-        found = offers_for(alone, clock=clock, gap=0.02, jobs=jobs)
-        print(f"{clock.elapsed_s:.0f} s: {model.called}", flush=True)
-        offers |= {(m, k): one for (_, k), one in found.items()}
-    return offers
+    found = offers_for(
+        asked, clock=clock, gap=0.02, jobs=jobs,
+        on_progress=lambda said: print(f"{clock.elapsed_s:.0f} s: {said}", flush=True),
+    )  # fmt: skip
+    # processes that wait for more work count only once they ended
+    get_reusable_executor().shutdown(wait=True)
+    return found
+
+
+def not_served(asked: PlanQuestion, offers: Offers) -> list[str]:
+    """Which model no unit of which kind runs, with why: of each kind the place with most units."""
+    largest: dict[str, int] = {}
+    for k, units in enumerate(asked.units):
+        before = largest.setdefault(units.cluster, k)
+        if asked.units[before].count < units.count:
+            largest[units.cluster] = k
+    return [
+        f"{model.called} is not served on {kind}: {offers[m, k].reason.splitlines()[0]}"
+        for m, model in enumerate(asked.models)
+        for kind, k in largest.items()
+        if not offers[m, k].layouts
+    ]
 
 
 def part(offers: Offers, clusters: int, models: int) -> Offers:
@@ -158,6 +174,8 @@ def main() -> None:
     asked = made(words.clusters, words.models, words.hours, words.seed, words.spare)
     offers = searched(asked, words.jobs)
     print(f"searches: {time.perf_counter() - began:.0f} s, {cpu_s() - cpu:.0f} s of CPU")
+    for line in not_served(asked, offers):
+        print(line)
     if words.scaling:
         scaling(offers, words.clusters, words.models, words.seed, words.spare)
         return

@@ -32,6 +32,9 @@ from solver.shapes.spans import joined_as_priced
 from solver.threads import side_by_side
 from solver.verify import ROUNDING, better, usd_per_m_output, verify
 
+#: fleets that are kept with their questions: of the bounds, of what is hoped for, of what was placed, each of two rounds
+_FLEETS = 6
+
 
 @dataclass(frozen=True)
 class Groundwork:
@@ -120,6 +123,8 @@ class Known:
         self.changing = Lock()
         self.first_s = 0.0
         self.trajectory: list[Progress] = []
+        #: the last questions of :meth:`fleet` with their answers
+        self._fleets: list[tuple[tuple[tuple[Item, ...], float], FleetAnswer]] = []
 
     @property
     def gap(self) -> float:
@@ -180,14 +185,20 @@ class Known:
             self.on_progress(progress)
 
     def fleet(self, items: list[Item], limit_s: float) -> FleetAnswer:
-        """Best fleet of some items, to a tenth of the gap asked for."""
+        """Best fleet of some items, to a tenth of the gap asked for; what was just asked has the answer it had."""
+        asked = tuple(items), limit_s
+        for known, answer in self._fleets:
+            if known == asked:
+                return answer
         remaining = self.clock.remaining_s
         if remaining < float("inf"):
             limit_s = min(limit_s, max(0.2, remaining / 2))
-        return solve_fleet(
+        found = solve_fleet(
             items, self.classes, self.question, clock=self.clock, time_limit_s=limit_s,
             seed=self.seed, accept_gap=self.target / 10,
         )  # fmt: skip
+        self._fleets = [*self._fleets[1 - _FLEETS :], (asked, found)]
+        return found
 
     def hoped(self) -> list[Item]:
         """Items of shapes that were placed by what they serve and send, of others by their bounds."""

@@ -28,6 +28,8 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Ver
 _FLEET_S, _PATIENCE = 12.0, 8.0
 #: rounds of placing shapes that are not in the bound's fleet
 _HOPES = 32
+#: the same where a proof does not matter
+_FEW_HOPES = 4
 #: siblings of a shape tried in one round: placing one is quick beside a search for the fleet
 _SIBLINGS = 4
 #: rounds of placing shapes for a fleet as dear as the answer that serves more
@@ -43,14 +45,15 @@ class Search(Known):
     #: of an answer that another search found
     _skew_cost = 0.0
 
-    def run(self, enough_usd: float = float("inf")) -> SearchResult | None:
+    def run(self, enough_usd: float = float("inf"), *, brief: bool = False) -> SearchResult | None:
         """Rounds of bounding, realising and judging until the gap is proven or time is up.
 
-        ``None`` as soon as the bound reaches ``enough_usd``: another search has found that already.
+        ``None`` as soon as the bound reaches ``enough_usd``: another search has found that already. ``brief``: few rounds
+        for shapes that might be better than the bound's, and no more time for what is only a proof.
         """
         self.report(f"{len(self.shapes)} shapes bounded")
         proof_s: float | None = None
-        hopes, limit_s = 0, _FLEET_S
+        hopes, limit_s = _FEW_HOPES if brief else _HOPES, _FLEET_S
         while True:
             answer = self.fleet(self.items.best(), limit_s)
             self.bound = max(self.bound, min(answer.bound, self.best_cost))
@@ -65,15 +68,15 @@ class Search(Known):
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
             fresh = sorted(wanted - set(self.placed.realised)) or self.promising(wanted)
-            if not fresh and hopes < _HOPES:
-                fresh, hopes = self._hopeful(), hopes + 1
+            if not fresh and hopes:
+                fresh, hopes = self._hopeful(), hopes - 1
             self.place(fresh)
             self._improve()
             self.report(f"{len(self.placed.realised)} shapes placed")
             if self.gap <= max(self.target, ROUNDING):
                 proof_s = self.clock.elapsed_s
                 break
-            if not fresh and limit_s == _FLEET_S and self._cut_short(answer):
+            if not (fresh or brief) and limit_s == _FLEET_S and self._cut_short(answer):
                 limit_s *= _PATIENCE  # nothing is left to place: what is missing is a proof
                 continue
             if self.clock.over or not fresh:

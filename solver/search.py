@@ -38,12 +38,14 @@ def search(
     runner_up: bool = False,
     workers: int = 1,
     on_answer: Callable[[SearchResult], None] | None = None,
+    brief: bool = False,
 ) -> SearchResult:
     """Best verified layout of an instance, with a proven bound, and its runner-up if asked for.
 
     ``workers``: threads that place and price shapes. The same seed gives the same answer, with any number of
     them, unless the clock ends the search. ``on_answer``: called with the answer before its runner-up is looked
-    for, where the engine is no choice.
+    for, where the engine is no choice. ``brief``: for a good layout whose proof does not matter; where the usual
+    rounds leave a gap, few more are made (one question without tiers of KV and choices).
 
     Raises ``NoFeasibleLayout`` (with an explanation) where nothing fits, ``NoLayoutInTime`` where
     the clock ran out before the first verified layout, ``VerificationError`` on a bug,
@@ -57,7 +59,7 @@ def search(
     def one(
         question: Instance, progress: Callable[[Progress], None] | None, keep: Keep = keep
     ) -> Searched:
-        found, engine, whole = searched(question, clock, gap, seed, progress, keep, workers)
+        found, engine, whole = searched(question, clock, gap, seed, progress, keep, workers, brief)
         if not runner_up or engine is None:
             return found, lambda: found
 
@@ -85,6 +87,7 @@ def searched(
     on_progress: Callable[[Progress], None] | None,
     keep: Keep,
     workers: int,
+    brief: bool = False,
 ) -> tuple[SearchResult, Search | None, bool]:
     """The answer without a runner-up, the search that can look for one, and whether that covered all there is."""
     if instance.scenario.choices is not None:
@@ -104,7 +107,7 @@ def searched(
     ground = kept_groundwork(instance)
     engine = Search(instance, clock, gap, seed, on_progress, workers=workers, ground=ground)
     keep(engine.snapshot)
-    answer = engine.run()
+    answer = engine.run(brief=brief)
     assert answer is not None
     # a runner-up is looked for among shapes of one group
     return answer, None if instance.scenario.apart else engine, True

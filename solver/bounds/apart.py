@@ -138,3 +138,22 @@ def cost_per_rate_bound(
                 ratios.append(float(np.min(prices[index][served] / whole[served])))
         best = max(best, min(ratios, default=0.0))
     return best
+
+
+def cheapest_by_role(items: Sequence[Item], classes: Sequence[PoolClass]) -> list[int]:
+    """Of each role, the item (by place) that costs least per worth, at the price ``y`` on which the bound rests.
+
+    Links are left out: what rests on them is a matter of pools, not of items.
+    """
+    arrays = _Items(items, classes)
+    paid = np.array([sum(classes[c].usd_per_hour(n) for c, n in item.parts) for item in items])
+    best, found = 0.0, []
+    for y in np.linspace(0.0, 1.0, 257):
+        values = arrays.worth(float(y))
+        ratios = np.divide(paid, values, out=np.full(len(items), np.inf), where=values > 0)
+        least = float(ratios.min(initial=np.inf))
+        if best < least < np.inf:
+            best = least
+            own = [np.flatnonzero(arrays.roles == role) for role in np.unique(arrays.roles)]
+            found = [int(places[np.argmin(ratios[places])]) for places in own]
+    return found

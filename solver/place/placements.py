@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +13,18 @@ from costmodel.question.instance import Instance
 from solver.bounds.expert_bounds import copies_are_hot
 from solver.bounds.ordered_bounds import placed_in_order
 from solver.clock import Clock
-from solver.experts import place_layers
+from solver.experts import LayerPlacements, place_layers
 
 Array = NDArray[np.float64]
 #: expert of each slot ``[moe layers, slots]``, and a lower bound on the busiest chip's share ``[moe layers]``
 PlacedExperts = tuple[NDArray[np.int64], Array]
+#: loads (bytes and shape), slots by chip, seed
+_Key = tuple[bytes, tuple[int, ...], tuple[int, ...], int]
+
+#: placements that are kept for other questions of a model: the same loads on other chips or units
+_MOST_KEPT = 64
+_kept: dict[_Key, LayerPlacements] = {}
+_changing = Lock()
 
 
 def engine_places(instance: Instance, attention_dp: int) -> bool:
@@ -50,14 +59,11 @@ class Placements:
 
     def _place(self, slots_per_chip: Sequence[int]) -> PlacedExperts:
         limit = self.clock.remaining_s
-        placed = place_layers(
-            self.instance.expert_loads,
-            slots_per_chip,
-            effort="good",
-            time_limit_s=None if limit == float("inf") else max(limit / 4, 0.2),
-            seed=self.seed,
-        )
         loads = self.instance.expert_loads
+        placed = kept_placement(
+            loads, slots_per_chip, self.seed,
+            None if limit == float("inf") else max(limit / 4, 0.2),
+        )  # fmt: skip
         return self.covered(loads, placed.physical_to_logical, slots_per_chip), placed.bound
 
     def covered(
@@ -73,3 +79,22 @@ class Placements:
                 loads[cold], slots_per_chip, effort="fast"
             ).physical_to_logical
         return experts
+
+
+def kept_placement(
+    loads: Array, slots_per_chip: Sequence[int], seed: int, limit_s: float | None
+) -> LayerPlacements:
+    """:func:`place_layers`, or what it answered to the same question before unless time cut that short."""
+    key = loads.tobytes(), loads.shape, tuple(slots_per_chip), seed
+    with _changing:
+        known = _kept.get(key)
+    if known is not None:
+        return known
+    began = time.perf_counter()
+    placed = place_layers(loads, slots_per_chip, effort="good", time_limit_s=limit_s, seed=seed)
+    if limit_s is None or time.perf_counter() - began < limit_s:
+        with _changing:
+            while len(_kept) >= _MOST_KEPT:
+                del _kept[next(iter(_kept))]
+            _kept[key] = placed
+    return placed

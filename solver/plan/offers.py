@@ -76,22 +76,36 @@ def _searched(
         return
     # the wall clock is what processes have in common
     until = None if clock.limit_s is None else time.time() + clock.remaining_s
-    calls = (joblib.delayed(_offered)(one, start, until, gap, seed) for one in searches)
+    own = _together(searches, jobs)
+    calls = (joblib.delayed(_offered)(some, start, until, gap, seed) for some in own)
     # Ray's backend gives all answers at the end
     each = joblib.parallel.get_active_backend()[0].supports_return_generator
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator" if each else "list")
-    for one, answer in zip(searches, parallel(calls), strict=True):
+    for some, answers in zip(own, parallel(calls), strict=True):
         if clock.stopped:
             raise NoLayoutInTime("stopped before the first plan")
-        on_progress(f"{one[0].called} on {one[1].cluster}")
-        yield one, answer
+        for one, answer in zip(some, answers, strict=True):
+            on_progress(f"{one[0].called} on {one[1].cluster}")
+            yield one, answer
 
 
-def _offered(one: Search, start: Start, until: float | None, gap: float, seed: int) -> Offer:
-    """A search in a process of its own, until so many seconds of the wall clock."""
-    model, units, off = one
-    clock = Clock(None if until is None else max(0.0, until - time.time()))
-    return offer(model, units, off, start, clock=clock, gap=gap, seed=seed)
+def _together(searches: list[Search], jobs: int) -> list[list[Search]]:
+    """Searches that one process makes: all of a model, which share where its experts lie, if that leaves none idle."""
+    by_model: dict[str, list[Search]] = {}
+    for one in searches:
+        by_model.setdefault(one[0].called, []).append(one)
+    return [*by_model.values()] if len(by_model) >= jobs else [[one] for one in searches]
+
+
+def _offered(
+    some: list[Search], start: Start, until: float | None, gap: float, seed: int
+) -> list[Offer]:
+    """Searches in a process of their own, until so many seconds of the wall clock."""
+    found = []
+    for model, units, off in some:
+        clock = Clock(None if until is None else max(0.0, until - time.time()))
+        found.append(offer(model, units, off, start, clock=clock, gap=gap, seed=seed))
+    return found
 
 
 def _up_to(one: Offer, units: int) -> Offer:
