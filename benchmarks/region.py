@@ -28,7 +28,7 @@ from topology import load_cluster
 KINDS = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "hgx-b300")
 MODELS = (
     "deepseek-v3", "llama-3.1-8b", "qwen3-32b", "gpt-oss-120b", "llama-3.1-70b", "qwen3-30b-a3b", "gemma-3-27b", "qwen3-235b-a22b",
-    "qwen3-8b", "mixtral-8x7b", "qwen2.5-72b", "gpt-oss-20b", "mistral-nemo", "glm-4.5-air", "yi-34b", "qwen3-14b", "mistral-large-2",
+    "qwen3-8b", "mixtral-8x7b", "qwen2.5-72b", "gpt-oss-20b", "mistral-nemo", "glm-4.5-air", "command-a", "qwen3-14b", "mistral-large-2",
     "qwen2.5-7b", "gemma-2-27b", "llama-3.1-405b",
 )  # fmt: skip
 WORKLOADS = ("chat", "chat", "reasoning")

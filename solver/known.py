@@ -187,8 +187,9 @@ class Known:
     def fleet(self, items: list[Item], limit_s: float) -> FleetAnswer:
         """Best fleet of some items, to a tenth of the gap asked for; what was just asked has the answer it had."""
         asked = tuple(items), limit_s
-        for known, answer in self._fleets:
+        for at, (known, answer) in enumerate(self._fleets):
             if known == asked:
+                self._fleets.append(self._fleets.pop(at))
                 return answer
         remaining = self.clock.remaining_s
         if remaining < float("inf"):

@@ -40,7 +40,9 @@ _QUICK = 0.1
 _ENOUGH = 0.97
 #: halvings between rates that meet the percentiles and rates that do not, from this share of the steady rate on
 _HALVINGS, _LEAST = 5, 0.25
-#: the bound of a unit is so many times tighter than the gap of searches: it is quick, and whole plans rest on it
+#: chips on which the bound of a unit is a search's; with more, fractions of replicas say as much and are quick
+_WHOLE_CHIPS = 256
+#: that bound is so many times tighter than the gap of searches: it is quick, and whole plans rest on it
 _TIGHTER = 4.0
 #: requests of a trace that is replayed as it is, at most
 _WHOLE_TRACE = 20_000
@@ -130,10 +132,11 @@ def _least_usd(
     instance: Instance, clock: Clock, gap: float, seed: int
 ) -> tuple[float, tuple[str, ...]]:
     """Dollars per million output tokens that no layout costs less than, and what that covers."""
-    if instance.scenario.engine != ANY and instance.workload.hold_s is None:
+    several = instance.scenario.engine == ANY or instance.workload.hold_s is not None
+    if not several and len(instance.cluster.usable) > _WHOLE_CHIPS:
         relaxed = relaxed_bound(instance, clock=clock, gap=gap / _TIGHTER, seed=seed)
         return relaxed.bound_usd_per_m_output_tokens, relaxed.covers
-    # several questions in one: each engine, or each place of KV
+    # of few chips whole fleets say more than fractions; engines and places of KV are several questions in one
     found = search(instance, clock=clock, gap=gap, seed=seed)
     return found.certificate.bound_usd_per_m_output_tokens, found.certificate.covers
 

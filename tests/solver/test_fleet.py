@@ -10,6 +10,7 @@ import pytest
 
 from solver.bounds.apart import rate_bound
 from solver.clock import Clock
+from solver.fleet import packing
 from solver.fleet.asked import Question
 from solver.fleet.best import quick_fleet, solve_fleet
 from solver.fleet.items import Item
@@ -166,6 +167,22 @@ def test_slices_are_dealt_to_replicas_in_pools_of_their_own() -> None:
             for pool, chips in zip(own, sorted(need.elements(), reverse=True), strict=True):
                 given[pool][chips] += 1
         assert given == held
+
+
+def test_dealing_does_not_count_all_pools_for_each_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = 0
+
+    class Counting(Counter[int]):
+        def total(self) -> int:
+            nonlocal counted
+            counted += 1
+            return super().total()
+
+    monkeypatch.setattr(packing, "Counter", Counting)
+    held = [Counter({2: 4}) for _ in range(100)]
+    dealt = deal(held, Counter({2: 2}), 200)
+    assert len({pool for own in dealt for pool in own}) == 100
+    assert counted <= len(held)
 
 
 def test_many_pools_are_filled_close_to_the_relaxation() -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from costmodel.evaluate import evaluate
 from costmodel.plan.question import PlanModel, PlanUnits
+from costmodel.question.instance import Instance
 from costmodel.question.traffic.load import load_traffic
+from costmodel.question.workload import Slo
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
 from solver.clock import Clock
 from solver.plan import units as under_test
 from solver.plan.groups import chips_off, copies, on_units
+from solver.plan.offers import _together
 from solver.plan.units import Start, offer
 from solver.search import search
 from topology.errors import InstanceError, NoLayoutInTime
@@ -110,3 +114,50 @@ def test_no_bound_is_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
             model, PlanUnits(cluster=KIND, count=1), 0, Start("flash", 0.0),
             clock=Clock(), gap=0.05, seed=0,
         )  # fmt: skip
+
+
+def test_a_group_that_can_carry_no_more_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    one_layout = under_test._layout
+
+    def counted(model: PlanModel, units: PlanUnits, group: int, *words: Any) -> Any:
+        asked.append(group)
+        return one_layout(model, units, group, *words)
+
+    monkeypatch.setattr(under_test, "_layout", counted)
+    model = PlanModel(model="llama-3.1-8b", slo=Slo(ttft=2.0, tpot=0.05), requests_per_s=(1.0,))
+    units = PlanUnits(cluster="hgx-h200", count=16)
+    found = offer(model, units, 0, Start("host", 0.0), clock=Clock(), gap=0.02, seed=0)
+    (one,) = found.layouts
+    # two units carry at most 2 % more each than one does: the bound says so
+    assert found.most_requests_per_s <= one.requests_per_s * under_test._MORE
+    assert asked == [1]
+
+
+def test_many_units_are_bounded_without_a_search_of_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chips: list[int] = []
+
+    def counted(instance: Instance, **more: Any) -> Any:
+        chips.append(len(instance.cluster.usable))
+        return search(instance, **more)
+
+    monkeypatch.setattr(under_test, "search", counted)
+    model = PlanModel(model="llama-3.1-8b", slo=Slo(ttft=2.0, tpot=0.05), requests_per_s=(1.0,))
+    units = PlanUnits(cluster="hgx-h200", count=350)
+    found = offer(model, units, 0, Start("host", 0.0), clock=Clock(), gap=0.02, seed=0)
+    (one,) = found.layouts
+    assert chips == [8]
+    assert one.requests_per_s <= found.most_requests_per_s <= one.requests_per_s * under_test._MORE
+
+
+def test_searches_of_a_model_are_made_by_one_process_where_there_are_enough() -> None:
+    units = [PlanUnits(cluster=kind, count=1) for kind in (KIND, "hgx-h200", "hgx-b200")]
+    models = [
+        PlanModel(model="llama-3.1-8b", name=f"m{number}", requests_per_s=(1.0,))
+        for number in range(2)
+    ]
+    searches = [(model, one, 0) for model in models for one in units]
+    assert _together(searches, 2) == [searches[:3], searches[3:]]
+    assert _together(searches, 3) == [[one] for one in searches]
