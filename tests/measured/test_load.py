@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.measured.load.predict import drafted
+from costmodel.measured.load.predict import drafted, requests_of
 from costmodel.measured.load.runs import read_load_runs
 from costmodel.measured.load.scores import validate_load
 from costmodel.question.profile import load_profile
@@ -72,6 +72,15 @@ def test_repeated_prompts_come_from_the_cache(tmp_path: Path) -> None:
     assert cached.prefix_hit_rate > 0.6
     assert computed.prefix_hit_rate == 0.0
     assert cached.ttft_s.mean < computed.ttft_s.mean
+
+
+def test_prompts_are_sent_in_turn(tmp_path: Path) -> None:
+    """inference-perf shuffles its prompts once and goes round them: each is new once, before any repeats."""
+    (run,) = read_load_runs(_file(tmp_path, OPEN))
+    sent = [blocks[-1] for blocks in requests_of(run, 0).blocks]
+    assert len(set(sent[:100])) == 100
+    assert sent[100:] == sent[:-100]
+    assert sent[:100] != sorted(sent[:100])
 
 
 #: an SGLang server of eight B300 in a closed loop, 8,192 tokens in and 1,024 out (ai-dynamo/aisimulate, Apache-2.0:

@@ -164,7 +164,8 @@ def _repeated(run: LoadRun, arrival: np.ndarray, rng: np.random.Generator) -> Re
         + tuple((_GROUPS + prompt) * whole + place for place in range(shared, whole))
         for prompt in range(prompts)
     ]
-    drawn = rng.integers(0, prompts, count)
+    # the tool shuffles its prompts once and goes round them, so that all of the first ones are new
+    drawn = rng.permutation(prompts)[np.arange(count) % prompts]
     sizes = (_BLOCK,) * whole
     return Requests(
         arrival, tokens, output, nothing, [blocks[i] for i in drawn.tolist()], [sizes] * count
