@@ -48,7 +48,8 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
     """The means of some requests; ``None`` where all have the same lengths and nothing is exempt.
 
     ``exempt``: share of the requests whose decoding is left out, those that leave least to do: their steps, and
-    the contexts and KV of their steps, are each taken off at most, and an answer of one token has no step.
+    the contexts and KV of their steps, are each taken off at most, and an answer of one token has no step. A step has what
+    is left of these over all steps, so that no requests without such a share have fewer steps, shorter contexts or less KV.
     """
     given, asked = (
         np.asarray(v, dtype=float) for v in (requests.input_tokens, requests.output_tokens)
@@ -61,13 +62,14 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
     work = [most_left(values, exempt) for values in (
         steps, steps * (given + asked / 2), steps * (given + asked)
     )]  # fmt: skip
+    every = float(steps.mean())
     return Spread(
         new_tokens=float(new.mean()),
         prompt_start=float((new * cached).sum() / new.sum()),
         prompt_end=float((new * given).sum() / new.sum()),
         steps=work[0],
-        context=work[1] / work[0],
-        kept=work[2] / work[0],
+        context=work[1] / every,
+        kept=work[2] / every,
         longest=requests.longest,
     )
 

@@ -20,12 +20,14 @@ from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
 from solver.bounds.relaxed import relaxed_bound
 from solver.clock import Clock
+from solver.known import Known
 from solver.place.assemble import assemble
 from solver.plan.groups import UnitLayout, on_units
 from solver.rounds import Search
 from solver.search import search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import Fleets
+from solver.traffic.late import least_usd, rates_with_late
 from solver.traffic.windows import least_share
 from topology import TierKind, load_cluster
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
@@ -38,8 +40,8 @@ _AHEAD = (1.0, 1.25, 1.6)
 _QUICK = 0.1
 #: part of what the steady layout carries at which no further one is tried
 _ENOUGH = 0.97
-#: halvings between rates that meet the percentiles and rates that do not, from this share of the steady rate on
-_HALVINGS, _LEAST = 5, 0.25
+#: halvings between rates that meet the percentiles and rates that do not, from one of these shares of the steady rate on
+_HALVINGS, _LIKELY, _LEAST = 5, 0.85, 0.25
 #: chips on which the bound of a unit is a search's; with more, fractions of replicas say as much and are quick
 _WHOLE_CHIPS = 256
 #: that bound is so many times tighter than the gap of searches: it is quick, and whole plans rest on it
@@ -109,15 +111,19 @@ def _most(
     """Requests/s of a unit that no layout on any number of units exceeds, and what that covers."""
     cluster, failed = on_units(units.cluster, units.count, off)
     scenario = model.scenario(cluster, failed)
-    share = 1.0
-    if model.traffic is None:
+    share, exempt = 1.0, 0.0
+    asked = None if model.traffic is None else asked_of(model, seed)
+    if asked is None:
         instance = resolve_instance(scenario.model_copy(update={"pay": "used"}))
     else:
-        asked = asked_of(model, seed)
         own = questions(scenario, asked)
-        share = least_share(own.every, asked.requests, own.exempt)
+        exempt = own.exempt
+        share = least_share(own.every, asked.requests, exempt)
         instance = _at_any_rate(own.every, "used")
     bound, covers = _least_usd(instance, clock, gap, seed)
+    if asked is not None:
+        known = Known(instance, clock, 0.0, seed, None)
+        bound = max(bound, least_usd(known, rates_with_late(known, asked.requests, exempt)))
     bound *= share
     if bound <= 0.0:
         raise NoLayoutInTime("the time limit came before a bound")
@@ -254,9 +260,11 @@ def _meets_at(
             for one in runs[:2]
         )
 
-    low, high = _LEAST * steady, steady
+    low, high = _LIKELY * steady, steady
     if not meets(low):
-        return 0.0
+        low, high = _LEAST * steady, low
+        if not meets(low):
+            return 0.0
     for _ in range(_HALVINGS):
         rate = (low + high) / 2
         if meets(rate):

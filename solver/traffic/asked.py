@@ -31,8 +31,8 @@ _LEAST_FRESH, _MOST_FRESH, _TOGETHER_FRESH = 4, 14, 150_000
 #: what the bound of an answer for traffic holds for
 COVERS = (
     "every order in which requests are served, and pieces of prompts: in the long run each pool computes all prompts, "
-    "and decodes at least what is left without the heaviest requests that may miss the TPOT target, with equal passes "
-    "that last no longer than the TPOT target",
+    "and decodes in equal passes that last no longer than the TPOT target, but for the heaviest requests that may miss it: "
+    "these may have passes of their own, as long as HBM allows; each replica has its share of all lengths",
     "not covered: passes in which prompts and decoding share a mixed replica; "
     "large and small decode batches that take turns, where a pass grows more slowly than its batch",
 )

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.known import Known
 from solver.traffic.asked import COVERS, REUSED, WHOLE, Asked, Questions
+from solver.traffic.late import least_usd, rates_with_late
 from solver.traffic.losses import units
 from solver.traffic.spared import all_chips, least_chips
 from solver.traffic.windows import least_share
@@ -40,7 +43,9 @@ def least_cost(
     Raises ``NoFeasibleLayout`` where no layout of all chips carries the rate after every loss, or none is left.
     """
     share = least_share(own.every, asked.steady, own.exempt)
-    bound = every.certificate.bound_usd_per_m_output_tokens * share
+    known = Known(own.every, clock, 0.0, seed, None, workers=workers)
+    rates = rates_with_late(known, asked.steady, own.exempt)
+    bound = max(every.certificate.bound_usd_per_m_output_tokens, least_usd(known, rates)) * share
     covers = (*every.certificate.covers, *COVERS, *(WHOLE if asked.prefixes == "off" else REUSED))
     if share < 1.0:
         covers += (
@@ -54,9 +59,9 @@ def least_cost(
                 "nothing is left after the loss: all chips are one unit; more nodes or racks would do, or a smaller --spare"
             )
         bound *= number / (number - 1.0)
-        known = Known(own.every, clock, 0.0, seed, None, workers=workers)
         chips = all_chips(known.classes)
-        fewest = least_chips(known.items.best(), asked.peak_rate * share, chips)
+        items = known.items.best(rates, np.minimum(rates, known.items.leaving))
+        fewest = least_chips(items, asked.peak_rate * share, chips)
         if fewest > chips:
             raise NoFeasibleLayout(
                 f"no layout carries {asked.peak_rate:,.4g} requests/s after the loss of any one of its replicas: "

@@ -40,17 +40,17 @@ def least_share(instance: Instance, requests: Requests, exempt: float) -> float:
         for own in (requests.input_tokens, requests.output_tokens, requests.cached_tokens)
     )
     new, steps = given - cached, np.maximum(asked - 1.0, 0.0 if exempt else 1.0)
-    time, kept = 1.0, 1.0
+    time, kept, every = 1.0, 1.0, float(steps.mean())
     for attention in capped:
         ends = _each(attention.read_tokens, given) + _each(attention.read_tokens, given + asked)
-        read = most_left(steps * ends / 2, exempt) / spread.steps
+        read = most_left(steps * ends / 2, exempt) / every
         time = min(time, read / attention.read_tokens(spread.context))
         attended = [mean_attended(attention, *pair) for pair in zip(cached, given, strict=True)]
         priced = mean_attended(attention, spread.prompt_start, spread.prompt_end)
         time = min(time, float((new * attended).sum() / new.sum()) / priced)
         held = most_left(steps * _each(attention.stored_tokens, given + asked), exempt)
         most = attention.stored_tokens(spread.kept)
-        kept = min(kept, held / spread.steps / most) if most > 0 else kept
+        kept = min(kept, held / every / most) if most > 0 else kept
     return time * kept
 
 

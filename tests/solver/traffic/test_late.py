@@ -1,0 +1,153 @@
+"""Requests that may miss the TPOT target are decoded all the same: no two kinds of equal passes take less than the bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costmodel.question.instance import Instance
+from costmodel.question.scenario import Scenario
+from costmodel.question.spread import spread_of
+from costmodel.question.traffic.requests import Requests
+from costmodel.question.workload import Slo, Workload
+from costmodel.replay.targets import Targets
+from solver.clock import Clock
+from solver.known import Known
+from solver.search import search
+from solver.shapes.shapes import ROLES
+from solver.traffic.asked import Asked, questions
+from solver.traffic.bound import least_cost
+from solver.traffic.late import Array, Decoding, least_usd, rates_with_late
+
+TPOT_S = 0.03
+#: passes of so many sequences reach every expert: of small ones the prices count the experts of the next smaller batch
+LONG_S = 0.12
+
+
+def drawn(seed: int, number: int = 400) -> Requests:
+    """Lengths of which few are very long."""
+    rng = np.random.default_rng(seed)
+    given, answers = (rng.lognormal(mean, 1.2, number).astype(int) + 2 for mean in (6.5, 5.5))
+    return Requests(
+        np.arange(number) / 10.0, np.minimum(given, 60_000), np.minimum(answers, 8_000),
+        np.zeros(number, dtype=np.int64),
+    )  # fmt: skip
+
+
+def known_of(
+    model: str, cluster: str, requests: Requests, exempt: float, tpot_s: float = TPOT_S
+) -> Known:
+    """What every order has to carry where so large a share may be late."""
+    workload = Workload(input_tokens=10, output_tokens=10)
+    targets = Targets(2.0, tpot_s, 1.0 - exempt)
+    base = Scenario(model=model, cluster=cluster, workload=workload)
+    own = questions(base, Asked(requests, targets))
+    assert own.exempt == pytest.approx(exempt)
+    return Known(own.every, Clock(), 0.0, 0, None)
+
+
+def seconds(known: Known, some: Decoding, slo: Slo) -> Array:
+    """Seconds of a decode replica per request of all for some requests (others count 0) in equal passes."""
+    instance: Instance = known.instance
+    if not some.steps.any():
+        return np.zeros(len(known.shapes))
+    assert instance.workload.spread is not None
+    workload = instance.workload.model_copy(
+        update={"spread": some.spread(instance.workload.spread)}
+    )
+    asked = replace(
+        instance, workload=workload, scenario=instance.scenario.model_copy(update={"slo": slo})
+    )
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 / known.pricer.again(asked).bounds(known.shapes).requests_per_s)
+
+
+def some_of(own: Decoding, chosen: Array) -> Decoding:
+    """As if the others took nothing."""
+    return Decoding(own.steps * chosen, own.read * chosen, own.held * chosen)
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "tpot_s"),
+    [
+        ("llama-3.1-8b", "hgx-h100", TPOT_S),
+        ("qwen3-32b", "hgx-h200", TPOT_S),
+        ("qwen3-32b", "hgx-h200", LONG_S),
+        ("deepseek-v3", "hgx-h200@2", LONG_S),
+    ],
+)
+def test_no_requests_decoded_apart_and_late_save_more_than_the_bound_allows(
+    model: str, cluster: str, tpot_s: float
+) -> None:
+    exempt = 0.01
+    requests = drawn(3)
+    known = known_of(model, cluster, requests, exempt, tpot_s)
+    most = rates_with_late(known, requests, exempt)
+    own = Decoding.of(requests)
+    decodes = (known.shapes.role == ROLES.index("decode")) & (most > 0)
+    assert (most[decodes] < known.items.upper[decodes] * 0.98).any()
+    late = int(exempt * len(own.steps))
+    rng = np.random.default_rng(0)
+    orders = [own.steps, own.read, own.held, own.read / own.steps, -own.steps, rng.random(400)]
+    for number in (0, 1, late):
+        for order in orders:
+            chosen = np.zeros(len(order))
+            chosen[np.argsort(-order)[:number]] = 1.0
+            took = seconds(known, some_of(own, 1.0 - chosen), known.instance.slo)
+            took = took + seconds(known, some_of(own, chosen), Slo())
+            assert (1.0 / most[decodes] <= took[decodes] * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_lies_between_all_requests_in_time_and_late_ones_for_nothing(seed: int) -> None:
+    requests, exempt = drawn(seed), 0.01
+    known = known_of("llama-3.1-8b", "hgx-h100", requests, exempt)
+    most = rates_with_late(known, requests, exempt)
+    none_late = known_of("llama-3.1-8b", "hgx-h100", requests, 0.0).items.upper
+    assert (most <= known.items.upper).all()
+    assert (most >= none_late * (1 - 1e-6)).all()
+    few = rates_with_late(known, requests, 0.005)
+    assert (few <= most * (1 + 1e-9)).all()
+
+
+def test_without_late_requests_or_with_windows_the_bounds_stay() -> None:
+    requests = drawn(1)
+    known = known_of("llama-3.1-8b", "hgx-h100", requests, 0.01)
+    assert (rates_with_late(known, requests, 0.0) == known.items.upper).all()
+    windowed = known_of("gpt-oss-20b", "hgx-h100", requests, 0.01)
+    assert (rates_with_late(windowed, requests, 0.01) == windowed.items.upper).all()
+
+
+def test_the_bound_of_an_answer_counts_the_decoding_of_late_requests() -> None:
+    requests = drawn(2)
+    scenario = Scenario(
+        model="llama-3.1-8b",
+        cluster="hgx-h100",
+        workload=Workload(input_tokens=10, output_tokens=10),
+    )
+    asked = Asked(requests.at_rate(40.0), Targets(2.0, TPOT_S))
+    own = questions(scenario, asked)
+    known = Known(own.every, Clock(), 0.0, 0, None)
+    for_nothing = least_usd(known, known.items.upper)
+    every = search(own.every, clock=Clock(), gap=0.01)
+    found = least_cost(own, asked, every, Clock(), 0, 1)
+    assert found.usd_per_m_output_tokens > for_nothing * 1.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whichever_requests_are_left_out_the_others_have_no_fewer_steps_contexts_or_kv(
+    seed: int,
+) -> None:
+    requests, exempt = drawn(seed), 0.01
+    least = spread_of(requests, exempt)
+    assert least is not None
+    own = Decoding.of(requests)
+    orders = [own.steps, own.read, own.held, own.read / own.steps, own.held / own.steps]
+    for order in orders:
+        kept = np.argsort(order)[: len(order) - int(exempt * len(order))]
+        rest = Decoding(own.steps[kept], own.read[kept], own.held[kept]).spread(least)
+        assert rest.steps * len(kept) >= least.steps * len(order) * (1 - 1e-9)
+        assert rest.context >= least.context * (1 - 1e-9)
+        assert rest.kept >= least.kept * (1 - 1e-9)
