@@ -36,7 +36,7 @@ from costmodel.question.traffic.load import load_traffic
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.reuse import known_before
 from solver.clock import one_worker
-from solver.plan.units import Start, start_s
+from solver.plan.groups import Start, start_s
 
 #: AISimulate's autoscaler (examples/sweeper/nvopt-ragpulse, results of 2026-10-01): GPUs on average and coverage by floor
 PUBLISHED = {0.90: (64.19, 0.9318), 0.95: (79.69, 0.9524), 0.99: (151.46, 0.9959)}

@@ -1,7 +1,7 @@
 """``plan_day``: units and what runs on them in every hour, for the least money, with bounds and every layout judged.
 
 1. Searches say what one, two, four units of a kind run for a model (:mod:`solver.plan.offers`). 2. CP-SAT chooses, hour by
-hour, how many of them serve (:mod:`solver.plan.hours`); a large question is planned by parts (:mod:`solver.plan.region`).
+hour, how many of them serve (:mod:`solver.plan.hours`); a large question is planned by parts (:mod:`solver.plan.by_parts.region`).
 3. Every layout of every hour is evaluated whole, of a large question the most groups of each layout that stand in one cluster;
 where many groups carry less together than one by one, the plan is made again with what they carry.
 """
@@ -156,9 +156,10 @@ def plan_offers(
         for m in range(len(asked.models))
     ]
     # loading weights and finishing a request take some time in any layout
-    loosest = any_layouts(hours, most, loads=True, drains=True)
+    few = None if large else {key: own.most_of_few for key, own in offers.items()}
+    loosest = any_layouts(hours, most, loads=True, drains=True, few=few)
     if large:
-        from solver.plan.region import region_bound_usd
+        from solver.plan.by_parts.region import region_bound_usd
 
         on_progress("bound over any layouts")
         bound = region_bound_usd(loosest, clock=clock)
@@ -206,7 +207,7 @@ def _planner(
     if hours.choices <= LARGE:
         return lambda own: plan_hours(own, clock=clock, seed=seed)
     # only large questions pay for what plans by parts
-    from solver.plan.region import plan_region
+    from solver.plan.by_parts.region import plan_region
 
     return lambda own: plan_region(own, clock=clock, seed=seed, on_progress=on_progress)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import KvShare, Layout, Stage
 from costmodel.plan.question import PlanUnits
 from costmodel.question.instance import Instance, resolve_instance
-from topology import load_cluster
+from topology import TierKind, load_cluster
 from topology.cluster import Cluster
 from topology.errors import InstanceError, Problem
 
@@ -92,3 +93,29 @@ def _chip(chip: str, turn: int, small: Cluster, large: Cluster) -> str:
     """The chip of the same place in the group of a turn."""
     place = small.chips.index(small.chip(chip))
     return large.chips[turn * len(small.chips) + place].id
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where weights are read from, and seconds that a start takes beside it."""
+
+    tier: TierKind
+    extra_s: float
+
+
+def start_s(instance: Instance, evaluation: Evaluation, layout: Layout, start: Start) -> float:
+    """Seconds until the chip with most weights per speed of its tier has read them, and what a start takes beside it."""
+    longest = 0.0
+    for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
+        for stage, own in zip(replica.stages, price.stages, strict=True):
+            weights = sum(
+                (held for name, held in own.memory.items() if name in ("weights", "experts")),
+                start=0.0 * own.used_bytes,
+            )
+            for chip, held in zip(stage.chips, weights.tolist(), strict=True):
+                tier = instance.cluster.chip(chip).chip.tier(start.tier)
+                if tier is None:
+                    message = f"{instance.cluster.chip(chip).chip.name} has no {start.tier} tier"
+                    raise InstanceError(Problem("load_from", message))
+                longest = max(longest, held / tier.read_bytes_per_s)
+    return longest + start.extra_s

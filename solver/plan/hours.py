@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from ortools.sat.python import cp_model
 
@@ -72,9 +73,16 @@ def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -
 
 
 def any_layouts(
-    asked: Hours, most: Sequence[Sequence[float]], *, loads: bool, drains: bool
+    asked: Hours,
+    most: Sequence[Sequence[float]],
+    *,
+    loads: bool,
+    drains: bool,
+    few: Mapping[tuple[int, int], Sequence[float]] | None = None,
 ) -> Hours:
     """The question of plans whose unit of kind ``k`` carries at most ``most[model][k]`` requests/s in any layout.
+
+    ``few``: by model and kind, requests/s that none, one, two ... units carry at most.
 
     A unit runs one model in an hour. ``loads``, ``drains``: every layout takes some time to load, to finish; the hour that
     is paid for it then is. What is longer than an hour, and units that may not be exchanged within one, are left out.
@@ -85,7 +93,7 @@ def any_layouts(
             m,
             k,
             1,
-            tuple(n * most[m][k] for n in range(kind.units + 1)),
+            _at_most(kind.units, most[m][k], () if few is None else few[m, k]),
             start_s=_SOME_S * loads,
             drain_s=_SOME_S * drains,
             least_hours=min((one.least_hours for one in asked.columns), default=1),
@@ -95,6 +103,12 @@ def any_layouts(
         if most[m][k] > 0
     )
     return replace(asked, columns=columns)
+
+
+def _at_most(units: int, each: float, few: Sequence[float]) -> tuple[float, ...]:
+    """Requests/s of none, one, two ... units at most; it never falls."""
+    table = [n * each if n >= len(few) else min(n * each, few[n]) for n in range(units + 1)]
+    return tuple(accumulate(table, max))
 
 
 def bound_usd(asked: Hours, *, clock: Clock, seed: int = 0) -> float:

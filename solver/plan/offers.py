@@ -11,8 +11,8 @@ import joblib
 from costmodel.plan.hours import Column, Kind
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits, rates_of
 from solver.clock import Clock
-from solver.plan.groups import UnitLayout, chips_off
-from solver.plan.units import Offer, Start, offer
+from solver.plan.groups import Start, UnitLayout, chips_off
+from solver.plan.units import Offer, offer
 from topology import load_cluster
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 

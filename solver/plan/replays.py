@@ -17,7 +17,7 @@ from costmodel.replay.targets import Targets, judged
 from solver.clock import Clock
 from solver.plan.day import DayPlan
 from solver.plan.groups import chips_off, copies
-from solver.plan.units import asked_of
+from solver.plan.most import asked_of
 from solver.traffic.asked import Asked
 
 #: seconds of even arrivals that are replayed, and requests at most

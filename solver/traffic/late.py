@@ -110,8 +110,13 @@ def rates_with_late(known: Known, requests: Requests, exempt: float) -> Array:
 
 
 def least_usd(known: Known, rates: Array) -> float:
-    """Dollars per million output tokens that no layout costs less than, with shapes that serve no more than ``rates``."""
+    """Dollars per million output tokens that no layout costs less than, with shapes that serve no more than ``rates``.
+
+    Infinite where none serves.
+    """
     items = known.items.best(rates, np.minimum(rates, known.items.leaving))
+    if not items:
+        return inf
     return known.fleet(items, _FLEET_S).bound * known.to_usd
 
 

@@ -33,8 +33,46 @@ def agree(asked: Hours, rows: Rows) -> bool:
         all(getattr(one, name) > 0 for one in asked.columns) for name in ("start_s", "drain_s")
     )
     loosest = any_layouts(asked, most_of_a_unit(asked), loads=loads, drains=drains)
-    assert bound_usd(loosest, clock=Clock()) <= best
+    bound = bound_usd(loosest, clock=Clock())
+    assert bound <= best
+    few = any_layouts(
+        asked, most_of_a_unit(asked), loads=loads, drains=drains, few=most_of_few(asked)
+    )
+    assert bound <= bound_usd(few, clock=Clock()) <= best
     return True
+
+
+def most_of_few(asked: Hours) -> dict[tuple[int, int], list[float]]:
+    """What none, one, two ... units carry at most, by model and kind: groups of its columns side by side."""
+    found = {
+        (m, k): [0.0] * (kind.units + 1)
+        for m in range(len(asked.models))
+        for k, kind in enumerate(asked.kinds)
+    }
+    for one in asked.columns:
+        before = found[one.model, one.kind]
+        found[one.model, one.kind] = [
+            max(
+                before[units - groups * one.group] + rate
+                for groups, rate in enumerate(one.requests_per_s)
+                if groups * one.group <= units
+            )
+            for units in range(len(before))
+        ]
+    return found
+
+
+def test_few_units_carry_what_they_carry_alone_and_more_units_no_less() -> None:
+    kind = Kind("a", 4, (0, 4), 1.0, (1.0,))
+    asked = Hours(("m",), ((1.0,),), (kind,), ())
+    (one,) = any_layouts(
+        asked, [[10.0]], loads=False, drains=False, few={(0, 0): (0.0, 4.0, 25.0)}
+    ).columns
+    assert one.requests_per_s == (0.0, 4.0, 20.0, 30.0, 40.0)
+    (one,) = any_layouts(
+        asked, [[10.0]], loads=False, drains=False, few={(0, 0): (0.0, 9.0, 8.0)}
+    ).columns
+    assert one.requests_per_s == (0.0, 9.0, 9.0, 30.0, 40.0)
 
 
 def most_of_a_unit(asked: Hours) -> list[list[float]]:

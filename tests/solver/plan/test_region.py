@@ -12,11 +12,11 @@ import pytest
 from costmodel.plan.hours import Column, Decision, Hours, Kind
 from costmodel.plan.judge import judge
 from solver.clock import Clock
-from solver.plan import region as under_test
-from solver.plan.linear import Linear
-from solver.plan.pools import pooled
-from solver.plan.region import plan_region, region_bound_usd
-from solver.plan.sites import _runs, dealt
+from solver.plan.by_parts import region as under_test
+from solver.plan.by_parts.linear import Linear
+from solver.plan.by_parts.pools import pooled
+from solver.plan.by_parts.region import plan_region, region_bound_usd
+from solver.plan.by_parts.sites import _runs, dealt
 from tests.solver.plan.enumerated_plans import best_of_all, tiny, tiny_region
 from topology.errors import NoFeasibleLayout
 

@@ -17,10 +17,11 @@ from costmodel.question.workload import Slo
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
 from solver.clock import Clock
+from solver.plan import most
 from solver.plan import units as under_test
-from solver.plan.groups import chips_off, copies, on_units
+from solver.plan.groups import Start, chips_off, copies, on_units
 from solver.plan.offers import _together
-from solver.plan.units import Start, offer
+from solver.plan.units import offer
 from solver.search import search
 from topology.errors import InstanceError, NoLayoutInTime
 
@@ -43,6 +44,8 @@ def test_copies_stand_on_units_of_their_own_and_carry_as_much_each() -> None:
     (one,) = found.layouts
     assert one.requests_per_s <= found.most_requests_per_s * (1 + 1e-9)
     assert one.start_s > 30.0
+    assert one.requests_per_s <= found.most_of_few[1] <= found.most_requests_per_s * (1 + 1e-9)
+    assert found.most_of_few[0] == 0.0
     instance, layout = copies(one, 3, KIND, 2)
     judged_all = evaluate(instance, layout)
     assert judged_all.feasible
@@ -107,7 +110,7 @@ def test_no_bound_is_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
         proof = replace(found.certificate, bound_usd_per_m_output_tokens=0.0)
         return replace(found, certificate=proof)
 
-    monkeypatch.setattr(under_test, "search", without_bound)
+    monkeypatch.setattr(most, "search", without_bound)
     model = PlanModel(model="llama-3.1-8b", requests_per_s=(1.0,))
     with pytest.raises(NoLayoutInTime, match="before a bound"):
         offer(
@@ -161,3 +164,10 @@ def test_searches_of_a_model_are_made_by_one_process_where_there_are_enough() ->
     searches = [(model, one, 0) for model in models for one in units]
     assert _together(searches, 2) == [searches[:3], searches[3:]]
     assert _together(searches, 3) == [[one] for one in searches]
+
+
+def test_few_units_that_do_not_hold_a_model_carry_nothing() -> None:
+    model = PlanModel(model="deepseek-v3", requests_per_s=(1.0,))
+    found = most.most_of_few(model, PlanUnits(cluster=KIND, count=3), 0, Clock(), 0)
+    assert found[:2] == (0.0, 0.0)
+    assert 0.0 < found[2] < found[3]

@@ -14,11 +14,11 @@ import numpy as np
 from costmodel.plan.hours import Decision, Hours
 from costmodel.plan.judge import judge
 from solver.clock import Clock
-from solver.plan.by_model import decision, whole_groups
+from solver.plan.by_parts.by_model import decision, whole_groups
+from solver.plan.by_parts.linear import Linear
+from solver.plan.by_parts.pools import Pool, pooled
+from solver.plan.by_parts.sites import dealt
 from solver.plan.hours import Planned, plan_hours
-from solver.plan.linear import Linear
-from solver.plan.pools import Pool, pooled
-from solver.plan.sites import dealt
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, VerificationError
 

@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 
 from costmodel.plan.hours import Decision, Hours
 from solver.clock import Clock
-from solver.plan.linear import Array
+from solver.plan.by_parts.linear import Array
 from solver.plan.model import Given, HoursModel
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 

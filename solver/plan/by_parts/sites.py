@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.plan.hours import Hours
-from solver.plan.by_model import Groups
-from solver.plan.pools import SAME, Pool, linear
+from solver.plan.by_parts.by_model import Groups
+from solver.plan.by_parts.pools import SAME, Pool, linear
 from topology.errors import NoFeasibleLayout
 
 

@@ -1,0 +1,1 @@
+"""Plans of many clusters, models and hours, by parts."""

@@ -1,0 +1,136 @@
+"""What whole units carry at most for a model, whatever layout they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from costmodel.evaluate import SECONDS_PER_HOUR
+from costmodel.plan.question import PlanModel, PlanUnits
+from costmodel.question.engine import ANY
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.traffic.load import load_traffic
+from costmodel.question.traffic.requests import Requests
+from costmodel.replay.targets import Targets
+from solver.bounds.relaxed import relaxed_bound
+from solver.clock import Clock
+from solver.known import Known
+from solver.plan.groups import on_units
+from solver.search import search
+from solver.traffic.asked import Asked, questions
+from solver.traffic.late import least_usd, rates_with_late
+from solver.traffic.windows import least_share
+from topology.errors import InstanceError, NoLayoutInTime, Problem
+
+#: units up to which they are bounded alone, if a kind has no more than so many
+_FEW, _FEW_OF = 4, 16
+#: chips on which the bound of a unit is a search's; with more, fractions of replicas say as much and are quick
+_WHOLE_CHIPS = 256
+#: that bound is so many times tighter than the gap of searches: it is quick, and whole plans rest on it
+_TIGHTER = 4.0
+
+
+@dataclass(frozen=True)
+class _Every:
+    """What every order of a model's requests has to carry on some units; ``requests``: of traffic, of which a share is exempt.
+
+    ``share``: see :func:`least_share`.
+    """
+
+    instance: Instance
+    requests: Requests | None = None
+    exempt: float = 0.0
+    share: float = 1.0
+
+    @classmethod
+    def on(
+        cls, model: PlanModel, units: PlanUnits, number: int, off: int, pay: str, seed: int
+    ) -> _Every:
+        """That of so many units."""
+        scenario = model.scenario(*on_units(units.cluster, number, off))
+        if model.traffic is None:
+            return cls(resolve_instance(scenario.model_copy(update={"pay": pay})))
+        asked = asked_of(model, seed)
+        own = questions(scenario, asked)
+        share = least_share(own.every, asked.requests, own.exempt)
+        return cls(at_any_rate(own.every, pay), asked.requests, own.exempt, share)
+
+    def requests_per_s(self, usd: float) -> float:
+        """Requests/s of all chips, if a million output tokens costs so much."""
+        if usd <= 0.0:
+            return inf
+        prices = sum(chip.chip.usd_per_hour for chip in self.instance.cluster.usable)
+        hourly = prices * self.instance.scenario.prices.chip_price_factor
+        tokens = self.instance.workload.output_tokens
+        return hourly / SECONDS_PER_HOUR / usd * 1e6 / tokens
+
+    def bounded_usd(self, clock: Clock, seed: int) -> float:
+        """Dollars per million output tokens by the bounds of shapes alone, late requests counted."""
+        known = Known(self.instance, clock, 0.0, seed, None)
+        rates = known.items.upper
+        if self.requests is not None:
+            rates = rates_with_late(known, self.requests, self.exempt)
+        return least_usd(known, rates)
+
+    @property
+    def several(self) -> bool:
+        """Whether engines or places of KV are several questions in one."""
+        scenario, workload = self.instance.scenario, self.instance.workload
+        return scenario.engine == ANY or workload.hold_s is not None
+
+
+def most_of_a_unit(
+    model: PlanModel, units: PlanUnits, off: int, clock: Clock, gap: float, seed: int
+) -> tuple[float, tuple[str, ...]]:
+    """Requests/s of a unit that no layout on any number of units exceeds, and what that covers."""
+    every = _Every.on(model, units, units.count, off, "used", seed)
+    bound, covers = _least_usd(every, clock, gap, seed)
+    if every.requests is not None:
+        bound = max(bound, every.bounded_usd(clock, seed))
+    if bound <= 0.0:
+        raise NoLayoutInTime("the time limit came before a bound")
+    return every.requests_per_s(bound * every.share) / units.count, covers
+
+
+def most_of_few(
+    model: PlanModel, units: PlanUnits, off: int, clock: Clock, seed: int
+) -> tuple[float, ...]:
+    """Requests/s that none, one, two ... units carry at most, all of their chips paid and joined as well as may be."""
+    found = [0.0]
+    few = _FEW if units.count <= _FEW_OF else 0
+    for number in range(1, min(few, units.count) + 1):
+        every = _Every.on(model, units, number, off, "whole", seed)
+        if every.several:
+            break
+        cluster = every.instance.cluster.in_one_unit
+        every = replace(every, instance=replace(every.instance, cluster=cluster))
+        usd = every.bounded_usd(clock, seed) * every.share
+        found.append(max(found[-1], every.requests_per_s(usd)))
+    return tuple(found)
+
+
+def _least_usd(every: _Every, clock: Clock, gap: float, seed: int) -> tuple[float, tuple[str, ...]]:
+    """Dollars per million output tokens that no layout costs less than, and what that covers."""
+    instance = every.instance
+    if not every.several and len(instance.cluster.usable) > _WHOLE_CHIPS:
+        relaxed = relaxed_bound(instance, clock=clock, gap=gap / _TIGHTER, seed=seed)
+        return relaxed.bound_usd_per_m_output_tokens, relaxed.covers
+    # of few chips whole fleets say more than fractions
+    found = search(instance, clock=clock, gap=gap, seed=seed)
+    return found.certificate.bound_usd_per_m_output_tokens, found.certificate.covers
+
+
+def asked_of(model: PlanModel, seed: int) -> Asked:
+    """The traffic of a model at its own rate."""
+    assert model.traffic is not None
+    requests = load_traffic(model.traffic, seed=seed).whole_prompts()
+    if not requests.duration_s:
+        raise InstanceError(Problem(model.traffic, "all requests come at once: they have no rate"))
+    return Asked(requests, Targets(model.slo.ttft, model.slo.tpot))
+
+
+def at_any_rate(instance: Instance, pay: str) -> Instance:
+    """The same question without a rate."""
+    return resolve_instance(
+        instance.scenario.model_copy(update={"rate": None, "pay": pay, "slo": instance.slo})
+    )
