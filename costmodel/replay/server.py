@@ -68,20 +68,20 @@ class Server:
         return used
 
     def add(self, job: Job, now: float) -> float | None:
-        """Take in a request; when the next decision is, if that has changed."""
+        """Take in a request; when the next decision is, if that has changed: an idle replica's when all of now have come."""
         if self.role != "decode":
             job.prompt = max(job.prompt, job.input_tokens)
             self.pending_tokens += job.prompt
         job.queued_s = now
         self.waiting.append(job)
         if not self.busy:
-            self._settled = now
-            return self._decide(now)
+            self.busy, self.started, self._settled = True, now, now
+            self.version += 1
+            return now
         if self._run is None:
             return None
         rounds, first, more = self._run
-        shorter = rounds_until(now - self.started, first, more) + self.habits.ahead
-        shorter = min(rounds, shorter)
+        shorter = min(rounds, rounds_until(now - self.started, first, more) + self.habits.ahead)
         if shorter == rounds:
             return None
         self._run = (shorter, first, more)

@@ -103,6 +103,19 @@ def test_groups_that_arrive_together(tiny: Callable[[int, int, int, int], Instan
     assert found.mean() == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.parametrize("in_flight", [None, 3])
+def test_what_comes_at_one_instant_shares_the_first_pass(
+    tiny: Callable[[int, int, int, int], Instance], in_flight: int | None
+) -> None:
+    """An idle server looks once for all that is there, as engines do, not at the first of them alone."""
+    server = Server("mixed", by_rows(Line.flat(0.005)), NOTHING, 4, Habits(chunk_tokens=64), Gaps())
+    requests = prompts(np.zeros(3), np.full(3, 20))
+    course = Course(in_flight=in_flight)
+    jobs = run(tiny(0, 1, 1, 0), [Standing(server, 0, 1.0, 0.0)], requests, course)
+    assert [job.first_s for job in jobs] == pytest.approx([0.005] * 3)
+    assert server.busy_s == pytest.approx(0.005)
+
+
 def test_rounds_without_a_queue_last_as_they_are_told(
     tiny: Callable[[int, int, int, int], Instance],
 ) -> None:
