@@ -171,3 +171,29 @@ def test_few_units_that_do_not_hold_a_model_carry_nothing() -> None:
     found = most.most_of_few(model, PlanUnits(cluster=KIND, count=3), 0, Clock(), 0)
     assert found[:2] == (0.0, 0.0)
     assert 0.0 < found[2] < found[3]
+
+
+def test_where_mixed_replicas_are_late_between_long_prompts_pools_apart_are_tried(
+    tmp_path: Path,
+) -> None:
+    rng = random.Random(10)
+    rows = (
+        f"{turn / 7:.2f},{min(40_000, int(rng.lognormvariate(7, 1.2)) + 5)},"
+        f"{min(4_000, int(rng.lognormvariate(5, 1)) + 2)}"
+        for turn in range(300)
+    )
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
+    model = PlanModel.model_validate(
+        {
+            "model": "deepseek-v3",
+            "requests_per_s": [1.0],
+            "traffic": str(path),
+            "slo": {"ttft": 20.0, "tpot": 0.05},
+        }
+    )
+    units = PlanUnits(cluster="hgx-b200", count=1)
+    found = offer(model, units, 0, Start("flash", 0.0), clock=Clock(), gap=0.02, seed=0)
+    (one,) = found.layouts
+    assert {replica.role for replica in one.layout.replicas} == {"prefill", "decode"}
+    assert 0.5 * one.steady_requests_per_s < one.requests_per_s <= found.most_requests_per_s
