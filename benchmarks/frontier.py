@@ -230,7 +230,7 @@ def _most(instance: Instance, group: Group, role: Role) -> float:
 def _freed(row: MeasuredRow, search: Search) -> list[float]:
     """Requests per second and chip with experts placed, then of any widths, then of any roles."""
     shapes = search.shapes
-    roles = [("mixed", row.decode)] if row.prefill is None else []
+    roles: list[tuple[Role, Group]] = [("mixed", row.decode)]
     if row.prefill is not None:
         roles = [("prefill", row.prefill), ("decode", row.decode)]
     own = []
@@ -244,8 +244,8 @@ def _freed(row: MeasuredRow, search: Search) -> list[float]:
     return [placed, mixed if row.prefill is None else apart, max(mixed, apart)]
 
 
-def _of(search: Search, role: str) -> NDArray[np.bool_]:
-    return np.asarray(search.shapes.role == [*ROLES].index(role))  # type: ignore[arg-type]
+def _of(search: Search, role: Role) -> NDArray[np.bool_]:
+    return np.asarray(search.shapes.role == ROLES.index(role))
 
 
 def _together(prefill: float, decode: float) -> float:

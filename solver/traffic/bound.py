@@ -45,7 +45,10 @@ def least_cost(
     share = least_share(own.every, asked.steady, own.exempt)
     known = Known(own.every, clock, 0.0, seed, None, workers=workers)
     rates = rates_with_late(known, asked.steady, own.exempt)
-    bound = max(every.certificate.bound_usd_per_m_output_tokens, least_usd(known, rates)) * share
+    bound = every.certificate.bound_usd_per_m_output_tokens
+    if (rates < known.items.upper).any():
+        bound = max(bound, least_usd(known, rates))
+    bound *= share
     covers = (*every.certificate.covers, *COVERS, *(WHOLE if asked.prefixes == "off" else REUSED))
     if share < 1.0:
         covers += (

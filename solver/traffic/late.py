@@ -30,6 +30,7 @@ from solver.bounds.block import Block
 from solver.bounds.pricing import Pricer
 from solver.known import Known
 from solver.shapes.shapes import ROLES, ShapeTable
+from solver.shapes.stands import neighbours_matter
 
 Array = NDArray[np.float64]
 
@@ -101,9 +102,9 @@ def rates_with_late(known: Known, requests: Requests, exempt: float) -> Array:
     for role, index in sorted(
         {(int(shapes.role[row]), int(shapes.pool_class[row])) for row in np.flatnonzero(decodes)}
     ):
+        if neighbours_matter(known.instance.cluster, known.classes[index].domain):
+            continue  # a pass may be quicker on another set of chips
         rows = np.flatnonzero(decodes & (shapes.role == role) & (shapes.pool_class == index))
-        if len(pricer.ways_of(shapes, int(rows[0]))) > 1:
-            continue
         passes = _Passes(pricer, shapes.take(rows), largest[rows])
         upper[rows] = np.minimum(upper[rows], passes.at_most(own, exempt))
     return upper

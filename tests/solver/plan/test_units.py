@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,48 +56,46 @@ def test_copies_stand_on_units_of_their_own_and_carry_as_much_each() -> None:
     assert not used & {"r0g6", "r1g7", "r2g6"}
 
 
+def with_trace(
+    folder: Path, model: str, rows: Iterable[str], ttft: float, tpot: float
+) -> PlanModel:
+    """A model with such rows of a trace as traffic, and targets in seconds."""
+    path = folder / "trace.csv"
+    path.write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
+    words = {
+        "model": model,
+        "traffic": str(path),
+        "slo": {"ttft": ttft, "tpot": tpot},
+        "requests_per_s": [1.0],
+    }
+    return PlanModel.model_validate(words)
+
+
 def test_traffic_counts_at_the_rate_at_which_replays_meet_the_percentiles(tmp_path: Path) -> None:
     rng = random.Random(1)
     rows = (
         f"{t // 3 / 10:.1f},{rng.choice((400, 900, 4100))},{rng.randint(5, 120)}"
         for t in range(1000)
     )
-    path = tmp_path / "trace.csv"
-    path.write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
-    model = PlanModel.model_validate(
-        {
-            "model": "llama-3.1-8b",
-            "traffic": str(path),
-            "slo": {"ttft": 0.3, "tpot": 0.02},
-            "requests_per_s": [1.0],
-        }
-    )
+    model = with_trace(tmp_path, "llama-3.1-8b", rows, 0.3, 0.02)
     units = PlanUnits(cluster=KIND, count=1)
     found = offer(model, units, 4, Start("flash", 0.0), clock=Clock(), gap=0.02, seed=0)
     (one,) = found.layouts
     assert 0 < one.requests_per_s < one.steady_requests_per_s
     assert one.requests_per_s <= found.most_requests_per_s
-    requests = load_traffic(str(path), rate=one.requests_per_s, seed=0).whole_prompts()
+    assert model.traffic is not None
+    requests = load_traffic(model.traffic, rate=one.requests_per_s, seed=0).whole_prompts()
     met = replay(one.instance, one.layout, requests, Course.of(one.instance))
     assert judged(met, Targets(0.3, 0.02)).meets
 
 
 def test_where_long_prompts_are_late_alone_layouts_compute_prompts_quickly(tmp_path: Path) -> None:
     rng, t = random.Random(1), 0.0
-    rows = ["t_s,input_tokens,output_tokens"]
+    rows = []
     for _ in range(2000):
         t += rng.expovariate(1.0)
         rows.append(f"{t:.3f},{20_000 if rng.random() < 0.03 else 300},200")
-    path = tmp_path / "trace.csv"
-    path.write_text("\n".join(rows) + "\n")
-    model = PlanModel.model_validate(
-        {
-            "model": "llama-3.1-8b",
-            "traffic": str(path),
-            "slo": {"ttft": 0.25, "tpot": 0.02},
-            "requests_per_s": [1.0],
-        }
-    )
+    model = with_trace(tmp_path, "llama-3.1-8b", rows, 0.25, 0.02)
     units = PlanUnits(cluster="hgx-h200", count=1)
     found = offer(model, units, 0, Start("flash", 0.0), clock=Clock(), gap=0.02, seed=0)
     # of what suits the mean prompt, nothing computes 20,000 tokens in 250 ms
@@ -182,16 +181,7 @@ def test_where_mixed_replicas_are_late_between_long_prompts_pools_apart_are_trie
         f"{min(4_000, int(rng.lognormvariate(5, 1)) + 2)}"
         for turn in range(300)
     )
-    path = tmp_path / "trace.csv"
-    path.write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
-    model = PlanModel.model_validate(
-        {
-            "model": "deepseek-v3",
-            "requests_per_s": [1.0],
-            "traffic": str(path),
-            "slo": {"ttft": 20.0, "tpot": 0.05},
-        }
-    )
+    model = with_trace(tmp_path, "deepseek-v3", rows, 20.0, 0.05)
     units = PlanUnits(cluster="hgx-b200", count=1)
     found = offer(model, units, 0, Start("flash", 0.0), clock=Clock(), gap=0.02, seed=0)
     (one,) = found.layouts

@@ -112,12 +112,17 @@ def test_the_bound_lies_between_all_requests_in_time_and_late_ones_for_nothing(s
     assert (few <= most * (1 + 1e-9)).all()
 
 
-def test_without_late_requests_or_with_windows_the_bounds_stay() -> None:
+def test_without_late_requests_with_windows_or_unlike_neighbours_the_bounds_stay() -> None:
     requests = drawn(1)
     known = known_of("llama-3.1-8b", "hgx-h100", requests, 0.01)
     assert (rates_with_late(known, requests, 0.0) == known.items.upper).all()
     windowed = known_of("gpt-oss-20b", "hgx-h100", requests, 0.01)
     assert (rates_with_late(windowed, requests, 0.01) == windowed.items.upper).all()
+    # on a torus a shape may stand on quicker sets of chips than the one whose passes are timed
+    torus = known_of("llama-3.1-8b", "tpu-v6e", requests, 0.01)
+    several = [len(torus.pricer.ways_of(torus.shapes, row)) for row in range(len(torus.shapes))]
+    assert max(several) > 1
+    assert (rates_with_late(torus, requests, 0.01) == torus.items.upper).all()
 
 
 def test_the_bound_of_an_answer_counts_the_decoding_of_late_requests() -> None:
