@@ -13,12 +13,16 @@ from ortools.sat.python import cp_model
 from costmodel.plan.hours import Column, Decision, Hours
 from costmodel.plan.judge import Judged, judge
 from solver.clock import Clock
+from solver.plan.by_parts.linear import Linear
+from solver.plan.first import First, first_plan
 from solver.plan.model import HoursModel
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
 
 #: seconds of one solve at most, and of looking for a plan as cheap with fewer starts
 _LIMIT_S, _TIDY_S = 240.0, 10.0
+#: numbers of groups to choose from, over all hours and columns, up to which CP-SAT needs no plan to begin with
+SMALL = 1000
 #: a time that is not nothing, for what takes some time in any layout, seconds
 _SOME_S = 1.0
 
@@ -44,21 +48,28 @@ def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -
     ------
     NoFeasibleLayout
         No plan meets the demand; the message names the first hour that cannot be met alone, or says that the
-        changes between hours are what cannot be.
+        changes between hours are what cannot be. Or none was found, and none is proven (``proven`` is false).
     NoLayoutInTime
         The time limit came first.
     """
     model = HoursModel(asked)
+    first = first_plan(asked, clock=clock, seed=seed) if asked.choices > SMALL else None
+    if first is not None and first.found is not None:
+        model.begin_with(*first.found)
     solver, status = clock.run(
         model.cp, seed=seed, limit_s=_LIMIT_S, linearize=True, accept_gap=gap
     )
     if status == cp_model.INFEASIBLE:
+        if first is not None and first.found is not None:
+            raise VerificationError("the solver finds no plan where the judge accepts one")
         raise NoFeasibleLayout(_why(asked, clock, seed))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise NoLayoutInTime("the time limit came before a plan")
+        # a small question that had no time may still be answered
+        return _begun(first or first_plan(asked, clock=clock, seed=seed), clock)
     bound, claimed = (
         own * model.usd for own in (solver.best_objective_bound, solver.objective_value)
     )
+    bound = max(bound, 0.0 if first is None else first.bound_usd)
     model.settle(round(solver.objective_value), solver)
     tidy, status = clock.run(model.cp, seed=seed, limit_s=_TIDY_S)
     plan = model.read(tidy if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else solver)
@@ -70,6 +81,19 @@ def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -
             f"the judge finds ${judged.usd:,.4f} for a plan, the solver claimed ${claimed:,.4f}"
         )
     return Planned(plan, judged, max(0.0, min(bound, judged.usd)))
+
+
+def _begun(first: First, clock: Clock) -> Planned:
+    """The plan that was there before the search, where the search has none."""
+    if first.found is not None:
+        plan, judged = first.found
+        return Planned(plan, judged, min(first.bound_usd, judged.usd))
+    if clock.over:
+        raise NoLayoutInTime("the time limit came before a plan")
+    raise NoFeasibleLayout(
+        "no plan was found in the work that one search may take; none is proven not to exist",
+        proven=False,
+    )
 
 
 def any_layouts(
@@ -122,7 +146,10 @@ def bound_usd(asked: Hours, *, clock: Clock, seed: int = 0) -> float:
         raise NoFeasibleLayout(
             "no plan meets the demand: even what units carry at most is too little"
         )
-    return max(0.0, solver.best_objective_bound * model.usd)
+    found = max(0.0, solver.best_objective_bound * model.usd)
+    if status == cp_model.OPTIMAL or asked.choices <= SMALL:
+        return found
+    return max(found, Linear(asked).solve(clock=clock, limit_s=_LIMIT_S).bound_usd)
 
 
 def _why(asked: Hours, clock: Clock, seed: int) -> str:

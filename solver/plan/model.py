@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from costmodel.plan.hours import Decision, Hours
+from costmodel.plan.judge import Judged
 from costmodel.tolerance import RELATIVE
 from solver.scaling import down, fine_unit
 
@@ -57,6 +58,7 @@ class HoursModel:
         self.start, self.stop = (
             self._table(name, zeros, [self.most] * asked.hours) for name in ("start", "stop")
         )
+        self._is: list[list[dict[int, cp_model.IntVar]]] = [[{} for _ in columns] for _ in hours]
         self._used = [[self._used_in(hour, k) for k in range(len(asked.kinds))] for hour in hours]
         for hour in hours:
             self._changes(hour)
@@ -138,6 +140,7 @@ class HoursModel:
         one = {n: self.cp.new_bool_var(f"serve[{hour},{index}]={n}") for n in numbers}
         self.cp.add_exactly_one(one.values())
         self.cp.add(self.serve[hour][index] == sum(n * is_n for n, is_n in one.items()))
+        self._is[hour][index] = one
         return one
 
     def _power(self, hour: int) -> None:
@@ -154,13 +157,16 @@ class HoursModel:
         asked = self.asked
         hours = range(asked.hours)
         terms: list[tuple[float, cp_model.IntVar]] = []
+        self._rented: list[list[cp_model.IntVar]] = []
         for index, kind in enumerate(asked.kinds):
             terms.append((asked.hours * kind.reserved_usd_per_hour, self.reserved[index]))
+            self._rented.append([])
             for hour in hours:
                 used = self._used[hour][index]
                 more = self.cp.new_int_var(0, kind.units, f"rented[{hour},{index}]")
                 self.cp.add(more >= used - self.reserved[index])
                 terms.append((kind.on_demand_usd_per_hour[hour], more))
+                self._rented[index].append(more)
                 terms.append((asked.energy_usd(index, hour), used))
         self.usd = fine_unit(max(usd for usd, _ in terms))
         most = sum(asked.hours * kind.units * 2 + kind.units for kind in asked.kinds)
@@ -168,12 +174,32 @@ class HoursModel:
         self.cost = sum(down(usd, self.usd) * one for usd, one in terms)
         self.cp.minimize(self.cost)
 
+    def begin_with(self, plan: Decision, judged: Judged) -> None:
+        """Tell the solver a plan that the judge accepts: the value of every variable, so that it need not complete it."""
+        for one, units in zip(self.reserved, plan.reserved, strict=True):
+            self.cp.add_hint(one, units)
+        for hour, groups in enumerate(plan.groups):
+            for index, number in enumerate(groups):
+                more = number - plan.groups[hour - 1][index]
+                self.cp.add_hint(self.serve[hour][index], number)
+                self.cp.add_hint(self.start[hour][index], max(0, more))
+                self.cp.add_hint(self.stop[hour][index], max(0, -more))
+                for n, one in self._is[hour][index].items():
+                    self.cp.add_hint(one, n == number)
+            own = judged.hours[hour]
+            for index, used in enumerate(self._used[hour]):
+                units = own.serving[index] + own.moving[index]
+                self.cp.add_hint(used, units)
+                rented = max(0, units - plan.reserved[index])
+                self.cp.add_hint(self._rented[index][hour], rented)
+
     def settle(self, cost: int, known: cp_model.CpSolver) -> None:
         """Of plans that cost no more, look for one with the fewest starts, then the fewest groups; from a known one on."""
         self.cp.add(self.cost <= cost)
         serve = [one for row in self.serve for one in row]
         weight = 1 + sum(self.most) * self.asked.hours
         starts = sum(one for row in self.start for one in row)
+        self.cp.proto.clear_solution_hint()
         for one in (*serve, *self.reserved):
             self.cp.add_hint(one, known.value(one))
         self.cp.minimize(weight * starts + sum(serve))

@@ -18,6 +18,7 @@ from solver.plan.by_parts.by_model import decision, whole_groups
 from solver.plan.by_parts.linear import Linear
 from solver.plan.by_parts.pools import Pool, pooled
 from solver.plan.by_parts.sites import dealt
+from solver.plan.first import whole_reserved
 from solver.plan.hours import Planned, plan_hours
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, VerificationError
@@ -60,10 +61,7 @@ def plan_region(
     on_progress(f"relaxation of {len(pools)} pools")
     relaxed = Linear(together).solve(clock=clock, limit_s=_LIMIT_S)
     on_progress("whole units, model by model")
-    reserved = tuple(
-        int(np.clip(round(units), *kind.reserved))
-        for units, kind in zip(relaxed.reserved, together.kinds, strict=True)
-    )
+    reserved = whole_reserved(together, relaxed.reserved)
     groups = whole_groups(together, relaxed.groups, reserved, clock=clock, seed=seed)
     on_progress("clusters of each pool")
     return _judged(asked, pools, together, decision(groups, reserved), relaxed.bound_usd)
