@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -149,7 +150,10 @@ def bound_usd(asked: Hours, *, clock: Clock, seed: int = 0) -> float:
     found = max(0.0, solver.best_objective_bound * model.usd)
     if status == cp_model.OPTIMAL or asked.choices <= SMALL:
         return found
-    return max(found, Linear(asked).solve(clock=clock, limit_s=_LIMIT_S).bound_usd)
+    # without it the bound is lower; the plan that stands is not lost for it
+    with suppress(NoLayoutInTime):
+        found = max(found, Linear(asked).solve(clock=clock, limit_s=_LIMIT_S).bound_usd)
+    return found
 
 
 def _why(asked: Hours, clock: Clock, seed: int) -> str:

@@ -55,6 +55,18 @@ def test_a_search_that_finds_nothing_returns_the_plan_that_it_began_with(
     assert bound_usd(asked, clock=Clock()) >= found.bound_usd * (1 - SAME)
 
 
+def test_a_relaxation_without_time_leaves_the_search_s_own_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def late(self: object, **_: object) -> None:
+        raise NoLayoutInTime("late")
+
+    monkeypatch.setattr(under_test.Linear, "solve", late)
+    monkeypatch.setattr(under_test, "_LIMIT_S", 1e-6)
+    asked = wide()
+    assert 0 <= bound_usd(asked, clock=Clock()) <= plan_hours(asked, clock=Clock()).judged.usd
+
+
 @pytest.mark.parametrize("hours", [2, 12])
 def test_a_question_is_answered_though_the_time_is_over(hours: int) -> None:
     clock = Clock()
