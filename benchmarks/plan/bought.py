@@ -10,26 +10,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
-from math import ceil
-
-import numpy as np
 
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from costmodel.question.traffic.description import Arrivals, steady
 from costmodel.question.workload import Slo, Workload
-from costmodel.replay.fleet import Tables
-from costmodel.replay.replay import Course, replay
-from costmodel.replay.targets import Targets, judged
 from solver.clock import Clock
+from solver.plan.peak import peak_replay
 from solver.plan.size import Sized, Wanted, size
 from solver.search import search
 
 TTFT_S, TPOT_S = 2.0, 0.025
-#: how long requests come, as a multiple of what the longest takes
-LENGTHS = 6
 
 
 def question() -> Scenario:
@@ -63,18 +54,12 @@ def without_each(instance: Instance, layout: Layout, units: int) -> Iterator[tup
         yield len(hits), layout.model_copy(update={"replicas": kept})
 
 
-def replayed(instance: Instance, layout: Layout, rate: float, seed: int, tables: Tables) -> str:
+def replayed(instance: Instance, layout: Layout, units: int, rate: float, seed: int) -> str:
     """What requests met at the rate, in words."""
-    fills_s = TTFT_S + TPOT_S * instance.workload.output_tokens
-    count = ceil(rate * LENGTHS * fills_s)
-    requests = steady(instance.workload, Arrivals(process="poisson", rate=rate), count, seed)
-    met = replay(instance, layout, requests, Course.of(instance), tables)
-    filled = met.arrival_s >= fills_s
-    met = replace(met, ttft=met.ttft[filled], tpot=met.tpot[filled])
-    verdict = "meets" if judged(met, Targets(TTFT_S, TPOT_S)).meets else "misses"
+    met = peak_replay(instance, layout, units, rate, seed)
     return (
-        f"{verdict}: {int(filled.sum()):,} requests, TTFT mean {met.ttft.mean():.3f} s, P99 {np.quantile(met.ttft, 0.99):.3f} s; "
-        f"TPOT mean {met.tpot.mean() * 1e3:.2f} ms, P99 {np.quantile(met.tpot, 0.99) * 1e3:.2f} ms"
+        f"{'meets' if met.meets else 'misses'}: {met.requests:,} requests, TTFT P99 {met.ttft_p99_s:.3f} s, "
+        f"TPOT P99 {met.tpot_p99_s * 1e3:.2f} ms"
     )
 
 
@@ -84,21 +69,18 @@ def report(scenario: Scenario, one: Sized, wanted: Wanted, seed: int) -> None:
         print(f"{one.kind}: {one.reason}")
         return
     left = one.count - one.spare
-    tables: Tables = {}
     laid = next(tried.layout for tried in one.tried if tried.units == left)
-    assert laid is not None
     print(
         f"{one.kind}: {one.count} units, {left} of them carry {one.carried_requests_per_s:,.0f} requests/s",
         flush=True,
     )
     print(f"  {left} units, the spare in place of the lost one: "
-          f"{replayed(on(scenario, one.kind, left), laid, wanted.peak_rate, seed, tables)}", flush=True)  # fmt: skip
+          f"{replayed(on(scenario, one.kind, left), laid, left, wanted.peak_rate, seed)}", flush=True)  # fmt: skip
     instance = on(scenario, one.kind, one.count)
     found = search(instance, clock=Clock(), gap=0.01, seed=seed)
-    tables = {}
     for units, layout in without_each(instance, found.layout, one.count):
         print(f"  all {one.count} units at work, one of {units} alike lost: "
-              f"{replayed(instance, layout, wanted.peak_rate, seed, tables)}", flush=True)  # fmt: skip
+              f"{replayed(instance, layout, one.count, wanted.peak_rate, seed)}", flush=True)  # fmt: skip
 
 
 def main() -> None:

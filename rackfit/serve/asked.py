@@ -86,6 +86,7 @@ class Size(Question):
     rate: Rate
     peak: Annotated[float, Field(ge=1, le=1000)] = 1.0
     spare: Literal["node", "rack"] | Annotated[int, Field(ge=0, le=100_000)] = 0
+    replay: bool = False
     gap: Gap = 0.01
     seed: Seed = 0
     time_limit_s: Seconds | None = None
@@ -94,6 +95,7 @@ class Size(Question):
         """The command's arguments; a search ends after ``limit_s`` at most."""
         return [
             _scenario_word(self.scenario),
+            *(("--replay",) if self.replay else ()),
             *_options(
                 buy=",".join(self.buy), rate=self.rate, peak=self.peak, spare=self.spare, gap=self.gap,
                 seed=self.seed, time_limit=min(self.time_limit_s or limit_s, limit_s),

@@ -2,45 +2,26 @@
 
 ``n`` units carry what the best layout on ``n`` units serves, and never more than the bound of that search
 allows: ``n`` is enough where a verified layout serves the peak, and too few where the bound says that no
-layout does. Units that may be lost come on top, idle while none is lost.
+layout does. Units that may be lost come on top, idle while none is lost: after a loss, one takes the lost one's place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, floor
 
 from costmodel.evaluate import SECONDS_PER_HOUR
-from costmodel.layout.layout import Layout
-from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario, without_apart
 from solver.clock import Clock
-from solver.search import search
+from solver.plan.carried import MOST_CHIPS, Capability, Units
+from solver.plan.peak import PeakReplay, check_targets, fewest_that_meet, peak_replay
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
-#: chips of the largest cluster that is searched
-MOST_CHIPS = 4608
-#: chips of the cluster that says first how much a unit carries: enough that replicas may be wide
-_FIRST_CHIPS = 256
-#: gap of that search: it says where to look, and proves little
-_FIRST_GAP = 0.05
-#: a rough answer says enough where it is so many times from the peak
-_NEAR = 2.0
 #: units fewer than a bound alone says are too few, looked at first: bounds are not quite in proportion
 _RATHER = 0.5
 #: a kind that seems to need so many times the largest cluster is not searched there
 _FAR = 1.05
-
-
-@dataclass(frozen=True)
-class Capability:
-    """What ``units`` carry: a verified layout's requests per second, and what none can exceed."""
-
-    units: int
-    requests_per_s: float
-    most_requests_per_s: float
-    layout: Layout | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +30,9 @@ class Sized:
 
     ``least``: no smaller number carries the peak after the loss, proven. ``spare``: units of ``count`` that
     may be lost. ``headroom``: what the rest carries over the peak, less 1. ``gap``: ``count`` over ``least``,
-    less 1. Money is for all units, at the mean rate.
+    less 1. Money is for all units, at the mean rate. ``replays``: random arrivals at the peak on what a loss
+    leaves, where they were asked for; the last is of ``count`` less ``spare``. ``met``: what it says, ``None`` where
+    there is none.
     """
 
     kind: str
@@ -64,6 +47,12 @@ class Sized:
     gap: float
     reason: str
     tried: tuple[Capability, ...]
+    replays: tuple[PeakReplay, ...] = ()
+
+    @property
+    def met(self) -> bool | None:
+        """Whether random arrivals at the peak meet the targets; ``None``: not replayed."""
+        return self.replays[-1].meets if self.replays else None
 
 
 @dataclass(frozen=True)
@@ -88,6 +77,8 @@ def size(
     clock: Clock,
     gap: float = 0.01,
     seed: int = 0,
+    replays: bool = False,
+    on_sized: Callable[[list[Sized]], None] = lambda sized: None,
 ) -> list[Sized]:
     """The fewest units of each kind that carry the wanted rate, cheapest kind first.
 
@@ -101,11 +92,15 @@ def size(
         Rate, peak and loss.
     gap
         Gap of each search.
+    replays
+        Whether numbers grow until replays of random arrivals at the peak meet the targets.
+    on_sized
+        Is told the answer for even arrivals, before the first replay.
 
     Raises
     ------
     InstanceError
-        A kind is unknown or names a count.
+        A kind is unknown or names a count; replays are wanted and there is no target.
     NoFeasibleLayout
         The targets cannot be met on any kind.
     """
@@ -115,78 +110,27 @@ def size(
         raise InstanceError(
             [Problem("--buy", f"{kind}: name one unit, without a count") for kind in counted]
         )
+    searched = {kind: Units(scenario, kind, clock, gap, seed) for kind in kinds}
+    if replays:
+        check_targets(searched[kinds[0]].instance(1))
     found, refused = [], []
-    for kind in kinds:
-        search_units = _Units(scenario, kind, clock, gap, seed)
+    for kind, units in searched.items():
         try:
-            found.append(_sized(search_units, kind, wanted))
+            found.append(_sized(units, kind, wanted))
         except NoFeasibleLayout as error:
             refused.append(f"{kind}: {error}")
             continue
     if not found:
         raise NoFeasibleLayout("\n".join(refused))
+    found = _cheapest_first(found)
+    if not replays:
+        return found
+    on_sized(found)
+    return _cheapest_first([_replayed(searched[one.kind], one, wanted) for one in found])
+
+
+def _cheapest_first(found: list[Sized]) -> list[Sized]:
     return sorted(found, key=lambda one: (one.count is None, one.usd_per_hour))
-
-
-class _Units:
-    """Searches on so many units of a kind, each made once."""
-
-    def __init__(self, scenario: Scenario, kind: str, clock: Clock, gap: float, seed: int) -> None:
-        self.scenario, self.kind, self.clock = scenario, kind, clock
-        self.gap, self.seed = gap, seed
-        self.known: dict[int, Capability] = {}
-        one = self.instance(1)
-        self.chips = len(one.cluster.chips)
-        self.output_tokens = one.workload.output_tokens
-        factor = one.scenario.prices.chip_price_factor
-        self.usd_per_hour = sum(p.chip.usd_per_hour for p in one.cluster.chips) * factor
-
-    def instance(self, units: int) -> Instance:
-        """The question on so many units, all of them paid, as many requests as they serve."""
-        cluster = self.kind if units == 1 else f"{self.kind}@{units}"
-        return resolve_instance(
-            self.scenario.model_copy(update={"cluster": cluster, "rate": None, "pay": "whole"})
-        )
-
-    def carried(self, units: int, gap: float | None = None) -> Capability:
-        """What so many units carry. Raises ``NoFeasibleLayout`` where nothing fits on them."""
-        if units not in self.known:
-            found = search(
-                self.instance(units), clock=self.clock, gap=gap or self.gap, seed=self.seed
-            )
-            served = found.evaluation.requests_per_s
-            hourly = found.evaluation.usd_per_hour
-            assert served is not None
-            assert hourly is not None
-            bound = found.certificate.bound_usd_per_m_output_tokens
-            most = hourly / SECONDS_PER_HOUR / bound * 1e6 / self.output_tokens
-            self.known[units] = Capability(units, served, most, found.layout)
-        return self.known[units]
-
-    def proven(self, rough: Capability, peak: float) -> Capability:
-        """The same units searched to the gap asked for, where a rough answer is near the peak."""
-        if rough.most_requests_per_s < peak / _NEAR or rough.requests_per_s > peak * _NEAR:
-            return rough
-        del self.known[rough.units]
-        return self.carried(rough.units)
-
-    def fitting(self, units: int) -> Capability | None:
-        """What so many units carry; ``None`` where nothing fits on them."""
-        try:
-            return self.carried(units)
-        except NoFeasibleLayout:
-            return None
-
-    def first(self) -> Capability:
-        """What about :data:`_FIRST_CHIPS` chips carry, or the first of 2, 4, ... times as many that fit."""
-        units = max(1, _FIRST_CHIPS // self.chips)
-        while True:
-            try:
-                return self.carried(units, max(self.gap, _FIRST_GAP))
-            except NoFeasibleLayout:
-                units *= 2
-                if units * self.chips > MOST_CHIPS:
-                    raise
 
 
 @dataclass
@@ -223,7 +167,7 @@ class _Known:
         return min(max(beneath, self.few + 1), below) if below > self.few else None
 
 
-def _sized(units: _Units, kind: str, wanted: Wanted) -> Sized:
+def _sized(units: Units, kind: str, wanted: Wanted) -> Sized:
     """Units of one kind: what a few carry says about how many it takes; searches near there say exactly."""
     peak, known = wanted.peak_rate, _Known()
     largest = MOST_CHIPS // units.chips - wanted.spare
@@ -252,7 +196,37 @@ def _sized(units: _Units, kind: str, wanted: Wanted) -> Sized:
     return _priced(units, kind, wanted, total, least, units.carried(known.enough), "")
 
 
-def _too_many(units: _Units, kind: str, wanted: Wanted, about: int) -> Sized:
+def _replayed(units: Units, one: Sized, wanted: Wanted) -> Sized:
+    """The fewest units whose replays meet the targets, from what even arrivals take; as it is once time is over."""
+    if one.count is None:
+        return one
+
+    def met_on(number: int) -> PeakReplay | None:
+        """A replay of the best layout on so many units; ``None``: no time is left."""
+        if units.clock.over:
+            return None
+        try:
+            layout = units.carried(number).layout
+        except NoLayoutInTime:
+            return None
+        return peak_replay(units.instance(number), layout, number, wanted.peak_rate, units.seed)
+
+    first, largest = one.count - one.spare, MOST_CHIPS // units.chips - one.spare
+    seen = fewest_that_meet(met_on, first, max(first, largest))
+    if not seen:
+        return one
+    number, reason = seen[-1].units, ""
+    if not seen[-1].meets and number >= largest and not units.clock.over:
+        reason = (
+            f"random arrivals miss a target on all {number * units.chips:,} chips that are solved"
+        )
+    again = _priced(
+        units, one.kind, wanted, number + one.spare, one.least, units.carried(number), reason
+    )
+    return replace(again, replays=seen)
+
+
+def _too_many(units: Units, kind: str, wanted: Wanted, about: int) -> Sized:
     reason = (
         f"needs about {(about + wanted.spare) * units.chips:,} chips; clusters of more than "
         f"{MOST_CHIPS:,} are not solved"
@@ -262,7 +236,7 @@ def _too_many(units: _Units, kind: str, wanted: Wanted, about: int) -> Sized:
 
 
 def _priced(
-    units: _Units,
+    units: Units,
     kind: str,
     wanted: Wanted,
     count: int | None,

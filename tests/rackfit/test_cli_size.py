@@ -12,6 +12,8 @@ from costmodel.question.workload import Slo, Workload
 from rackfit import solve
 from rackfit.cli.app import build_app
 from rackfit.studies.run import study
+from solver.clock import Clock
+from solver.plan.size import Wanted, size
 from topology.errors import InstanceError
 
 WORDS = (
@@ -44,6 +46,52 @@ def test_the_number_carries_the_peak_and_one_fewer_does_not() -> None:
     assert fewer[0]["most"] < 300.0
     hourly = kind["usd_per_hour"]
     assert kind["usd_per_m_output_tokens"] == pytest.approx(hourly / 3600 / (100 * 200) * 1e6)
+
+
+def test_random_arrivals_take_more_units_than_even_ones() -> None:
+    near = ("--rate", 129.2, "--peak", 3, "--spare", "node", "--buy", "hgx-h100", "--ttft", "400ms")
+    (even,) = json.loads(run(*near, "--json").stdout)["kinds"]
+    (kind,) = json.loads(run(*near, "--replay", "--json").stdout)["kinds"]
+    assert even["met"] is None
+    assert even["replays"] == []
+    assert kind["met"] is True
+    assert kind["count"] > even["count"]
+    assert kind["least"] == even["least"]
+    assert kind["gap"] == pytest.approx(kind["count"] / kind["least"] - 1)
+    first, last = kind["replays"][0], kind["replays"][-1]
+    assert (first["units"], first["meets"]) == (even["count"] - even["spare"], False)
+    assert max(first["ttft_p99_s"] / 0.4, first["tpot_p99_s"] / 0.02) > 1
+    assert (last["units"], last["meets"]) == (kind["count"] - kind["spare"], True)
+    assert last["ttft_p99_s"] <= 0.4
+    assert last["tpot_p99_s"] <= 0.02
+    words = run(*near, "--replay").stdout
+    assert f"meets; {first['units']}, enough for even arrivals, miss" in words
+
+
+def test_a_time_limit_leaves_what_even_arrivals_take() -> None:
+    class Over(Clock):
+        """A clock whose time is over once kinds are sized."""
+
+        sized = False
+
+        @property
+        def over(self) -> bool:
+            return self.sized
+
+    clock = Over()
+
+    def sized(_: object) -> None:
+        clock.sized = True
+
+    scenario = Scenario(
+        model="llama-3.1-8b", cluster="hgx-h100", slo=Slo(ttft=0.4, tpot=0.02),
+        workload=Workload(input_tokens=1000, output_tokens=200),
+    )  # fmt: skip
+    (one,) = size(
+        scenario, ["hgx-h100"], Wanted(129.2, 3.0, 1), clock=clock, replays=True, on_sized=sized
+    )
+    assert one.count is not None
+    assert one.met is None
 
 
 def test_kinds_are_cheapest_first() -> None:
@@ -88,3 +136,10 @@ def test_bad_options_are_refused(words: tuple[object, ...], message: str) -> Non
     found = run(*words)
     assert isinstance(found.exception, InstanceError)
     assert message in str(found.exception)
+
+
+def test_a_replay_asks_for_a_target() -> None:
+    words = ["size", "--model", "llama-3.1-8b", "--rate", "1", "--buy", "hgx-h100", "--replay"]
+    found = CliRunner().invoke(build_app(), words)
+    assert isinstance(found.exception, InstanceError)
+    assert "give --ttft or --tpot" in str(found.exception)

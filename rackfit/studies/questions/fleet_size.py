@@ -9,7 +9,8 @@ from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
 from solver.clock import Clock
-from solver.plan.size import MOST_CHIPS, Sized, Wanted, size
+from solver.plan.carried import MOST_CHIPS
+from solver.plan.size import Sized, Wanted, size
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:
