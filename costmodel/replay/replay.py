@@ -14,6 +14,7 @@ from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.profile import HostTime
+from costmodel.question.traffic.follows import Follows
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Standing, Tables, standing
 from costmodel.replay.gaps import Gaps
@@ -31,7 +32,7 @@ class Course:
     """How requests are run: the engine's habits, how they are routed, and at most how many at once.
 
     ``in_flight``: a closed loop of so many requests, each begun when another ends (``None``: they come when
-    they come). ``host``: what the server takes before a request joins the engine's queue. ``host_tier``: whether prefix
+    they come). ``follows``: requests that wait for the answers of others; the rest come when they come. ``host``: what the server takes before a request joins the engine's queue. ``host_tier``: whether prefix
     blocks stay in the hosts' memory too.
     """
 
@@ -40,6 +41,12 @@ class Course:
     in_flight: int | None = None
     host: HostTime = field(default_factory=HostTime)
     host_tier: bool = False
+    follows: Follows | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether a slow server is sent less."""
+        return self.in_flight is not None or self.follows is not None
 
     @classmethod
     def of(
@@ -131,7 +138,7 @@ def replay_with(
         return None
     return met(
         instance, layout, requests, jobs,
-        Totals(fleet, gaps, perf_counter() - began), closed=course.in_flight is not None,
+        Totals(fleet, gaps, perf_counter() - began), closed=course.closed,
     )  # fmt: skip
 
 
@@ -163,26 +170,34 @@ def run(
     closed = course.in_flight
     upcoming = 0
     # longer prompts may join the queue after shorter ones that came later
-    comes = sorted((job.arrival_s + course.host.of(job.input_tokens), job.index) for job in jobs)
+    follows = course.follows
+    comes = sorted(
+        (job.arrival_s + course.host.of(job.input_tokens), job.index)
+        for job in jobs
+        if follows is None or follows.after[job.index] < 0
+    )
+    waiting = follows.next_of() if follows is not None else []
 
     def wake(one: Standing, at: float | None) -> None:
         if at is not None:
             heappush(heap, (at, next(order), 0, one, one.server.version))
 
-    def begin(now: float) -> None:
+    def begin(job: Job, now: float) -> None:
+        job.arrival_s = now
+        heappush(heap, (now + course.host.of(job.input_tokens), next(order), 1, job, 0))
+
+    def begin_next(now: float) -> None:
         nonlocal upcoming
         if upcoming < len(jobs):
-            job = jobs[upcoming]
-            job.arrival_s = now
-            heappush(heap, (now + course.host.of(job.input_tokens), next(order), 1, job, 0))
             upcoming += 1
+            begin(jobs[upcoming - 1], now)
 
     if closed is not None:
         for _ in range(min(closed, len(jobs))):
-            begin(0.0)
+            begin_next(0.0)
     done: list[Job] = []
-    while heap or (closed is None and upcoming < len(jobs)):
-        if closed is None and upcoming < len(jobs):
+    while heap or (closed is None and upcoming < len(comes)):
+        if closed is None and upcoming < len(comes):
             at, index = comes[upcoming]
             if not heap or at <= heap[0][0]:
                 job = jobs[index]
@@ -215,7 +230,10 @@ def run(
                         patience.first(job)
                     continue
                 if closed is not None:
-                    begin(now)
+                    begin_next(now)
+                elif follows is not None:
+                    for other in waiting[job.index]:
+                        begin(jobs[other], now + float(follows.pause_s[other]))
                 if patience is not None:
                     (patience.ended if server.role == "decode" else patience.whole)(job)
             done.clear()

@@ -8,19 +8,22 @@ prefix cache in whole blocks.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from costmodel.layout.layout import Layout
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.load.runs import STAGE_S, LoadRun
 from costmodel.measured.systems import served_as
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
+from costmodel.question.traffic.follows import Follows
 from costmodel.question.traffic.requests import Requests, drawn_count
 from costmodel.question.traffic.sessions import Sessions
 from costmodel.question.workload import Workload
+from costmodel.replay.fleet import Tables
 from costmodel.replay.job import Habits
 from costmodel.replay.met import Met
 from costmodel.replay.replay import Course, replay
@@ -30,6 +33,10 @@ from topology.errors import InstanceError, Problem
 SLOTS, CHUNK = 256, 8192
 #: prompts of the usual load generator (groups, prompts of a group) and the engine's cache block
 _GROUPS, _OWN, _BLOCK = 10, 10, 16
+#: how near to its measured rate a run with sessions is replayed, and how often its pauses are stretched for that
+_NEAR, _TRIES = 0.01, 4
+#: conversations' requests that are drawn for each one that is sent, so that no lane is at its end before
+_MORE = 1.5
 
 
 @dataclass(frozen=True)
@@ -45,10 +52,11 @@ def predict_load(
 ) -> Replayed:
     """Replay one run. Raises ``InstanceError`` where it cannot be: the message says what is missing.
 
-    ``sessions``: conversations that stand for those of runs whose own are not known, scaled to a run's mean
-    lengths and rate. Their requests come by themselves, not after the answer before.
+    ``sessions``: conversations that stand for those of runs whose own are not known, scaled to a run's mean lengths.
+    Their requests wait for the answer before and a pause; all pauses are stretched alike until requests are served at the run's
+    rate. Where even none leave the server slower, that is its rate.
     """
-    requests = requests_of(run, seed, sessions)
+    requests, follows = requests_of(run, seed, sessions)
     instance = instance_of(run, requests, profile)
     if run.tp % run.attention_dp:
         message = f"{run.attention_dp} ranks do not divide {run.tp} chips"
@@ -60,13 +68,41 @@ def predict_load(
     )  # fmt: skip
     engine = instance.engine
     assert engine is not None
-    at_once = run.loop == "closed" and not run.converses
     course = Course(
         Habits.of(engine.habits, run.server_args.max_num_batched_tokens or CHUNK),
-        in_flight=run.concurrency if at_once else None,
+        in_flight=run.concurrency if run.loop == "closed" and follows is None else None,
         host=instance.profile.host_of(run.engine),
+        follows=follows,
     )
-    return Replayed(run, replay(instance, layout, requests, course))
+    if follows is not None:
+        requests, follows = _paced(
+            run, instance, layout, requests, replace(course, follows=follows)
+        )
+    return Replayed(run, replay(instance, layout, requests, replace(course, follows=follows)))
+
+
+def _paced(
+    run: LoadRun, instance: Instance, layout: Layout, requests: Requests, course: Course
+) -> tuple[Requests, Follows]:
+    """The run's number of conversations' requests, those that come first, at its rate or as near as the server gets."""
+    follows, rate, lanes = course.follows, run.achieved_rate, run.concurrency
+    assert follows is not None
+    assert rate is not None
+    assert lanes is not None
+    count, stretch = round(len(requests) / _MORE), 1.0
+    tables: Tables = {}
+    for _ in range(_TRIES):
+        now = follows.stretched(stretch)
+        arrival = replay(instance, layout, requests, replace(course, follows=now), tables).arrival_s
+        first = np.sort(np.argsort(arrival, kind="stable")[:count])
+        found = count / float(arrival[first].max())
+        # a lane's requests are so many seconds too close to each other
+        short = lanes * (1.0 / rate - 1.0 / found)
+        wanted = max(0.0, stretch + short / max(follows.mean_pause_s, 1e-9))
+        if abs(found / rate - 1.0) <= _NEAR or wanted == stretch:
+            break
+        stretch = wanted
+    return requests.rows(first), now.rows(first)
 
 
 def instance_of(run: LoadRun, requests: Requests, profile: str) -> Instance:
@@ -116,14 +152,17 @@ def drafted(words: str) -> Speculative:
     return Speculative(draft_tokens=count, acceptance=min(1.0, max(chances, default=0.0)))
 
 
-def requests_of(run: LoadRun, seed: int, sessions: Sessions | None = None) -> Requests:
-    """The run's requests: as recorded, as its load generator sends them, or sessions like its own."""
+def requests_of(
+    run: LoadRun, seed: int, sessions: Sessions | None = None
+) -> tuple[Requests, Follows | None]:
+    """The run's requests: as recorded, as its load generator sends them, or sessions like its own; what they wait for."""
     if run.requests is not None:
         given = np.array(run.requests.input_tokens, dtype=np.int64)
-        return Requests(
+        recorded = Requests(
             np.array(run.requests.t_s), given,
             np.array(run.requests.output_tokens, dtype=np.int64), np.zeros_like(given),
         )  # fmt: skip
+        return recorded, None
     if run.loop == "closed":
         return _closed(run, seed, sessions)
     if run.profile is None:
@@ -141,7 +180,7 @@ def requests_of(run: LoadRun, seed: int, sessions: Sessions | None = None) -> Re
         index * stage_s + np.sort(rng.uniform(0.0, stage_s, max(1, round(rate * stage_s))))
         for index, rate in enumerate(rates)
     ]
-    return _repeated(run, np.concatenate(times), rng)
+    return _repeated(run, np.concatenate(times), rng), None
 
 
 def _repeated(run: LoadRun, arrival: np.ndarray, rng: np.random.Generator) -> Requests:
@@ -172,7 +211,7 @@ def _repeated(run: LoadRun, arrival: np.ndarray, rng: np.random.Generator) -> Re
     )
 
 
-def _closed(run: LoadRun, seed: int, sessions: Sessions | None) -> Requests:
+def _closed(run: LoadRun, seed: int, sessions: Sessions | None) -> tuple[Requests, Follows | None]:
     """As many requests as were measured: all of the mean length, or those of sessions."""
     if run.concurrency is None:
         raise InstanceError(Problem("concurrency", "is missing in a closed loop"))
@@ -186,16 +225,17 @@ def _closed(run: LoadRun, seed: int, sessions: Sessions | None) -> Requests:
         if run.achieved_rate is None:
             raise InstanceError(Problem("achieved_rate", "is missing: sessions come at a rate"))
         return sessions.drawn(
-            count,
+            round(_MORE * count),
             run.concurrency,
-            run.achieved_rate,
             run.prompt_len.mean,
             run.output_len.mean,
             seed,
+            run.longest_pause_s,
         )
-    return Requests(
+    alike = Requests(
         np.zeros(count),
         np.full(count, round(run.prompt_len.mean), dtype=np.int64),
         np.full(count, round(run.output_len.mean), dtype=np.int64),
         np.zeros(count, dtype=np.int64),
     )
+    return alike, None

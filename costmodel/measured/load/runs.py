@@ -6,6 +6,7 @@ source has its own.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -103,6 +104,8 @@ class LoadRun(_Part):
     loop: Literal["open", "closed"]
     profile: Lengths | None = None
     requests: Recorded | None = None
+    #: in words; a closed loop of conversations may say that its gaps are capped
+    arrivals: str = ""
     stage: int = 0
     requested_rate: Rate | None = None
     achieved_rate: Rate | None = None
@@ -131,6 +134,12 @@ class LoadRun(_Part):
     def converses(self) -> bool:
         """Whether requests of a closed loop are turns of conversations, whose prompts share their beginnings."""
         return self.loop == "closed" and self.server_args.prefix_caching is not False
+
+    @property
+    def longest_pause_s(self) -> float:
+        """Seconds at which the load generator capped the pauses of conversations."""
+        found = re.search(r"gaps capped at (\d{1,6}(?:\.\d{1,3})?) s\b", self.arrivals)
+        return float("inf") if found is None else float(found[1])
 
     @property
     def attention_dp(self) -> int:

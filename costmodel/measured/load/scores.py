@@ -23,7 +23,10 @@ _MEASURES: tuple[tuple[str, Callable[[Replayed], tuple[float | None, float]]], .
     (
         "tokens/s",
         lambda one: (
-            one.run.throughput.output_tokens_per_s if one.run.loop == "closed" else None,
+            # conversations are replayed at their measured rate
+            None
+            if one.run.loop == "open" or one.run.converses
+            else one.run.throughput.output_tokens_per_s,
             one.met.output_tokens_per_s,
         ),
     ),
@@ -89,6 +92,8 @@ class LoadValidation:
                         "e2e_ms": {k: 1e3 * v for k, v in vars(met.e2e_s).items()},
                         "itl_ms": {k: 1e3 * v for k, v in vars(met.tpot_s).items()},
                         "output_tokens_per_s": met.output_tokens_per_s,
+                        "rate": met.rate,
+                        "prefix_hit_rate": met.prefix_hit_rate,
                         "stable": met.stable,
                     },
                     "measured": {
@@ -96,6 +101,8 @@ class LoadValidation:
                         "e2e_ms": one.run.e2e_ms.model_dump(exclude_none=True),
                         "itl_ms": one.run.itl_ms_as_reported.model_dump(exclude_none=True),
                         "output_tokens_per_s": one.run.throughput.output_tokens_per_s,
+                        "rate": one.run.achieved_rate,
+                        "prefix_hit_rate": one.run.prefix_hit_rate_measured,
                         "overloaded": one.run.overloaded,
                     },
                 }

@@ -162,14 +162,14 @@ class _Reader:
         return tuple(sizes)
 
 
-def seconds(text: str, place: str) -> float:
-    """A cell of ``t_s``. Raises ``InstanceError``."""
+def seconds(text: str, place: str, name: str = "t_s") -> float:
+    """A cell of times. Raises ``InstanceError``."""
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
     if not 0 <= value < 1e10:
-        raise InstanceError(Problem(place, f"t_s: expected seconds from 0, got {text!r:.40}"))
+        raise InstanceError(Problem(place, f"{name}: expected seconds from 0, got {text!r:.40}"))
     return value
 
 

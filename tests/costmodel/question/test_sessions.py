@@ -46,29 +46,58 @@ def test_a_prompt_shares_what_the_file_says(seed: int, tmp_path: Path) -> None:
             assert same == 64 * sum(equal)
 
 
-def test_lengths_and_rate_are_those_asked_for(tmp_path: Path) -> None:
+def test_lengths_and_lanes_are_those_asked_for(tmp_path: Path) -> None:
     rows = [
         f"{name},{turn},{10 * turn},{640 * (turn + 1)},{turn},{turn - 1},{10 * turn}"
         for name in "ab"
         for turn in range(8)
     ]
     sessions = read_sessions(written(tmp_path, *rows))
-    found = sessions.drawn(400, 5, 3.0, 9000.0, 50.0, seed=1)
-    assert len(found) == 400
-    assert found.rate == pytest.approx(3.0)
+    found, follows = sessions.drawn(400, 5, 9000.0, 50.0, seed=1)
+    assert len(found) == len(follows.after) == 400
+    assert (follows.after < 0).sum() == 5
+    assert (follows.after < np.arange(400)).all()
     assert found.input_tokens.mean() == pytest.approx(9000.0, rel=1e-3)
     assert found.output_tokens.mean() == pytest.approx(50.0, rel=0.02)
     assert (np.diff(found.arrival_s) >= 0).all()
     # every turn but the first shares all of the turn before it: 28 of 36 parts of a whole session
     assert reuse(found).most == pytest.approx(28 / 36, abs=0.06)
-    again = sessions.drawn(400, 5, 3.0, 9000.0, 50.0, seed=1)
+    # a lane begins in the midst of a session, and what came before is known
+    first = follows.after < 0
+    assert (found.cached_tokens[first] > 0).all()
+    assert (found.cached_tokens[~first] == 0).all()
+    again, same = sessions.drawn(400, 5, 9000.0, 50.0, seed=1)
     assert (again.arrival_s == found.arrival_s).all()
+    assert (same.after == follows.after).all()
     assert list(again.blocks) == list(found.blocks)
+
+
+def test_a_request_waits_for_the_answer_that_came_last(tmp_path: Path) -> None:
+    """The main agent starts two at once; the next of each follows what ended last before it, its pause after that."""
+    path = tmp_path / "sessions.csv"
+    rows = [
+        "a,0,0,640,5,-1,0,4",
+        "a,1,6,640,5,0,10,3",
+        "a,2,6,640,5,0,10,8",
+        "a,3,12,640,5,1,10,1",
+        "a,4,20,640,5,2,10,",
+        "a,5,400,640,5,4,10,2",
+    ]
+    path.write_text("\n".join([HEADER + ",api_time_s", *rows]))
+    (session,) = read_sessions(path).sessions
+    assert [turn.after for turn in session] == [-1, 0, 0, 1, 2, 4]
+    assert [turn.pause_s for turn in session] == [0.0, 2.0, 2.0, 3.0, 6.0, 380.0]
+    _, follows = read_sessions(path).drawn(40, 1, 640.0, 5.0, seed=0, longest_pause_s=300.0)
+    assert follows.pause_s.max() == 300.0
+    rows[1] = "a,1,6,640,5,0,10,soon"
+    path.write_text("\n".join([HEADER + ",api_time_s", *rows]))
+    with pytest.raises(InstanceError, match=":3: api_time_s: expected seconds from 0, got 'soon'"):
+        read_sessions(path)
 
 
 def test_requests_that_come_at_once_have_times(tmp_path: Path) -> None:
     sessions = read_sessions(written(tmp_path, "a,0,0,640,5,-1,0", "b,0,0,640,5,-1,0"))
-    assert sessions.drawn(4, 2, 3.0, 700.0, 5.0, seed=0).arrival_s.tolist() == [0.0] * 4
+    assert sessions.drawn(4, 2, 700.0, 5.0, seed=0)[0].arrival_s.tolist() == [0.0] * 4
 
 
 @pytest.mark.parametrize(
