@@ -28,6 +28,7 @@ MAX_JSON_ELEMENTS = 3_000_000
 MAX_YAML_ELEMENTS = 250_000
 #: Lists and mappings inside each other.
 MAX_DEPTH = 64
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: YAML reads 1:59:59 to the base of 60, which takes long for long ones
@@ -112,9 +113,10 @@ def parse_yaml(text: str, place: str) -> Any:
     except yaml.YAMLError as error:
         reason = getattr(error, "problem", None) or "not YAML"
         mark = getattr(error, "problem_mark", None)
-        raise InstanceError(
-            Problem(_place(place, mark), f"not YAML: {shown(reason, 200)}")
-        ) from None
+        # libyaml of PyYAML 6.0.4 stops at a depth of its own, and reads ahead of the events that are counted here
+        deep = "nesting depth" in reason
+        message = _TOO_DEEP if deep else f"not YAML: {shown(reason, 200)}"
+        raise InstanceError(Problem(_place(place, mark), message)) from None
     except RecursionError:
         raise InstanceError(Problem(place, "nested too deeply")) from None
     except (ValueError, OverflowError, TypeError) as error:  # a date of month 13, a number too long
@@ -136,8 +138,7 @@ def _check_events(text: str, place: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MAX_DEPTH:
-            message = f"nested deeper than {MAX_DEPTH} levels"
-            raise InstanceError(Problem(_place(place, event.start_mark), message))
+            raise InstanceError(Problem(_place(place, event.start_mark), _TOO_DEEP))
         if values > MAX_YAML_ELEMENTS:
             raise InstanceError(Problem(place, f"more than {MAX_YAML_ELEMENTS:,} values"))
 
