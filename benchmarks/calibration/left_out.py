@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.measured.fitting.crossvalidation import fold_of
-from costmodel.measured.fitting.fit import Problem, fit, problem_of, start_of
+from costmodel.measured.fitting.fit import problem_of, start_of
 from costmodel.measured.fitting.shipping import profile_of
+from costmodel.measured.fitting.waves import fit_of_waves
 from costmodel.measured.own.calibration import calibrate_cell
 from costmodel.measured.own.prior import Known, prior_of
 from costmodel.measured.own.shipped import deployment_of, known_of
@@ -97,9 +98,8 @@ def _error(found: Array, seen: Array) -> float:
 def without(runs: Sequence[Run], key: str, fold: str) -> tuple[Profile, Known]:
     """The profile and what is known of it, fitted without a model or system."""
     kept = [run for run in runs if fold_of(run, key) != fold]
-    problem: Problem = problem_of(kept, start_of(kept).pricing(kept))
-    fitted = fit(problem)
-    profile = profile_of(fitted, problem, (), "left-out")
+    problem, fitted, releases = fit_of_waves(problem_of(kept, start_of(kept).pricing(kept)))
+    profile = profile_of(fitted, problem, (), "left-out").model_copy(update={"scattered": releases})
     return profile, known_of(problem, fitted, profile.first_token)
 
 

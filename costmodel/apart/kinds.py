@@ -27,14 +27,14 @@ class HalfKind:
 
 def half_kinds(operations: Operations) -> list[HalfKind]:
     """Every kind of layer in two halves, in the order of ``operations.kinds``."""
-    return [_halves(kind, native=operations.spec.native) for kind in operations.kinds]
+    return [_halves(kind, by_block=operations.spec.scaled_by_block) for kind in operations.kinds]
 
 
-def _halves(kind: LayerKind, *, native: bool) -> HalfKind:
+def _halves(kind: LayerKind, *, by_block: bool) -> HalfKind:
     moe = kind.moe
     if moe is None:
         return HalfKind(kind, None)
-    quantised = quantised_activations([moe], native=native)
+    quantised = quantised_activations([moe], by_block=by_block)
     left = dict(kind.quantised)
     for dtype, count in quantised:
         left[dtype] -= count

@@ -44,7 +44,7 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
 - Runs that contradict themselves: gpt-oss-120b on H100 under 512 users is twice as fast per token as under
   64 users on the same chips, below the physics bound; such rows are named and left out.
 - Engine versions: rows of one engine from several months share their parameters, but for releases whose host launches
-  kernels one by one (above). That 1.3.0rc1 launches so in general is not said: its 23 runs are of one week and one source.
+  kernels one by one or whose requests come one by one (above). That 1.3.0rc1 launches so in general is not said: its 23 runs are of one week and one source.
 - Software of one date: 8k runs of DeepSeek under SGLang on GB200 of late 2025 take 32 ms per token at every load, and their
   prefill pools serve a quarter of what the same pools did three months later (3.8 prompts/s instead of 12.7 for eight
   chips). The branch that their published launcher checks out is not stored, and rows carry no version. They are a fifth
@@ -53,8 +53,6 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
   priced, and the prefill pools of two of their layouts serve a fifth; an eighth of that error.
 - What an image compiles when first asked: DeepSeek under SGLang 0.5.3rc1 on B200 takes seven seconds and more to the first
   token under 32 users and more, 0.3 to 2.7 seconds under 0.5.9.
-- Waves that dissolve: Llama-3.1-8B under SGLang on H200 has its first tokens after a third of the time that waves of equal
-  lengths would take (39 runs, a tenth of the mean error of all first tokens).
 - Prompts that a TensorRT-LLM run with attention ranks holds back where its recipe names no limit.
 - Prefill by architecture: first tokens of 8k prompts under at most four users take 1.1 to 1.8 times the prefill that is
   priced for Llama-3.1-70B under TensorRT-LLM, 1.7 to 2.1 times for DeepSeek, 2.7 to 4.2 times for gpt-oss-120b on B200 and 1.7
@@ -116,6 +114,7 @@ def accuracy_document(found: Calibration) -> str:
         "Capacity: requests per second at the users of the row, closed loop, from TTFT and TPOT together.",
         "",
         *_launches(found),
+        *_scattered(found),
         *_by_regime(found),
         "## Runs with whole experts on chips, left out, by what their recipes say of balancing",
         "",
@@ -163,6 +162,17 @@ def _launches(found: Calibration) -> list[str]:
         f"{release} ({rows[release]} runs): a pass of several users takes at least {seconds * 1e6:.3g} us for each of its kernels, "
         "which its host launches one by one: fitted on all models that the release served, which have to agree."
         for release, seconds in found.profile.launches.items()
+    ]
+    return [*lines, ""] if lines else []
+
+
+def _scattered(found: Calibration) -> list[str]:
+    """Releases whose requests of one length do not come in waves."""
+    rows = Counter(run.row.release for run in found.problem.runs)
+    lines = [
+        f"{release} ({rows[release]} runs): requests of one length come one by one, not in waves, though the engine prefills "
+        "first: its times speak for that, and no row says so."
+        for release in found.profile.scattered
     ]
     return [*lines, ""] if lines else []
 

@@ -12,7 +12,7 @@ requests of one length together instead: they come in waves, prefilled in a few 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import erf
 
@@ -23,7 +23,14 @@ from costmodel.measured.fitting.terms import Constants, constants_of
 from costmodel.measured.rows import MeasuredRow
 from costmodel.measured.runs import PREFILL_FIRST, Run, RunTable, full_pools, run_table
 from costmodel.measured.waiting import PASS_TOKENS, held_passes, passes_ahead
-from costmodel.question.profile import FirstToken, Profile, Regime, first_token_of, load_profile
+from costmodel.question.profile import (
+    Efficiency,
+    FirstToken,
+    Profile,
+    Regime,
+    first_token_of,
+    load_profile,
+)
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``
@@ -46,9 +53,16 @@ class Prediction:
 
 
 def profile_pricing(runs: Sequence[Run], profile: Profile) -> Pricing:
-    """Pricing under a profile: each run by its chip and engine."""
-    engines = {run.row.engine: profile.of_engine(run.row.engine) for run in runs}
-    found = [engines[run.row.engine].for_chip(run.chip) for run in runs]
+    """Pricing under a profile: each run by its chip and engine.
+
+    Whether its expert layers are unfused a run's recipe says, not its chip: what they take is known by engine.
+    """
+    cells: dict[tuple[str, str], Efficiency] = {}
+    for chip, engine in {(run.chip, run.row.engine) for run in runs}:
+        own = profile.of_engine(engine)
+        most = max(one.unfused_moe_overhead_s for one in (own.default, *own.chips.values()))
+        cells[chip, engine] = own.for_chip(chip).model_copy(update={"unfused_moe_overhead_s": most})
+    found = [cells[run.chip, run.row.engine] for run in runs]
     return launched(lambda owner: constants_of([found[i] for i in owner]), runs, profile.launches)
 
 
@@ -94,7 +108,22 @@ def turned_away(runs: Sequence[Run]) -> Array:
 
 def waved(runs: Sequence[Run]) -> NDArray[np.bool_]:
     """Runs whose requests come in waves; see the module."""
-    return np.array([r.row.fixed_lengths and r.row.engine in PREFILL_FIRST for r in runs])
+    return np.array(
+        [
+            r.row.fixed_lengths and r.row.engine in PREFILL_FIRST and not r.row.scattered
+            for r in runs
+        ]
+    )
+
+
+def scattered(runs: Sequence[Run], releases: Collection[str]) -> list[Run]:
+    """The runs, those of these releases with requests that come one by one where they would come in waves."""
+    return [
+        run.with_row(replace(run.row, scattered=True))
+        if wave and run.row.release in releases
+        else run
+        for run, wave in zip(runs, waved(runs), strict=True)
+    ]
 
 
 def wave_shares(runs: Sequence[Run], batches: Array) -> Array:
@@ -158,7 +187,7 @@ def regime_of(row: MeasuredRow) -> Regime:
     """How requests come to prefill: a pool of its own, all of one length at once, or drawn one by one."""
     if row.prefill is not None:
         return "disaggregated"
-    return "equal" if row.fixed_lengths else "drawn"
+    return "equal" if row.fixed_lengths and not row.scattered else "drawn"
 
 
 def constants_of_run(run: Run, first_token: Mapping[str, FirstToken]) -> FirstToken:
@@ -168,6 +197,7 @@ def constants_of_run(run: Run, first_token: Mapping[str, FirstToken]) -> FirstTo
 
 def predict_under(runs: Sequence[Run], profile: Profile) -> Prediction:
     """TPOT and TTFT of runs under a profile."""
+    runs = scattered(runs, profile.scattered)
     return predict(runs, profile_pricing(runs, profile), profile.first_token)
 
 

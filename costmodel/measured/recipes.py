@@ -46,7 +46,8 @@ class Settings:
     balancer placed the experts; ``None`` also where there is nothing to balance. ``looks_every``: decode passes from
     one look for new requests to the next. ``gathers_passes``: decode passes for which prompts are collected, unless
     ``gathers_tokens`` of them wait. ``ranks_passes``: decode passes for which prompts wait until every attention rank
-    has one (see :mod:`costmodel.measured.waiting`).
+    has one (see :mod:`costmodel.measured.waiting`). ``unfused_experts``: whether TensorRT-LLM runs its expert layers with other
+    kernels than those of its backend TRTLLM, which joins routing, products and activation.
     """
 
     running: float | None = None
@@ -60,6 +61,7 @@ class Settings:
     gathers_passes: float = 0.0
     gathers_tokens: float | None = None
     ranks_passes: float = 0.0
+    unfused_experts: bool | None = None
 
 
 UNKNOWN = Settings()
@@ -205,7 +207,13 @@ def _settings(found: Sequence[Raw], cells: Mapping[str, str], prefix: str, width
         gathers_passes=_plain(agreed("batch_wait_iters")) or 0.0,
         gathers_tokens=None if ratio is None or chunk is None else ratio * chunk,
         ranks_passes=_plain(agreed("rank_timeout_iters")) or 0.0,
+        unfused_experts=_unfused(agreed("backend"), agreed("moe_backend")),
     )
+
+
+def _unfused(engine: str, backend: str) -> bool | None:
+    """Whether expert layers are unfused; ``None`` where no recipe says."""
+    return None if engine != "trtllm" or not backend else backend != "TRTLLM"
 
 
 def _chunk(text: str, cells: Mapping[str, str]) -> float | None:

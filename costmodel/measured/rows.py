@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import math
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from costmodel.measured.cells import number, positive, size
 from costmodel.measured.recipes import UNKNOWN, Recipe, Settings, draws_lengths, recipe_of
 from topology.errors import InstanceError, Problem
 from topology.reading import read_bytes
@@ -34,6 +34,9 @@ LEAST_DRAWN = 0.8
 
 #: columns of percentiles, in ms
 PERCENTILE = re.compile(r"(?:ttft|tpot|itl|e2e)_p\d{1,2}_ms")
+
+#: columns that say how weights are quantised, such as ``fp8_block``
+_QUANTISED = ("gemm_quant_mode", "moe_quant_mode")
 
 REQUIRED = ("backend", "model_path", "system", "isl", "osl", "silicon_tpot_ms")
 
@@ -63,9 +66,10 @@ class MeasuredRow:
     """A run: who served what, on what, for how many users, and what they saw (seconds).
 
     ``decode`` is the group that decodes (and prefills too where ``prefill`` is ``None``);
-    ``concurrency`` counts requests in the system, waiting ones included. ``precision`` is the weights' as written (empty: the
-    checkpoint's own). ``fixed_lengths``: all requests are as long as nominal. ``percentiles``: what was measured beside the
-    means, such as ``ttft_p99_s``. ``release``: engine and its version, empty where the row names none.
+    ``concurrency`` counts requests in the system, waiting ones included. ``precision`` is the weights' as written (empty:
+    the checkpoint's own); ``block_scales``: its 8-bit weights are said to have scales by block. ``fixed_lengths``: all
+    requests are as long as nominal; ``scattered``: and yet are known to come one by one. ``percentiles``: what was measured
+    beside the means, such as ``ttft_p99_s``. ``release``: engine and its version, empty where the row names none.
     """
 
     id: str
@@ -83,6 +87,8 @@ class MeasuredRow:
     fixed_lengths: bool
     percentiles: tuple[tuple[str, float], ...] = ()
     release: str = ""
+    block_scales: bool = False
+    scattered: bool = False
 
     @property
     def mode(self) -> Literal["aggregated", "disaggregated"]:
@@ -124,11 +130,11 @@ def read_measured(
     skipped: list[Skipped] = []
     seen: set[str] = set()
     try:
-        for number, raw in enumerate(table, start=2):
+        for line, raw in enumerate(table, start=2):
             cells = {str(k).strip(): v.strip() for k, v in raw.items() if k and isinstance(v, str)}
-            name = cells.get("id") or f"line {number}"
+            name = cells.get("id") or f"line {line}"
             if name in seen:
-                name = f"{name} (line {number})"
+                name = f"{name} (line {line})"
             seen.add(name)
             try:
                 row = _row(name, cells)
@@ -157,40 +163,6 @@ def _read_text(path: Path) -> str:
         raise InstanceError(Problem(str(path), f"not UTF-8 text (byte {error.start})")) from None
 
 
-def _number(cells: Mapping[str, str], name: str) -> float | None:
-    text = cells.get(name, "")
-    if text == "" or text.lower() in ("none", "nan", "null"):
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{name}: {text[:40]!r} is not a number") from None
-    if not math.isfinite(value):
-        raise ValueError(f"{name}: {text[:40]!r} is not finite")
-    return value
-
-
-def _positive(cells: Mapping[str, str], *names: str) -> float:
-    """The first of these columns that is filled; it must be above zero."""
-    for name in names:
-        value = _number(cells, name)
-        if value is not None:
-            if not 0 < value < 1e12:
-                raise ValueError(f"{name}: must be above 0, got {value:g}")
-            return value
-    raise ValueError(f"{names[-1]}: is missing")
-
-
-def _size(cells: Mapping[str, str], name: str, default: int = 1) -> int:
-    """A group size; 0 and empty stand for the default in the exports."""
-    value = _number(cells, name)
-    if value is None or value == 0:
-        return default
-    if value < 0 or value != int(value) or value > 1e6:
-        raise ValueError(f"{name}: must be a whole number above 0, got {value:g}")
-    return int(value)
-
-
 def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
     if cells.get("suspect_unlabelled_mtp", "").lower() in ("true", "1", "yes"):
         raise ValueError(FLAGGED)
@@ -199,13 +171,13 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         if not value:
             raise ValueError(f"{key}: is missing")
     disaggregated = cells.get("mode", "agg").lower().startswith("disagg")
-    ttft = _number(cells, "silicon_ttft_ms")
+    ttft = number(cells, "silicon_ttft_ms")
     if ttft is not None and ttft <= 0:
         raise ValueError(f"silicon_ttft_ms: must be above 0, got {ttft:g}")
-    dp = _size(cells, "attention_dp_size")
-    concurrency = _number(cells, "concurrency")
+    dp = size(cells, "attention_dp_size")
+    concurrency = number(cells, "concurrency")
     if concurrency is None:
-        batch = _number(cells, "batch_size")
+        batch = number(cells, "batch_size")
         if batch is None:
             raise ValueError("concurrency: is missing")
         concurrency = batch * dp
@@ -214,14 +186,14 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
     prefill = None
     if disaggregated:
         for part in ("decode", "prefill"):
-            if _number(cells, f"{part}_num_workers") is None:
+            if number(cells, f"{part}_num_workers") is None:
                 raise ValueError(f"{part}_num_workers: is missing, so batches are not known")
         decode, prefill = (_worker(cells, part) for part in ("decode", "prefill"))
     else:
         decode = _aggregated(cells, concurrency)
     recipe = recipe_of(cells) or Recipe()
-    nominal = _positive(cells, "isl"), _positive(cells, "osl")
-    mean = _positive(cells, "mean_isl", "isl"), _positive(cells, "mean_osl", "osl")
+    nominal = positive(cells, "isl"), positive(cells, "osl")
+    mean = positive(cells, "mean_isl", "isl"), positive(cells, "mean_osl", "osl")
     if mean == nominal and draws_lengths(cells):
         mean = DRAWN * nominal[0], DRAWN * nominal[1]
     decode = _as_set(decode, recipe.decode)
@@ -237,11 +209,12 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
         concurrency=concurrency,
         decode=decode,
         prefill=prefill,
-        tpot_s=_positive(cells, "silicon_tpot_ms") / 1e3,
+        tpot_s=positive(cells, "silicon_tpot_ms") / 1e3,
         ttft_s=None if ttft is None else ttft / 1e3,
         fixed_lengths=mean == nominal,
         percentiles=_percentiles(cells),
         release=f"{engine.lower()} {version}" if (version := cells.get("backend_version")) else "",
+        block_scales=any(cells.get(name, "").endswith("_block") for name in _QUANTISED),
     )
 
 
@@ -249,7 +222,7 @@ def _percentiles(cells: Mapping[str, str]) -> tuple[tuple[str, float], ...]:
     """Columns such as ``ttft_p99_ms``, in seconds."""
     found = []
     for name in cells:
-        if PERCENTILE.fullmatch(name) and (value := _number(cells, name)) is not None:
+        if PERCENTILE.fullmatch(name) and (value := number(cells, name)) is not None:
             found.append((name.removesuffix("_ms") + "_s", value / 1e3))
     return tuple(found)
 
@@ -265,19 +238,19 @@ def _as_set(group: Group, settings: Settings) -> Group:
 
 def _aggregated(cells: Mapping[str, str], concurrency: float) -> Group:
     """The group of a worker that does both phases, by what the exports leave to be inferred."""
-    tp, dp, pp = (_size(cells, key) for key in ("tp_size", "attention_dp_size", "pp_size"))
-    experts = _size(cells, "moe_tp_size") * _size(cells, "moe_ep_size")
+    tp, dp, pp = (size(cells, key) for key in ("tp_size", "attention_dp_size", "pp_size"))
+    experts = size(cells, "moe_tp_size") * size(cells, "moe_ep_size")
     # where sizes multiply (attention times experts), the corrected count is the truth
-    chips = _size(cells, "n_gpus_corrected", tp * dp * pp)
+    chips = size(cells, "n_gpus_corrected", tp * dp * pp)
     if dp > chips:  # exports multiply attention ranks by expert ranks
         dp = chips // pp
     workers = 1
     # experts lie on all chips of a worker; what attention does not shard are ranks
-    if not _number(cells, "attention_dp_size") and experts * pp > chips and experts % tp == 0:
+    if not number(cells, "attention_dp_size") and experts * pp > chips and experts % tp == 0:
         chips, dp = experts * pp, experts // tp
-    if _size(cells, "attention_dp_size") == 1:
+    if size(cells, "attention_dp_size") == 1:
         # the batch is one rank's or one worker's, the concurrency everybody's
-        batch = _number(cells, "batch_size")
+        batch = number(cells, "batch_size")
         if batch and concurrency > batch and concurrency % batch == 0:
             share = int(concurrency // batch)
             if experts > 1 and share * pp == chips:
@@ -286,15 +259,15 @@ def _aggregated(cells: Mapping[str, str], concurrency: float) -> Group:
                 workers = share
     if chips % (dp * pp):
         raise ValueError(f"{chips} GPUs do not divide into {dp} ranks and {pp} stages")
-    ways = min(_size(cells, "moe_ep_size"), chips // pp)
+    ways = min(size(cells, "moe_ep_size"), chips // pp)
     return Group(chips // (dp * pp), dp, pp, workers, ways)
 
 
 def _worker(cells: Mapping[str, str], part: str) -> Group:
     return Group(
-        _size(cells, f"{part}_tp_size"),
-        _size(cells, f"{part}_attention_dp_size"),
-        _size(cells, f"{part}_pp_size"),
-        _size(cells, f"{part}_num_workers"),
-        _size(cells, f"{part}_moe_ep_size"),
+        size(cells, f"{part}_tp_size"),
+        size(cells, f"{part}_attention_dp_size"),
+        size(cells, f"{part}_pp_size"),
+        size(cells, f"{part}_num_workers"),
+        size(cells, f"{part}_moe_ep_size"),
     )

@@ -8,7 +8,7 @@ or prefill (Little's law), and at most what fits in HBM. An aggregated worker is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,13 +19,13 @@ from costmodel.measured.fitting.terms import (
     TermTable,
     term_table,
     terms_of_pass,
-    worker_rates,
 )
 from costmodel.measured.rows import Group, MeasuredRow, Skipped
 from costmodel.measured.systems import instance_of
 from costmodel.measured.usable_hbm import RESERVES, most_hbm_bytes, sequences_hbm_bytes
-from costmodel.passes.communication import GroupRates
+from costmodel.passes.communication import GroupRates, rates_of_chips
 from costmodel.question.instance import Instance
+from costmodel.question.profile import Efficiency
 from costmodel.replica import memory
 from costmodel.replica.serving import Schedule, schedule
 from topology.errors import InstanceError
@@ -65,6 +65,13 @@ class Run:
             mixed = self.row.prefill is None
             self._passes[batch] = self._mixed(batch) if mixed else self._apart(batch)
         return self._passes[batch]
+
+    def with_row(self, row: MeasuredRow) -> Run:
+        """The run of a row that has the same passes; those that are known are kept."""
+        found = replace(self, row=row)
+        kept = ("_passes", "full_prefill", "_own_prefill")
+        vars(found).update({name: vars(self)[name] for name in kept if name in vars(self)})
+        return found
 
     @cached_property
     def _passes(self) -> dict[float, RunPasses]:
@@ -139,9 +146,11 @@ def runs_of(rows: Sequence[MeasuredRow]) -> tuple[list[Run], list[Skipped]]:
             rates[key] = worker_rates(instance, group, first)
         return rates[key]
 
-    for row in rows:
+    for asked in rows:
+        row = asked
         try:
             instance = instance_of(row, "physics")
+            row = replace(row, decode=_divided(row.decode, instance))
             most = sequences_that_fit(instance, row.decode, row.engine)
             if most < 1:
                 problem = f"one sequence does not fit in HBM of {row.decode.chips} chips"
@@ -156,6 +165,25 @@ def runs_of(rows: Sequence[MeasuredRow]) -> tuple[list[Run], list[Skipped]]:
         except InstanceError as error:
             skipped.append(Skipped(row.id, str(error).splitlines()[0]))
     return runs, skipped
+
+
+def worker_rates(instance: Instance, group: Group, first_chip: int) -> GroupRates:
+    """Rates of a worker on the chips a plain layout gives it, at the links' full speed."""
+    moe = instance.operations.moe
+    width = group.tp * group.attention_dp
+    chips = [placed.id for placed in instance.cluster.usable][first_chip:]
+    stages = [chips[i * width : (i + 1) * width] for i in range(group.pp)]
+    return rates_of_chips(
+        instance.cluster, stages, group.tp, moe.top_k if moe else 0, Efficiency()
+    )[0]
+
+
+def _divided(group: Group, instance: Instance) -> Group:
+    """The group; where its chips do not divide the attention heads, each of them is an attention rank, whatever exports say."""
+    heads = {one.query_heads for kind in instance.operations.kinds for one in kind.attentions}
+    if group.attention_dp > 1 or all(number % group.tp == 0 for number in heads):
+        return group
+    return replace(group, tp=1, attention_dp=group.tp, expert_ways=group.chips)
 
 
 def sequences_that_fit(instance: Instance, group: Group, engine: str) -> float:

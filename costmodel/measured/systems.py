@@ -40,8 +40,11 @@ _SAME = {
     "minimax-m2.1": "minimax-m2.7",
     "minimax-m2.5": "minimax-m2.7",
 }
-#: checkpoints whose FP4 release quantises only part of the matrices
-_FP4_RELEASE = {"deepseek-v3": "deepseek-r1-nvfp4", "deepseek-r1": "deepseek-r1-nvfp4"}
+#: checkpoints whose FP4 release quantises only part of the matrices: what the public benchmarks serve since November 2025
+_FP4_RELEASE = {
+    "deepseek-v3": "deepseek-r1-0528-nvfp4-v2",
+    "deepseek-r1": "deepseek-r1-0528-nvfp4-v2",
+}
 #: domains that a chip is sold in, where the name of the cluster is not that of the chip
 _CLUSTERS = {
     "gb200": "gb200-nvl72", "gb300": "gb300-nvl72", "gh200": "gh200-nvl32", "rubin": "vr-nvl72",
@@ -55,20 +58,24 @@ TOGETHER_TOKENS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Catalogue names and dtypes of what a row served, and the chip it ran on."""
+    """Catalogue names and dtypes of what a row served, and the chip it ran on.
+
+    ``block_scales``: its 8-bit weights have scales by block, so that inputs are quantised at run time.
+    """
 
     model: str
     weight_dtype: Dtype | None
     kv_dtype: Dtype | None
     cluster: str
     chip: str
+    block_scales: bool = False
 
 
 def served(row: MeasuredRow) -> Served:
     """What a row served. Raises ``InstanceError`` for a model or system the catalogue lacks."""
     found = served_as(row.model, row.precision, row.engine, row.system)
-    kv = row.decode.settings.kv
-    return found if kv is None else replace(found, kv_dtype=kv)
+    kv = row.decode.settings.kv or found.kv_dtype
+    return replace(found, kv_dtype=kv, block_scales=row.block_scales)
 
 
 @lru_cache(maxsize=4096)
@@ -138,7 +145,7 @@ def system_names(system: str) -> tuple[str, str]:
 @lru_cache(maxsize=256)
 def _base(what: Served, count: int, profile: str, expert_load: str) -> Instance:
     name = what.cluster if count == 1 else f"{what.cluster}@{count}"
-    return resolve_instance(
+    found = resolve_instance(
         Scenario(
             model=what.model,
             cluster=name,
@@ -148,6 +155,9 @@ def _base(what: Served, count: int, profile: str, expert_load: str) -> Instance:
             profile=profile,
         )
     )
+    if not what.block_scales or found.model.native:
+        return found
+    return replace(found, model=replace(found.model, block_scales=True))
 
 
 def workload_of(row: MeasuredRow) -> Workload:

@@ -185,6 +185,8 @@ class ModelSpec:
     dispatch_dtype: str | None = None
     native_dtype: str = "bf16"  #: label of the native quantisation
     native: bool = True  #: whether the checkpoint itself has this precision, or it was asked for
+    #: whether 8-bit weights have scales by block where their size says so; ``None``: those of the checkpoint itself
+    block_scales: bool | None = None
     #: whether the checkpoint brings code for a type of model that transformers has no class for
     own_code: bool = False
     mtp: MTP | None = None
@@ -192,6 +194,11 @@ class ModelSpec:
     readings: tuple[Reading, ...] = field(default=())  #: every value used and where it came from
     vision: Tower | None = None  #: image tower; not part of ``total_params``
     audio: Tower | None = None  #: audio tower; not part of ``total_params``
+
+    @property
+    def scaled_by_block(self) -> bool:
+        """Whether scales by block are the checkpoint's: inputs are then quantised at run time."""
+        return self.native if self.block_scales is None else self.block_scales
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -43,26 +43,30 @@ def num_kernels_of(sublayers: Sequence[Sublayer]) -> int:
 
 
 def quantised_activations(
-    sublayers: Sequence[Sublayer], *, native: bool
+    sublayers: Sequence[Sublayer], *, by_block: bool
 ) -> tuple[tuple[str, int], ...]:
-    """Inputs that are quantised at run time, by format: two per branch whose weights have scales by block.
+    """Inputs that are quantised at run time, by format: two per branch whose weights have scales by block, one where one
+    matrix alone has them.
 
-    With one scale per matrix, or eight bits that were asked for of a wider checkpoint, inputs have constant
-    scales too, which the kernel before applies. Grouped FP4 kernels quantise inside.
+    With one scale per matrix, which ``by_block`` says 8-bit weights do not have, inputs have constant scales too, which
+    the kernel before applies. Grouped FP4 kernels quantise inside.
     """
     counts: dict[str, int] = {}
     for part in sublayers:
         if isinstance(part, MoE):
             dtype, params, size = part.expert_dtype, part.expert_params, part.expert_bytes
+            matrices = 2
         else:
             largest = max(part.weights, key=lambda weights: weights.params, default=None)
             if largest is None:
                 continue
             dtype, params, size = largest.dtype, largest.params, largest.num_bytes
+            matrices = min(2, sum(weights.dtype == dtype for weights in part.weights))
         if dtype == "fp4":
-            by_block = not isinstance(part, MoE)
+            quantised = not isinstance(part, MoE)
         else:
-            by_block = native and dtype in ("fp8", "int8") and size > params * (1.0 + _PART_SCALES)
-        if by_block:
-            counts[dtype] = counts.get(dtype, 0) + 2
+            scaled = size > params * (1.0 + _PART_SCALES)
+            quantised = by_block and scaled and dtype in ("fp8", "int8")
+        if quantised:
+            counts[dtype] = counts.get(dtype, 0) + matrices
     return tuple(counts.items())

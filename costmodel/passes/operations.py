@@ -158,7 +158,7 @@ def operations_of(
     for index, layer in enumerate(spec.layers):
         alike.setdefault((layer.sublayers, layer.extra), []).append(index)
     kinds = tuple(
-        _layer_kind(spec.layers[indices[0]], tuple(indices), row_of, native=spec.native)
+        _layer_kind(spec.layers[indices[0]], tuple(indices), row_of, by_block=spec.scaled_by_block)
         for indices in alike.values()
     )
     if adapters is not None:
@@ -196,13 +196,13 @@ def _draft(spec: ModelSpec, tokens: int) -> Draft:
     kinds = []
     for index, layer in enumerate(mtp.layers):
         own = layer if index else replace(layer, extra=(*layer.extra, *mtp.extra))
-        kind = _layer_kind(own, (index,), {index: index}, native=spec.native)
+        kind = _layer_kind(own, (index,), {index: index}, by_block=spec.scaled_by_block)
         kinds.append((kind, 1.0 / mtp.num_modules))
     return Draft(tokens, min(tokens, mtp.num_modules), tuple(kinds))
 
 
 def _layer_kind(
-    layer: Layer, layers: tuple[int, ...], row_of: dict[int, int], *, native: bool
+    layer: Layer, layers: tuple[int, ...], row_of: dict[int, int], *, by_block: bool
 ) -> LayerKind:
     matmuls: list[Matmul] = [_matmul(w, "attention_projections", 0, 0) for w in layer.extra]
     attentions: list[Attention] = []
@@ -237,7 +237,7 @@ def _layer_kind(
         num_sublayers=len(layer.sublayers),
         num_reductions=reductions,
         num_kernels=num_kernels_of(layer.sublayers),
-        quantised=quantised_activations(layer.sublayers, native=native),
+        quantised=quantised_activations(layer.sublayers, by_block=by_block),
         moe_rows=tuple(row_of[index] for index in layers) if moe is not None else (),
     )
 

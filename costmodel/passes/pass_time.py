@@ -29,6 +29,8 @@ from topology import Chip
 
 #: message that pays half of what large ones wait: one-shot kernels end about there
 RAMP_BYTES = 2.0**20
+#: chips of a host
+_HOST_CHIPS = 8.0
 
 
 def pass_time(
@@ -53,7 +55,8 @@ def pass_time(
     if last.any():
         _head(result, group, last, tokens.sampled)
         sequences = np.asarray(tokens.decode, dtype=float) + np.asarray(tokens.prompts, dtype=float)
-        result.add("overhead", last * sequences * group.achieved.efficiency.sequence_overhead_s)
+        told = told_share(group.tp, group.ranks) * group.achieved.efficiency.sequence_overhead_s
+        result.add("overhead", last * sequences * told)
         _encoders(result, group, last, np.asarray(tokens.prompts, dtype=float))
         if group.operations.draft is not None:
             _draft(result, group, last, tokens)
@@ -92,7 +95,10 @@ def _layers(
     overhead = overhead + quantised_of(kind, achieved.chip) * efficiency.quantise_overhead_s
     if kind.moe is not None:
         waited = efficiency.exchange_overhead_s * filled(reduced)
-        overhead = overhead + efficiency.moe_overhead_s + np.where(ranks > 1, waited, 0.0)
+        own = efficiency.moe_overhead_s + efficiency.unfused_moe_overhead_s
+        overhead = overhead + own + np.where(ranks > 1, waited, 0.0)
+        if achieved.chip.unpacks(kind.moe.expert_dtype):
+            overhead = overhead + efficiency.widened_moe_overhead_s
     result.add("overhead", count * overhead)
     if kind.moe is not None and shares is not None:
         fraction = count / np.maximum(shares.num_layers, 1)
@@ -143,6 +149,14 @@ def _draft(result: PassTime, group: ChipGroup, last: Array, tokens: Tokens) -> N
 def ramp_share(tp: Array, reduced: Array) -> Array:
     """Share of :attr:`Efficiency.reduce_ramp_s` that an all-reduce of ``reduced`` bytes over ``tp`` chips pays."""
     return np.asarray(np.log2(tp) / 3.0 * filled(reduced))
+
+
+def told_share(tp: Array, ranks: Array) -> Array:
+    """Share of :attr:`Efficiency.sequence_overhead_s` that a sequence pays in a stage of ``tp`` times ``ranks`` chips.
+
+    Beyond the eight chips of a host a stage's processes tell each other no more of it.
+    """
+    return np.asarray(np.log2(np.minimum(tp * ranks, _HOST_CHIPS)) / np.log2(_HOST_CHIPS))
 
 
 def filled(message: Array) -> Array:

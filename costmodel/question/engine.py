@@ -100,6 +100,14 @@ class Graphs(_Facts):
     source: str
 
 
+class ExpertKernels(_Facts):
+    """Chips on which the engine has kernels that join routing, products and activation of routed experts; it has others for
+    all chips, whose layers take longer (``unfused_moe_overhead_s`` of a profile)."""
+
+    fused_on: tuple[str, ...]
+    source: str
+
+
 class EngineHabits(_Facts):
     """How an engine schedules: options for the prompt tokens of a pass and for sequences, and what it does.
 
@@ -145,6 +153,7 @@ class EngineFacts(_Facts):
     kv_dtypes: dict[str, str]
     graphs: Graphs
     habits: EngineHabits
+    experts: ExpertKernels | None = None
     deprecations: tuple[Deprecation, ...] = ()
 
     @model_validator(mode="after")

@@ -30,23 +30,24 @@ Regime = Literal["equal", "drawn", "disaggregated"]
 class Efficiency(BaseModel):
     """Achieved fractions and fixed costs on one chip.
 
-    A matrix product runs at ``compute[dtype]`` of the dense peak, HBM streams at ``hbm`` of its
-    bandwidth, a collective's bytes move at ``all_reduce`` or ``all_to_all`` of the links' rate.
-    ``layer_overhead_s`` is paid by each layer, ``kernel_overhead_s`` by each
-    kernel of it (launch, ramp and drain), ``sync_overhead_s`` by each layer
-    whose attention is tensor parallel, ``moe_overhead_s`` by each layer with routed experts (routing,
-    grouped kernels), ``step_overhead_s`` by each pass (scheduler), ``sequence_overhead_s`` by each
-    sequence of an attention rank that a pass samples (batch preparation, sampling, detokenising).
-    ``kv`` and ``experts`` replace ``hbm`` for reads of the context and of routed experts; weights in a
-    format that the chip must widen first are read at ``unpacking`` of that rate and multiplied at ``widened`` of
-    ``compute[dtype]`` of the wider one. Grouped products of routed experts multiply at ``grouped`` of ``compute[dtype]`` where few tokens meet in an expert (their tiles
-    are not full), at all of it where many do (:func:`costmodel.passes.routed.full_tiles`).
+    A matrix product runs at ``compute[dtype]`` of the dense peak, HBM streams at ``hbm`` of its bandwidth, a collective's
+    bytes move at ``all_reduce`` or ``all_to_all`` of the links' rate. ``kv`` and ``experts`` replace ``hbm`` for reads of the
+    context and of routed experts; weights in a format that the chip must widen first are read at ``unpacking`` of that rate and
+    multiplied at ``widened`` of ``compute[dtype]`` of the wider one. Grouped products of routed experts multiply at ``grouped``
+    of ``compute[dtype]`` where few tokens meet in an expert, at all of it where many do
+    (:func:`costmodel.passes.routed.full_tiles`).
 
-    ``quantise_overhead_s`` is paid for every activation that is quantised at run time (inputs of products
-    whose scales are per block). ``exchange_overhead_s`` is what a layer waits whose experts are exchanged
-    between several attention ranks (packing, the slowest rank) once its messages are large. ``reduce_ramp_s`` is what an all-reduce over eight
-    chips waits once its message is too large for one-shot kernels, ``log2(chips) / 3`` of it over others;
-    of both a rank with ``m`` bytes of hidden vectors pays ``m / (m + 1 MiB)``.
+    ``layer_overhead_s`` is paid by each layer, ``kernel_overhead_s`` by each kernel of it (launch, ramp and drain),
+    ``sync_overhead_s`` by each layer whose attention is tensor parallel, ``step_overhead_s`` by each pass (scheduler).
+    ``moe_overhead_s`` is paid by each layer with routed experts (routing, grouped kernels), beside it ``widened_moe_overhead_s``
+    where the chip must widen their weights and ``unfused_moe_overhead_s`` where the engine has no kernels on this chip that
+    join routing, products and activation. ``sequence_overhead_s`` is paid by each sequence of an attention rank that a pass
+    samples on a stage of eight chips or more (what their processes tell each other of it), ``log2(chips) / 3`` of it on fewer.
+
+    ``quantise_overhead_s`` is paid for every activation quantised at run time (inputs of products whose scales are per block).
+    ``exchange_overhead_s`` is what a layer waits whose experts are exchanged between several attention ranks (packing, the
+    slowest rank) once messages are large. ``reduce_ramp_s`` is what an all-reduce over eight chips waits once its message is too
+    large for one-shot kernels, ``log2(chips) / 3`` of it over others; of both a rank with ``m`` bytes pays ``m / (m + 1 MiB)``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,6 +65,8 @@ class Efficiency(BaseModel):
     kernel_overhead_s: Seconds = 0.0
     sync_overhead_s: Seconds = 0.0
     moe_overhead_s: Seconds = 0.0
+    widened_moe_overhead_s: Seconds = 0.0
+    unfused_moe_overhead_s: Seconds = 0.0
     step_overhead_s: Seconds = 0.0
     sequence_overhead_s: Seconds = 0.0
     quantise_overhead_s: Seconds = 0.0
@@ -89,8 +92,8 @@ class FirstToken(BaseModel):
     """How an engine's mean TTFT follows from prefill times under load.
 
     *Formula:* ``base_s + prefill_factor * prefill + queue_share * (users * prefill_per_prompt + passes * prefill_pass_s) +
-    decode_passes * decode_pass``: what every request pays (front end, scheduling), its own prefill, a share of
-    everybody else's with what the host adds to each of their passes, and the decode passes that it waits for.
+    decode_passes * decode_pass``: what every request pays (front end, scheduling), its own prefill, a share of everybody
+    else's with what the host adds to each of their passes, and the decode passes that it waits for.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -103,10 +106,7 @@ class FirstToken(BaseModel):
 
 
 class HostTime(BaseModel):
-    """Seconds of an engine's server before a request joins its queue: HTTP, tokenising, hashing.
-
-    *Formula:* ``request_s + prompt_token_s * prompt tokens``.
-    """
+    """Seconds of an engine's server before a request joins its queue: ``request_s + prompt_token_s * prompt tokens``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -138,11 +138,10 @@ class EngineConstants(BaseModel):
 class HeldOut(BaseModel):
     """How far predictions were off whose model, system or engine the fit had never seen.
 
-    ``levels`` are probabilities, the other lists quantiles at them. ``tpot`` and ``ttft``: measured over
-    predicted (``ttft`` of lightly loaded workers, where no queue of a burst hides the figure).
-    ``layout_ratio``: of two layouts of one model on one kind of chip under one engine and load, the
-    measured ratio of TPOT over the predicted one, either layout first; what both get wrong alike is not
-    in it, so that it is narrower than ``tpot``. An empty list is not known.
+    ``levels`` are probabilities, the other lists quantiles at them. ``tpot`` and ``ttft``: measured over predicted (``ttft`` of
+    lightly loaded workers, where no queue of a burst hides the figure). ``layout_ratio``: of two layouts of one model on one kind
+    of chip under one engine and load, the measured ratio of TPOT over the predicted one, either layout first; what both get wrong
+    alike is not in it, so that it is narrower than ``tpot``. An empty list is not known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -174,10 +173,9 @@ class HeldOut(BaseModel):
         return 1.0 - 2.0 * max(self.levels[0], 1.0 - self.levels[-1])
 
     def factors(self, figure: Literal["tpot", "ttft"], confidence: float) -> tuple[float, float]:
-        """What a predicted figure is multiplied by for the ends of its interval.
+        """What a predicted figure is multiplied by for the ends of its interval: at most 1 and at least 1.
 
-        Never above 1 at the low end and never below at the high one: a profile that is off to one side
-        is not corrected here. Raises ``ValueError`` for a confidence that the quantiles do not reach.
+        A profile that is off to one side is not corrected here. Raises ``ValueError`` beyond the quantiles' reach.
         """
         values = getattr(self, figure)
         low, high = (self._at(values, level) for level in self._ends(confidence))
@@ -228,6 +226,8 @@ class Profile(BaseModel):
     first_token: dict[str, FirstToken] = Field(default_factory=dict)
     #: seconds for each kernel of a pass under releases ("trtllm 1.2.3") whose host launches them one by one
     launches: dict[str, Seconds] = Field(default_factory=dict)
+    #: releases of engines that prefill first whose measured requests of one length come one by one, not in waves
+    scattered: tuple[str, ...] = ()
     #: by engine: what its server takes before a request joins the queue (a replay adds it)
     host: dict[str, HostTime] = Field(default_factory=dict)
     #: relative errors of held-out TPOT at the quantiles 0.05, 0.5 and 0.95; empty where not known
@@ -261,13 +261,12 @@ class Profile(BaseModel):
             name: EngineConstants(default=quiet(own.default), chips=quiet_chips(own.chips))
             for name, own in self.engines.items()
         }
-        return self.model_copy(
-            update={
-                "default": quiet(self.default),
-                "chips": quiet_chips(self.chips),
-                "engines": engines,
-            }
-        )
+        quieted = {
+            "default": quiet(self.default),
+            "chips": quiet_chips(self.chips),
+            "engines": engines,
+        }
+        return self.model_copy(update=quieted)
 
     def of_engine(self, engine: str) -> Profile:
         """The profile of one engine; itself where the engine has none of its own."""

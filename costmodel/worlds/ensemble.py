@@ -30,8 +30,8 @@ DTYPES = ("bf16", "fp8", "fp4", "int8")
 FRACTIONS = ("hbm", "kv", "experts", "unpacking", "widened", "grouped", "all_reduce", "all_to_all")
 #: times that are paid: the lower the faster
 OVERHEADS = (
-    "layer_overhead_s", "kernel_overhead_s", "moe_overhead_s", "sequence_overhead_s", "quantise_overhead_s",
-    "exchange_overhead_s", "reduce_ramp_s",
+    "layer_overhead_s", "kernel_overhead_s", "moe_overhead_s", "widened_moe_overhead_s",
+    "unfused_moe_overhead_s", "sequence_overhead_s", "quantise_overhead_s", "exchange_overhead_s", "reduce_ramp_s",
 )  # fmt: skip
 COLUMNS = ("world", "engine", "chip", *DTYPES, *FRACTIONS, *OVERHEADS)
 

@@ -13,7 +13,6 @@ from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.measured.fitting.fit import problem_of
 from costmodel.measured.fitting.intervals import NINETY
-from costmodel.measured.fitting.terms import worker_rates
 from costmodel.measured.own.calibration import pricing_at
 from costmodel.measured.own.design import Pick, Question, choose
 from costmodel.measured.own.pace import own_errors
@@ -21,7 +20,7 @@ from costmodel.measured.own.prior import Prior, prior_of, shipped_known
 from costmodel.measured.own.profile import efficiency_of
 from costmodel.measured.predict import predict
 from costmodel.measured.rows import Group, MeasuredRow
-from costmodel.measured.runs import Run, sequences_that_fit
+from costmodel.measured.runs import Run, sequences_that_fit, worker_rates
 from costmodel.measured.systems import resolve_instance_like
 from costmodel.question.instance import Instance
 from costmodel.question.workload import Workload

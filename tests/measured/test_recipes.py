@@ -127,3 +127,16 @@ def test_requests_wait_for_kv_that_sglang_leaves(rows):
             waiting[run.row.decode.chips].append(turned_away([run])[0])
     assert min(waiting[1]) > 4
     assert max(waiting[2]) == 0
+
+
+def test_unfused_experts_are_those_that_trtllm_runs_by_another_backend(rows):
+    """Where its recipe names one; no other engine's rows say so."""
+    told = {(row.engine, row.decode.settings.unfused_experts) for row in rows}
+    assert {("trtllm", True), ("trtllm", False)} < told
+    assert {found for engine, found in told if engine != "trtllm"} == {None}
+    assert {row.system for row in rows if row.decode.settings.unfused_experts is False} <= {
+        "b200_sxm",
+        "gb200",
+        "gb300",
+        "b300_sxm",
+    }

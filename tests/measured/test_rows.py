@@ -175,3 +175,33 @@ def test_names_of_checkpoints_and_systems():
     assert system_names("mi355x") == ("mi355x", "mi355x")
     with pytest.raises(InstanceError, match="h100_pcie"):  # slower memory, no NVLink: another chip
         system_names("h100_pcie")
+
+
+def test_chips_that_do_not_divide_the_heads_are_attention_ranks(rows):
+    """128 heads on 24 chips: exports call such workers TP24, engines cannot run them so."""
+    asked = [row for row in rows if row.decode.tp == 24]
+    assert asked
+    for run in runs_of(asked)[0]:
+        assert run.row.decode.tp == 1
+        assert run.row.decode.attention_dp == run.row.decode.expert_ways == 24
+    (whole,) = runs_of([next(row for row in rows if row.decode.tp == 8)])[0]
+    assert whole.row.decode.tp == 8
+
+
+@pytest.mark.parametrize(("mode", "by_block"), [("fp8_block", True), ("fp8", False), ("", False)])
+def test_weights_that_a_row_says_have_scales_by_block_have_their_inputs_quantised(
+    tmp_path, mode, by_block
+):
+    """Llama has none of its own in 8 bits: they are what the engine made of it."""
+    row = {**GOOD, "precision": "fp8", "gemm_quant_mode": mode}
+    (found,) = read_measured(write(tmp_path / "one.csv", [row]))[0]
+    assert found.block_scales is by_block
+    (run,) = runs_of([found])[0]
+    counts = [kind.quantised for kind in run.instance.operations.kinds]
+    assert counts == ([(("fp8", 4),)] if by_block else [()])
+
+
+def test_a_checkpoint_with_its_own_scales_by_block_needs_nobody_to_say_so(rows):
+    row = next(one for one in rows if "DeepSeek-R1" in one.model and one.precision == "fp8")
+    (run,) = runs_of([row])[0]
+    assert all(dict(kind.quantised).get("fp8", 0) >= 4 for kind in run.instance.operations.kinds)

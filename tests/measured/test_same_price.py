@@ -18,11 +18,22 @@ def under(instance, profile):
     )  # fmt: skip
 
 
+def as_run(profile, *, unfused):
+    """The profile with or without what unfused expert layers take, on every chip."""
+    most = max(one.unfused_moe_overhead_s for one in (profile.default, *profile.chips.values()))
+    update = {"unfused_moe_overhead_s": most if unfused else 0.0}
+    chips = {chip: one.model_copy(update=update) for chip, one in profile.chips.items()}
+    return profile.model_copy(
+        update={"chips": chips, "default": profile.default.model_copy(update=update)}
+    )
+
+
 @pytest.mark.parametrize("name", ["physics", "calibrated"])
 def test_terms_equal_evaluate(sample, name):
     """At whole batches that divide over the ranks; every chip type, engine and mode of the sample.
 
-    An instance names an engine and none of its releases, so that rows are priced without what a release adds.
+    An instance names an engine and none of its releases and kernels, so that rows are priced without what a release
+    adds, and whether expert layers are unfused is taken from the row.
     """
     profile = load_profile(name).model_copy(update={"launches": {}})
     batches = np.array(
@@ -34,7 +45,9 @@ def test_terms_equal_evaluate(sample, name):
     tpot = table.tpot_s(seconds)
     for i, run in enumerate(sample):
         own = profile.of_engine(run.row.engine).routed_as(run.instance.workload.expert_load)
-        instance = under(run.instance, own)
+        unfused = run.row.decode.settings.unfused_experts
+        assert unfused is None or run.row.engine == "trtllm"
+        instance = under(run.instance, as_run(own, unfused=bool(unfused)))
         found = evaluate(instance, layout_of(run.row, instance, int(batches[i])))
         assert found.tpot_s == pytest.approx(tpot[i], rel=1e-6), run.row.id
     assert {run.row.mode for run in sample} == {"aggregated", "disaggregated"}

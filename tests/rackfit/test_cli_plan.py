@@ -128,7 +128,7 @@ def test_hours_are_replayed_after_every_loss(tmp_path: Path) -> None:
     for one in replays:
         left = one["groups"] * units_of[one["column"]]
         assert 0 < left < serving[one["hour"]]["hgx-h100"]
-        assert one["requests_per_s"] <= [15, 60][one["hour"]]
+        assert round(one["requests_per_s"], 9) <= [15, 60][one["hour"]]
         assert one["meets"]
         assert one["ttft_p99_s"] <= 0.5
         assert one["tpot_p99_s"] <= 0.03

@@ -49,7 +49,7 @@ def test_the_number_carries_the_peak_and_one_fewer_does_not() -> None:
 
 
 def test_random_arrivals_take_more_units_than_even_ones() -> None:
-    near = ("--rate", 129.2, "--peak", 3, "--spare", "node", "--buy", "hgx-h100", "--ttft", "400ms")
+    near = ("--rate", 141.5, "--peak", 3, "--spare", "node", "--buy", "hgx-h100", "--ttft", "400ms")
     (even,) = json.loads(run(*near, "--json").stdout)["kinds"]
     (kind,) = json.loads(run(*near, "--replay", "--json").stdout)["kinds"]
     assert even["met"] is None
@@ -88,7 +88,7 @@ def test_a_time_limit_leaves_what_even_arrivals_take() -> None:
         workload=Workload(input_tokens=1000, output_tokens=200),
     )  # fmt: skip
     (one,) = size(
-        scenario, ["hgx-h100"], Wanted(129.2, 3.0, 1), clock=clock, replays=True, on_sized=sized
+        scenario, ["hgx-h100"], Wanted(141.5, 3.0, 1), clock=clock, replays=True, on_sized=sized
     )
     assert one.count is not None
     assert one.met is None

@@ -20,7 +20,7 @@ CONFIDENCE = 0.9
 
 
 def question(**more):
-    workload = {"input_tokens": 1000, "output_tokens": 200}
+    workload = {"input_tokens": 100, "output_tokens": 1000}
     return Scenario.model_validate({**ASKED, "workload": workload, **more})
 
 

@@ -13,10 +13,11 @@ from costmodel.measured.fitting.crossvalidation import (
     leave_out,
     predict_left_out,
 )
-from costmodel.measured.fitting.fit import Fitted, Problem, fit, problem_of, start_of
+from costmodel.measured.fitting.fit import Fitted, Problem, problem_of, start_of
 from costmodel.measured.fitting.held_out import with_held_out
 from costmodel.measured.fitting.intervals import parameter_intervals
 from costmodel.measured.fitting.shipping import profile_of
+from costmodel.measured.fitting.waves import fit_of_waves
 from costmodel.measured.load.host import fit_host
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
 from costmodel.measured.scores import Validation, scorable, validate_rows
@@ -61,13 +62,14 @@ def calibrate(rows: Sequence[MeasuredRow], skipped: Sequence[Skipped], name: str
             ]
             + [InputProblem(one.id, one.reason) for one in aside[:20]]
         )
-    problem = problem_of(kept, start_of(kept).pricing(kept))
-    fitted = fit(problem)
+    as_read = problem_of(kept, start_of(kept).pricing(kept))
+    problem, fitted, releases = fit_of_waves(as_read)
+    # what all rows together say of a release is not known to those that left some out
     left_out = tuple(
-        leave_out(problem, key) for key in FOLDS if len({fold_of(run, key) for run in kept}) > 1
+        leave_out(as_read, key) for key in FOLDS if len({fold_of(run, key) for run in kept}) > 1
     )
     profile = with_held_out(profile_of(fitted, problem, left_out, name), problem, left_out)
-    profile = profile.model_copy(update={"host": fit_host(kept, profile)})
+    profile = profile.model_copy(update={"host": fit_host(kept, profile), "scattered": releases})
     return Calibration(
         problem=problem,
         fitted=fitted,

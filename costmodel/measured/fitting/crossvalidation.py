@@ -12,14 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.measured.fitting.first_token import fit_first_token
-from costmodel.measured.fitting.fit import (
-    Fitted,
-    Problem,
-    fit,
-    measured_ttft_s,
-)
+from costmodel.measured.fitting.fit import Problem, measured_ttft_s
 from costmodel.measured.fitting.launches import architecture_of, fit_launches
-from costmodel.measured.predict import launched, predict
+from costmodel.measured.fitting.waves import fit_of_waves
+from costmodel.measured.predict import launched, predict, scattered
 from costmodel.measured.runs import Run
 from costmodel.measured.scores import Score, score
 
@@ -122,10 +118,11 @@ def predict_left_out(problem: Problem, key: str, runs: Sequence[Run]) -> LeftOut
         kept = fitted_on != name
         # one fold alone: nothing else to fit, so that it is in sample
         kept = kept if kept.any() else ~kept
-        fitted: Fitted = fit(problem, kept)
-        first_token = fit_first_token(problem, fitted, kept)
+        seen, fitted, releases = fit_of_waves(problem, kept)
+        first_token = fit_first_token(seen, fitted, kept)
         chosen = [run for run, here in zip(runs, out, strict=True) if here]
-        pricing = launched(fitted.pricing(chosen), chosen, fit_launches(problem, fitted, kept))
+        chosen = scattered(chosen, releases)
+        pricing = launched(fitted.pricing(chosen), chosen, fit_launches(seen, fitted, kept))
         found = predict(chosen, pricing, first_token)
         tpot[out], ttft[out], steady[out] = found.tpot_s, found.ttft_s, found.steady_ttft_s
     return LeftOut(key, names, tpot, ttft, steady, tuple(labels.tolist()))

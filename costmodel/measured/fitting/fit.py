@@ -73,7 +73,6 @@ def start_of(runs: Sequence[Run]) -> Fitted:
     structure = Structure(
         tuple(sorted({run.chip for run in runs})),
         tuple(sorted({run.row.engine for run in runs})),
-        tuple(sorted({(run.chip, run.row.engine) for run in runs})),
     )
     return Fitted(structure, structure.start())
 

@@ -32,7 +32,7 @@ def parameter_intervals(
     structure = fitted.structure
     names = [p.name for p in (*COMMON, *BY_CELL)]
     found: dict[tuple[str, str], dict[str, tuple[float, float, float]]] = {}
-    for chip, engine in structure.pairs:
+    for chip, engine in sorted({(run.chip, run.row.engine) for run in problem.runs}):
         levels = structure.levels([chip], [engine])
         scales = structure.scales(fitted.x, levels)
         width = np.zeros_like(scales)

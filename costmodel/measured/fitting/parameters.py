@@ -1,8 +1,9 @@
-"""The parameters that are fitted: eight per chip and engine, and nine for all.
+"""The parameters that are fitted: one per chip and engine, and nineteen for all.
 
-On a logit scale between physical limits, each is a value for all, plus what the chip and what the
+On a logit scale between physical limits, what a kernel costs is a value for all, plus what the chip and what the
 engine add; additions are held near zero (ridge), so that a cell with few rows inherits the rest, and a
-chip or engine without rows gets the common value.
+chip or engine without rows gets the common value. Of the others, none predicts left-out models or systems better
+where chips or engines have values of their own.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Parameter:
         return self.scale(self.start)
 
     def scale(self, value: float) -> float:
-        """A value between the limits on the unbounded scale; one on a limit is taken just inside it."""
-        share = np.log(value / self.low) / np.log(self.high / self.low)
+        """A value between the limits on the unbounded scale; one on a limit, or below, is taken just inside it."""
+        share = np.log(max(value, self.low) / self.low) / np.log(self.high / self.low)
         share = min(max(float(share), _INSIDE), 1.0 - _INSIDE)
         return float(np.log(share / (1.0 - share)))
 
@@ -53,24 +54,26 @@ class Parameter:
 _INSIDE = 1e-4
 
 #: fitted for each chip and engine
-BY_CELL = (
-    Parameter("kernel_overhead_s", 8e-6, 2e-6, 3e-5),
-    Parameter("moe_overhead_s", 10e-6, 1e-6, 1.2e-4, 0.4),
-    Parameter("sequence_overhead_s", 1e-5, 1e-6, 1e-4),
-    Parameter("hbm", 0.75, 0.5, 0.95),
-    Parameter("kv", 0.65, 0.3, 0.95),
-    Parameter("experts", 0.7, 0.2, 0.95),
-    Parameter("compute", 0.6, 0.2, 0.95, 1.25),
-    Parameter("all_reduce", 0.3, 0.03, 0.95),
-)
+BY_CELL = (Parameter("kernel_overhead_s", 8e-6, 2e-6, 3e-5),)
 #: fitted once for all; the all-to-all fraction starts at what DeepEP and NVLink kernels achieve
 #: (0.45 to 0.8 of the links' rate) and is held there, as few rows of serving runs see it; so is what an
-#: exchange waits: on a B200 node kernels take 74 us for 128 tokens of 7168, of which the links need 22. Arithmetic on
+#: exchange waits: on a B200 node kernels take 74 us for 128 tokens of 7168, of which the links need 22. FP8 and FP4 over BF16
+#: start at the medians of large products in public kernel tables. Arithmetic on
 #: weights that are widened starts at what kernels lose that widen FP4 to BF16 where FP8 is priced
 COMMON = (
     Parameter("layer_overhead_s", 3e-6, 1e-6, 1e-4),
-    Parameter("all_to_all", 0.65, 0.2, 0.95, 4.0),
+    Parameter("moe_overhead_s", 10e-6, 1e-6, 1.2e-4, 0.1),
+    Parameter("widened_moe_overhead_s", 5e-6, 1e-8, 3e-4, 0.1),
+    Parameter("unfused_moe_overhead_s", 5e-6, 1e-8, 3e-4, 0.1),
+    Parameter("sequence_overhead_s", 1e-5, 1e-6, 1e-4, 0.1),
+    Parameter("hbm", 0.75, 0.5, 0.95, 0.1),
+    Parameter("kv", 0.65, 0.3, 0.95, 0.1),
+    Parameter("experts", 0.7, 0.2, 0.95, 0.1),
+    Parameter("compute", 0.6, 0.2, 0.95, 0.1),
+    Parameter("fp8_compute", 0.75, 0.2, 0.99, 0.3),
     Parameter("fp4_compute", 0.6, 0.2, 0.95),
+    Parameter("all_reduce", 0.3, 0.03, 0.95, 0.1),
+    Parameter("all_to_all", 0.65, 0.2, 0.95, 4.0),
     Parameter("unpacking", 0.7, 0.2, 0.99),
     Parameter("widened", 0.5, 0.05, 0.99),
     Parameter("grouped", 0.6, 0.1, 0.99, 0.1),
@@ -80,28 +83,27 @@ COMMON = (
 )
 #: every parameter of a chip with an engine, in the order of :meth:`Structure.scales`
 ALL = (*COMMON, *BY_CELL)
-#: fraction of the peak in FP8 over that in BF16: medians of large GEMMs in public kernel tables
-FP8_OVER_BF16 = 0.8
+#: stiffness of what chips and engines add, times that of the parameter: what a kernel costs is the host's and the engine's
+CHIPS_ALIKE, ENGINES_DIFFER = 4.0, 0.2
 #: tokens of a pass choose their experts independently: not fitted
 ROUTING_NOISE = 1.0
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Chips, engines and pairs that have rows, and where they sit in the vector of unknowns.
+    """Chips and engines that have rows, and where they sit in the vector of unknowns.
 
     The unknowns are the common parameters, the common level of each parameter by cell, and the
-    additions of every chip, engine and pair, parameter by parameter.
+    additions of every chip and engine, parameter by parameter.
     """
 
     chips: tuple[str, ...]
     engines: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...]
 
     @property
     def size(self) -> int:
         """Number of unknowns."""
-        levels = 1 + len(self.chips) + len(self.engines) + len(self.pairs)
+        levels = 1 + len(self.chips) + len(self.engines)
         return len(COMMON) + len(BY_CELL) * levels
 
     def start(self) -> Array:
@@ -115,8 +117,8 @@ class Structure:
     def moved_to(self, other: Structure, x: Array) -> Array:
         """These unknowns in another structure; what this one has no level of is left at nothing added."""
         first = len(COMMON)
-        names = [("",), *((c,) for c in self.chips), *((e,) for e in self.engines), *self.pairs]
-        wanted = [("",), *((c,) for c in other.chips), *((e,) for e in other.engines), *other.pairs]
+        names = ["", *self.chips, *self.engines]
+        wanted = ["", *other.chips, *other.engines]
         own = dict(zip(names, x[first:].reshape(len(names), -1), strict=True))
         nothing = np.zeros(len(BY_CELL))
         return np.concatenate([x[:first], *(own.get(name, nothing) for name in wanted)])
@@ -129,9 +131,10 @@ class Structure:
 
     def stiffness(self) -> Array:
         """Stiffness of each held unknown."""
-        levels = len(self.chips) + len(self.engines) + len(self.pairs)
-        by_cell = np.tile([p.stiffness for p in BY_CELL], levels)
-        return np.concatenate([[p.stiffness for p in COMMON], by_cell])
+        own = np.array([p.stiffness for p in BY_CELL])
+        chips = np.tile(CHIPS_ALIKE * own, len(self.chips))
+        engines = np.tile(ENGINES_DIFFER * own, len(self.engines))
+        return np.concatenate([[p.stiffness for p in COMMON], chips, engines])
 
     def held_places(self) -> NDArray[np.intp]:
         """Where the held unknowns are in the vector."""
@@ -140,16 +143,13 @@ class Structure:
 
     def levels(self, chips: Sequence[str], engines: Sequence[str]) -> Array:
         """``[n, levels]`` of 0 and 1: which levels add up to the value of a chip with an engine."""
-        levels = np.zeros((len(chips), 1 + len(self.chips) + len(self.engines) + len(self.pairs)))
+        levels = np.zeros((len(chips), 1 + len(self.chips) + len(self.engines)))
         levels[:, 0] = 1.0
         for row, (chip, engine) in enumerate(zip(chips, engines, strict=True)):
             if chip in self.chips:
                 levels[row, 1 + self.chips.index(chip)] = 1.0
             if engine in self.engines:
                 levels[row, 1 + len(self.chips) + self.engines.index(engine)] = 1.0
-            if (chip, engine) in self.pairs:
-                place = 1 + len(self.chips) + len(self.engines) + self.pairs.index((chip, engine))
-                levels[row, place] = 1.0
         return levels
 
     def scales(self, x: Array, levels: Array) -> Array:
@@ -180,6 +180,7 @@ def scales_of(efficiency: Efficiency) -> Array:
     bf16 = efficiency.arithmetic("bf16")
     derived = {
         "compute": bf16,
+        "fp8_compute": efficiency.arithmetic("fp8") / bf16,
         "fp4_compute": efficiency.arithmetic("fp4") / bf16,
         "kv": efficiency.stream("kv"),
         "experts": efficiency.stream("experts"),
@@ -196,7 +197,7 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
     """Constants of passes from parameter values of cells and the cell of each pass."""
     at = {name: value[owner] for name, value in values.items()}
     bf16 = at["compute"]
-    fp8 = FP8_OVER_BF16 * bf16
+    fp8 = at["fp8_compute"] * bf16
     fp4 = at["fp4_compute"] * bf16
     return Constants(
         compute=np.array([bf16, fp8, fp4, fp8, bf16]),
@@ -207,6 +208,8 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
         kernel_overhead_s=at["kernel_overhead_s"],
         sync_overhead_s=np.zeros_like(bf16),
         moe_overhead_s=at["moe_overhead_s"],
+        widened_moe_overhead_s=at["widened_moe_overhead_s"],
+        unfused_moe_overhead_s=at["unfused_moe_overhead_s"],
         step_overhead_s=np.zeros_like(bf16),
         sequence_overhead_s=at["sequence_overhead_s"],
         unpacking=at["unpacking"],
@@ -233,9 +236,9 @@ def efficiency_at(
     return Efficiency(
         compute={
             "bf16": rounded(bf16),
-            "fp8": rounded(FP8_OVER_BF16 * bf16),
+            "fp8": rounded(one["fp8_compute"] * bf16),
             "fp4": rounded(one["fp4_compute"] * bf16),
-            "int8": rounded(FP8_OVER_BF16 * bf16),
+            "int8": rounded(one["fp8_compute"] * bf16),
         },
         hbm=rounded(one["hbm"]),
         kv=rounded(one["kv"]),
@@ -245,6 +248,8 @@ def efficiency_at(
         layer_overhead_s=rounded(one["layer_overhead_s"]),
         kernel_overhead_s=rounded(one["kernel_overhead_s"]),
         moe_overhead_s=rounded(one["moe_overhead_s"]),
+        widened_moe_overhead_s=rounded(one["widened_moe_overhead_s"]),
+        unfused_moe_overhead_s=rounded(one["unfused_moe_overhead_s"]),
         sequence_overhead_s=rounded(one["sequence_overhead_s"]),
         unpacking=rounded(one["unpacking"]),
         widened=rounded(one["widened"]),

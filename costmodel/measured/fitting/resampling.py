@@ -38,11 +38,13 @@ from costmodel.measured.fitting.fit import (
 )
 from costmodel.measured.fitting.parameters import rounded
 from costmodel.measured.fitting.shipping import profile_of
+from costmodel.measured.fitting.waves import fit_of_waves
 from costmodel.measured.predict import (
     constants_of_run,
     owners,
     prefill_load,
     profile_pricing,
+    scattered,
     tpot_s,
 )
 from costmodel.measured.runs import Run
@@ -89,14 +91,14 @@ class _Fits:
     here: Problem
     fitted: Fitted
     first_token: dict[str, FirstToken]
+    scattered: tuple[str, ...]
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> _Fits:
         """Fit the runs."""
-        problem = problem_of(runs, start_of(runs).pricing(runs))
-        fitted = fit(problem)
-        here = problem_of(runs, fitted.pricing(runs))
-        return cls(problem, here, fitted, fit_first_token(problem, fitted))
+        problem, fitted, releases = fit_of_waves(problem_of(runs, start_of(runs).pricing(runs)))
+        here = problem_of(problem.runs, fitted.pricing(problem.runs))
+        return cls(problem, here, fitted, fit_first_token(problem, fitted), releases)
 
     def unseen(self) -> Array:
         """Logarithm of measured over predicted cost of every run, each model, system and engine left out in turn."""
@@ -137,7 +139,10 @@ def _worlds(fits: _Fits, resamples: Sequence[Fitted], errors: Array) -> Worlds:
     factors = tuple(rounded(float(one)) for one in np.exp(logs))
     profiles = [profile_of(one, fits.problem, (), "world", fits.first_token) for one in resamples]
     return Worlds(
-        tuple(slowed(one, factor) for one, factor in zip(profiles, factors, strict=True)),
+        tuple(
+            slowed(one, factor).model_copy(update={"scattered": fits.scattered})
+            for one, factor in zip(profiles, factors, strict=True)
+        ),
         factors,
         share,
     )
@@ -238,6 +243,7 @@ def coverage(
         seen = [run for run, name in zip(runs, labels, strict=True) if name != fold]
         profiles = worlds_from(seen, number).profiles
         middle = sorted(profiles, key=lambda one: one.default.kernel_overhead_s)[number // 2]
+        out = scattered(out, middle.scattered)
         here = problem_of(out, profile_pricing(out, middle))
         costs = [_under(here, one) for one in profiles]
         high = np.sort([predicted for predicted, _ in costs], axis=0)[place_of(confidence, number)]

@@ -12,7 +12,8 @@ from costmodel.measured.fitting.crossvalidation import LeftOut, error_quantiles
 from costmodel.measured.fitting.first_token import fit_first_token
 from costmodel.measured.fitting.fit import Fitted, Problem
 from costmodel.measured.fitting.launches import fit_launches
-from costmodel.measured.fitting.parameters import efficiency_at, rounded
+from costmodel.measured.fitting.parameters import COMMON, efficiency_at, rounded
+from costmodel.question.engine_files import engine_names, load_engine
 from costmodel.question.profile import Efficiency, EngineConstants, FirstToken, Profile
 from topology.quantity import parse_quantity
 
@@ -24,6 +25,14 @@ SOURCES = (
     "NVIDIA aiconfigurator gap analyses (Apache-2.0)",
     "FP8 over BF16 arithmetic: NVIDIA aiconfigurator GEMM tables, commit 095f58a (Apache-2.0)",
 )
+
+
+def fused_chips(engine: str) -> tuple[str, ...] | None:
+    """Chips on which an engine has joined kernels of experts; ``None`` where its data does not tell them apart."""
+    if engine not in engine_names():
+        return None
+    experts = load_engine(engine).experts
+    return None if experts is None else experts.fused_on
 
 
 def profile_of(
@@ -42,13 +51,18 @@ def profile_of(
 
     def at(chip: str, engine: str, *, measured: bool) -> Efficiency:
         values = structure.cells(fitted.x, [chip], [engine])
-        return efficiency_at(values, 0, RUNTIME_BYTES, measured=measured)
+        found = efficiency_at(values, 0, RUNTIME_BYTES, measured=measured)
+        fused_on = fused_chips(engine)
+        if fused_on is None or chip in fused_on:
+            return found.model_copy(update={"unfused_moe_overhead_s": 0.0})
+        return found
 
     engines = {
         engine: EngineConstants(
             default=at("", engine, measured=False),
             chips={
-                chip: at(chip, engine, measured=(chip, engine) in pairs) for chip in structure.chips
+                chip: at(chip, engine, measured=(chip, engine) in pairs)
+                for chip in sorted({*structure.chips, *(fused_chips(engine) or ())})
             },
         )
         for engine in structure.engines
@@ -64,8 +78,8 @@ def profile_of(
     return Profile(
         name=name,
         description=(
-            "Fitted on measured serving runs: eight parameters per chip and engine, none per model. "
-            "Chips that were not measured get the common values (provenance assumed)."
+            f"Fitted on measured serving runs: {len(COMMON)} parameters for all, what a kernel costs by chip and engine, none "
+            "per model. Chips that were not measured get the common values (provenance assumed)."
         ),
         default=at("", "", measured=False),
         chips={chip: at(chip, "", measured=True) for chip in structure.chips},

@@ -16,10 +16,17 @@ from numpy.typing import NDArray
 from costmodel.experts.moe_load import expert_shares
 from costmodel.measured.rows import Group
 from costmodel.models.spec import MoE
-from costmodel.passes.communication import GroupRates, rates_of_chips
+from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.pass_sums import Term
-from costmodel.passes.pass_time import filled, pass_time, quantised_of, ramp_share, reductions_of
+from costmodel.passes.pass_time import (
+    filled,
+    pass_time,
+    quantised_of,
+    ramp_share,
+    reductions_of,
+    told_share,
+)
 from costmodel.passes.routed import full_tiles
 from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
@@ -49,6 +56,8 @@ class Constants:
     kernel_overhead_s: Array
     sync_overhead_s: Array
     moe_overhead_s: Array
+    widened_moe_overhead_s: Array
+    unfused_moe_overhead_s: Array
     step_overhead_s: Array
     sequence_overhead_s: Array
     unpacking: Array
@@ -78,6 +87,8 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
         kernel_overhead_s=column("kernel_overhead_s"),
         sync_overhead_s=column("sync_overhead_s"),
         moe_overhead_s=column("moe_overhead_s"),
+        widened_moe_overhead_s=column("widened_moe_overhead_s"),
+        unfused_moe_overhead_s=column("unfused_moe_overhead_s"),
         step_overhead_s=column("step_overhead_s"),
         sequence_overhead_s=column("sequence_overhead_s"),
         unpacking=column("unpacking"),
@@ -94,9 +105,9 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
 class TermTable:
     """Rooflines (``r_``) and collectives (``t_``) of passes, each with its pass, and counts per pass.
 
-    ``r_unpacked``: weights are widened before they are multiplied; ``_noise_s``: what finitely many tokens add. ``counts [8, passes]``: layers, kernels,
-    tensor-parallel layers, MoE layers, sampled sequences of a rank, quantised activations, waits of
-    exchanges, ramps of all-reduces. ``expert_rows [passes]``: tokens per expert on average.
+    ``r_unpacked``: weights are widened before they are multiplied; ``_noise_s``: what finitely many tokens add. ``counts [10, passes]``: layers, kernels,
+    tensor-parallel layers, MoE layers, those whose weights are widened, those that recipes say are unfused, what is told of
+    sampled sequences of a rank, quantised activations, waits of exchanges, ramps of all-reduces. ``expert_rows [passes]``: tokens per expert on average.
     """
 
     num_passes: int
@@ -136,13 +147,17 @@ class TermTable:
         )
         total = np.bincount(self.r_pass, np.maximum(compute, memory), self.num_passes)
         total += np.bincount(self.t_pass, self.t_latency_s + moved, self.num_passes)
-        layers, kernels, sharded, moe, sampled, quantised, exchanges, ramps = self.counts
+        layers, kernels, sharded, moe, widened, unfused, told, quantised, exchanges, ramps = (
+            self.counts
+        )
         fixed = (
             layers * constants.layer_overhead_s
             + kernels * constants.kernel_overhead_s
             + sharded * constants.sync_overhead_s
             + moe * constants.moe_overhead_s
-            + sampled * constants.sequence_overhead_s
+            + widened * constants.widened_moe_overhead_s
+            + unfused * constants.unfused_moe_overhead_s
+            + told * constants.sequence_overhead_s
             + quantised * constants.quantise_overhead_s
             + exchanges * constants.exchange_overhead_s
             + ramps * constants.reduce_ramp_s
@@ -219,6 +234,7 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
     moe_layers = float(len(operations.moe_layers))
     quantised = float(sum(len(kind.layers) * quantised_of(kind, chip) for kind in operations.kinds))
     tp, ranks = np.asarray(float(group.tp)), np.asarray(float(group.attention_dp))
+    moe = operations.moe
     message = np.asarray(rows * operations.hidden_size * operations.activation_bytes)
     share = float(ramp_share(tp, message))
     ramps = share * sum(count * float(reductions_of(kind, tp, ranks)) for kind, count in kinds)
@@ -227,12 +243,13 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
         kernels,
         layers if group.tp > 1 else 0.0,
         moe_layers,
-        sampled,
+        moe_layers if moe is not None and chip.unpacks(moe.expert_dtype) else 0.0,
+        moe_layers if group.settings.unfused_experts else 0.0,
+        sampled * float(told_share(tp, ranks)),
         quantised,
         moe_layers * float(filled(message)) if group.attention_dp > 1 else 0.0,
         ramps,
     )
-    moe = operations.moe
     met = rows * group.attention_dp * float(np.asarray(tokens.fill))
     return PassTerms(
         rooflines=np.array(rooflines, dtype=float).reshape(-1, 6),
@@ -261,7 +278,7 @@ def term_table(passes: Sequence[PassTerms]) -> TermTable:
         t_latency_s=t[1],
         t_bytes_s=t[2],
         t_noise_s=t[3],
-        counts=np.array([one.counts for one in passes], dtype=float).reshape(-1, 8).T,
+        counts=np.array([one.counts for one in passes], dtype=float).reshape(-1, 10).T,
         expert_rows=np.array([one.expert_rows for one in passes], dtype=float),
     )
 
@@ -281,12 +298,3 @@ def plain_shares(moe: MoE, loads: Array, chips: int, tokens: float) -> ExpertSha
     return ExpertShares(
         np.repeat(found.load, len(loads), axis=0), np.repeat(found.touched, len(loads), axis=0)
     )
-
-
-def worker_rates(instance: Instance, group: Group, first_chip: int) -> GroupRates:
-    """Rates of a worker on the chips a plain layout gives it, at the links' full speed."""
-    moe = instance.operations.moe
-    width = group.tp * group.attention_dp
-    chips = [placed.id for placed in instance.cluster.usable][first_chip:]
-    stages = [chips[i * width : (i + 1) * width] for i in range(group.pp)]
-    return rates_of_chips(instance.cluster, stages, group.tp, moe.top_k if moe else 0, _PHYSICS)[0]

@@ -1,6 +1,6 @@
 """One's own runs move the shipped parameters of their chip and engine as far as they can tell.
 
-Each chip with an engine is a cell: its sixteen parameters and its pace start normally distributed around the shipped values
+Each chip with an engine is a cell: its parameters and its pace start normally distributed around the shipped values
 (:mod:`costmodel.measured.own.prior`), its runs update them. What predicts a first token follows, for each way in
 which requests come to prefill, where it predicts runs that were left out better. Errors are cross-validated: no run is predicted by itself.
 """

@@ -18,7 +18,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from costmodel.measured.fitting.fit import RIDGE, Fitted, Problem, linearised
 from costmodel.measured.fitting.intervals import row_spread
-from costmodel.measured.fitting.parameters import ALL, BY_CELL, Structure, rounded, scales_of
+from costmodel.measured.fitting.parameters import (
+    ALL,
+    BY_CELL,
+    CHIPS_ALIKE,
+    ENGINES_DIFFER,
+    Structure,
+    rounded,
+    scales_of,
+)
 from costmodel.question.profile import Efficiency, Profile
 from topology.catalogue import checked, data_dir, read_data
 
@@ -104,8 +112,8 @@ def cell_covariance(
     """That of the parameters of a chip with an engine; what was never measured varies as far as the ridge lets it."""
     levels = structure.levels([chip], [engine])
     chain = np.stack([structure.chain(one[:, None], levels)[0] for one in np.eye(len(ALL))])
-    missing = (chip not in structure.chips) + (engine not in structure.engines)
-    missing += (chip, engine) not in structure.pairs
+    missing = (chip not in structure.chips) / CHIPS_ALIKE**2
+    missing += (engine not in structure.engines) / ENGINES_DIFFER**2
     free = np.zeros(len(ALL))
     free[-len(BY_CELL) :] = [(spread / (RIDGE * one.stiffness)) ** 2 for one in BY_CELL]
     return np.asarray(chain @ covariance @ chain.T + missing * np.diag(free))

@@ -97,7 +97,9 @@ def own_profile(found: OwnCalibration, base: Profile, name: str) -> Profile:
 def efficiency_of(scales: Array, former: Efficiency) -> Efficiency:
     """Values at unknowns ``[unknowns]``; what is not fitted stays as it was."""
     found = efficiency_at(own_values(scales[:, None]), 0, former.runtime_bytes, measured=True)
-    return found.model_copy(update={"routing_noise": former.routing_noise})
+    # what unfused layers take own runs have told as part of ``moe_overhead_s``, unless their recipe said so
+    kept = {"routing_noise": former.routing_noise, "unfused_moe_overhead_s": 0.0}
+    return found.model_copy(update=kept)
 
 
 def error_words(found: OwnCalibration) -> list[str]:

@@ -37,7 +37,7 @@ def decode_in_three_stages(search: Search) -> int:
 
 
 def test_a_smaller_batch_is_taken_where_its_cut_serves_more() -> None:
-    instance = resolve_instance(Scenario(model="qwen3-8b", cluster="hgx-h100", workload="chat"))
+    instance = resolve_instance(Scenario(model="gemma-3-27b", cluster="hgx-h100", workload="chat"))
     search = Search(instance, Clock(60), 0.01, 0, None)
     row = decode_in_three_stages(search)
     most = int(search.bounds.per_rank[row])

@@ -160,7 +160,7 @@ def fleet(instance: Instance, roles: Sequence[Role]) -> Layout:
 
 def test_fewer_chips_than_the_bound_says_meet_no_targets() -> None:
     """Every mix of replicas of one chip, on a chip less, under traffic that goes on."""
-    asked = Asked(requests(rate=150), TARGETS)
+    asked = Asked(requests(rate=140), TARGETS)
     own = questions(scenario(), asked)
     bound = search(own.every, clock=Clock(), gap=0.001)
     chips = own.every.cluster.chips
@@ -170,7 +170,7 @@ def test_fewer_chips_than_the_bound_says_meet_no_targets() -> None:
     usd = bound.certificate.bound_usd_per_m_output_tokens / 1e6 * rate * 3600
     least = ceil(usd * own.every.workload.output_tokens / price - 1e-6)
     assert 3 <= least <= len(chips)
-    long = requests(7, 150, 9000)
+    long = requests(7, 140, 9000)
     mixes: list[list[Role]] = [["mixed"] * (least - 1)]
     for prefill in range(1, least - 1):
         mixes.append(["prefill"] * prefill + ["decode"] * (least - 1 - prefill))
