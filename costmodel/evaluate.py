@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from costmodel.findings import assumptions, bottleneck, provenance
+from costmodel.findings import assumptions, bottleneck, provenance, unfitted
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from costmodel.question.uncertainty import Figures, Intervals, intervals_of
@@ -150,6 +150,7 @@ def evaluate(instance: Instance, layout: Layout, *, structure_holds: bool = Fals
             float(workload.output_tokens), figures.get("usd_per_m_output_tokens"),
             figures.get("usd_per_m_tokens"), tiers_usd / hourly if hourly else 0.0,
         ),
+        unlike=bool(unfitted(instance, layout)),
     )  # fmt: skip
     return Evaluation(
         violations=tuple(violations),

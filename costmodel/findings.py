@@ -78,10 +78,7 @@ _OF_CHIPS = {
 def assumptions(instance: Instance, layout: Layout) -> tuple[str, ...]:
     """What the times and the money of a layout assume: neither measured, published nor derived, one phrase each."""
     chips = _chips(instance, layout)
-    unfitted = [
-        chip.name for chip in chips if instance.profile.for_chip(chip.name).provenance == "assumed"
-    ]
-    found = {"efficiency (no run on it was measured)": unfitted}
+    found = {"efficiency (no run on it was measured)": unfitted(instance, layout)}
     for field, words in _OF_CHIPS.items():
         found[words] = [chip.name for chip in chips if chip.assumes(field)]
     said = [f"{words} of {', '.join(dict.fromkeys(own))}" for words, own in found.items() if own]
@@ -90,6 +87,12 @@ def assumptions(instance: Instance, layout: Layout) -> tuple[str, ...]:
     if instance.speculative is not None:
         said.append(f"acceptance of drafts ({instance.speculative.accepted_words})")
     return tuple(said)
+
+
+def unfitted(instance: Instance, layout: Layout) -> list[str]:
+    """Chips of a layout of which no run was measured."""
+    names = dict.fromkeys(chip.name for chip in _chips(instance, layout))
+    return [one for one in names if instance.profile.for_chip(one).provenance == "assumed"]
 
 
 def _chips(instance: Instance, layout: Layout) -> list[Chip]:
@@ -117,7 +120,7 @@ def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
     )
     return accepted | {
         "times": f"{times}: profile {instance.profile.name}",
-        "intervals": words_on_intervals(instance.profile),
+        "intervals": words_on_intervals(instance.profile, unlike=bool(unfitted(instance, layout))),
         "bytes": "derived: model config and placements",
         "expert_load": (
             f"{instance.expert_loads_provenance}: {instance.workload.expert_load}"

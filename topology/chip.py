@@ -84,6 +84,8 @@ class Chip(BaseModel):
     nic_bytes_per_s: BytesPerSecond
     #: chips that one operating system sees; a domain of fewer is one host
     chips_per_host: int = Field(default=8, ge=1)
+    #: whether a pass is one program, scheduled ahead of time: operations follow each other, nothing launches them
+    compiled: bool = False
     power_w: Watts
     usd_per_hour: UsdPerHour
     price_basis: Line

@@ -23,14 +23,8 @@ from costmodel.measured.fitting.terms import Constants, constants_of
 from costmodel.measured.rows import MeasuredRow
 from costmodel.measured.runs import PREFILL_FIRST, Run, RunTable, full_pools, run_table
 from costmodel.measured.waiting import PASS_TOKENS, held_passes, passes_ahead
-from costmodel.question.profile import (
-    Efficiency,
-    FirstToken,
-    Profile,
-    Regime,
-    first_token_of,
-    load_profile,
-)
+from costmodel.question.profile import Efficiency, Profile, load_profile
+from costmodel.question.profile_parts import FirstToken, Regime, first_token_of
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``
@@ -58,11 +52,11 @@ def profile_pricing(runs: Sequence[Run], profile: Profile) -> Pricing:
     Whether its expert layers are unfused a run's recipe says, not its chip: what they take is known by engine.
     """
     cells: dict[tuple[str, str], Efficiency] = {}
-    for chip, engine in {(run.chip, run.row.engine) for run in runs}:
+    for chip, engine in {(run.chip, run.priced_as) for run in runs}:
         own = profile.of_engine(engine)
         most = max(one.unfused_moe_overhead_s for one in (own.default, *own.chips.values()))
         cells[chip, engine] = own.for_chip(chip).model_copy(update={"unfused_moe_overhead_s": most})
-    found = [cells[run.chip, run.row.engine] for run in runs]
+    found = [cells[run.chip, run.priced_as] for run in runs]
     return launched(lambda owner: constants_of([found[i] for i in owner]), runs, profile.launches)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -10,7 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from costmodel.blackboard.trains import servers_for
 from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
+from costmodel.measured.cells import number
+from costmodel.measured.predict import predict_under
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
+from costmodel.measured.runs import runs_of
 from costmodel.question.choices.options import Dtype
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.profile import Efficiency, Profile
@@ -19,6 +23,10 @@ from costmodel.question.workload import Limits, Workload
 from topology.catalogue import checked, data_dir, read_data
 
 Count = Annotated[int, Field(ge=1)]
+
+
+#: column of ``chips.csv`` with output tokens/s of all chips, where no TPOT was published
+_RATE = "output_tokens_per_s"
 
 
 class PublishedRun(BaseModel):
@@ -38,6 +46,7 @@ class PublishedRun(BaseModel):
     figure: Literal["tpot_ms", "tokens_per_s_per_chip"]
     value: Annotated[float, Field(gt=0)]
     engine: str = ""
+    weight_dtype: Dtype | None = None
     kv_dtype: Dtype | None = None
     redundant_experts: int = 0
     #: whether the run overlapped two half batches, as its source says
@@ -81,12 +90,71 @@ def published_rows() -> tuple[list[MeasuredRow], list[Skipped]]:
     return read_measured(data_dir("measured") / "points.csv")
 
 
+@dataclass(frozen=True)
+class UnseenRun:
+    """A run on a chip that no fit saw: measured and predicted, TPOT in seconds or output tokens/s of all chips."""
+
+    row: MeasuredRow
+    chip: str
+    rate: bool
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured less one, in the figure's own unit."""
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def slower(self) -> float:
+        """Measured over predicted time."""
+        ratio = self.measured / self.predicted
+        return 1.0 / ratio if self.rate else ratio
+
+
+def unseen_runs(profile: Profile) -> list[UnseenRun]:
+    """The shipped runs on chips that no fit saw, predicted under a profile.
+
+    Where output tokens/s were published alone, so many users are predicted to get ``users * output tokens / (TTFT +
+    output tokens * TPOT)``.
+    """
+    rows, _ = read_measured(data_dir("measured") / "chips.csv", _with_rate)
+    runs, _ = runs_of(rows)
+    found = predict_under(runs, profile)
+    result = []
+    for run, tpot_s, ttft_s in zip(runs, found.tpot_s, found.ttft_s, strict=True):
+        row, told = run.row, dict(run.row.percentiles).get(_RATE)
+        if told is None:
+            result.append(UnseenRun(row, run.chip, False, row.tpot_s, float(tpot_s)))
+        else:
+            whole = float(ttft_s + row.output_tokens * tpot_s)
+            rate = row.concurrency * row.output_tokens / whole
+            result.append(UnseenRun(row, run.chip, True, told, rate))
+    return result
+
+
+def interval_without(profile: Profile, chip: str, confidence: float = 0.9) -> tuple[float, float]:
+    """Ends of measured over predicted time for a chip that no fit saw, made of what the other such chips were off."""
+    held_out = profile.held_out
+    assert held_out is not None
+    others = {name: ratio for name, ratio in held_out.unlike.items() if name != chip}
+    without = held_out.model_copy(update={"unlike": others})
+    return without.factors("tpot", confidence, unlike=True)
+
+
+def _with_rate(row: MeasuredRow, cells: Mapping[str, str]) -> MeasuredRow:
+    """A row with its published output tokens/s."""
+    rate = number(cells, _RATE)
+    return row if rate is None else replace(row, percentiles=((_RATE, rate),))
+
+
 def compare(deployment: PublishedRun, profile: Profile) -> ComparedRun:
     """Predict one deployment under a profile, read as its source describes it."""
     resolved = resolve_instance(
         Scenario(
             model=deployment.model,
             cluster=deployment.cluster,
+            weight_dtype=deployment.weight_dtype,
             kv_dtype=deployment.kv_dtype,
             workload=Workload(
                 input_tokens=deployment.input_tokens,

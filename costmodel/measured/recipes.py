@@ -21,8 +21,8 @@ from topology.catalogue import data_dir
 
 Raw = Mapping[str, str]
 #: KV formats as recipes write them
-_KV: dict[str, Literal["fp8", "bf16"]] = {
-    "fp8": "fp8", "fp8_e4m3": "fp8", "auto": "bf16", "auto (not set)": "bf16",
+KV_DTYPES: dict[str, Literal["fp8", "bf16"]] = {
+    "fp8": "fp8", "bf16": "bf16", "fp8_e4m3": "fp8", "auto": "bf16", "auto (not set)": "bf16",
 }  # fmt: skip
 #: tokens of a prefill pass by users and prompt, in whole multiples of 64
 _BY_USERS = re.compile(r"ceil64\(conc\+isl\+64\)(?:, at least (\d+))?")
@@ -201,7 +201,7 @@ def _settings(found: Sequence[Raw], cells: Mapping[str, str], prefix: str, width
         chunk_tokens=chunk,
         balanced=balanced,
         redundant_experts=_whole(agreed(f"{prefix}redundant_experts")) or 0,
-        kv=_KV.get(agreed("kv_dtype")),
+        kv=KV_DTYPES.get(agreed("kv_dtype")),
         widths=Widths(int(tp), ranks == "true", _whole(ways) or 1) if tp and ranks else None,
         looks_every=_plain(agreed("recv_interval")) or 0.0,
         gathers_passes=_plain(agreed("batch_wait_iters")) or 0.0,

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Literal
 
 from costmodel.measured.cells import number, positive, size
-from costmodel.measured.recipes import UNKNOWN, Recipe, Settings, draws_lengths, recipe_of
+from costmodel.measured.recipes import (
+    KV_DTYPES,
+    UNKNOWN,
+    Recipe,
+    Settings,
+    draws_lengths,
+    recipe_of,
+)
 from topology.errors import InstanceError, Problem
 from topology.reading import read_bytes
 
@@ -197,6 +204,10 @@ def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:
     if mean == nominal and draws_lengths(cells):
         mean = DRAWN * nominal[0], DRAWN * nominal[1]
     decode = _as_set(decode, recipe.decode)
+    if told := cells.get("kv_dtype", "").lower():
+        if told not in KV_DTYPES:
+            raise ValueError(f"kv_dtype: {told[:40]!r} is unknown; known: {', '.join(KV_DTYPES)}")
+        decode = replace(decode, settings=replace(decode.settings, kv=KV_DTYPES[told]))
     prefill = None if prefill is None else _as_set(prefill, recipe.prefill)
     return MeasuredRow(
         id=name,

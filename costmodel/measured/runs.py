@@ -32,8 +32,14 @@ from topology.errors import InstanceError
 
 Array = NDArray[np.float64]
 
-#: engines that prefill all waiting requests before they decode on
-PREFILL_FIRST = ("sglang",)
+#: engines that prefill all waiting requests before they decode on. ATOM: "a prefill-first scheduler", its scheduling guide,
+#: https://rocm.docs.amd.com/projects/atom/en/latest/scheduling_kv_cache_guide.html
+PREFILL_FIRST = ("atom", "sglang")
+#: engines whose limit on the tokens of a prefill pass is for all attention ranks together
+COUNTS_ALL_RANKS = ("sglang",)
+#: engines that were never fitted and whose constants they share: ATOM is built of AMD's kernels, which join normalisation, quantisation
+#: and all-reduce, by AMD for its own chips, as TensorRT-LLM is of NVIDIA's
+MADE_LIKE = {"atom": "trtllm"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,11 @@ class Run:
             mixed = self.row.prefill is None
             self._passes[batch] = self._mixed(batch) if mixed else self._apart(batch)
         return self._passes[batch]
+
+    @property
+    def priced_as(self) -> str:
+        """The engine whose constants price the run."""
+        return MADE_LIKE.get(self.row.engine, self.row.engine)
 
     def with_row(self, row: MeasuredRow) -> Run:
         """The run of a row that has the same passes; those that are known are kept."""
@@ -112,7 +123,7 @@ class Run:
         assert self.prefill_rates is not None
         group, workload, limits = self.row.prefill, self.instance.workload, self.instance.limits
         budget = group.settings.chunk_tokens or float(limits.prefill_chunk_tokens)
-        if self.row.engine in PREFILL_FIRST:  # counts the tokens of all ranks
+        if self.row.engine in COUNTS_ALL_RANKS:
             budget /= group.attention_dp
         together = max(1.0, budget // workload.new_tokens)
         room = running(group, self.row.engine) / group.attention_dp

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 
 from costmodel.measured.rows import MeasuredRow
 from costmodel.models import load_model
@@ -20,6 +21,7 @@ from costmodel.question.workload import Workload
 from topology import load_cluster
 from topology.catalogue import catalogue_names, checked
 from topology.errors import InstanceError, Problem
+from topology.spec import read_cluster_spec
 
 #: endings of checkpoint names that are no part of the architecture
 _ENDINGS = ("instruct", "it", "hf", "chat", "base", "fp8", "fp4", "nvfp4", "mxfp4", "int4", "bf16",
@@ -143,6 +145,15 @@ def system_names(system: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
+def slice_for(cluster: str, chips: int) -> str:
+    """The smallest slice of a family that a worker of so many chips fits on; other clusters themselves."""
+    spec, _ = read_cluster_spec(cluster)
+    sold = spec.domains[0].granularity.get("slice", ()) if spec.parameter == "shape" else ()
+    shapes = () if isinstance(sold, int) else [shape for shape in sold if prod(shape) >= chips]
+    return "-".join((cluster, "x".join(map(str, min(shapes, key=prod))))) if shapes else cluster
+
+
+@lru_cache(maxsize=256)
 def _base(what: Served, count: int, profile: str, expert_load: str) -> Instance:
     name = what.cluster if count == 1 else f"{what.cluster}@{count}"
     found = resolve_instance(
@@ -185,8 +196,9 @@ def expert_load_of(row: MeasuredRow) -> str:
 
 def instance_of(row: MeasuredRow, profile: str) -> Instance:
     """The instance of a row, on as many domains as its largest worker needs."""
-    what = served(row)
     workers = [group for group in (row.decode, row.prefill) if group is not None]
+    what = served(row)
+    what = replace(what, cluster=slice_for(what.cluster, max(group.chips for group in workers)))
     domain = _domain_chips(what.cluster)
     # one domain for each worker that is priced, more where it spans several
     count = sum(-(-group.chips // domain) for group in workers)

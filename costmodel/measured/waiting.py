@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.measured.runs import PREFILL_FIRST, Run
+from costmodel.measured.runs import COUNTS_ALL_RANKS, Run
 
 Array = NDArray[np.float64]
 #: prompt tokens of a prefill pass where no recipe says (the usual setting)
@@ -84,6 +84,6 @@ def _prompts_of_a_pass(run: Run) -> float:
     """Whole prompts of one attention rank that a prefill pass takes."""
     group = run.row.decode
     tokens = group.settings.chunk_tokens or PASS_TOKENS
-    if run.row.engine in PREFILL_FIRST:  # counts the tokens of all ranks
+    if run.row.engine in COUNTS_ALL_RANKS:
         tokens /= group.attention_dp
     return float(max(1.0, tokens // run.row.input_tokens))

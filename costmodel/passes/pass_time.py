@@ -87,11 +87,15 @@ def _layers(
     reductions = count * reductions_of(kind, tp, ranks)
     result.traffic(
         "all_reduce",
-        reductions * (rates.reduce_latency_s + efficiency.reduce_ramp_s * ramp_share(tp, reduced)),
+        reductions
+        * (
+            rates.reduce_latency_s
+            + efficiency.reduce_ramp_s * ramp_share(achieved.chip, tp, reduced)
+        ),
         reductions * rates.reduce_s_per_byte * reduced,
     )
     overhead = efficiency.layer_overhead_s + np.where(sharded, efficiency.sync_overhead_s, 0.0)
-    overhead = overhead + kind.num_kernels * efficiency.kernel_overhead_s
+    overhead = overhead + launched_of(kind, achieved.chip) * efficiency.kernel_overhead_s
     overhead = overhead + quantised_of(kind, achieved.chip) * efficiency.quantise_overhead_s
     if kind.moe is not None:
         waited = efficiency.exchange_overhead_s * filled(reduced)
@@ -146,9 +150,12 @@ def _draft(result: PassTime, group: ChipGroup, last: Array, tokens: Tokens) -> N
         _head(result, group, last * times, drafted)
 
 
-def ramp_share(tp: Array, reduced: Array) -> Array:
-    """Share of :attr:`Efficiency.reduce_ramp_s` that an all-reduce of ``reduced`` bytes over ``tp`` chips pays."""
-    return np.asarray(np.log2(tp) / 3.0 * filled(reduced))
+def ramp_share(chip: Chip, tp: Array, reduced: Array) -> Array:
+    """Share of :attr:`Efficiency.reduce_ramp_s` that an all-reduce of ``reduced`` bytes over ``tp`` chips pays.
+
+    Compiled programs move every message the same way: nothing is changed at some size.
+    """
+    return np.asarray((not chip.compiled) * np.log2(tp) / 3.0 * filled(reduced))
 
 
 def told_share(tp: Array, ranks: Array) -> Array:
@@ -168,6 +175,11 @@ def reductions_of(kind: LayerKind, tp: Array, ranks: Array) -> Array:
     """All-reduces in a layer of a kind; with one rank the experts' outputs are summed, none is sent."""
     summed = kind.num_reductions + np.where(ranks > 1, 0.0, float(kind.moe is not None))
     return np.where(tp > 1, summed, 0.0)
+
+
+def launched_of(kind: LayerKind, chip: Chip) -> int:
+    """Kernels of a layer that are launched one after the other: none of a compiled program."""
+    return 0 if chip.compiled else kind.num_kernels
 
 
 def quantised_of(kind: LayerKind, chip: Chip) -> int:

@@ -1,6 +1,6 @@
 """Intervals of an evaluation's figures, and what a difference between two layouts is worth.
 
-Both come from the profile's held-out errors (:class:`costmodel.question.profile.HeldOut`), none of which is
+Both come from the profile's held-out errors (:class:`costmodel.question.profile_parts.HeldOut`), none of which is
 assumed. A replica's rate is its sequences over TPOT, so that rates and money are off as TPOT is. Two
 layouts of one question share most of that: a difference between them is judged by the narrower noise of
 ratios.
@@ -62,15 +62,18 @@ class Figures:
 
 
 def intervals_of(
-    instance: Instance, figures: Figures, confidence: float = CONFIDENCE
+    instance: Instance, figures: Figures, confidence: float = CONFIDENCE, *, unlike: bool = False
 ) -> Intervals | None:
-    """Intervals of figures; ``None`` for a profile that was not cross-validated."""
+    """Intervals of figures; ``None`` for a profile that was not cross-validated.
+
+    ``unlike``: some of the chips were never fitted.
+    """
     held_out = instance.profile.held_out
     if held_out is None:
         return None
     confidence = min(confidence, held_out.most_confidence)
-    low, high = held_out.factors("tpot", confidence)
-    first = held_out.factors("ttft", confidence) if held_out.ttft else None
+    low, high = held_out.factors("tpot", confidence, unlike=unlike)
+    first = held_out.factors("ttft", confidence, unlike=unlike) if held_out.ttft else None
     served, offered = figures.served_per_s, figures.offered_per_s
     rates: Ends | None = None
     if served > 0:
@@ -110,14 +113,17 @@ def _around(value: float, low: float, high: float) -> Ends:
     return min(value, low), max(value, high)
 
 
-def words_on_intervals(profile: Profile) -> str:
-    """What a profile's intervals rest on, for the provenance."""
+def words_on_intervals(profile: Profile, *, unlike: bool = False) -> str:
+    """What a profile's intervals rest on, for the provenance; ``unlike``: for chips of which some were never fitted."""
     held_out = profile.held_out
     if held_out is None:
         return f"none: profile {profile.name} was not compared with measurements"
+    wider = (
+        f"; wider by what {len(held_out.unlike)} chips were off that no fit saw" if unlike else ""
+    )
     return (
         f"measured: {held_out.predictions:,} predictions with the model, the system or the engine left "
-        f"out; TTFT {held_out.ttft_predictions:,} of lightly loaded workers, without the queue of a burst"
+        f"out; TTFT {held_out.ttft_predictions:,} of lightly loaded workers, without the queue of a burst{wider}"
     )
 
 

@@ -13,7 +13,7 @@ from time import perf_counter
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from costmodel.question.profile import HostTime
+from costmodel.question.profile_parts import HostTime
 from costmodel.question.traffic.follows import Follows
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Standing, Tables, standing

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodel.passes.attended import kv_ways
+from costmodel.passes.context import kv_ways
 from costmodel.passes.operations import LayerKind, Operations
 from costmodel.passes.routed import dispatch_element_bytes
 

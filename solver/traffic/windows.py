@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.passes.attended import mean_attended
+from costmodel.passes.context import mean_attended
 from costmodel.question.instance import Instance
 from costmodel.question.spread import most_left
 from costmodel.question.traffic.requests import Requests

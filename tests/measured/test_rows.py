@@ -205,3 +205,15 @@ def test_a_checkpoint_with_its_own_scales_by_block_needs_nobody_to_say_so(rows):
     row = next(one for one in rows if "DeepSeek-R1" in one.model and one.precision == "fp8")
     (run,) = runs_of([row])[0]
     assert all(dict(kind.quantised).get("fp8", 0) >= 4 for kind in run.instance.operations.kinds)
+
+
+def test_the_kv_cache_is_what_a_row_says(tmp_path):
+    rows = [{**GOOD, "id": kv or "none", "kv_dtype": kv} for kv in ("fp8", "bf16", "", "fp7")]
+    found, skipped = read_measured(write(tmp_path / "kv.csv", rows))
+    runs, _ = runs_of(found)
+    assert {run.row.id: run.instance.model.kv_dtype for run in runs} == {
+        "fp8": "fp8", "bf16": "bf16", "none": "bf16",
+    }  # fmt: skip
+    assert [(one.id, one.reason.split(";")[0]) for one in skipped] == [
+        ("fp7", "kv_dtype: 'fp7' is unknown")
+    ]

@@ -11,7 +11,8 @@ from costmodel.measured.recipes import UNKNOWN, Settings
 from costmodel.measured.rows import Group
 from costmodel.measured.runs import runs_of
 from costmodel.measured.waiting import held_passes, passes_ahead
-from costmodel.question.profile import FirstToken, load_profile
+from costmodel.question.profile import load_profile
+from costmodel.question.profile_parts import FirstToken
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from costmodel.measured.fitting.fit import (
 )
 from costmodel.measured.fitting.parameters import rounded
 from costmodel.measured.predict import regime_of
-from costmodel.question.profile import FirstToken
+from costmodel.question.profile_parts import FirstToken
 
 Array = NDArray[np.float64]
 REGIMES = ("equal", "drawn", "disaggregated")

@@ -49,7 +49,7 @@ class Fitted:
     def values(self, runs: Sequence[Run]) -> dict[str, Array]:
         """Parameter values of runs."""
         return self.structure.cells(
-            self.x, [run.chip for run in runs], [run.row.engine for run in runs]
+            self.x, [run.chip for run in runs], [run.priced_as for run in runs]
         )
 
     def pricing(self, runs: Sequence[Run]) -> Pricing:

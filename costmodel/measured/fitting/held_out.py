@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 from costmodel.measured.fitting.crossvalidation import LeftOut
 from costmodel.measured.fitting.fit import Problem, measured_ttft_s
 from costmodel.measured.fitting.parameters import rounded
+from costmodel.measured.published import unseen_runs
 from costmodel.measured.rows import Group
 from costmodel.measured.runs import Run
 from costmodel.measured.systems import served
-from costmodel.question.profile import HeldOut, Profile
+from costmodel.question.profile import Profile
+from costmodel.question.profile_parts import HeldOut
 
 Array = NDArray[np.float64]
 
@@ -37,7 +40,19 @@ _FEWEST = 40
 
 def with_held_out(profile: Profile, problem: Problem, left_out: Sequence[LeftOut]) -> Profile:
     """A profile with the quantiles of its own held-out errors, unchanged where nothing was left out."""
-    return profile.model_copy(update={"held_out": held_out_of(problem, left_out)})
+    found = held_out_of(problem, left_out)
+    if found is not None:
+        found = found.model_copy(update={"unlike": unlike_chips(profile)})
+    return profile.model_copy(update={"held_out": found})
+
+
+def unlike_chips(profile: Profile) -> dict[str, float]:
+    """By chip that the profile's fit never saw: the median of measured over predicted times."""
+    slower: dict[str, list[float]] = defaultdict(list)
+    for one in unseen_runs(profile):
+        if profile.for_chip(one.chip).provenance == "assumed":
+            slower[one.chip].append(one.slower)
+    return {chip: rounded(median(ratios)) for chip, ratios in sorted(slower.items())}
 
 
 def held_out_of(problem: Problem, left_out: Sequence[LeftOut]) -> HeldOut | None:

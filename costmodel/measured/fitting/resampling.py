@@ -48,7 +48,8 @@ from costmodel.measured.predict import (
     tpot_s,
 )
 from costmodel.measured.runs import Run
-from costmodel.question.profile import Efficiency, EngineConstants, FirstToken, Profile
+from costmodel.question.profile import Efficiency, EngineConstants, Profile
+from costmodel.question.profile_parts import FirstToken
 from costmodel.worlds.ensemble import COLUMNS, DTYPES, FRACTIONS, place_of, values_of, with_values
 
 Array = NDArray[np.float64]

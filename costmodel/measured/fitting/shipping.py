@@ -14,7 +14,8 @@ from costmodel.measured.fitting.fit import Fitted, Problem
 from costmodel.measured.fitting.launches import fit_launches
 from costmodel.measured.fitting.parameters import COMMON, efficiency_at, rounded
 from costmodel.question.engine_files import engine_names, load_engine
-from costmodel.question.profile import Efficiency, EngineConstants, FirstToken, Profile
+from costmodel.question.profile import Efficiency, EngineConstants, Profile
+from costmodel.question.profile_parts import FirstToken
 from topology.quantity import parse_quantity
 
 #: HBM that engine, graphs and buffers take on each chip: assumed, usual setting of memory fraction

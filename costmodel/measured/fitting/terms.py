@@ -8,7 +8,7 @@ divides and adds them up the same way. Used to fit and to score; single layouts 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from costmodel.passes.group import ChipGroup
 from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import (
     filled,
+    launched_of,
     pass_time,
     quantised_of,
     ramp_share,
@@ -70,6 +71,10 @@ class Constants:
     launch_s: Array | float = 0.0
 
 
+_OTHERS = {"compute", "streams", "launch_s"}
+_COLUMNS = [field.name for field in fields(Constants) if field.name not in _OTHERS]
+
+
 def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
     """The constants of passes that run at these efficiencies."""
 
@@ -81,23 +86,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
         streams=np.array(
             [[e.stream(s) for e in efficiencies] for s in ("weights", "kv", "experts")]
         ),
-        all_reduce=column("all_reduce"),
-        all_to_all=column("all_to_all"),
-        layer_overhead_s=column("layer_overhead_s"),
-        kernel_overhead_s=column("kernel_overhead_s"),
-        sync_overhead_s=column("sync_overhead_s"),
-        moe_overhead_s=column("moe_overhead_s"),
-        widened_moe_overhead_s=column("widened_moe_overhead_s"),
-        unfused_moe_overhead_s=column("unfused_moe_overhead_s"),
-        step_overhead_s=column("step_overhead_s"),
-        sequence_overhead_s=column("sequence_overhead_s"),
-        unpacking=column("unpacking"),
-        widened=column("widened"),
-        grouped=column("grouped"),
-        quantise_overhead_s=column("quantise_overhead_s"),
-        exchange_overhead_s=column("exchange_overhead_s"),
-        reduce_ramp_s=column("reduce_ramp_s"),
-        routing_noise=column("routing_noise"),
+        **{name: column(name) for name in _COLUMNS},
     )
 
 
@@ -229,14 +218,14 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
             beyond = float(with_noise.compute_s) - compute
             rooflines.append((place, STREAMS.index(term.stream), widened, compute, memory, beyond))
     layers = float(operations.num_layers)
-    kernels = float(sum(len(kind.layers) * kind.num_kernels for kind in operations.kinds))
+    kernels = float(sum(len(kind.layers) * launched_of(kind, chip) for kind in operations.kinds))
     sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
     moe_layers = float(len(operations.moe_layers))
     quantised = float(sum(len(kind.layers) * quantised_of(kind, chip) for kind in operations.kinds))
     tp, ranks = np.asarray(float(group.tp)), np.asarray(float(group.attention_dp))
     moe = operations.moe
     message = np.asarray(rows * operations.hidden_size * operations.activation_bytes)
-    share = float(ramp_share(tp, message))
+    share = float(ramp_share(chip, tp, message))
     ramps = share * sum(count * float(reductions_of(kind, tp, ranks)) for kind, count in kinds)
     counts = (
         layers,

@@ -23,7 +23,8 @@ from costmodel.measured.rows import DRAWN, LEAST_DRAWN
 from costmodel.measured.runs import Run
 from costmodel.measured.waiting import held_passes
 from costmodel.question.engine_files import load_engine
-from costmodel.question.profile import HostTime, Profile
+from costmodel.question.profile import Profile
+from costmodel.question.profile_parts import HostTime
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.job import Habits
 from costmodel.replay.replay import Course, replay

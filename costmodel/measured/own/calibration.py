@@ -33,7 +33,8 @@ from costmodel.measured.predict import (
 from costmodel.measured.rows import MeasuredRow, Skipped
 from costmodel.measured.runs import Run
 from costmodel.measured.scores import Score, scorable, score
-from costmodel.question.profile import FirstToken, Profile
+from costmodel.question.profile import Profile
+from costmodel.question.profile_parts import FirstToken
 
 Array = NDArray[np.float64]
 #: parts of the cross-validation

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costmodel.measured.fitting.parameters import rounded
 from costmodel.measured.predict import PrefillLoad
-from costmodel.question.profile import FirstToken
+from costmodel.question.profile_parts import FirstToken
 
 Array = NDArray[np.float64]
 _LEAST = 1e-6

@@ -22,7 +22,7 @@ from costmodel.measured.own.pace import NAMES, own_errors
 from costmodel.measured.own.prior import OTHER, Known, cell_covariance, factor_rows, fit_covariance
 from costmodel.measured.predict import constants_of_run, regime_of
 from costmodel.measured.runs import Run
-from costmodel.question.profile import FirstToken
+from costmodel.question.profile_parts import FirstToken
 
 Array = NDArray[np.float64]
 

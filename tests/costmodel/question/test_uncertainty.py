@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.instance import resolve_instance
-from costmodel.question.profile import HeldOut, load_profile
+from costmodel.question.profile import load_profile
+from costmodel.question.profile_parts import HeldOut
 from costmodel.question.scenario import Scenario
 from costmodel.question.uncertainty import Figures, compare_costs, intervals_of
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from costmodel.question.instance import Instance
-from costmodel.question.profile import HostTime
+from costmodel.question.profile_parts import HostTime
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Standing, standing
 from costmodel.replay.gaps import Gaps

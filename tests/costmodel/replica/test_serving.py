@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costmodel.models.spec import Attention
-from costmodel.passes.attended import mean_attended
+from costmodel.passes.context import mean_attended
 from costmodel.question.workload import Limits, Workload
 from costmodel.replica.serving import PipelineTime, schedule, serve
 

@@ -67,7 +67,10 @@ def moved(layout: Layout, chips: list[str]) -> Layout:
 
 def test_parts_that_failures_cut_off_serve_on_their_own(tmp_path: Path) -> None:
     """Exit 2, "no working path", before: two chips of four stand on one side of the failed ones, four on the other."""
-    instance = question(tmp_path, "llama-3.1-8b", "tpu-v6e", [2, 4], ["r0g1", "r0g5"])
+    workload = {"output_tokens": 500}
+    instance = question(
+        tmp_path, "llama-3.1-8b", "tpu-v6e", [2, 4], ["r0g1", "r0g5"], workload=workload
+    )
     found = search(instance, clock=Clock(60))
     parts = [{"r0g0", "r0g4"}, {"r0g2", "r0g3", "r0g6", "r0g7"}]
     assert all(any(part.issuperset(r.chips) for part in parts) for r in found.layout.replicas)
@@ -85,7 +88,7 @@ def test_a_torus_cut_in_two_is_no_dearer_than_its_chips_one_by_one(tmp_path: Pat
 def test_replicas_that_do_not_fit_beside_each_other_make_room(tmp_path: Path) -> None:
     """ "No layout was found" before: the fleet was dropped when its sets of chips were slower than the best set."""
     instance = question(
-        tmp_path, "gemma-3-27b", "tpu-v6e", [4, 4], ["r0g7", "r0g14"], slo={"tpot": 0.02}
+        tmp_path, "gemma-3-27b", "tpu-v6e", [4, 4], ["r0g7", "r0g14"], slo={"tpot": 0.016}
     )
     found = search(instance, clock=Clock(60))
     # what fits beside each other: two columns, four chips that are no box, and two in the corner that is left
