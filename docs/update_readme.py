@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "deployments.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in ("deployments.md", "plan.md")))
 BLOCK = re.compile(
     r"<!-- output: (?P<command>.+?)(?:; lines: (?P<words>.+?))? -->\n```(?:text)?\n(?P<text>.*?)```",
     re.DOTALL,

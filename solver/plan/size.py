@@ -79,6 +79,7 @@ def size(
     seed: int = 0,
     replays: bool = False,
     on_sized: Callable[[list[Sized]], None] = lambda sized: None,
+    searched: dict[str, Units] | None = None,
 ) -> list[Sized]:
     """The fewest units of each kind that carry the wanted rate, cheapest kind first.
 
@@ -95,7 +96,9 @@ def size(
     replays
         Whether numbers grow until replays of random arrivals at the peak meet the targets.
     on_sized
-        Is told the answer for even arrivals, before the first replay.
+        Is told the answer for even arrivals, before the first replay if there are any.
+    searched
+        Takes what was searched of each kind, for :func:`solver.plan.mix.mix`.
 
     Raises
     ------
@@ -110,22 +113,23 @@ def size(
         raise InstanceError(
             [Problem("--buy", f"{kind}: name one unit, without a count") for kind in counted]
         )
-    searched = {kind: Units(scenario, kind, clock, gap, seed) for kind in kinds}
+    searched = {} if searched is None else searched
+    searched.update((kind, Units(scenario, kind, clock, gap, seed)) for kind in kinds)
     if replays:
         check_targets(searched[kinds[0]].instance(1))
     found, refused = [], []
-    for kind, units in searched.items():
+    for kind in kinds:
         try:
-            found.append(_sized(units, kind, wanted))
+            found.append(_sized(searched[kind], kind, wanted))
         except NoFeasibleLayout as error:
             refused.append(f"{kind}: {error}")
             continue
     if not found:
         raise NoFeasibleLayout("\n".join(refused))
     found = _cheapest_first(found)
+    on_sized(found)
     if not replays:
         return found
-    on_sized(found)
     return _cheapest_first([_replayed(searched[one.kind], one, wanted) for one in found])
 
 

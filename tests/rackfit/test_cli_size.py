@@ -101,6 +101,25 @@ def test_kinds_are_cheapest_first() -> None:
     assert kinds[0]["usd_per_hour"] <= kinds[1]["usd_per_hour"]
 
 
+def test_several_kinds_are_mixed() -> None:
+    """Three nodes of B200, or two and one of H100 that carries the rest."""
+    asked = ("--model", "llama-3.1-70b", "--tpot", "30ms", "--rate", 130, "--buy")
+    both = (*asked, "hgx-b200,hgx-h100")
+    document = json.loads(run(*both, "--json").stdout)
+    found = document["mix"]
+    assert found["units"] == {"hgx-b200": 2, "hgx-h100": 1}
+    assert found["one_kind_usd_per_hour"] == document["kinds"][0]["usd_per_hour"]
+    assert found["usd_per_hour"] < found["one_kind_usd_per_hour"]
+    assert found["gap"] < 1e-9
+    words = run(*both).stdout
+    assert (
+        "the cheapest mix: 2 hgx-b200 and 1 hgx-h100, $41.60/h, 11.1% less than one kind" in words
+    )
+    assert json.loads(run(*asked, "hgx-b200", "--json").stdout)["mix"] is None
+    enough = run(*asked, "hgx-h100,hgx-h200").stdout
+    assert "no mix of these kinds costs less than $" in enough
+
+
 def test_the_study_asks_the_same_question() -> None:
     asked = {
         "model": "llama-3.1-8b", "cluster": "hgx-h100", "slo": {"ttft": 1.0, "tpot": 0.02},

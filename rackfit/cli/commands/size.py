@@ -11,7 +11,11 @@ import typer
 from rackfit.cli import question
 
 if TYPE_CHECKING:
+    from solver.plan.mix import Mix
     from solver.plan.size import Sized, Wanted
+
+#: what each kind takes, what was wanted, and the cheapest mix of several kinds
+Answer = tuple["list[Sized]", "Wanted", "Mix | None"]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +41,7 @@ def size_command(
     seed: question.Seed = 0,
     json: question.AsJson = False,
 ) -> None:
-    """Find the fewest whole units of each kind that carry the rate's peak after a loss.
+    """Find the fewest whole units of each kind that carry the rate's peak after a loss, and the cheapest mix of kinds.
 
     Every unit is paid at the mean rate. A smaller number than `least` is proven too few. With `--replay`, Poisson
     arrivals at the peak run through what a loss leaves, and the number grows until 99 % of them meet the targets.
@@ -45,10 +49,12 @@ def size_command(
     from rackfit.cli.interrupts import Stop
 
     limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None
-    stop: Stop[tuple[list[Sized], Wanted]] = Stop("the first kind was sized", limit)
+    stop: Stop[Answer] = Stop("the first kind was sized", limit)
 
-    def work() -> tuple[list[Sized], Wanted]:
+    def work() -> Answer:
         from solver.clock import Clock, check_seed, check_time_limit
+        from solver.plan.carried import Units
+        from solver.plan.mix import mix
         from solver.plan.size import Wanted, size
 
         kinds = _checked(buy, rate, peak, gap)
@@ -58,24 +64,36 @@ def size_command(
         wanted = Wanted(rate, peak, _spare_units(spare, kinds))
         clock = stop.clock = Clock(time_limit, started=stop.started)
 
-        def keep(sized: list[Sized]) -> None:
-            stop.kept = lambda: (sized, wanted)
+        searched: dict[str, Units] = {}
+        together: list[Mix | None] = [None]
 
-        return size(
-            scenario, kinds, wanted, clock=clock, gap=gap, seed=seed, replays=replay, on_sized=keep
-        ), wanted
+        def keep(sized: list[Sized]) -> None:
+            stop.kept = lambda: (sized, wanted, together[0])
+            if len(sized) > 1:
+                together[0] = mix(searched, sized, wanted, clock=clock, seed=seed)
+
+        found = size(
+            scenario, kinds, wanted, clock=clock, gap=gap, seed=seed, replays=replay, on_sized=keep, searched=searched
+        )  # fmt: skip
+        return found, wanted, together[0]
 
     stop.run(work, lambda found: _write(*found, as_json=json, replays=replay))
 
 
-def _write(found: list[Sized], wanted: Wanted, *, as_json: bool, replays: bool) -> None:
+def _write(
+    found: list[Sized], wanted: Wanted, together: Mix | None, *, as_json: bool, replays: bool
+) -> None:
     """Print the answer."""
     from rackfit.documents.output import write_whole
 
     if not as_json:
-        _print(found, wanted, replays=replays)
+        _print(found, wanted, together, replays=replays)
         return
-    document = {"wanted": asdict(wanted), "kinds": [_as_dict(one) for one in found]}
+    document = {
+        "wanted": asdict(wanted),
+        "kinds": [_as_dict(one) for one in found],
+        "mix": None if together is None else asdict(together) | {"gap": together.gap},
+    }
     write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
 
 
@@ -141,7 +159,23 @@ def _replay_line(one: Sized) -> str:
     return f"{words}; {one.reason}" if one.reason else words
 
 
-def _print(found: list[Sized], wanted: Wanted, *, replays: bool) -> None:
+def _mix_line(one: Mix, *, replays: bool) -> str:
+    """The cheapest mix in words."""
+    proven = f"proven within {one.gap:.1%}"
+    if len(one.units) == 1:
+        return (
+            f"no mix of these kinds costs less than ${one.one_kind_usd_per_hour:,.2f}/h ({proven})"
+        )
+    units = " and ".join(f"{number} {kind}" for kind, number in one.units.items())
+    less = 1.0 - one.usd_per_hour / one.one_kind_usd_per_hour
+    words = (
+        f"the cheapest mix: {units}, ${one.usd_per_hour:,.2f}/h, {less:.1%} less than one kind ({proven}), "
+        f"{one.headroom:.1%} over the peak after the worst loss"
+    )
+    return f"{words}; not replayed" if replays else words
+
+
+def _print(found: list[Sized], wanted: Wanted, together: Mix | None, *, replays: bool) -> None:
     from rich.table import Table
 
     from rackfit.report.render import make_console
@@ -171,6 +205,9 @@ def _print(found: list[Sized], wanted: Wanted, *, replays: bool) -> None:
             f"{one.usd_per_hour:,.2f}", f"{one.usd_per_m_output_tokens:.4f}", f"{one.headroom:.1%}",
         )  # fmt: skip
     console.print(table)
+    if together is not None:
+        words = _mix_line(together, replays=replays)
+        console.print(words, highlight=False, markup=False, soft_wrap=True)
     for one in found:
         if one.count is None:
             console.print(
