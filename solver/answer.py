@@ -108,6 +108,7 @@ class ForTraffic:
     ``peak``: the rate of the replays over the mean rate. ``mean_usd_per_hour``: the steady answer at the mean
     lengths; ``spread_usd_per_hour``: the same where lengths differ; ``usd_per_hour``: this answer.
     ``usd_per_m_output_tokens`` at the mean rate. ``loads`` by role: what the peak takes of each pool.
+    ``prefill_chunk_tokens``: prompt tokens of a rank in one pass at most, ``chunks_tried``: all that were looked at.
     """
 
     met: Met
@@ -121,6 +122,8 @@ class ForTraffic:
     usd_per_hour: float
     usd_per_m_output_tokens: float
     loads: dict[str, float]
+    prefill_chunk_tokens: int
+    chunks_tried: tuple[int, ...]
     #: ``None`` where prompts are computed whole
     prefixes: PrefixUse | None = None
 

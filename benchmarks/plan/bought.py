@@ -16,8 +16,8 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from solver.clock import Clock
-from solver.plan.peak import peak_replay
-from solver.plan.size import Sized, Wanted, size
+from solver.plan.sizing.peak import peak_replay
+from solver.plan.sizing.size import Sized, Wanted, size
 from solver.search import search
 
 TTFT_S, TPOT_S = 2.0, 0.025

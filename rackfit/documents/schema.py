@@ -215,6 +215,8 @@ def _traffic() -> dict[str, Any]:
             "losses": {"type": "integer", "minimum": 0},
             "confirmed": {"type": "boolean"},
             "loads": {"type": "object", "additionalProperties": SHARE},
+            "prefill_chunk_tokens": COUNT,
+            "chunks_tried": {"type": "array", "items": COUNT},
         }
     )
     shares = dict.fromkeys(("host_bytes", "hit_rate", "most_hit_rate"), SHARE)

@@ -44,6 +44,8 @@ class _Traffic(BaseModel):
     usd_per_hour: float
     usd_per_m_output_tokens: float
     loads: dict[str, float]
+    prefill_chunk_tokens: int | None = None
+    chunks_tried: tuple[int, ...] = ()
     prefixes: _Prefixes | None = None
 
 
@@ -84,6 +86,11 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
         f"(unlike lengths add {found.spread_usd_per_hour / found.mean_usd_per_hour - 1:.1%}, queueing "
         f"{found.usd_per_hour / found.spread_usd_per_hour - 1:.1%})",
     ]
+    others = [f"{one:,}" for one in found.chunks_tried if one != found.prefill_chunk_tokens]
+    if others:
+        lines.append(
+            f"a pass takes at most {found.prefill_chunk_tokens:,} prompt tokens of a rank; tried beside: {', '.join(others)}"
+        )
     if found.prefixes is not None:
         lines.append(_prefix_words(found.prefixes, read.evaluation))
     if found.peak > 1:

@@ -9,6 +9,7 @@ from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.plan.question import PlanModel, PlanUnits
 from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.load import load_traffic
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.targets import Targets
@@ -48,9 +49,13 @@ class _Every:
     ) -> _Every:
         """That of so many units."""
         scenario = model.scenario(*on_units(units.cluster, number, off))
-        if model.traffic is None:
+        return cls.of(scenario, None if model.traffic is None else asked_of(model, seed), pay)
+
+    @classmethod
+    def of(cls, scenario: Scenario, asked: Asked | None, pay: str) -> _Every:
+        """That of a question, with traffic or without."""
+        if asked is None:
             return cls(resolve_instance(scenario.model_copy(update={"pay": pay})))
-        asked = asked_of(model, seed)
         own = questions(scenario, asked)
         share = least_share(own.every, asked.requests, own.exempt)
         return cls(at_any_rate(own.every, pay), asked.requests, own.exempt, share)
@@ -84,12 +89,25 @@ def most_of_a_unit(
 ) -> tuple[float, tuple[str, ...]]:
     """Requests/s of a unit that no layout on any number of units exceeds, and what that covers."""
     every = _Every.on(model, units, units.count, off, "used", seed)
+    rate, covers = _most(every, clock, gap, seed)
+    return rate / units.count, covers
+
+
+def most_of_traffic(
+    scenario: Scenario, asked: Asked, pay: str, clock: Clock, gap: float, seed: int
+) -> float:
+    """Requests/s of such traffic that no layout on a question's cluster exceeds, all of its chips paid or those in use."""
+    return _most(_Every.of(scenario, asked, pay), clock, gap, seed)[0]
+
+
+def _most(every: _Every, clock: Clock, gap: float, seed: int) -> tuple[float, tuple[str, ...]]:
+    """Requests/s that no layout on the chips exceeds, and what that covers. Raises ``NoLayoutInTime``."""
     bound, covers = _least_usd(every, clock, gap, seed)
     if every.requests is not None:
         bound = max(bound, every.bounded_usd(clock, seed))
     if bound <= 0.0:
         raise NoLayoutInTime("the time limit came before a bound")
-    return every.requests_per_s(bound * every.share) / units.count, covers
+    return every.requests_per_s(bound * every.share), covers
 
 
 def most_of_few(

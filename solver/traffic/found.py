@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from costmodel.evaluate import SECONDS_PER_HOUR, Evaluation
+from costmodel.evaluate import SECONDS_PER_HOUR, Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from solver.answer import ForTraffic, SearchResult
 from solver.certificate import Certificate
 from solver.fleet.asked import Fleet
+from solver.place.assemble import assemble
+from solver.place.mend import mended
+from solver.rounds import Search
 from solver.shapes.shapes import ROLES
+from solver.traffic.apart import dealt, hosts_apart
 from solver.traffic.asked import Asked
 from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Verdict
-from solver.verify import ROUNDING
+from solver.traffic.ways import Way
+from solver.verify import ROUNDING, verify
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 
 @dataclass(frozen=True)
 class Found:
-    """A layout with its verdict; ``has``: capacity over the rate of its fleet, by role (0: none); where it was found."""
+    """A layout with its verdict; ``has``: capacity over the rate of its fleet, by role (0: none); how it was found."""
 
     fleet: Fleet
     layout: Layout
@@ -29,19 +34,20 @@ class Found:
     verdict: Verdict
     has: dict[str, float]
     fleets: Fleets
+    way: Way
 
 
 @dataclass(frozen=True)
 class Steady:
-    """Steady answers at the mean lengths and at their spread."""
+    """Steady answers at the mean lengths and at their spread, with the first of ``chunks``: those that were looked at."""
 
     mean: SearchResult
     spread: SearchResult
+    chunks: tuple[int, ...]
 
 
 def answered(
     asked: Asked,
-    instance: Instance,
     steady: Steady,
     found: Found,
     certificate: Certificate,
@@ -63,7 +69,7 @@ def answered(
         certificate=certificate,
         wall_s=wall_s,
         proof_s=wall_s if proven else None,
-        instance=instance,
+        instance=found.way.own.spread,
         traffic=ForTraffic(
             met=met,
             targets=asked.targets,
@@ -76,6 +82,8 @@ def answered(
             usd_per_hour=usd,
             usd_per_m_output_tokens=usd / SECONDS_PER_HOUR / served * 1e6,
             loads={role: 1.0 / has for role, has in found.has.items() if has},
+            prefill_chunk_tokens=found.way.chunk,
+            chunks_tried=steady.chunks,
         ),
     )
 
@@ -110,3 +118,27 @@ def nothing_found(asked: Asked, last: Verdict | None, *, over: bool) -> Exceptio
         "were too slow; fewer requests/s, looser targets or more chips would do",
         proven=False,
     )
+
+
+def standing(
+    instance: Instance, fleet: Fleet, search: Search, spare: str | int, seed: int
+) -> tuple[Layout, Evaluation] | None:
+    """A fleet on its chips, with the evaluator's word; ``None`` where it cannot stand.
+
+    Where a unit may be lost (``spare``), replicas of a role are dealt over the units if that is feasible.
+    """
+    layout = assemble(instance, fleet, search.placed)
+    evaluation = evaluate(instance, layout)
+    if spare:
+        apart_fleet = dealt(fleet, search.classes, search.clock, seed)
+        given = hosts_apart(instance, apart_fleet, spare)
+        wide = assemble(instance, apart_fleet, search.placed, given)
+        if (apart := evaluate(instance, wide)).feasible:
+            layout, evaluation = wide, apart
+    if evaluation.violations:
+        left = mended(instance, layout, evaluation)
+        if left is None and not search.regular:
+            return None
+        layout, evaluation = left or (layout, evaluation)
+    verify(instance, float("inf"), evaluation)
+    return layout, evaluation

@@ -48,19 +48,26 @@ class Verdict:
 
 
 class Judge:
-    """Replays layouts of one question."""
+    """Replays layouts of one question; ``like``: a judge of the same traffic, with which it shares what is learnt of draws."""
 
-    def __init__(self, instance: Instance, asked: Asked, seed: int) -> None:
+    def __init__(
+        self, instance: Instance, asked: Asked, seed: int, like: Judge | None = None
+    ) -> None:
         self.instance, self.asked, self.seed = instance, asked, seed
-        self.runs, self._fresh = asked.runs(seed), asked.fresh(seed)
+        self.runs: list[Requests] = asked.runs(seed) if like is None else like.runs
+        self._fresh: list[Requests] = asked.fresh(seed) if like is None else like._fresh
         kept = asked.prefixes
         routing: Routing = "least-loaded" if kept == "off" else "prefix-aware"
         self.course = Course.of(instance, routing=routing, host_tier=kept == "host")
         self._known: dict[object, Verdict] = {}
+        self._known_of = len(self.runs)
         self._tables: Tables = {}
 
     def judge(self, layout: Layout) -> Verdict:
         """Replay a layout until a run misses a target."""
+        if self._known_of != len(self.runs):  # a draw was added since
+            self._known.clear()
+            self._known_of = len(self.runs)
         key = self._key(layout)
         if key not in self._known:
             self._known[key] = self._judge(layout)
@@ -95,9 +102,8 @@ class Judge:
     def _learn(self, requests: Requests) -> None:
         """Choose by a draw that an answer failed: the next ones meet it first, and are confirmed on another instead."""
         self.runs.insert(1, requests)
-        self._fresh = [one for one in self._fresh if one is not requests]
+        self._fresh[:] = [one for one in self._fresh if one is not requests]
         self._fresh.append(self.asked.another(self.seed, len(self.runs)))
-        self._known.clear()
 
     def _key(self, layout: Layout) -> object:
         where = bool(self.asked.spare)  # then it matters which chips are together

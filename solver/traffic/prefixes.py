@@ -12,6 +12,7 @@ from solver.answer import PrefixUse, Progress, SearchResult
 from solver.clock import Clock
 from solver.traffic.asked import Asked, Kept, questions
 from solver.traffic.search import search_traffic
+from solver.traffic.ways import first_of
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
@@ -71,7 +72,7 @@ def _check(scenario: Scenario, asked: Asked, kinds: Sequence[Kept]) -> None:
 
 def _hosts(scenario: Scenario, asked: Asked) -> bool:
     """Whether every chip has a tier in its host's memory."""
-    chips = questions(scenario, asked).mean.cluster.usable
+    chips = questions(first_of(scenario, asked), asked).mean.cluster.usable
     return all(placed.chip.tier("host") is not None for placed in chips)
 
 

@@ -9,29 +9,25 @@ quickly, which leaves more time to wait, while the gap is wide. 6. The answer is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
-from costmodel.evaluate import evaluate
-from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
 from solver.answer import Progress, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock, check_seed
 from solver.fleet.asked import Fleet
-from solver.place.assemble import assemble
-from solver.place.mend import mended
-from solver.rounds import Search
 from solver.search import search
 from solver.shapes.shapes import ROLES
-from solver.traffic.apart import dealt, hosts_apart
-from solver.traffic.asked import Asked, Questions, questions
-from solver.traffic.bound import least_cost
+from solver.traffic.asked import Asked
 from solver.traffic.fleets import Fleets
-from solver.traffic.found import Found, Steady, answered, capacities, nothing_found
-from solver.traffic.judge import Judge, Verdict
+from solver.traffic.found import Found, Steady, answered, capacities, nothing_found, standing
+from solver.traffic.judge import Verdict
 from solver.traffic.loads import carried, hurries
-from solver.verify import ROUNDING, verify
+from solver.traffic.ways import Looking, Way, chunk_line, chunks_of
+from solver.verify import ROUNDING
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: layouts judged at most; how much more is asked of a pool that was too slow, the first time and at most
 _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
@@ -58,8 +54,7 @@ def search_traffic(
     the rate and none that was found meets the targets.
     """
     check_seed(seed)
-    own = questions(scenario, asked)
-    return _TrafficSearch(own, asked, clock, gap, seed, on_progress, workers).run()
+    return _TrafficSearch(scenario, asked, Looking(clock, gap, seed, workers), on_progress).run()
 
 
 class _TrafficSearch:
@@ -67,26 +62,20 @@ class _TrafficSearch:
 
     def __init__(
         self,
-        own: Questions,
+        scenario: Scenario,
         asked: Asked,
-        clock: Clock,
-        gap: float,
-        seed: int,
+        how: Looking,
         on_progress: Callable[[Progress], None] | None,
-        workers: int,
     ) -> None:
-        self.own, self.asked, self.clock, self.target, self.seed = own, asked, clock, gap, seed
-        self.on_progress, self.workers = on_progress, workers
-        every = self._steady(own.every)
-        self.least = least_cost(own, asked, every, clock, seed, workers)
-        self.mean = self._steady(own.mean)
-        plain = Search(own.spread, clock, gap, seed, None, workers=workers)
-        spread = plain.run()
-        assert spread is not None
-        self.spread = spread
-        self.plain = Fleets(plain, asked.steady, asked.targets, seed, spare=bool(asked.spare))
-        self._use(self.plain)
-        self.judge = Judge(own.spread, asked, seed)
+        self.scenario, self.asked, self.how, self.clock = scenario, asked, how, how.clock
+        self.target, self.on_progress = how.gap, on_progress
+        self.chunks = list(chunks_of(scenario, asked))
+        self.ways: list[Way] = []
+        first = self._first_way()
+        self.mean = search(
+            first.own.mean, clock=how.clock, gap=how.gap, seed=how.seed, workers=how.workers
+        )
+        self._use(first, first.plain)
         #: the cheapest that met the targets, and the cheapest that did on fresh draws too
         self.best: Found | None = None
         self.sure: Found | None = None
@@ -95,26 +84,52 @@ class _TrafficSearch:
         self.last: Verdict | None = None
         self.tries = 0
 
-    def _steady(self, instance: Instance) -> SearchResult:
-        return search(
-            instance, clock=self.clock, gap=self.target, seed=self.seed, workers=self.workers
-        )
+    def _first_way(self) -> Way:
+        """The first way in which something fits; raises why nothing fits in the first of all where none does in any."""
+        try:
+            return self._open()
+        except NoFeasibleLayout:
+            while self.chunks:
+                with suppress(NoFeasibleLayout):
+                    return self._open()
+            raise
+
+    def _open(self) -> Way:
+        """Look at one more way."""
+        like = self.ways[0] if self.ways else None
+        way = Way.of(self.scenario, self.asked, self.chunks.pop(0), self.how, like)
+        self.ways.append(way)
+        return way
 
     def run(self) -> SearchResult:
         """The answer."""
         self.clock.kept = self._kept
-        ttft_s = self.spread.evaluation.ttft_s or 0.0
         own = self.asked.steady.at_rate(self.asked.peak_rate)
-        for hurry in hurries(self.asked.targets, ttft_s):
+        for way, hurry in self._turns():
             if self._enough() or self.clock.over:
                 break
-            if self._hurried(hurry):
-                self._look(carried(own, self.asked.targets, hurry * ttft_s))
+            if self._hurried(way, hurry):
+                self._look(carried(own, self.asked.targets, hurry * way.ttft_s))
                 self._confirm()
         found = self._kept()
         if found is None:
             raise nothing_found(self.asked, self.last, over=self.clock.over)
         return found
+
+    def _turns(self) -> Iterator[tuple[Way, float]]:
+        """Each way with the time to a first token that suits it; then with others, that of the best layout first."""
+        later: list[tuple[Way, float]] = []
+        way: Way | None = self.way
+        while way is not None:
+            apt, *others = hurries(self.asked.targets, way.ttft_s)
+            later += [(way, hurry) for hurry in others]
+            yield way, apt
+            way = None
+            while self.chunks and way is None and not (self._enough() or self.clock.over):
+                with suppress(NoFeasibleLayout, NoLayoutInTime):
+                    way = self._open()
+        best = self.best and self.best.way
+        yield from sorted(later, key=lambda one: one[0] is not best)
 
     def _kept(self) -> SearchResult | None:
         self.best = self.sure or self.best
@@ -124,19 +139,18 @@ class _TrafficSearch:
         """Whether an answer that stands is near its bound, or the time to look for a better one is over."""
         return self.sure is not None and (not self._time() or self._gap() <= self.target)
 
-    def _hurried(self, hurry: float) -> bool:
+    def _hurried(self, way: Way, hurry: float) -> bool:
         """Look among replicas that compute prompts in such a part of the time; whether there are any."""
-        fleets: Fleets | None = self.plain
+        fleets: Fleets | None = way.plain
         if hurry < 1.0:
-            slo = self.own.spread.slo
-            ttft_s = hurry * (self.spread.evaluation.ttft_s or 0.0)
-            fleets = self.plain.under(slo.model_copy(update={"ttft": ttft_s}), self.workers)
+            slo = way.own.spread.slo.model_copy(update={"ttft": hurry * way.ttft_s})
+            fleets = way.plain.under(slo, self.how.workers)
         if fleets is not None:
-            self._use(fleets)
+            self._use(way, fleets)
         return fleets is not None
 
-    def _use(self, fleets: Fleets) -> None:
-        self.search, self.fleets = fleets.search, fleets
+    def _use(self, way: Way, fleets: Fleets) -> None:
+        self.way, self.search, self.fleets = way, fleets.search, fleets
 
     def _look(self, loads: dict[str, float]) -> None:
         """Look for the cheapest layout that meets the targets, from such loads on."""
@@ -150,7 +164,7 @@ class _TrafficSearch:
         step = _STEP
         while self.best is not None and self.best is not self.sure and not self.clock.over:
             found = self.best
-            self.last = self.judge.confirm(found.layout, lambda: self.clock.over)
+            self.last = found.way.judge.confirm(found.layout, lambda: self.clock.over)
             if self.last.meets:
                 self.best = replace(found, verdict=self.last)
                 self.passed = [self.best if one is found else one for one in self.passed]
@@ -163,10 +177,10 @@ class _TrafficSearch:
                 failed = dict(none)
                 if self.best.fleets is found.fleets:
                     failed |= {role: found.has[role] or 1.0 for role in self.last.missed}
-                self._use(self.best.fleets)
+                self._use(self.best.way, self.best.fleets)
                 self._less(failed, {role: has or 1.0 for role, has in self.best.has.items()})
             else:
-                self._use(found.fleets)
+                self._use(found.way, found.fleets)
                 more = dict.fromkeys(self.last.missed, 1.0 + step)
                 needs = {
                     role: more.get(role, 1.0) * (has or 1.0) for role, has in found.has.items()
@@ -226,30 +240,19 @@ class _TrafficSearch:
     def _time(self) -> bool:
         part = 1.0 if self.sure is None else _LOOK
         late = self.clock.elapsed_s > part * (self.clock.limit_s or float("inf"))
-        return not (self.clock.over or late) and self.tries < _TRIES
+        return not (self.clock.over or late) and self.tries < _TRIES * len(self.ways)
 
     def _replayed(self, fleet: Fleet, needs: dict[str, float]) -> Found | None:
         """Stand a fleet on its chips and replay it; ``None`` where it cannot stand."""
-        instance = self.own.spread
-        layout = assemble(instance, fleet, self.search.placed)
-        evaluation = evaluate(instance, layout)
-        if self.asked.spare:
-            apart_fleet = dealt(fleet, self.search.classes, self.clock, self.seed)
-            given = hosts_apart(instance, apart_fleet, self.asked.spare)
-            wide = assemble(instance, apart_fleet, self.search.placed, given)
-            if (apart := evaluate(instance, wide)).feasible:
-                layout, evaluation = wide, apart
-        if evaluation.violations:
-            left = mended(instance, layout, evaluation)
-            if left is None and not self.search.regular:
-                return None
-            layout, evaluation = left or (layout, evaluation)
-        verify(instance, float("inf"), evaluation)
+        stands = standing(self.way.own.spread, fleet, self.search, self.asked.spare, self.how.seed)
+        if stands is None:
+            return None
+        layout, evaluation = stands
         self.tries += 1
-        verdict = self.last = self.judge.judge(layout)
+        verdict = self.last = self.way.judge.judge(layout)
         found = Found(
             fleet, layout, evaluation, verdict,
-            capacities(fleet, needs, self.asked.peak_rate), self.fleets,
+            capacities(fleet, needs, self.asked.peak_rate), self.fleets, self.way,
         )  # fmt: skip
         if verdict.meets and (
             self.best is None or fleet.usd_per_hour < self.best.fleet.usd_per_hour
@@ -264,24 +267,25 @@ class _TrafficSearch:
             return float("inf")
         cost = self.best.evaluation.usd_per_m_output_tokens
         assert cost is not None
-        return max(0.0, cost / self.least.usd_per_m_output_tokens - 1.0)
+        return max(0.0, cost / self._bound() - 1.0)
+
+    def _bound(self) -> float:
+        """Dollars per million output tokens that no layout costs less than, whichever way of those looked at."""
+        return min(way.least.usd_per_m_output_tokens for way in self.ways)
 
     def _report(self) -> None:
         if self.on_progress is not None:
             cost = None if self.best is None else self.best.evaluation.usd_per_m_output_tokens
             gap = None if self.best is None else self._gap()
             doing = f"{self.tries} layouts replayed"
-            self.on_progress(
-                Progress(self.clock.elapsed_s, cost, self.least.usd_per_m_output_tokens, gap, doing)
-            )
+            self.on_progress(Progress(self.clock.elapsed_s, cost, self._bound(), gap, doing))
 
     def _answer(self) -> SearchResult:
         assert self.best is not None
-        certificate = Certificate(
-            self.least.usd_per_m_output_tokens, self._gap(), self.least.covers
-        )
-        steady = Steady(self.mean, self.spread)
+        covers = self.ways[0].least.covers
+        if len(self.ways) > 1:
+            covers = (chunk_line(self.ways), *covers)
         return answered(
-            self.asked, self.own.spread, steady, self.best, certificate,
-            self.target, self.clock.elapsed_s,
+            self.asked, Steady(self.mean, self.ways[0].spread, tuple(way.chunk for way in self.ways)), self.best,
+            Certificate(self._bound(), self._gap(), covers), self.target, self.clock.elapsed_s,
         )  # fmt: skip

@@ -8,12 +8,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from costmodel.question.scenario import Scenario
+from costmodel.question.traffic.load import load_traffic
 from costmodel.question.workload import Slo, Workload
+from costmodel.replay.targets import Targets
 from rackfit import solve
 from rackfit.cli.app import build_app
 from rackfit.studies.run import study
 from solver.clock import Clock
-from solver.plan.size import Wanted, size
+from solver.plan.sizing.size import Wanted, size
+from solver.traffic.asked import Asked
 from topology.errors import InstanceError
 
 WORDS = (
@@ -118,6 +121,62 @@ def test_several_kinds_are_mixed() -> None:
     assert json.loads(run(*asked, "hgx-b200", "--json").stdout)["mix"] is None
     enough = run(*asked, "hgx-h100,hgx-h200").stdout
     assert "no mix of these kinds costs less than $" in enough
+
+
+TRAFFIC = (
+    "--model", "llama-3.1-8b", "--traffic", "azure-conversation-2023", "--ttft-p99", "400ms", "--tpot-p99", "20ms",
+    "--buy", "hgx-h100",
+)  # fmt: skip
+
+
+def test_traffic_is_sized_by_replays() -> None:
+    """Unlike lengths and bursts take more than the mean lengths in a steady state."""
+    asked = (*TRAFFIC, "--rate", 105, "--peak", 3, "--spare", "node")
+    found = CliRunner().invoke(build_app(), ["size", *map(str, asked), "--json"])
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    (kind,) = document["kinds"]
+    assert document["mix"] is None
+    assert document["wanted"]["rate"] == 105.0
+    standing = kind["count"] - 1
+    tried = {one["units"]: one for one in kind["tried"]}
+    assert tried[standing]["requests_per_s"] == pytest.approx(315.0)
+    assert kind["least"] <= kind["count"]
+    assert all(tried[n]["most"] < 315.0 for n in range(1, kind["least"] - 1) if n in tried)
+    requests = load_traffic("azure-conversation-2023", rate=315.0).whole_prompts()
+    targets = Targets(0.4, 0.02)
+    again = solve(
+        Scenario(model="llama-3.1-8b", cluster=f"hgx-h100@{standing}", workload="chat"),
+        traffic=Asked(requests, targets), gap=0.99,
+    )  # fmt: skip
+    assert again.evaluation.feasible
+    even = Workload(
+        input_tokens=round(float(requests.input_tokens.mean())),
+        output_tokens=round(float(requests.output_tokens.mean())),
+    )
+    scenario = Scenario(
+        model="llama-3.1-8b", cluster="hgx-h100", workload=even, slo=Slo(ttft=0.4, tpot=0.02)
+    )
+    (steady,) = size(scenario, ["hgx-h100"], Wanted(105.0, 3.0, 1), clock=Clock())
+    assert steady.count is not None
+    assert steady.count < kind["count"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--traffic", "azure-conversation-2023"), "--traffic: has no target: give --ttft-p99"),
+        (("--rate", "5", "--goodput", "0.9"), "--goodput: needs --traffic"),
+    ],
+)
+def test_traffic_needs_a_target_and_its_options_traffic(
+    words: tuple[str, ...], message: str
+) -> None:
+    found = CliRunner().invoke(
+        build_app(), ["size", "--model", "llama-3.1-8b", "--buy", "hgx-h100", *words]
+    )
+    assert isinstance(found.exception, InstanceError)
+    assert message in str(found.exception)
 
 
 def test_the_study_asks_the_same_question() -> None:

@@ -11,8 +11,8 @@ import typer
 from rackfit.cli import question
 
 if TYPE_CHECKING:
-    from solver.plan.mix import Mix
-    from solver.plan.size import Sized, Wanted
+    from solver.plan.sizing.mix import Mix
+    from solver.plan.sizing.size import Sized, Wanted
 
 #: what each kind takes, what was wanted, and the cheapest mix of several kinds
 Answer = tuple["list[Sized]", "Wanted", "Mix | None"]
@@ -28,7 +28,22 @@ def size_command(
     asked: question.Asked,
     *,
     buy: Annotated[str, typer.Option(help="Kinds to buy: cluster names, joined by commas.")] = "",
-    rate: Annotated[float, typer.Option(help="Mean requests/s.")] = 0.0,
+    rate: Annotated[
+        float, typer.Option(help="Mean requests/s; with --traffic, that of the trace unless given.")
+    ] = 0.0,
+    traffic: Annotated[
+        str | None, typer.Option(help="Requests over time: a name, trace (CSV, .gz) or YAML.")
+    ] = None,
+    ttft_p99: Annotated[
+        str | None, typer.Option(help="With --traffic: 99th percentile of TTFT, s (else --ttft).")
+    ] = None,
+    tpot_p99: Annotated[
+        str | None, typer.Option(help="With --traffic: 99th percentile of TPOT, s (else --tpot).")
+    ] = None,
+    goodput: Annotated[
+        float | None,
+        typer.Option(help="With --traffic: share of requests that meets both targets."),
+    ] = None,
     peak: Annotated[float, typer.Option(help="The peak as a multiple of the mean rate.")] = 1.0,
     spare: Annotated[
         str, typer.Option(help="node or rack: one unit may be lost; or a number of chips.")
@@ -44,7 +59,8 @@ def size_command(
     """Find the fewest whole units of each kind that carry the rate's peak after a loss, and the cheapest mix of kinds.
 
     Every unit is paid at the mean rate. A smaller number than `least` is proven too few. With `--replay`, Poisson
-    arrivals at the peak run through what a loss leaves, and the number grows until 99 % of them meet the targets.
+    arrivals at the peak run through what a loss leaves, and the number grows until 99 % of them meet the targets. With
+    `--traffic`, requests have unlike lengths, and units carry the peak where replays meet the percentiles.
     """
     from rackfit.cli.interrupts import Stop
 
@@ -52,16 +68,20 @@ def size_command(
     stop: Stop[Answer] = Stop("the first kind was sized", limit)
 
     def work() -> Answer:
+        from rackfit.cli.percentiles import Percentiles
         from solver.clock import Clock, check_seed, check_time_limit
-        from solver.plan.carried import Units
-        from solver.plan.mix import mix
-        from solver.plan.size import Wanted, size
+        from solver.plan.sizing.carried import Units
+        from solver.plan.sizing.mix import mix
+        from solver.plan.sizing.size import Wanted, size
 
-        kinds = _checked(buy, rate, peak, gap)
+        kinds = _checked(buy, None if traffic is not None and not rate else rate, peak, gap)
         check_seed(seed)
         check_time_limit(time_limit)
         scenario = replace(asked, cluster=kinds[0]).build()
-        wanted = Wanted(rate, peak, _spare_units(spare, kinds))
+        given = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak=1.0, spare="0")
+        requests = given.read(scenario.model_copy(update={"rate": rate or None}), seed)
+        mean = requests.requests.rate if requests is not None and not rate else rate
+        wanted = Wanted(mean, peak, _spare_units(spare, kinds))
         clock = stop.clock = Clock(time_limit, started=stop.started)
 
         searched: dict[str, Units] = {}
@@ -69,11 +89,11 @@ def size_command(
 
         def keep(sized: list[Sized]) -> None:
             stop.kept = lambda: (sized, wanted, together[0])
-            if len(sized) > 1:
+            if len(sized) > 1 and requests is None:
                 together[0] = mix(searched, sized, wanted, clock=clock, seed=seed)
 
         found = size(
-            scenario, kinds, wanted, clock=clock, gap=gap, seed=seed, replays=replay, on_sized=keep, searched=searched
+            scenario, kinds, wanted, clock=clock, gap=gap, seed=seed, replays=replay, on_sized=keep, searched=searched, asked=requests
         )  # fmt: skip
         return found, wanted, together[0]
 
@@ -97,8 +117,8 @@ def _write(
     write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
 
 
-def _checked(buy: str, rate: float, peak: float, gap: float) -> list[str]:
-    """The kinds; raises ``InstanceError`` with everything wrong with the options."""
+def _checked(buy: str, rate: float | None, peak: float, gap: float) -> list[str]:
+    """The kinds; raises ``InstanceError`` with everything wrong with the options. ``rate``: ``None`` where traffic has one."""
     from topology.errors import InstanceError, Problem
 
     problems = []
@@ -107,7 +127,7 @@ def _checked(buy: str, rate: float, peak: float, gap: float) -> list[str]:
         problems.append(Problem("--buy", "is missing: name one or more clusters of one unit"))
     if rate == 0:
         problems.append(Problem("--rate", "is missing: give the requests per second to serve"))
-    elif not 1e-6 <= rate < 1e9:
+    elif rate is not None and not 1e-6 <= rate < 1e9:
         message = f"expected requests per second from 0.000001, got {rate:g}"
         problems.append(Problem("--rate", message))
     if not 1 <= peak <= 1000:

@@ -1,7 +1,7 @@
 """``buy``: dollars per day of a fleet that is owned or rented, and of an API, against volume; where they cross.
 
 Prices are those of ``instances/prices`` (:mod:`costmodel.money.offers`) or the study's own parameters. A fleet is the
-fewest whole units that carry the peak after a loss (:mod:`solver.plan.size`), paid round the clock.
+fewest whole units that carry the peak after a loss (:mod:`solver.plan.sizing.size`), paid round the clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
 from solver.clock import Clock
-from solver.plan.size import Sized, Wanted, size
+from solver.plan.sizing.size import Sized, Wanted, size
 from topology.errors import InstanceError, Problem
 
 _RATE, _CROSSING = "mean_rate", "crossing"

@@ -9,8 +9,8 @@ from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
 from solver.clock import Clock
-from solver.plan.carried import MOST_CHIPS
-from solver.plan.size import Sized, Wanted, size
+from solver.plan.sizing.carried import MOST_CHIPS
+from solver.plan.sizing.size import Sized, Wanted, size
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:

@@ -9,9 +9,9 @@ import pytest
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from solver.clock import Clock
-from solver.plan.carried import Units
-from solver.plan.mix import Mix, mix
-from solver.plan.size import Wanted, size
+from solver.plan.sizing.carried import Units
+from solver.plan.sizing.mix import Mix, mix
+from solver.plan.sizing.size import Wanted, size
 
 KINDS = ("hgx-b200", "hgx-h100", "hgx-h200")
 SCENARIO = Scenario(

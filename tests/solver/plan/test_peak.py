@@ -7,7 +7,7 @@ import pytest
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from solver.clock import Clock
-from solver.plan.peak import PeakReplay, fewest_that_meet, peak_replay
+from solver.plan.sizing.peak import PeakReplay, fewest_that_meet, peak_replay
 from solver.search import search
 from topology.errors import InstanceError
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, inf
 
 from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
+from solver.bounds.relaxed import relaxed_bound
 from solver.clock import Clock
+from solver.plan.sizing.peak import PeakReplay, peak_replay
 from solver.search import search
 from topology.errors import NoFeasibleLayout
 
@@ -18,6 +21,8 @@ MOST_CHIPS = 4608
 _FIRST_CHIPS = 256
 #: gap of that search: it says where to look, and proves little
 _FIRST_GAP = 0.05
+#: the bound of a unit is so many times tighter than the gap of searches
+_TIGHTER = 4.0
 #: a rough answer says enough where it is so many times from the peak
 _NEAR = 2.0
 
@@ -41,7 +46,7 @@ class Units:
         self.known: dict[int, Capability] = {}
         one = self.instance(1)
         self.chips = len(one.cluster.chips)
-        self.output_tokens = one.workload.output_tokens
+        self.output_tokens: float = one.workload.output_tokens
         factor = one.scenario.prices.chip_price_factor
         self.usd_per_hour = sum(p.chip.usd_per_hour for p in one.cluster.chips) * factor
 
@@ -67,12 +72,26 @@ class Units:
             self.known[units] = Capability(units, served, most, found.layout)
         return self.known[units]
 
-    def proven(self, rough: Capability, peak: float) -> Capability:
-        """The same units searched to the gap asked for, where a rough answer is near the peak."""
-        if rough.most_requests_per_s < peak / _NEAR or rough.requests_per_s > peak * _NEAR:
-            return rough
-        del self.known[rough.units]
-        return self.carried(rough.units)
+    def about(self, number: int, carried: Capability | None, peak: float) -> int:
+        """How many units carry the peak, by what ``number`` of them do."""
+        served = carried.requests_per_s if carried is not None else 0.0
+        return ceil(number * peak / served) if served else 2 * number
+
+    def most_of_each(self, count: int) -> float:
+        """Requests/s of a unit that no layout exceeds on up to ``count`` of them; infinite where the time is over."""
+        asked = resolve_instance(self.instance(count).scenario.model_copy(update={"pay": "used"}))
+        try:
+            relaxed = relaxed_bound(
+                asked, clock=self.clock, gap=self.gap / _TIGHTER, seed=self.seed
+            )
+        except NoFeasibleLayout:  # there was no time for a bound: something fits on so many
+            return inf
+        usd = relaxed.bound_usd_per_m_output_tokens
+        return self.usd_per_hour / SECONDS_PER_HOUR / usd * 1e6 / self.output_tokens
+
+    def replayed(self, units: int, rate: float) -> PeakReplay:
+        """Random arrivals at such a rate, run through the layout of so many units."""
+        return peak_replay(self.instance(units), self.carried(units).layout, units, rate, self.seed)
 
     def fitting(self, units: int) -> Capability | None:
         """What so many units carry; ``None`` where nothing fits on them."""
@@ -81,12 +100,21 @@ class Units:
         except NoFeasibleLayout:
             return None
 
-    def first(self) -> Capability:
-        """What about :data:`_FIRST_CHIPS` chips carry, or the first of 2, 4, ... times as many that fit."""
+    def first(self, peak: float) -> Capability:
+        """What about :data:`_FIRST_CHIPS` chips carry, or the first of 2, 4, ... times as many that fit.
+
+        Roughly, where that is far from the peak.
+        """
         units = max(1, _FIRST_CHIPS // self.chips)
         while True:
             try:
-                return self.carried(units, max(self.gap, _FIRST_GAP))
+                rough = self.carried(units, max(self.gap, _FIRST_GAP))
+                if (
+                    rough.most_requests_per_s >= peak / _NEAR
+                    and rough.requests_per_s <= peak * _NEAR
+                ):
+                    del self.known[units]
+                return self.carried(units)
             except NoFeasibleLayout:
                 units *= 2
                 if units * self.chips > MOST_CHIPS:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, floor
+from math import floor
 
 from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.question.scenario import Scenario, without_apart
 from solver.clock import Clock
-from solver.plan.carried import MOST_CHIPS, Capability, Units
-from solver.plan.peak import PeakReplay, check_targets, fewest_that_meet, peak_replay
+from solver.plan.sizing.carried import MOST_CHIPS, Capability, Units
+from solver.plan.sizing.for_traffic import TrafficUnits
+from solver.plan.sizing.peak import PeakReplay, check_targets, fewest_that_meet
+from solver.traffic.asked import Asked
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 #: units fewer than a bound alone says are too few, looked at first: bounds are not quite in proportion
@@ -80,6 +82,7 @@ def size(
     replays: bool = False,
     on_sized: Callable[[list[Sized]], None] = lambda sized: None,
     searched: dict[str, Units] | None = None,
+    asked: Asked | None = None,
 ) -> list[Sized]:
     """The fewest units of each kind that carry the wanted rate, cheapest kind first.
 
@@ -98,7 +101,9 @@ def size(
     on_sized
         Is told the answer for even arrivals, before the first replay if there are any.
     searched
-        Takes what was searched of each kind, for :func:`solver.plan.mix.mix`.
+        Takes what was searched of each kind, for :func:`solver.plan.sizing.mix.mix`.
+    asked
+        Requests of unlike lengths and their percentiles; units then carry the peak where a layout's replays meet them.
 
     Raises
     ------
@@ -114,8 +119,20 @@ def size(
             [Problem("--buy", f"{kind}: name one unit, without a count") for kind in counted]
         )
     searched = {} if searched is None else searched
-    searched.update((kind, Units(scenario, kind, clock, gap, seed)) for kind in kinds)
-    if replays:
+    for kind in kinds:
+        searched[kind] = (
+            Units(scenario, kind, clock, gap, seed)
+            if asked is None
+            else TrafficUnits(
+                scenario,
+                kind,
+                clock,
+                gap,
+                seed,
+                replace(asked, requests=asked.requests.at_rate(wanted.peak_rate)),
+            )
+        )
+    if replays and asked is None:
         check_targets(searched[kinds[0]].instance(1))
     found, refused = [], []
     for kind in kinds:
@@ -175,13 +192,12 @@ def _sized(units: Units, kind: str, wanted: Wanted) -> Sized:
     """Units of one kind: what a few carry says about how many it takes; searches near there say exactly."""
     peak, known = wanted.peak_rate, _Known()
     largest = MOST_CHIPS // units.chips - wanted.spare
-    first = units.proven(units.first(), peak)
+    first = units.first(peak)
     number = first.units
     carried: Capability | None = first
     while True:
         known.add(number, carried, peak)
-        served = carried.requests_per_s if carried is not None else 0.0
-        about = ceil(number * peak / served) if served else 2 * number
+        about = units.about(number, carried, peak)
         most = carried.most_requests_per_s if carried is not None else peak
         beneath = number + floor(number * (peak / most - 1.0) - _RATHER)
         if known.enough is None and (number >= largest or about > largest * _FAR):
@@ -210,10 +226,9 @@ def _replayed(units: Units, one: Sized, wanted: Wanted) -> Sized:
         if units.clock.over:
             return None
         try:
-            layout = units.carried(number).layout
+            return units.replayed(number, wanted.peak_rate)
         except NoLayoutInTime:
             return None
-        return peak_replay(units.instance(number), layout, number, wanted.peak_rate, units.seed)
 
     first, largest = one.count - one.spare, MOST_CHIPS // units.chips - one.spare
     seen = fewest_that_meet(met_on, first, max(first, largest))

@@ -15,18 +15,14 @@ from math import ceil, floor, inf
 from ortools.sat.python import cp_model
 
 from costmodel.evaluate import SECONDS_PER_HOUR
-from costmodel.question.instance import resolve_instance
-from solver.bounds.relaxed import relaxed_bound
 from solver.clock import Clock
-from solver.plan.carried import MOST_CHIPS, Units
-from solver.plan.size import Sized, Wanted
+from solver.plan.sizing.carried import MOST_CHIPS, Units
+from solver.plan.sizing.size import Sized, Wanted
 from solver.verify import ROUNDING
-from topology.errors import NoFeasibleLayout, NoLayoutInTime
+from topology.errors import NoLayoutInTime
 
 #: numbers of units that are searched for a mix, at most; seconds of one choice
 _SEARCHES, _LIMIT_S = 40, 20.0
-#: the bound of a unit is so many times tighter than the gap of searches
-_TIGHTER = 4.0
 #: whole numbers that stand for the peak, and for a dollar per hour
 _PEAK, _USD = 10**7, 10**4
 
@@ -66,7 +62,7 @@ def mix(
     Parameters
     ----------
     searched
-        What is known of each kind, as :func:`solver.plan.size.size` leaves it; searches are added.
+        What is known of each kind, as :func:`solver.plan.sizing.size.size` leaves it; searches are added.
     found
         What it found of each kind.
     wanted
@@ -80,10 +76,10 @@ def mix(
 class _Kind:
     """One kind: what numbers of its units carry at least and at most, as far as that is known."""
 
-    def __init__(self, units: Units, name: str, count: int, clock: Clock, seed: int) -> None:
+    def __init__(self, units: Units, name: str, count: int) -> None:
         self.units, self.name, self.count = units, name, count
         self.unfit = 0
-        self._each = _most_of_each(units, self.count, clock, seed)
+        self._each = units.most_of_each(count) if count else 0.0
 
     def search(self, number: int) -> bool:
         """Search a number that was not searched; whether it was."""
@@ -128,7 +124,7 @@ class _Mixing:
         self.best = [count if k == cheapest else 0 for k, count in enumerate(counts)]
         # more of a kind than that money buys is no use
         self.kinds = [
-            _Kind(units, one.kind, min(count, floor(self.alone_usd / usd + ROUNDING)), clock, seed)
+            _Kind(units, one.kind, min(count, floor(self.alone_usd / usd + ROUNDING)))
             for (units, one), count, usd in zip(kinds, counts, self.prices, strict=True)
         ]
         #: chosen, searched, and neither found to carry the peak nor proven not to
@@ -230,20 +226,3 @@ class _Mixing:
             bound_usd_per_hour=min(low, usd),
             one_kind_usd_per_hour=self.alone_usd,
         )
-
-
-def _most_of_each(units: Units, count: int, clock: Clock, seed: int) -> float:
-    """Requests/s of a unit that no layout exceeds on up to ``count`` of them; 0 of none."""
-    if count == 0:
-        return 0.0
-    scenario = units.instance(count).scenario.model_copy(update={"pay": "used"})
-    try:
-        relaxed = relaxed_bound(
-            resolve_instance(scenario), clock=clock, gap=units.gap / _TIGHTER, seed=seed
-        )
-    except (
-        NoFeasibleLayout
-    ):  # the time was over before there was a bound: something fits on so many
-        return inf
-    usd = relaxed.bound_usd_per_m_output_tokens
-    return units.usd_per_hour / SECONDS_PER_HOUR / usd * 1e6 / units.output_tokens

@@ -84,14 +84,14 @@ def peak_replay(
         filled = met.arrival_s >= _FILLS * fills_s
         met = replace(met, ttft=met.ttft[filled], tpot=met.tpot[filled])
         judged_requests += int(filled.sum())
-        first, tokens = max(first, _p99(met.ttft)), max(tokens, _p99(met.tpot))
+        first, tokens = max(first, p99(met.ttft)), max(tokens, p99(met.tpot))
         meets = judged(met, targets).meets
         if not meets:
             break
     return PeakReplay(units, judged_requests, first, tokens, meets)
 
 
-def _p99(values: npt.NDArray[np.float64]) -> float:
+def p99(values: npt.NDArray[np.float64]) -> float:
     """The least value that 99 % of requests do not exceed: within a target where at most 1 % miss it."""
     return float(np.quantile(values, 1.0 - BEYOND_P99, method="inverted_cdf"))
 

@@ -1,0 +1,137 @@
+"""The layout of some units whose replays meet the percentiles of traffic at the highest rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from costmodel.question.scenario import Scenario
+from costmodel.replay.fleet import Tables
+from costmodel.replay.replay import Course, replay
+from costmodel.replay.targets import judged
+from solver.clock import Clock
+from solver.place.assemble import assemble
+from solver.plan.most import at_any_rate
+from solver.rounds import Search
+from solver.traffic.asked import Asked, questions
+from solver.traffic.fleets import Fleets
+from topology.errors import NoLayoutInTime
+
+#: capacity of prefill over that of decode, in layouts that are replayed
+_AHEAD = (1.0, 1.25, 1.6)
+#: times the rate at which mixed replicas are too small for any
+_NEVER = 1e6
+#: part of the steady layout's time to a first token within which others compute one
+_QUICK = 0.1
+#: part of what the steady layout carries at which no further one is tried
+_ENOUGH = 0.97
+#: halvings between rates that meet the percentiles and rates that do not, from one of these shares of the steady rate on
+_HALVINGS, _LIKELY, _LEAST = 5, 0.85, 0.25
+#: requests of a trace that is replayed as it is, at most
+_WHOLE_TRACE = 20_000
+
+
+@dataclass(frozen=True)
+class ForTraffic:
+    """A layout, what it carries in a steady state, and the rate at which its replays meet the percentiles."""
+
+    instance: Instance
+    layout: Layout
+    evaluation: Evaluation
+    steady_requests_per_s: float
+    requests_per_s: float
+
+
+def best_for_traffic(
+    scenario: Scenario, asked: Asked, *, clock: Clock, gap: float, seed: int
+) -> ForTraffic | None:
+    """The layout whose replays meet the percentiles at the highest rate; ``None`` where none does at any.
+
+    Raises ``NoFeasibleLayout`` where none carries any rate in a steady state, ``NoLayoutInTime``.
+    """
+    instance = at_any_rate(questions(scenario, asked).spread, "whole")
+    plain = Search(instance, clock, gap, seed, None)
+    found = plain.run()
+    assert found is not None
+    most = found.evaluation.requests_per_s or 0.0
+    best: ForTraffic | None = None
+    tables: Tables = {}
+    seen: list[Layout] = []
+    for layout in _candidates(plain, asked, found.evaluation.ttft_s or 0.0, seed):
+        if layout in seen:
+            continue
+        seen.append(layout)
+        evaluation = evaluate(instance, layout)
+        steady = evaluation.requests_per_s or 0.0
+        if evaluation.violations or (best is not None and steady <= best.requests_per_s):
+            continue
+        rate = _meets_at(instance, layout, asked, steady, seed, tables)
+        if rate > (best.requests_per_s if best is not None else 0.0):
+            best = ForTraffic(instance, layout, evaluation, steady, rate)
+        if clock.over or (best is not None and best.requests_per_s >= _ENOUGH * most):
+            break
+    if best is None and clock.over:
+        raise NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
+    return best
+
+
+def _candidates(plain: Search, asked: Asked, ttft_s: float, seed: int) -> Iterator[Layout]:
+    """The steady layout, those with more prefill beside as much decode, and those that compute prompts more quickly.
+
+    ``ttft_s``: what a first token takes in the steady layout.
+    """
+    usual = Fleets(plain, asked.steady, asked.targets, seed)
+    yield from _ahead(plain.instance, usual)
+    # long prompts between decode passes are late for many: pools apart
+    yield from _ahead(plain.instance, usual, mixed=_NEVER)
+    quick = usual.under(plain.instance.slo.model_copy(update={"ttft": _QUICK * ttft_s}), 1)
+    if quick is not None:
+        yield from _ahead(plain.instance, quick)
+
+
+def _ahead(instance: Instance, fleets: Fleets, mixed: float = 1.0) -> Iterator[Layout]:
+    """Layouts of such replicas, each with more prefill beside as much decode than the one before.
+
+    ``mixed``: times the rate for which mixed replicas are asked.
+    """
+    for ahead in _AHEAD:
+        fleet = fleets.least({"prefill": ahead, "decode": 1.0, "mixed": mixed})
+        if fleet is None:
+            return
+        layout = assemble(instance, fleet, fleets.search.placed)
+        yield layout
+        if all(one.role == "mixed" for one in layout.replicas):
+            return
+
+
+def _meets_at(
+    instance: Instance, layout: Layout, asked: Asked, steady: float, seed: int, tables: Tables
+) -> float:
+    """The highest rate found at which every replay meets the targets; 0 where none does."""
+    course = Course.of(instance)
+
+    def meets(rate: float) -> bool:
+        at = replace(asked, requests=asked.requests.at_rate(rate))
+        runs = at.runs(seed)
+        if len(runs[0]) > _WHOLE_TRACE:
+            runs = runs[1:]
+        return all(
+            judged(replay(instance, layout, one, course, tables), asked.targets).meets
+            for one in runs[:2]
+        )
+
+    low, high = _LIKELY * steady, steady
+    if not meets(low):
+        low, high = _LEAST * steady, low
+        if not meets(low):
+            return 0.0
+    for _ in range(_HALVINGS):
+        rate = (low + high) / 2
+        if meets(rate):
+            low = rate
+        else:
+            high = rate
+    return low

@@ -1,0 +1,119 @@
+"""Whether numbers of whole units carry requests of unlike lengths: searches for a layout whose replays meet the percentiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from costmodel.evaluate import SECONDS_PER_HOUR
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
+from costmodel.question.scenario import Scenario
+from costmodel.replay.met import Met
+from costmodel.replay.replay import Course, replay
+from costmodel.replay.targets import judged
+from solver.clock import Clock
+from solver.plan.most import most_of_traffic
+from solver.plan.sizing.carried import MOST_CHIPS, Capability, Units
+from solver.plan.sizing.peak import PeakReplay, p99
+from solver.traffic.asked import Asked, questions
+from solver.traffic.search import search_traffic
+from solver.traffic.ways import chunks_of, first_of, of_chunk
+from topology.errors import NoFeasibleLayout
+
+#: part of what units carry in a steady state that replays are likely to leave
+_LIKELY = 0.7
+#: a gap with which any layout will do
+_ANY = 1e6
+#: fresh draws that have to meet the targets
+_DRAWS = 2
+
+
+class TrafficUnits(Units):
+    """Searches on so many units of a kind, each made once; ``asked``: the requests at their peak, and their targets.
+
+    Units carry the peak where a layout was found whose replays meet the targets. Where none was, they carry nothing, and what
+    they may carry at most is open.
+    """
+
+    def __init__(
+        self, scenario: Scenario, kind: str, clock: Clock, gap: float, seed: int, asked: Asked
+    ) -> None:
+        super().__init__(scenario, kind, clock, gap, seed)
+        self.asked = asked
+        self.output_tokens = float(asked.requests.output_tokens.mean())
+        self._failed = self._steady = 0
+        self._used: set[int] = set()
+        self._answered: dict[int, Instance] = {}
+
+    def carried(self, units: int, gap: float | None = None) -> Capability:
+        """What so many units carry; ``gap`` is that of all searches."""
+        if units not in self.known:
+            scenario = self.instance(units).scenario
+            # where no layout was found on more units, none is looked for on fewer
+            found = self._search(scenario, units) if units > self._failed else None
+            if found is None:
+                chunks = chunks_of(scenario, self.asked)
+                most = max(self._most(of_chunk(scenario, chunk)) for chunk in chunks)
+                found = Capability(units, 0.0, most, Layout(replicas=()))
+            self.known[units] = found
+        return self.known[units]
+
+    def _search(self, scenario: Scenario, units: int) -> Capability | None:
+        """A layout whose replays meet the targets; ``None``: none was found."""
+        try:
+            found = search_traffic(scenario, self.asked, clock=self.clock, gap=_ANY, seed=self.seed)
+        except NoFeasibleLayout:
+            self._failed = max(self._failed, units)
+            return None
+        assert found.instance is not None
+        self._used.add(units)
+        self._answered[units] = found.instance
+        rate = self.asked.requests.rate
+        # what the same money would do in use alone: says where to look for too few, proves nothing
+        usd = found.certificate.bound_usd_per_m_output_tokens * rate * self.output_tokens / 1e6
+        most = rate * units * self.usd_per_hour / (usd * SECONDS_PER_HOUR)
+        return Capability(units, rate, most, found.layout)
+
+    def _most(self, scenario: Scenario) -> float:
+        """Requests/s that no layout on a question's chips exceeds; 0 where nothing fits."""
+        try:
+            return most_of_traffic(scenario, self.asked, "whole", self.clock, self.gap, self.seed)
+        except NoFeasibleLayout:
+            return 0.0
+
+    def first(self, peak: float) -> Capability:
+        """What so many units carry as would carry the peak in a steady state, with some to spare for chance."""
+        plain = Units(self.scenario, self.kind, self.clock, self.gap, self.seed)
+        spread = questions(first_of(self.instance(1).scenario, self.asked), self.asked).spread
+        plain.scenario = spread.scenario
+        steady = plain.first(peak)
+        each = steady.requests_per_s / steady.units
+        self._steady = ceil(peak / each)
+        return self.carried(min(ceil(peak / each / _LIKELY), MOST_CHIPS // self.chips))
+
+    def about(self, number: int, carried: Capability | None, peak: float) -> int:
+        """Halfway between what carries the peak and what was too few, or would be in a steady state."""
+        if not self._used:
+            return 2 * number
+        enough, few = min(self._used), max(self._failed, self._steady - 1)
+        return (few + enough + 1) // 2
+
+    def replayed(self, units: int, rate: float) -> PeakReplay:
+        """Draws by which no layout was chosen, run through the layout of so many units."""
+        layout, instance, found = self.carried(units).layout, self._answered[units], list[Met]()
+        meets = True
+        for requests in replace(self.asked, peak=1.0).fresh(self.seed + 1)[-_DRAWS:]:
+            found.append(replay(instance, layout, requests, Course.of(instance)))
+            meets = judged(found[-1], self.asked.targets).meets
+            if not meets:
+                break
+        return PeakReplay(
+            units,
+            sum(len(met.ttft) for met in found),
+            max(p99(met.ttft) for met in found),
+            max(p99(met.tpot[np.isfinite(met.tpot)]) for met in found),
+            meets,
+        )

@@ -1,0 +1,99 @@
+"""Ways to serve some traffic: how many prompt tokens a pass takes at most. Each has steady answers and a bound of its own.
+
+Few tokens in a pass let the stages of a pipeline work on one prompt at the same time, and keep short prompts from waiting
+for long ones; many use a chip better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costmodel.question.scenario import Scenario
+from solver.answer import SearchResult
+from solver.clock import Clock
+from solver.rounds import Search
+from solver.search import search
+from solver.traffic.asked import Asked, Questions, questions
+from solver.traffic.bound import LeastCost, least_cost
+from solver.traffic.fleets import Fleets
+from solver.traffic.judge import Judge
+from topology.errors import InstanceError, Problem
+
+#: one part of the tokens that a pass takes unless told, and that part of those
+_PARTS = 4
+
+
+@dataclass(frozen=True)
+class Looking:
+    """How each search looks: its clock, gap, seed and threads."""
+
+    clock: Clock
+    gap: float
+    seed: int
+    workers: int
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One way: its questions, the steady answer at the spread of lengths, fleets and the bound."""
+
+    chunk: int
+    own: Questions
+    spread: SearchResult
+    plain: Fleets
+    least: LeastCost
+    judge: Judge
+
+    @property
+    def ttft_s(self) -> float:
+        """What a first token takes without a queue."""
+        return self.spread.evaluation.ttft_s or 0.0
+
+    @classmethod
+    def of(
+        cls, scenario: Scenario, asked: Asked, chunk: int, how: Looking, like: Way | None = None
+    ) -> Way:
+        """With so many tokens; ``like``: another way, whose draws judge this one as well. Raises what searches raise."""
+        own = questions(of_chunk(scenario, chunk), asked)
+        every = search(own.every, clock=how.clock, gap=how.gap, seed=how.seed, workers=how.workers)
+        least = least_cost(own, asked, every, how.clock, how.seed, how.workers)
+        plain = Search(own.spread, how.clock, how.gap, how.seed, None, workers=how.workers)
+        spread = plain.run()
+        assert spread is not None
+        fleets = Fleets(plain, asked.steady, asked.targets, how.seed, spare=bool(asked.spare))
+        judge = Judge(own.spread, asked, how.seed, None if like is None else like.judge)
+        return cls(chunk, own, spread, fleets, least, judge)
+
+
+def chunks_of(scenario: Scenario, asked: Asked) -> tuple[int, ...]:
+    """Tokens of a pass that are tried: those of a question that names them, else fewer as well where first tokens are judged.
+
+    Raises ``InstanceError`` where other options are left open.
+    """
+    limits, choices = scenario.limits, scenario.choices
+    own = limits.prefill_chunk_tokens
+    if choices is not None:
+        if others := [name for name in choices.options if name != "chunk"]:
+            message = f"{', '.join(others)}: only chunk is chosen with traffic"
+            raise InstanceError(Problem("choices", message))
+        return choices.chunk
+    if "prefill_chunk_tokens" in limits.model_fields_set or asked.targets.ttft_p99_s is None:
+        return (own,)
+    return tuple(dict.fromkeys(max(1, own // part) for part in (1, _PARTS, _PARTS**2)))
+
+
+def of_chunk(scenario: Scenario, chunk: int) -> Scenario:
+    """The question with so many prompt tokens in a pass."""
+    return scenario.choosing({"chunk": chunk})
+
+
+def first_of(scenario: Scenario, asked: Asked) -> Scenario:
+    """The question with the first of the chunks that are tried."""
+    return of_chunk(scenario, chunks_of(scenario, asked)[0])
+
+
+def chunk_line(ways: list[Way]) -> str:
+    """What a certificate says of them."""
+    *some, last = (f"{way.chunk:,}" for way in ways)
+    tokens = f"{', '.join(some)} or {last}" if some else last
+    return f"passes of at most {tokens} prompt tokens per attention rank, as many in all replicas"
