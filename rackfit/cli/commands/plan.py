@@ -30,9 +30,22 @@ def register(app: typer.Typer) -> None:
 def plan_command(
     scenario: Annotated[
         str,
-        typer.Argument(help="Models with requests by hour, and units: a shipped name or a file."),
+        typer.Argument(
+            help="Models with requests by hour, and units: a shipped name or a file. Or a scenario, with --traffic."
+        ),
     ],
     *,
+    traffic: Annotated[
+        str | None,
+        typer.Option(
+            help="Requests over time of the only model: a name, trace (CSV, .gz) or YAML."
+        ),
+    ] = None,
+    buy: Annotated[
+        str,
+        typer.Option(help="Kinds to buy: cluster names, joined by commas; instead of the units."),
+    ] = "",
+    hours: Annotated[int | None, typer.Option(help="The first so many hours.")] = None,
     spare: Annotated[
         str | None,
         typer.Option(help="node or rack: any one unit may be lost; or a number of chips."),
@@ -71,7 +84,7 @@ def plan_command(
     stop: Stop[tuple[DayPlan, Confirmed | None]] = Stop("the first plan", limit)
 
     def work() -> tuple[DayPlan, Confirmed | None]:
-        from costmodel.plan.question import load_plan
+        from costmodel.plan.changed import plan_question
         from solver.clock import Clock, check_seed, check_time_limit
         from solver.plan.confirm import confirm
         from topology.errors import InstanceError, Problem
@@ -84,7 +97,8 @@ def plan_command(
         if not 0 <= gap < 1:
             message = f"must be at least 0 and below 1, got {gap:g}"
             raise InstanceError(Problem("--gap", message))
-        asked = load_plan(scenario)
+        kinds = [name.strip() for name in buy.split(",") if name.strip()]
+        asked = plan_question(scenario, traffic=traffic, buy=kinds, hours=hours)
         if spare is not None:
             asked = asked.model_copy(update={"spare": _spare_units(spare, asked)})
         clock = stop.clock = Clock(time_limit, started=stop.started)

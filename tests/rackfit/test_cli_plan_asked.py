@@ -1,0 +1,104 @@
+"""``rackfit plan`` with other traffic, units and hours, and of an ordinary scenario."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from costmodel.plan.changed import MOST_CHIPS, hourly, plan_question
+from costmodel.plan.question import load_plan, rates_of
+from rackfit.cli.app import build_app
+from topology.errors import InstanceError
+
+SCENARIO: dict[str, Any] = {
+    "model": "llama-3.1-8b", "cluster": "hgx-h100@3", "workload": "chat", "slo": {"tpot": "30 ms"},
+}  # fmt: skip
+
+
+def written(folder: Path, **changes: Any) -> str:
+    path = folder / "question.yaml"
+    path.write_text(yaml.safe_dump({**SCENARIO, **changes}))
+    return str(path)
+
+
+def trace(folder: Path, arrivals: list[float]) -> str:
+    path = folder / "trace.csv"
+    rows = "".join(f"{at:.3f},1000,100\n" for at in arrivals)
+    path.write_text("t_s,input_tokens,output_tokens\n" + rows)
+    return str(path)
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(build_app(), ["plan", *map(str, words)])
+
+
+def test_an_hour_has_the_highest_rate_of_its_parts(tmp_path: Path) -> None:
+    calm = np.arange(0.0, 3600.0, 10.0)
+    busy = np.arange(3600.0, 4200.0, 0.5)  # ten minutes of two requests/s
+    rest = np.arange(4200.0, 6000.0, 10.0)
+    path = trace(tmp_path, [*calm, *busy, *rest])
+    assert hourly(path) == pytest.approx((0.1, 2.0))
+    assert hourly(path, 1) == pytest.approx((0.1,))
+    with pytest.raises(InstanceError, match=r"--hours: .* lasts 1\.66 h, 3 h are asked for"):
+        hourly(path, 3)
+
+
+def test_a_scenario_plans_the_hours_of_its_traffic(tmp_path: Path) -> None:
+    path = trace(tmp_path, list(np.arange(0.0, 7100.0, 5.0)))
+    asked = plan_question(written(tmp_path), traffic=path)
+    (model,) = asked.models
+    assert model.model == "llama-3.1-8b"
+    assert model.slo.tpot == 0.03
+    assert model.traffic == path
+    assert [peak for _, peak in rates_of(asked)[0]] == pytest.approx([0.2, 0.2], rel=0.02)
+    assert [(one.cluster, one.count) for one in asked.units] == [("hgx-h100", 3)]
+    bought = plan_question(written(tmp_path), traffic=path, buy=["gb200-nvl72", "hgx-h200"])
+    assert [(one.cluster, one.count) for one in bought.units] == [
+        ("gb200-nvl72", MOST_CHIPS // 72), ("hgx-h200", MOST_CHIPS // 8),
+    ]  # fmt: skip
+    assert all(one.reserved_range == (0, one.count) for one in bought.units)
+
+
+def test_a_rate_that_does_not_change_is_planned_for_a_day(tmp_path: Path) -> None:
+    path = written(tmp_path, rate=50)
+    assert plan_question(path).models[0].requests_per_s == (50.0,) * 24
+    found = run(path, "--hours", 2, "--json")
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    assert [hour["requests_per_s"] for hour in document["hours"]] == [{"llama-3.1-8b": 50.0}] * 2
+    assert [hour["fleet_by_model"]["llama-3.1-8b"]["hgx-h100"] for hour in document["hours"]]
+
+
+def test_a_plan_of_other_units_and_fewer_hours() -> None:
+    whole = load_plan("two-models-day")
+    asked = plan_question("two-models-day", buy=["gb200-nvl72"], hours=3)
+    assert [one.called for one in asked.models] == [one.called for one in whole.models]
+    assert [own[:3] for own in rates_of(whole)] != rates_of(whole)
+    assert [[peak for _, peak in own[:3]] for own in rates_of(whole)] == [
+        [peak for _, peak in own] for own in rates_of(asked)
+    ]
+    assert [one.cluster for one in asked.units] == ["gb200-nvl72"]
+    kept = plan_question("two-models-day", buy=[whole.units[0].cluster])
+    assert kept.units == whole.units[:1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("two-models-day", "--hours", 25), "--hours: expected 1 to 24, as many as two-models-day has, got 25"),
+        (("two-models-day", "--traffic", "chat-poisson"), "--traffic: two-models-day has 2 models"),
+        (("two-models-day", "--buy", "hgx-h100@2"), "--buy: hgx-h100@2: name one unit"),
+        (("deepseek-v3-gb200-nvl72",), "scenario: a scenario has no requests by hour"),
+        (("nope",), "plans: unknown name 'nope'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said(words: tuple[object, ...], message: str) -> None:
+    found = run(*words)
+    assert isinstance(found.exception, InstanceError)
+    assert message in str(found.exception)
