@@ -34,6 +34,8 @@ _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
 #: layouts judged until one meets the targets, where nothing may be lost; the part of the time after which an answer that
 #: stands is no longer improved
 _EACH, _LOOK = 8, 0.6
+#: a gap from which on another number of tokens in a pass is looked at before other times to a first token
+_NEAR = 0.2
 #: capacities so close are equal: less is no longer tried
 _AS_MUCH = 1.004
 
@@ -117,13 +119,20 @@ class _TrafficSearch:
         return found
 
     def _turns(self) -> Iterator[tuple[Way, float]]:
-        """Each way with the time to a first token that suits it; then with others, that of the best layout first."""
+        """Each way with the time to a first token that suits it; then with others, that of the best layout first.
+
+        A way with a layout near the bound is looked at with others before the next is.
+        """
         later: list[tuple[Way, float]] = []
         way: Way | None = self.way
         while way is not None:
             apt, *others = hurries(self.asked.targets, way.ttft_s)
-            later += [(way, hurry) for hurry in others]
             yield way, apt
+            rest = [(way, hurry) for hurry in others]
+            if self._gap() <= _NEAR:
+                yield from rest
+            else:
+                later += rest
             way = None
             while self.chunks and way is None and not (self._enough() or self.clock.over):
                 with suppress(NoFeasibleLayout, NoLayoutInTime):

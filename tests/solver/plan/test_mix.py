@@ -57,7 +57,7 @@ def cheapest(rates: dict[str, list[float]], wanted: Wanted) -> float:
 
 
 @pytest.mark.parametrize("spare", [0, 1, 2])
-@pytest.mark.parametrize("rate", [40.0, 130.0, 170.0, 255.0])
+@pytest.mark.parametrize("rate", [40.0, 130.0])
 def test_no_numbers_cost_less(rates: dict[str, list[float]], rate: float, spare: int) -> None:
     wanted = Wanted(rate, 1.3, spare)
     found, best = asked(wanted), cheapest(rates, wanted)
