@@ -17,7 +17,7 @@ from costmodel.plan.question import (
     load_plan,
     rates_of,
 )
-from costmodel.question.scenario import Scenario, load_scenario, without_apart
+from costmodel.question.scenario import Scenario, load_scenario
 from costmodel.question.traffic.load import load_traffic
 from topology import load_cluster
 from topology.catalogue import catalogue_names, checked, read_data, resolve
@@ -27,6 +27,10 @@ from topology.errors import InstanceError, Problem
 MOST_CHIPS = 4608
 #: an hour is planned for the highest rate of so many equal parts of it
 _PARTS = 6
+#: keys of a scenario that a plan takes, or that say nothing of the answer
+_TAKEN = {
+    "name", "description", "model", "cluster", "workload", "slo", "weight_dtype", "kv_dtype", "engine", "rate", "pay",
+}  # fmt: skip
 #: hours of a rate that does not change
 _DAY = 24
 
@@ -55,10 +59,12 @@ def plan_question(
     InstanceError
         The file, or what does not fit it.
     """
+    if hours is not None and not 1 <= hours <= MOST_HOURS:
+        raise InstanceError(Problem("--hours", f"expected 1 to {MOST_HOURS}, got {hours}"))
     if _is_plan(name_or_path):
         asked = _with_traffic(load_plan(name_or_path), traffic)
     else:
-        asked = _of_scenario(load_scenario(name_or_path), traffic, buy, hours)
+        asked = _of_scenario(load_scenario(name_or_path), traffic, hours)
     if buy:
         own = {one.cluster: one for one in asked.units}
         units = tuple(own.get(kind, _bought(kind)) for kind in dict.fromkeys(buy))
@@ -84,11 +90,15 @@ def _with_traffic(asked: PlanQuestion, traffic: str | None) -> PlanQuestion:
         return asked.model_copy(update={"models": (PlanModel.model_validate(whole),)})
 
 
-def _of_scenario(
-    scenario: Scenario, traffic: str | None, buy: Sequence[str], hours: int | None
-) -> PlanQuestion:
+def _of_scenario(scenario: Scenario, traffic: str | None, hours: int | None) -> PlanQuestion:
     """One model, whose rates by hour are those of its traffic, or the scenario's rate in every hour."""
-    without_apart(scenario, "plan")
+    if problems := [
+        Problem(f"scenario: {name}", "is not planned with: leave it out")
+        for name, field in Scenario.model_fields.items()
+        if name not in _TAKEN
+        and getattr(scenario, name) != field.get_default(call_default_factory=True)
+    ]:
+        raise InstanceError(problems)
     if traffic is None and scenario.rate is None:
         message = "a scenario has no requests by hour: give --traffic, or rate in the scenario"
         raise InstanceError(Problem("scenario", message))
@@ -115,6 +125,8 @@ def hourly(traffic: str, hours: int | None = None) -> tuple[float, ...]:
     requests = load_traffic(traffic)
     arrival_s = requests.arrival_s - requests.arrival_s[0]
     lasts_s = float(arrival_s[-1])
+    if not lasts_s:
+        raise InstanceError(Problem(traffic, "all requests come at once: they have no rate"))
     most = max(1, ceil(lasts_s / HOUR_S))
     if hours is not None and hours > most:
         message = f"{traffic} lasts {lasts_s / HOUR_S:.3g} h, {hours} h are asked for"

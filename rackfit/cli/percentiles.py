@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 if TYPE_CHECKING:
     from costmodel.question.scenario import Scenario
     from costmodel.question.workload import Slo
     from solver.traffic.asked import Asked
+
+#: options of commands that take traffic
+Traffic = Annotated[
+    str | None,
+    typer.Option(
+        help="Requests over time: a name, trace (CSV, .gz) or YAML; --rate rescales them."
+    ),
+]
+TtftP99 = Annotated[
+    str | None, typer.Option(help="With --traffic: 99th percentile of TTFT, s (else --ttft).")
+]
+TpotP99 = Annotated[
+    str | None, typer.Option(help="With --traffic: 99th percentile of TPOT, s (else --tpot).")
+]
+Goodput = Annotated[
+    float | None, typer.Option(help="With --traffic: share of requests that meets both targets.")
+]
 
 #: chips that may be lost at most
 _MOST_SPARE = 100_000

@@ -35,7 +35,7 @@ _WHOLE_TRACE = 20_000
 
 
 @dataclass(frozen=True)
-class ForTraffic:
+class AtRate:
     """A layout, what it carries in a steady state, and the rate at which its replays meet the percentiles."""
 
     instance: Instance
@@ -47,7 +47,7 @@ class ForTraffic:
 
 def best_for_traffic(
     scenario: Scenario, asked: Asked, *, clock: Clock, gap: float, seed: int
-) -> ForTraffic | None:
+) -> AtRate | None:
     """The layout whose replays meet the percentiles at the highest rate; ``None`` where none does at any.
 
     Raises ``NoFeasibleLayout`` where none carries any rate in a steady state, ``NoLayoutInTime``.
@@ -57,7 +57,7 @@ def best_for_traffic(
     found = plain.run()
     assert found is not None
     most = found.evaluation.requests_per_s or 0.0
-    best: ForTraffic | None = None
+    best: AtRate | None = None
     tables: Tables = {}
     seen: list[Layout] = []
     for layout in _candidates(plain, asked, found.evaluation.ttft_s or 0.0, seed):
@@ -70,7 +70,7 @@ def best_for_traffic(
             continue
         rate = _meets_at(instance, layout, asked, steady, seed, tables)
         if rate > (best.requests_per_s if best is not None else 0.0):
-            best = ForTraffic(instance, layout, evaluation, steady, rate)
+            best = AtRate(instance, layout, evaluation, steady, rate)
         if clock.over or (best is not None and best.requests_per_s >= _ENOUGH * most):
             break
     if best is None and clock.over:

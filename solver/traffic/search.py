@@ -4,7 +4,7 @@ r"""The search for a layout that meets percentiles under traffic.
 the certificate's. 2. Queueing formulas say what load each pool may carry. 3. The cheapest fleet with so much
 capacity is replayed. 4. A pool that was too slow needs more than that fleet had; then less is tried between
 what failed and what met the targets, as long as that is cheaper. 5. The same among replicas that compute prompts more
-quickly, which leaves more time to wait, while the gap is wide. 6. The answer is confirmed on fresh draws.
+quickly, which leaves more time to wait, and with fewer prompt tokens in a pass, while the gap is wide. 6. The answer is confirmed on fresh draws.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class _TrafficSearch:
         self.scenario, self.asked, self.how, self.clock = scenario, asked, how, how.clock
         self.target, self.on_progress = how.gap, on_progress
         self.chunks = list(chunks_of(scenario, asked))
+        self.several = len(self.chunks) > 1
         self.ways: list[Way] = []
         first = self._first_way()
         self.mean = search(
@@ -87,14 +88,14 @@ class _TrafficSearch:
         self.tries = 0
 
     def _first_way(self) -> Way:
-        """The first way in which something fits; raises why nothing fits in the first of all where none does in any."""
-        try:
-            return self._open()
-        except NoFeasibleLayout:
-            while self.chunks:
-                with suppress(NoFeasibleLayout):
-                    return self._open()
-            raise
+        """The first way in which something fits; raises why nothing fits where none does in any, unproven if one is."""
+        failed: list[NoFeasibleLayout] = []
+        while self.chunks:
+            try:
+                return self._open()
+            except NoFeasibleLayout as error:
+                failed.append(error)
+        raise min(failed, key=lambda error: error.proven)
 
     def _open(self) -> Way:
         """Look at one more way."""
@@ -121,8 +122,7 @@ class _TrafficSearch:
     def _turns(self) -> Iterator[tuple[Way, float]]:
         """Each way with the time to a first token that suits it; then with others, that of the best layout first.
 
-        A way with a layout near the bound is looked at with others before the next is.
-        """
+        One with a layout near its bound has the others at once."""
         later: list[tuple[Way, float]] = []
         way: Way | None = self.way
         while way is not None:
@@ -292,7 +292,7 @@ class _TrafficSearch:
     def _answer(self) -> SearchResult:
         assert self.best is not None
         covers = self.ways[0].least.covers
-        if len(self.ways) > 1:
+        if self.several:
             covers = (chunk_line(self.ways), *covers)
         return answered(
             self.asked, Steady(self.mean, self.ways[0].spread, tuple(way.chunk for way in self.ways)), self.best,

@@ -49,6 +49,11 @@ def test_an_hour_has_the_highest_rate_of_its_parts(tmp_path: Path) -> None:
         hourly(path, 3)
 
 
+def test_requests_that_come_at_once_have_no_rate(tmp_path: Path) -> None:
+    with pytest.raises(InstanceError, match="all requests come at once: they have no rate"):
+        hourly(trace(tmp_path, [5.0, 5.0]))
+
+
 def test_a_scenario_plans_the_hours_of_its_traffic(tmp_path: Path) -> None:
     path = trace(tmp_path, list(np.arange(0.0, 7100.0, 5.0)))
     asked = plan_question(written(tmp_path), traffic=path)
@@ -95,6 +100,8 @@ def test_a_plan_of_other_units_and_fewer_hours() -> None:
         (("two-models-day", "--traffic", "chat-poisson"), "--traffic: two-models-day has 2 models"),
         (("two-models-day", "--buy", "hgx-h100@2"), "--buy: hgx-h100@2: name one unit"),
         (("deepseek-v3-gb200-nvl72",), "scenario: a scenario has no requests by hour"),
+        (("two-models-day", "--hours", 10**9), "--hours: expected 1 to 744, got 1000000000"),
+        (("glm-5.2-million-tokens",), "scenario: kv_tiers: is not planned with: leave it out"),
         (("nope",), "plans: unknown name 'nope'"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackfit.cli import question
+from rackfit.cli import percentiles, question
 
 if TYPE_CHECKING:
     from solver.plan.sizing.mix import Mix
@@ -31,19 +31,10 @@ def size_command(
     rate: Annotated[
         float, typer.Option(help="Mean requests/s; with --traffic, that of the trace unless given.")
     ] = 0.0,
-    traffic: Annotated[
-        str | None, typer.Option(help="Requests over time: a name, trace (CSV, .gz) or YAML.")
-    ] = None,
-    ttft_p99: Annotated[
-        str | None, typer.Option(help="With --traffic: 99th percentile of TTFT, s (else --ttft).")
-    ] = None,
-    tpot_p99: Annotated[
-        str | None, typer.Option(help="With --traffic: 99th percentile of TPOT, s (else --tpot).")
-    ] = None,
-    goodput: Annotated[
-        float | None,
-        typer.Option(help="With --traffic: share of requests that meets both targets."),
-    ] = None,
+    traffic: percentiles.Traffic = None,
+    ttft_p99: percentiles.TtftP99 = None,
+    tpot_p99: percentiles.TpotP99 = None,
+    goodput: percentiles.Goodput = None,
     peak: Annotated[float, typer.Option(help="The peak as a multiple of the mean rate.")] = 1.0,
     spare: Annotated[
         str, typer.Option(help="node or rack: one unit may be lost; or a number of chips.")
@@ -68,7 +59,6 @@ def size_command(
     stop: Stop[Answer] = Stop("the first kind was sized", limit)
 
     def work() -> Answer:
-        from rackfit.cli.percentiles import Percentiles
         from solver.clock import Clock, check_seed, check_time_limit
         from solver.plan.sizing.carried import Units
         from solver.plan.sizing.mix import mix
@@ -78,7 +68,7 @@ def size_command(
         check_seed(seed)
         check_time_limit(time_limit)
         scenario = replace(asked, cluster=kinds[0]).build()
-        given = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak=1.0, spare="0")
+        given = percentiles.Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak=1.0, spare="0")
         requests = given.read(scenario.model_copy(update={"rate": rate or None}), seed)
         mean = requests.requests.rate if requests is not None and not rate else rate
         wanted = Wanted(mean, peak, _spare_units(spare, kinds))
@@ -181,11 +171,14 @@ def _replay_line(one: Sized) -> str:
 
 def _mix_line(one: Mix, *, replays: bool) -> str:
     """The cheapest mix in words."""
-    proven = f"proven within {one.gap:.1%}"
+    from solver.verify import ROUNDING
+
+    proven = "not proven" if one.gap is None else f"proven within {one.gap:.1%}"
     if len(one.units) == 1:
-        return (
-            f"no mix of these kinds costs less than ${one.one_kind_usd_per_hour:,.2f}/h ({proven})"
-        )
+        alone = f"${one.one_kind_usd_per_hour:,.2f}/h"
+        if one.gap is not None and one.gap <= ROUNDING:
+            return f"no mix of these kinds costs less than {alone}"
+        return f"no mix was found that costs less than {alone} ({proven})"
     units = " and ".join(f"{number} {kind}" for kind, number in one.units.items())
     less = 1.0 - one.usd_per_hour / one.one_kind_usd_per_hour
     words = (

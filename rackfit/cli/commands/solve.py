@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rackfit.cli import question
+from rackfit.cli import percentiles, question
 
 if TYPE_CHECKING:
     from costmodel.layout.layout import Layout
@@ -26,22 +26,10 @@ def register(app: typer.Typer) -> None:
 def solve_command(
     asked: question.Asked,
     *,
-    traffic: Annotated[
-        str | None,
-        typer.Option(
-            help="Requests over time: a name, trace (CSV, .gz) or YAML; --rate rescales them."
-        ),
-    ] = None,
-    ttft_p99: Annotated[
-        str | None, typer.Option(help="With --traffic: 99th percentile of TTFT, s (else --ttft).")
-    ] = None,
-    tpot_p99: Annotated[
-        str | None, typer.Option(help="With --traffic: 99th percentile of TPOT, s (else --tpot).")
-    ] = None,
-    goodput: Annotated[
-        float | None,
-        typer.Option(help="With --traffic: share of requests that meets both targets."),
-    ] = None,
+    traffic: percentiles.Traffic = None,
+    ttft_p99: percentiles.TtftP99 = None,
+    tpot_p99: percentiles.TpotP99 = None,
+    goodput: percentiles.Goodput = None,
     peak: Annotated[
         float, typer.Option(help="With --traffic: targets hold at so many times the mean rate.")
     ] = 1.0,
@@ -82,7 +70,6 @@ def solve_command(
 
     def work() -> Result | Divided:
         from rackfit.api import make_instance, solve
-        from rackfit.cli.percentiles import Percentiles
         from rackfit.cli.together import Effort, divide
         from rackfit.documents.output import check_writable
         from rackfit.documents.result import Result
@@ -100,9 +87,9 @@ def solve_command(
             return divide(asked, unlike, effort, stop, out)
         check_writable(out, report, besides=asked.files())
         scenario = asked.build()
-        wished = Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak, spare, prefixes).read(
-            scenario, seed
-        )
+        wished = percentiles.Percentiles(
+            traffic, ttft_p99, tpot_p99, goodput, peak, spare, prefixes
+        ).read(scenario, seed)
         instance = make_instance(scenario, choosing=True)
         clock = stop.clock = Clock(time_limit, started=stop.started)
 

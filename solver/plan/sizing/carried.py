@@ -13,7 +13,7 @@ from solver.bounds.relaxed import relaxed_bound
 from solver.clock import Clock
 from solver.plan.sizing.peak import PeakReplay, peak_replay
 from solver.search import search
-from topology.errors import NoFeasibleLayout
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: chips of the largest cluster that is searched
 MOST_CHIPS = 4608
@@ -84,7 +84,7 @@ class Units:
             relaxed = relaxed_bound(
                 asked, clock=self.clock, gap=self.gap / _TIGHTER, seed=self.seed
             )
-        except NoFeasibleLayout:  # there was no time for a bound: something fits on so many
+        except (NoFeasibleLayout, NoLayoutInTime):  # no time for a bound: something fits on so many
             return inf
         usd = relaxed.bound_usd_per_m_output_tokens
         return self.usd_per_hour / SECONDS_PER_HOUR / usd * 1e6 / self.output_tokens
@@ -94,10 +94,12 @@ class Units:
         return peak_replay(self.instance(units), self.carried(units).layout, units, rate, self.seed)
 
     def fitting(self, units: int) -> Capability | None:
-        """What so many units carry; ``None`` where nothing fits on them."""
+        """What so many units carry; ``None`` where proven that nothing fits on them."""
         try:
             return self.carried(units)
-        except NoFeasibleLayout:
+        except NoFeasibleLayout as error:
+            if not error.proven:
+                raise
             return None
 
     def first(self, peak: float) -> Capability:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 import numpy as np
 
-from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
@@ -27,8 +25,8 @@ from topology.errors import NoFeasibleLayout
 _LIKELY = 0.7
 #: a gap with which any layout will do
 _ANY = 1e6
-#: fresh draws that have to meet the targets
-_DRAWS = 2
+#: fresh draws that have to meet the targets, numbered beyond those that searches learn from
+_DRAWS, _BEYOND = 2, 1000
 
 
 class TrafficUnits(Units):
@@ -45,23 +43,26 @@ class TrafficUnits(Units):
         self.asked = asked
         self.output_tokens = float(asked.requests.output_tokens.mean())
         self._failed = self._steady = 0
-        self._used: set[int] = set()
         self._answered: dict[int, Instance] = {}
 
     def carried(self, units: int, gap: float | None = None) -> Capability:
         """What so many units carry; ``gap`` is that of all searches."""
         if units not in self.known:
             scenario = self.instance(units).scenario
+            most = max(
+                self._most(of_chunk(scenario, chunk)) for chunk in chunks_of(scenario, self.asked)
+            )
             # where no layout was found on more units, none is looked for on fewer
-            found = self._search(scenario, units) if units > self._failed else None
-            if found is None:
-                chunks = chunks_of(scenario, self.asked)
-                most = max(self._most(of_chunk(scenario, chunk)) for chunk in chunks)
-                found = Capability(units, 0.0, most, Layout(replicas=()))
-            self.known[units] = found
+            tried = most >= self.asked.requests.rate and units > self._failed
+            layout = self._search(scenario, units) if tried else None
+            self.known[units] = (
+                Capability(units, 0.0, most, Layout(replicas=()))
+                if layout is None
+                else Capability(units, self.asked.requests.rate, most, layout)
+            )
         return self.known[units]
 
-    def _search(self, scenario: Scenario, units: int) -> Capability | None:
+    def _search(self, scenario: Scenario, units: int) -> Layout | None:
         """A layout whose replays meet the targets; ``None``: none was found."""
         try:
             found = search_traffic(scenario, self.asked, clock=self.clock, gap=_ANY, seed=self.seed)
@@ -69,19 +70,16 @@ class TrafficUnits(Units):
             self._failed = max(self._failed, units)
             return None
         assert found.instance is not None
-        self._used.add(units)
         self._answered[units] = found.instance
-        rate = self.asked.requests.rate
-        # what the same money would do in use alone: says where to look for too few, proves nothing
-        usd = found.certificate.bound_usd_per_m_output_tokens * rate * self.output_tokens / 1e6
-        most = rate * units * self.usd_per_hour / (usd * SECONDS_PER_HOUR)
-        return Capability(units, rate, most, found.layout)
+        return found.layout
 
     def _most(self, scenario: Scenario) -> float:
-        """Requests/s that no layout on a question's chips exceeds; 0 where nothing fits."""
+        """Requests/s that no layout on a question's chips exceeds; 0 where proven that nothing fits."""
         try:
             return most_of_traffic(scenario, self.asked, "whole", self.clock, self.gap, self.seed)
-        except NoFeasibleLayout:
+        except NoFeasibleLayout as error:
+            if not error.proven:
+                raise
             return 0.0
 
     def first(self, peak: float) -> Capability:
@@ -96,16 +94,17 @@ class TrafficUnits(Units):
 
     def about(self, number: int, carried: Capability | None, peak: float) -> int:
         """Halfway between what carries the peak and what was too few, or would be in a steady state."""
-        if not self._used:
+        if not self._answered:
             return 2 * number
-        enough, few = min(self._used), max(self._failed, self._steady - 1)
+        enough, few = min(self._answered), max(self._failed, self._steady - 1)
         return (few + enough + 1) // 2
 
     def replayed(self, units: int, rate: float) -> PeakReplay:
         """Draws by which no layout was chosen, run through the layout of so many units."""
         layout, instance, found = self.carried(units).layout, self._answered[units], list[Met]()
         meets = True
-        for requests in replace(self.asked, peak=1.0).fresh(self.seed + 1)[-_DRAWS:]:
+        for draw in range(_DRAWS):
+            requests = self.asked.another(self.seed, _BEYOND + draw)
             found.append(replay(instance, layout, requests, Course.of(instance)))
             meets = judged(found[-1], self.asked.targets).meets
             if not meets:

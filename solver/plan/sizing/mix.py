@@ -44,9 +44,10 @@ class Mix:
     one_kind_usd_per_hour: float
 
     @property
-    def gap(self) -> float:
-        """Money over the bound, less 1."""
-        return max(0.0, self.usd_per_hour / self.bound_usd_per_hour - 1.0)
+    def gap(self) -> float | None:
+        """Money over the bound, less 1; ``None`` where the time was over before a bound."""
+        low = self.bound_usd_per_hour
+        return max(0.0, self.usd_per_hour / low - 1.0) if low > 0.0 else None
 
 
 def mix(
@@ -100,7 +101,8 @@ class _Kind:
 
     def most(self) -> list[float]:
         """Requests/s that none, one, two ... units carry at most."""
-        table = [n * self._each if n > self.unfit else 0.0 for n in range(self.count + 1)]
+        table = [n * self._each if n > self.unfit else 0.0 for n in range(1, self.count + 1)]
+        table.insert(0, 0.0)
         for number, one in self.units.known.items():
             for n in range(min(number, self.count) + 1):
                 table[n] = min(table[n], one.most_requests_per_s)

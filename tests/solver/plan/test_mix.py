@@ -64,6 +64,7 @@ def test_no_numbers_cost_less(rates: dict[str, list[float]], rate: float, spare:
     assert best < float("inf")
     assert found.usd_per_hour == pytest.approx(best, rel=1e-9)
     assert found.bound_usd_per_hour <= best * (1 + 1e-9)
+    assert found.gap is not None
     assert found.gap < 1e-9
     left = [
         sum(rates[kind][max(0, n - lost.count(kind))] for kind, n in found.units.items())

@@ -77,3 +77,13 @@ def test_the_bound_holds_for_each(told: SearchResult, chosen: SearchResult) -> N
         "passes of at most 8,192 or 2,048 prompt tokens per attention rank, as many in all replicas"
     )
     assert not any(line.startswith("passes of at most") for line in told.certificate.covers)
+
+
+def test_what_was_not_looked_at_is_not_covered() -> None:
+    """An answer near its bound ends the search before fewer tokens are tried."""
+    requests = load_traffic("azure-conversation-2023", rate=60).whole_prompts()
+    easy = Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat")
+    answer = search_traffic(easy, Asked(requests, TARGETS), clock=Clock(), gap=0.9)
+    assert answer.traffic is not None
+    assert answer.traffic.chunks_tried == (8192,)
+    assert answer.certificate.covers[0].startswith("passes of at most 8,192 prompt tokens per")
