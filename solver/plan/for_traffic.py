@@ -18,7 +18,8 @@ from solver.plan.most import at_any_rate
 from solver.rounds import Search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import Fleets
-from topology.errors import NoLayoutInTime
+from solver.traffic.ways import chunks_of, of_chunk
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: capacity of prefill over that of decode, in layouts that are replayed
 _AHEAD = (1.0, 1.25, 1.6)
@@ -50,17 +51,43 @@ def best_for_traffic(
 ) -> AtRate | None:
     """The layout whose replays meet the percentiles at the highest rate; ``None`` where none does at any.
 
-    Raises ``NoFeasibleLayout`` where none carries any rate in a steady state, ``NoLayoutInTime``.
+    With each of the tokens that a pass may take (:func:`solver.traffic.ways.chunks_of`). Raises ``NoFeasibleLayout`` where
+    none carries any rate in a steady state, ``NoLayoutInTime``.
     """
+    best: AtRate | None = None
+    errors: list[NoFeasibleLayout] = []
+    chunks = chunks_of(scenario, asked)
+    for chunk in chunks:
+        try:
+            best = _better(of_chunk(scenario, chunk), asked, best, clock, gap, seed)
+        except NoFeasibleLayout as error:
+            errors.append(error)
+        except NoLayoutInTime:
+            if best is None:
+                raise
+        if clock.over:
+            break
+    if len(errors) == len(chunks):
+        raise next((one for one in errors if not one.proven), errors[0])
+    if best is None and clock.over:
+        raise NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
+    return best
+
+
+def _better(
+    scenario: Scenario, asked: Asked, best: AtRate | None, clock: Clock, gap: float, seed: int
+) -> AtRate | None:
+    """The best of a question, or the one that is known where none has a higher rate."""
     instance = at_any_rate(questions(scenario, asked).spread, "whole")
     plain = Search(instance, clock, gap, seed, None)
     found = plain.run()
     assert found is not None
     most = found.evaluation.requests_per_s or 0.0
-    best: AtRate | None = None
     tables: Tables = {}
     seen: list[Layout] = []
     for layout in _candidates(plain, asked, found.evaluation.ttft_s or 0.0, seed):
+        if best is not None and best.requests_per_s >= _ENOUGH * most:
+            break
         if layout in seen:
             continue
         seen.append(layout)
@@ -71,10 +98,8 @@ def best_for_traffic(
         rate = _meets_at(instance, layout, asked, steady, seed, tables)
         if rate > (best.requests_per_s if best is not None else 0.0):
             best = AtRate(instance, layout, evaluation, steady, rate)
-        if clock.over or (best is not None and best.requests_per_s >= _ENOUGH * most):
+        if clock.over:
             break
-    if best is None and clock.over:
-        raise NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
     return best
 
 

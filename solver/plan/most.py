@@ -20,11 +20,15 @@ from solver.plan.groups import on_units
 from solver.search import search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.late import least_usd, rates_with_late
+from solver.traffic.ways import chunk_line, chunks_of, of_chunk
 from solver.traffic.windows import least_share
-from topology.errors import InstanceError, NoLayoutInTime, Problem
+from topology import load_cluster
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
-#: units up to which they are bounded alone, if a kind has no more than so many
-_FEW, _FEW_OF = 4, 16
+#: units of a kind up to which each number of them is bounded alone: always, and on so many chips
+_FEW, _FEW_CHIPS = 4, 128
+#: a kind with more units than that is not worth it
+_FEW_OF = 16
 #: chips on which the bound of a unit is a search's; with more, fractions of replicas say as much and are quick
 _WHOLE_CHIPS = 256
 #: that bound is so many times tighter than the gap of searches: it is quick, and whole plans rest on it
@@ -46,19 +50,22 @@ class _Every:
     @classmethod
     def on(
         cls, model: PlanModel, units: PlanUnits, number: int, off: int, pay: str, seed: int
-    ) -> _Every:
-        """That of so many units."""
+    ) -> tuple[_Every, ...]:
+        """Those of so many units."""
         scenario = model.scenario(*on_units(units.cluster, number, off))
         return cls.of(scenario, None if model.traffic is None else asked_of(model, seed), pay)
 
     @classmethod
-    def of(cls, scenario: Scenario, asked: Asked | None, pay: str) -> _Every:
-        """That of a question, with traffic or without."""
+    def of(cls, scenario: Scenario, asked: Asked | None, pay: str) -> tuple[_Every, ...]:
+        """That of a question; with traffic one for each of the tokens that a pass may take."""
         if asked is None:
-            return cls(resolve_instance(scenario.model_copy(update={"pay": pay})))
-        own = questions(scenario, asked)
-        share = least_share(own.every, asked.requests, own.exempt)
-        return cls(at_any_rate(own.every, pay), asked.requests, own.exempt, share)
+            return (cls(resolve_instance(scenario.model_copy(update={"pay": pay}))),)
+        found = []
+        for chunk in chunks_of(scenario, asked):
+            own = questions(of_chunk(scenario, chunk), asked)
+            share = least_share(own.every, asked.requests, own.exempt)
+            found.append(cls(at_any_rate(own.every, pay), asked.requests, own.exempt, share))
+        return tuple(found)
 
     def requests_per_s(self, usd: float) -> float:
         """Requests/s of all chips, if a million output tokens costs so much."""
@@ -76,6 +83,17 @@ class _Every:
         if self.requests is not None:
             rates = rates_with_late(known, self.requests, self.exempt)
         return least_usd(known, rates)
+
+    def joined(self, clock: Clock, seed: int) -> float:
+        """Requests/s that no layout exceeds where all chips are joined as those of a unit are."""
+        cluster = self.instance.cluster.in_one_unit
+        every = replace(self, instance=replace(self.instance, cluster=cluster))
+        return every.requests_per_s(every.bounded_usd(clock, seed) * every.share)
+
+    @property
+    def chunk(self) -> int:
+        """Prompt tokens that a pass takes at most."""
+        return self.instance.scenario.limits.prefill_chunk_tokens
 
     @property
     def several(self) -> bool:
@@ -96,18 +114,42 @@ def most_of_a_unit(
 def most_of_traffic(
     scenario: Scenario, asked: Asked, pay: str, clock: Clock, gap: float, seed: int
 ) -> float:
-    """Requests/s of such traffic that no layout on a question's cluster exceeds, all of its chips paid or those in use."""
+    """Requests/s of such traffic that no layout on a question's cluster exceeds, all of its chips paid or those in use.
+
+    With any of the tokens that a pass may take.
+    """
     return _most(_Every.of(scenario, asked, pay), clock, gap, seed)[0]
 
 
-def _most(every: _Every, clock: Clock, gap: float, seed: int) -> tuple[float, tuple[str, ...]]:
-    """Requests/s that no layout on the chips exceeds, and what that covers. Raises ``NoLayoutInTime``."""
-    bound, covers = _least_usd(every, clock, gap, seed)
-    if every.requests is not None:
-        bound = max(bound, every.bounded_usd(clock, seed))
-    if bound <= 0.0:
-        raise NoLayoutInTime("the time limit came before a bound")
-    return every.requests_per_s(bound * every.share), covers
+def _most(
+    ways: tuple[_Every, ...], clock: Clock, gap: float, seed: int
+) -> tuple[float, tuple[str, ...]]:
+    """Requests/s that no layout on the chips exceeds, and what that covers. Raises what searches raise, ``NoLayoutInTime``."""
+    most, covers = 0.0, tuple[str, ...]()
+    errors: list[NoFeasibleLayout] = []
+    for every in ways:
+        # bounds of shapes are quick, and most ways are worse than the best by far
+        alone = every.bounded_usd(clock, seed) if every.requests is not None else 0.0
+        if alone and every.requests_per_s(alone * every.share) <= most:
+            continue
+        try:
+            bound, said = _least_usd(every, clock, gap, seed)
+        except NoFeasibleLayout as error:
+            if not error.proven:
+                raise
+            errors.append(error)
+            continue
+        bound = max(bound, alone)
+        if bound <= 0.0:
+            raise NoLayoutInTime("the time limit came before a bound")
+        rate = every.requests_per_s(bound * every.share)
+        if rate > most:
+            most, covers = rate, said
+    if len(errors) == len(ways):
+        raise errors[0]
+    if len(ways) > 1:
+        covers = (*covers, chunk_line([one.chunk for one in ways]))
+    return most, covers
 
 
 def most_of_few(
@@ -115,15 +157,13 @@ def most_of_few(
 ) -> tuple[float, ...]:
     """Requests/s that none, one, two ... units carry at most, all of their chips paid and joined as well as may be."""
     found = [0.0]
-    few = _FEW if units.count <= _FEW_OF else 0
+    size = len(load_cluster(units.cluster).chips)
+    few = max(_FEW, _FEW_CHIPS // size) if units.count <= _FEW_OF else 0
     for number in range(1, min(few, units.count) + 1):
-        every = _Every.on(model, units, number, off, "whole", seed)
-        if every.several:
+        ways = _Every.on(model, units, number, off, "whole", seed)
+        if any(every.several for every in ways):
             break
-        cluster = every.instance.cluster.in_one_unit
-        every = replace(every, instance=replace(every.instance, cluster=cluster))
-        usd = every.bounded_usd(clock, seed) * every.share
-        found.append(max(found[-1], every.requests_per_s(usd)))
+        found.append(max(found[-1], *(every.joined(clock, seed) for every in ways)))
     return tuple(found)
 
 

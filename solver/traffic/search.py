@@ -293,7 +293,7 @@ class _TrafficSearch:
         assert self.best is not None
         covers = self.ways[0].least.covers
         if self.several:
-            covers = (chunk_line(self.ways), *covers)
+            covers = (chunk_line([way.chunk for way in self.ways]), *covers)
         return answered(
             self.asked, Steady(self.mean, self.ways[0].spread, tuple(way.chunk for way in self.ways)), self.best,
             Certificate(self._bound(), self._gap(), covers), self.target, self.clock.elapsed_s,

@@ -92,8 +92,8 @@ def first_of(scenario: Scenario, asked: Asked) -> Scenario:
     return of_chunk(scenario, chunks_of(scenario, asked)[0])
 
 
-def chunk_line(ways: list[Way]) -> str:
-    """What a certificate says of them."""
-    *some, last = (f"{way.chunk:,}" for way in ways)
+def chunk_line(chunks: list[int]) -> str:
+    """What a certificate says of ways with so many tokens."""
+    *some, last = (f"{chunk:,}" for chunk in chunks)
     tokens = f"{', '.join(some)} or {last}" if some else last
     return f"passes of at most {tokens} prompt tokens per attention rank, as many in all replicas"

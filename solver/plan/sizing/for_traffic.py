@@ -18,7 +18,7 @@ from solver.plan.sizing.carried import MOST_CHIPS, Capability, Units
 from solver.plan.sizing.peak import PeakReplay, p99
 from solver.traffic.asked import Asked, questions
 from solver.traffic.search import search_traffic
-from solver.traffic.ways import chunks_of, first_of, of_chunk
+from solver.traffic.ways import first_of
 from topology.errors import NoFeasibleLayout
 
 #: part of what units carry in a steady state that replays are likely to leave
@@ -49,9 +49,7 @@ class TrafficUnits(Units):
         """What so many units carry; ``gap`` is that of all searches."""
         if units not in self.known:
             scenario = self.instance(units).scenario
-            most = max(
-                self._most(of_chunk(scenario, chunk)) for chunk in chunks_of(scenario, self.asked)
-            )
+            most = self._most(scenario)
             # where no layout was found on more units, none is looked for on fewer
             tried = most >= self.asked.requests.rate and units > self._failed
             layout = self._search(scenario, units) if tried else None

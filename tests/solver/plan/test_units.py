@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ from costmodel.question.workload import Slo
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
 from solver.clock import Clock
-from solver.plan import most
+from solver.plan import for_traffic, most
 from solver.plan import units as under_test
 from solver.plan.groups import Start, chips_off, copies, on_units
 from solver.plan.offers import _together
-from solver.plan.units import offer
+from solver.plan.units import Offer, offer
 from solver.search import search
 from topology.errors import InstanceError, NoLayoutInTime
 
@@ -69,6 +69,14 @@ def with_trace(
         "requests_per_s": [1.0],
     }
     return PlanModel.model_validate(words)
+
+
+def long_prompts(requests: int, answer: int) -> Iterator[str]:
+    """Rows of a trace with a few prompts of up to 40,000 tokens; answers have ``answer`` at most."""
+    rng = random.Random(10)
+    for turn in range(requests):
+        prompt = min(40_000, int(rng.lognormvariate(7, 1.2)) + 5)
+        yield f"{turn / 7:.2f},{prompt},{min(answer, int(rng.lognormvariate(5, 1)) + 2)}"
 
 
 def test_traffic_counts_at_the_rate_at_which_replays_meet_the_percentiles(tmp_path: Path) -> None:
@@ -175,15 +183,32 @@ def test_few_units_that_do_not_hold_a_model_carry_nothing() -> None:
 def test_where_mixed_replicas_are_late_between_long_prompts_pools_apart_are_tried(
     tmp_path: Path,
 ) -> None:
-    rng = random.Random(10)
-    rows = (
-        f"{turn / 7:.2f},{min(40_000, int(rng.lognormvariate(7, 1.2)) + 5)},"
-        f"{min(4_000, int(rng.lognormvariate(5, 1)) + 2)}"
-        for turn in range(300)
-    )
-    model = with_trace(tmp_path, "deepseek-v3", rows, 20.0, 0.05)
+    model = with_trace(tmp_path, "deepseek-v3", long_prompts(300, 4_000), 20.0, 0.05)
     units = PlanUnits(cluster="hgx-b200", count=1)
     found = offer(model, units, 0, Start("flash", 0.0), clock=Clock(), gap=0.02, seed=0)
     (one,) = found.layouts
     assert {replica.role for replica in one.layout.replicas} == {"prefill", "decode"}
     assert 0.5 * one.steady_requests_per_s < one.requests_per_s <= found.most_requests_per_s
+
+
+def test_a_pass_takes_as_many_prompt_tokens_as_serve_most_and_bounds_hold_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = with_trace(tmp_path, "llama-3.1-8b", long_prompts(400, 400), 0.3, 0.03)
+    units = PlanUnits(cluster="hgx-h100", count=1)
+
+    def offered() -> Offer:
+        return offer(model, units, 0, Start("flash", 0.0), clock=Clock(), gap=0.02, seed=0)
+
+    found = offered()
+    (one,) = found.layouts
+    assert one.instance.scenario.limits.prefill_chunk_tokens == 512
+    assert found.covers[-1].startswith("passes of at most 8,192, 2,048 or 512 prompt tokens")
+    alone = {}
+    for chunk in (8192, 2048, 512):
+        for module in (for_traffic, most):
+            monkeypatch.setattr(module, "chunks_of", lambda *_, chunk=chunk: (chunk,))
+        alone[chunk] = offered()
+    assert alone[8192].layouts == ()  # one long prompt is late behind another
+    assert one.requests_per_s == max(own.requests_per_s for own in alone[512].layouts)
+    assert found.most_requests_per_s == max(own.most_requests_per_s for own in alone.values())
