@@ -25,6 +25,7 @@ from solver.answer import Progress, SearchResult
 from solver.clock import Clock, check_time_limit
 from solver.search import search
 from solver.together.divided import Divided
+from solver.together.for_traffic import divide_for_traffic
 from solver.together.search import search_together
 from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
@@ -172,7 +173,7 @@ def solve_together(
     asked = question if isinstance(question, Together) else load_together(str(question))
     models = resolve_together(asked)
     return _interruptible(
-        lambda: search_together(
+        lambda: (divide_for_traffic if models.for_traffic else search_together)(
             models, clock=timed, gap=gap, seed=seed, workers=threads, on_progress=on_progress
         ),
         timed,

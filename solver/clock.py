@@ -110,9 +110,12 @@ class Clock:
         for clock in followers:
             clock.stop()
 
-    def follower(self) -> Clock:
-        """The clock of a further search, whose answer is not this one's: it ends when this one does."""
-        limit = None if self.limit_s is None else self.remaining_s
+    def follower(self, share: float = 1.0) -> Clock:
+        """The clock of a further search, whose answer is not this one's: it ends when this one does.
+
+        ``share``: of the time that is left, what it has.
+        """
+        limit = None if self.limit_s is None else share * self.remaining_s
         found = Clock(limit)
         with self._lock:
             self._followers.append(found)

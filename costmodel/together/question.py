@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance, resolve_instance
@@ -24,17 +24,42 @@ from costmodel.question.scenario import (
 from costmodel.question.what_if import cluster_of
 from topology.catalogue import checked, read_data, resolve
 from topology.errors import InstanceError, Problem
-from topology.names import Name
+from topology.names import Line, Name
 
 #: models of one scenario, at most
 MOST_MODELS = 20
+#: chips that may be lost, at most
+MOST_SPARE = 100_000
 
 
 class Served(OneModel):
-    """One model: what is asked of it as in a scenario of its own, and requests per second that it has to serve."""
+    """One model: what is asked of it as in a scenario of its own, and requests per second that it has to serve.
+
+    ``traffic``: requests of unlike lengths as a trace or a description, which ``rate`` rescales. Targets are then 99th percentiles,
+    ``goodput`` the share of requests within both, and hold at ``peak`` times the mean rate.
+    """
 
     name: Name | None = None
-    rate: Rate
+    traffic: Line | None = None
+    rate: Annotated[Rate | None, Field(validate_default=True)] = None
+    goodput: Annotated[float, Field(gt=0, lt=1)] | None = None
+    peak: Annotated[float, Field(ge=1, le=1000)] = 1.0
+
+    @field_validator("rate")
+    @classmethod
+    def _asks_for_something(cls, rate: float | None, known: ValidationInfo) -> float | None:
+        if rate is None and known.data.get("traffic", "unreadable") is None:
+            raise ValueError("is missing: give a rate, or traffic")
+        return rate
+
+    @model_validator(mode="after")
+    def _traffic_has_targets(self) -> Served:
+        if self.traffic is None:
+            if self.goodput is not None or self.peak != 1.0:
+                raise ValueError("goodput and peak are of traffic: leave them out, or name one")
+        elif self.slo.ttft is None and self.slo.tpot is None:
+            raise ValueError("traffic has no target: give slo.ttft or slo.tpot")
+        return self
 
     @property
     def called(self) -> str:
@@ -46,11 +71,24 @@ class Together(OnCluster):
     """Several models on one cluster, each on chips of its own.
 
     ``pay: used``: the least money for chips in replicas that serve every model's rate. ``pay: whole``: the whole
-    cluster is paid, and all rates may grow by the same factor as far as they can.
+    cluster is paid, and all rates may grow by the same factor as far as they can. ``spare``: with traffic, targets hold
+    without any one ``node``, ``rack`` or number of chips.
     """
 
     models: Annotated[tuple[Served, ...], Field(min_length=1, max_length=MOST_MODELS)]
     pay: Pay = "used"
+    spare: Literal["node", "rack"] | Annotated[int, Field(ge=0, le=MOST_SPARE)] = 0
+
+    @model_validator(mode="after")
+    def _all_have_traffic_or_none(self) -> Together:
+        without = [one.called for one in self.models if one.traffic is None]
+        if without and len(without) < len(self.models):
+            raise ValueError(f"some models have traffic: {', '.join(without)} needs one too")
+        if without and self.spare:
+            raise ValueError("spare is of traffic: leave it out, or give every model one")
+        if not without and self.pay == "whole":
+            raise ValueError("pay: whole is for steady rates; with traffic say used")
+        return self
 
     def scenario(self, one: Served) -> Scenario:
         """The question of one model on the whole cluster."""
@@ -74,8 +112,23 @@ class Models:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Requests per second asked of each model."""
-        return tuple(one.rate for one in self.asked.models)
+        """Requests per second asked of each model; of traffic the peak, once it is known (:meth:`at`)."""
+        return tuple(one.rate or 0.0 for one in self.asked.models)
+
+    @property
+    def for_traffic(self) -> bool:
+        """Whether the models have traffic."""
+        return self.asked.models[0].traffic is not None
+
+    def at(self, rates: Sequence[float], instances: Sequence[Instance]) -> Models:
+        """The same models at such rates, their questions as ``instances`` put them on the whole cluster."""
+        models = tuple(
+            one.model_copy(update={"rate": rate})
+            for one, rate in zip(self.asked.models, rates, strict=True)
+        )
+        return replace(
+            self, asked=self.asked.model_copy(update={"models": models}), instances=tuple(instances)
+        )
 
     @property
     def whole_usd_per_hour(self) -> float:
@@ -104,7 +157,9 @@ def read_together(data: Any, path: Path) -> Together:
     if problems:
         raise InstanceError(problems)
     models = tuple(
-        beside_file(one, path, "model", "workload").model_copy(update={"name": one.called})
+        beside_file(one, path, "model", "workload", "traffic").model_copy(
+            update={"name": one.called}
+        )
         for one in asked.models
     )
     found = beside_file(asked, path, "cluster", "profile")

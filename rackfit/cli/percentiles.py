@@ -29,9 +29,6 @@ Goodput = Annotated[
     float | None, typer.Option(help="With --traffic: share of requests that meets both targets.")
 ]
 
-#: chips that may be lost at most
-_MOST_SPARE = 100_000
-
 
 @dataclass(frozen=True)
 class Percentiles:
@@ -49,6 +46,7 @@ class Percentiles:
         """What is asked; ``None`` without traffic. Raises ``InstanceError`` with everything wrong."""
         from costmodel.question.traffic.load import load_traffic
         from costmodel.replay.targets import Targets
+        from costmodel.together.question import MOST_SPARE
         from solver.traffic.asked import Asked
         from topology.errors import InstanceError, Problem
 
@@ -67,7 +65,7 @@ class Percentiles:
             problems.append(Problem("--peak", message))
         digits = self.spare.isascii() and self.spare.isdecimal() and len(self.spare) < 7
         number = int(self.spare) if digits else -1
-        if self.spare not in ("node", "rack") and not 0 <= number <= _MOST_SPARE:
+        if self.spare not in ("node", "rack") and not 0 <= number <= MOST_SPARE:
             message = f"expected node, rack or a number of chips, got {self.spare[:40]!r}"
             problems.append(Problem("--spare", message))
         slo = self._slo(scenario)

@@ -22,7 +22,7 @@ from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.documents.distance import measured_distance
 from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
-from solver.answer import Alone, Chosen, SearchResult
+from solver.answer import Alone, Chosen, ForTraffic, SearchResult
 from solver.certificate import Certificate
 from topology.catalogue import checked, is_file, read_data
 from topology.errors import InstanceError, Problem
@@ -77,7 +77,7 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The published document as plain data."""
         found = self.search
-        return self.for_traffic() | {
+        return for_traffic(found.traffic) | {
             "schema_version": SCHEMA_VERSION,
             "status": found.status,
             "instance": self.instance.describe(),
@@ -116,17 +116,6 @@ class Result:
                 ],
             },
         }
-
-    def for_traffic(self) -> dict[str, Any]:
-        """``traffic`` and ``replay`` of the document: what replays said; empty where the question was no traffic."""
-        found = self.search.traffic
-        if found is None:
-            return {}
-        hidden = ("met", "targets", "prefixes")
-        figures = {name: value for name, value in vars(found).items() if name not in hidden}
-        if found.prefixes is not None:
-            figures["prefixes"] = asdict(found.prefixes)
-        return {"traffic": figures | asdict(found.targets), "replay": found.met.as_dict()}
 
     def _runner_up(self) -> dict[str, Any] | None:
         other, compared = self.search.runner_up, self.comparison
@@ -168,6 +157,17 @@ class Result:
     def text(self) -> str:
         """The document as JSON text."""
         return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def for_traffic(found: ForTraffic | None) -> dict[str, Any]:
+    """``traffic`` and ``replay`` of a document: what replays said; empty where the question was no traffic."""
+    if found is None:
+        return {}
+    hidden = ("met", "targets", "prefixes")
+    figures = {name: value for name, value in vars(found).items() if name not in hidden}
+    if found.prefixes is not None:
+        figures["prefixes"] = asdict(found.prefixes)
+    return {"traffic": figures | asdict(found.targets), "replay": found.met.as_dict()}
 
 
 def _alone(one: Alone) -> dict[str, Any]:

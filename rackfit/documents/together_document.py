@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from rackfit.documents.result import SCHEMA_VERSION, layout_dict, versions
+from rackfit.documents.result import SCHEMA_VERSION, for_traffic, layout_dict, versions
 from rackfit.documents.schema_parts import COUNT, FIGURE, SHARE, json_object, or_null
 from solver.together.divided import Divided
 
@@ -86,7 +86,8 @@ def _model(found: Divided, at: int) -> dict[str, Any]:
 
 
 def _result(found: Divided, at: int) -> dict[str, Any]:
-    return {
+    told = for_traffic(found.replayed[at]) if found.replayed else {}
+    return told | {
         "schema_version": SCHEMA_VERSION,
         "status": "feasible",
         "instance": found.judged.instances[at].describe(),

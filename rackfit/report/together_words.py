@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from rackfit.documents.result import for_traffic
 from rackfit.documents.together_document import layout_file
 from rackfit.quoting import plain
 from rackfit.report.render import make_console, replica_groups
+from rackfit.report.traffic_words import traffic_lines
 from solver.together.divided import Divided
 
 
@@ -74,3 +76,5 @@ def print_together(found: Divided, *, written: bool) -> None:
     for at in range(len(found.layouts)):
         where = f" in {layout_file(found, at)}" if written else ""
         console.print(plain(f"{replica_words(found, at)}{where}"), highlight=False, soft_wrap=True)
+        for line in traffic_lines(for_traffic(found.replayed[at]) if found.replayed else {}):
+            console.print(plain(f"  {line}"), highlight=False, soft_wrap=True)

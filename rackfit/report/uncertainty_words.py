@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from costmodel.question.choices.options import value_words
 from costmodel.question.uncertainty import Ends, Intervals
 from rackfit.documents.distance import measured_distance
-from rackfit.documents.result import Result, replica_counts
+from rackfit.documents.result import Result, for_traffic, replica_counts
 from rackfit.report.traffic_words import traffic_lines
 from solver.answer import Chosen
 from solver.choices import values_words
@@ -30,7 +30,7 @@ def lines_beside(result: Result) -> list[str]:
     """What is said beside an answer: its traffic, its runner-up, the engines, what was measured."""
     parts = (worlds_lines, runner_up_lines, engine_lines, choice_lines, measured_lines)
     said = [line for part in parts for line in part(result)]
-    return [*traffic_lines(result.for_traffic()), *said]
+    return [*traffic_lines(for_traffic(result.search.traffic)), *said]
 
 
 def worlds_lines(result: Result) -> list[str]:

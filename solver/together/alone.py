@@ -51,8 +51,12 @@ class Alone:
             )
 
     def telling(self, name: str) -> OnProgress | None:
-        """Progress of one model's search under its name; its money is not that of all."""
-        tell = self.on_progress
-        if tell is None:
-            return None
-        return lambda one: tell(Progress(one.elapsed_s, None, None, None, f"{name}: {one.doing}"))
+        """Progress of one model's search under its name."""
+        return told_under(name, self.on_progress)
+
+
+def told_under(name: str, tell: OnProgress | None) -> OnProgress | None:
+    """Progress of one model's search under its name; its money is not that of all."""
+    if tell is None:
+        return None
+    return lambda one: tell(Progress(one.elapsed_s, None, None, None, f"{name}: {one.doing}"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from costmodel.layout.layout import Layout
 from costmodel.together.judge import Judged
 from costmodel.together.question import Models
-from solver.answer import SearchResult
+from solver.answer import ForTraffic, SearchResult
 from solver.verify import ROUNDING, usd_per_m_output
 
 
@@ -16,7 +16,8 @@ class Divided:
     """Layouts of all models with the judge's word on them, and what is proven.
 
     ``bound``: dollars per hour that no division of the chips costs less than; where the whole cluster is paid, the
-    factor of all rates that none exceeds. ``alone``: the answer of each model on the whole cluster.
+    factor of all rates that none exceeds. ``alone``: the answer of each model on the whole cluster. ``replayed``: of each
+    model what replays said of its layout, where the models have traffic.
     """
 
     models: Models
@@ -27,6 +28,7 @@ class Divided:
     alone: tuple[SearchResult, ...]
     seed: int
     wall_s: float
+    replayed: tuple[ForTraffic, ...] = ()
 
     @property
     def gap(self) -> float:
