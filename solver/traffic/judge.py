@@ -40,9 +40,10 @@ class Verdict:
     def missed(self) -> tuple[str, ...]:
         """Roles that were too slow."""
         last = self.runs[-1]
-        either = last.first_missed or last.tokens_missed
-        first = last.first_missed or (last.both_missed and not either)
-        tokens = last.tokens_missed or (last.both_missed and not either)
+        # a replay ends where too many requests missed either: what missed more is what was too slow
+        both = last.both_missed and not (last.first_missed or last.tokens_missed)
+        first = last.first_missed or (both and last.late_first >= last.slow_tokens)
+        tokens = last.tokens_missed or (both and last.slow_tokens >= last.late_first)
         found = ("prefill",) * first + ("decode",) * tokens
         return (*found, "mixed") if found else ()
 

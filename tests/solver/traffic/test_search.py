@@ -127,6 +127,22 @@ def test_a_draw_that_an_answer_failed_chooses_from_then_on() -> None:
     assert not judge.judge(layout).meets
 
 
+@pytest.mark.parametrize(
+    ("late", "slow", "missed"),
+    [
+        (0.02, 0.001, ("prefill", "mixed")),
+        (0.001, 0.02, ("decode", "mixed")),
+        # neither percentile is missed, but more than one in a hundred requests in all
+        (0.004, 0.007, ("decode", "mixed")),
+        (0.007, 0.004, ("prefill", "mixed")),
+        (0.006, 0.006, ("prefill", "decode", "mixed")),
+    ],
+)
+def test_what_missed_more_was_too_slow(late: float, slow: float, missed: tuple[str, ...]) -> None:
+    run = Judged(late, slow, 1.0 - late - slow, Targets(1.0, 0.05, 0.99))
+    assert Verdict(None, (run,), 0).missed == missed
+
+
 def test_quicker_replicas_come_first_where_a_prompt_leaves_little_time_to_wait() -> None:
     assert hurries(Targets(2.0, None), 0.9) == [1.0, 0.6, 0.35, 0.2]
     assert hurries(Targets(2.0, None), 1.3) == [0.6, 1.0, 0.35, 0.2]
