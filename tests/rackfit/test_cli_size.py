@@ -140,7 +140,9 @@ def test_traffic_is_sized_by_replays() -> None:
     assert document["wanted"]["rate"] == 105.0
     standing = kind["count"] - 1
     tried = {one["units"]: one for one in kind["tried"]}
-    assert tried[standing]["requests_per_s"] == pytest.approx(315.0)
+    carried = tried[standing]["requests_per_s"]
+    assert 315.0 < carried <= tried[standing]["most"]
+    assert kind["headroom"] == pytest.approx(carried / 315.0 - 1)
     assert kind["least"] <= kind["count"]
     assert all(tried[n]["most"] < 315.0 for n in range(1, kind["least"] - 1) if n in tried)
     requests = load_traffic("azure-conversation-2023", rate=315.0).whole_prompts()

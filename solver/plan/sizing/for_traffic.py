@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 
+from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
+from costmodel.replay.fleet import Tables
 from costmodel.replay.met import Met
-from costmodel.replay.replay import Course, replay
-from costmodel.replay.targets import judged
+from costmodel.replay.replay import Course, replay, replay_with
+from costmodel.replay.targets import Patience, judged
 from solver.clock import Clock
 from solver.plan.most import most_of_traffic
 from solver.plan.sizing.carried import MOST_CHIPS, Capability, Units
@@ -27,6 +30,8 @@ _LIKELY = 0.7
 _ANY = 1e6
 #: fresh draws that have to meet the targets, numbered beyond those that searches learn from
 _DRAWS, _BEYOND = 2, 1000
+#: halvings between the peak and what a layout serves in a steady state, for what it carries
+_HALVINGS = 5
 
 
 class TrafficUnits(Units):
@@ -56,7 +61,7 @@ class TrafficUnits(Units):
             self.known[units] = (
                 Capability(units, 0.0, most, Layout(replicas=()))
                 if layout is None
-                else Capability(units, self.asked.requests.rate, most, layout)
+                else Capability(units, min(self._carries(units, layout), most), most, layout)
             )
         return self.known[units]
 
@@ -70,6 +75,23 @@ class TrafficUnits(Units):
         assert found.instance is not None
         self._answered[units] = found.instance
         return found.layout
+
+    def _carries(self, units: int, layout: Layout) -> float:
+        """The highest rate found, from the peak on, at which a draw by which no layout was chosen meets the targets."""
+        instance = self._answered[units]
+        tables: Tables = {}
+        low = self.asked.requests.rate
+        high = max(low, evaluate(instance, layout).priced.requests_per_s)
+        for _ in range(_HALVINGS):
+            if self.clock.over:
+                break
+            rate = (low + high) / 2
+            asked = replace(self.asked, requests=self.asked.requests.at_rate(rate))
+            requests = asked.another(self.seed, _BEYOND)
+            patience = Patience(asked.targets, len(requests))
+            replay_with(instance, layout, requests, patience, Course.of(instance), tables)
+            low, high = (rate, high) if patience.so_far.meets else (low, rate)
+        return low
 
     def _most(self, scenario: Scenario) -> float:
         """Requests/s that no layout on a question's chips exceeds; 0 where proven that nothing fits."""
