@@ -93,13 +93,7 @@ class _Builder:
 
     def add(self, server: FoundServer) -> None:
         """One replica of a server."""
-        self.notes += server.notes
-        priced = self.instance.model.kv_dtype
-        if server.kv_format not in (None, priced):
-            self.notes.append(
-                f"{server.place}: KV is {server.kv_format} there and {priced} here; "
-                f"--kv-dtype {server.kv_format} prices what runs"
-            )
+        self.notes += (*server.notes, *server.otherwise(self.instance))
         chips = self._chips(server)
         self._take(chips)
         width = server.width

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.importers.command_lines import Process, read_processes, started
+from rackfit.importers.drafts import of_sglang
 from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
 from rackfit.importers.understood import read_options, with_others
 from topology.catalogue import is_file, read_data
@@ -78,6 +79,7 @@ def _server(
         idle=remarked.idle,
         sharded_experts=not uncut,
         kv_dtype=values.get("--kv-cache-dtype"),
+        drafts=of_sglang(values),
         notes=notes,
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.importers.command_lines import Process, read_processes
+from rackfit.importers.drafts import of_trtllm
 from rackfit.importers.servers import (
     FoundServer,
     Remarked,
@@ -116,6 +117,7 @@ def _server(
         idle=remarked.idle,
         sharded_experts=_number(fields, "moe_expert_parallel_size", place) != size,
         kv_dtype=kv.get("dtype"),
+        drafts=of_trtllm(section(fields.get("speculative_config"), "speculative_config", place)),
     )
 
 

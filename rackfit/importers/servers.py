@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from costmodel.layout.layout import KvTier, Role
+from costmodel.question.instance import Instance
+from rackfit.importers.drafts import Drafts, remark
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 from topology.spec import MAX_CHIPS
@@ -44,7 +46,7 @@ class FoundServer:
     ``sequences`` of each attention rank, over all microbatches, where a remark says that they are unlike (an
     engine takes one limit for all ranks). ``idle``: the tier in which waiting conversations are kept and how many
     of each rank, where a remark says so. ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
-    ``notes`` name what of its command is not understood.
+    ``drafts``: its speculative decoding. ``notes`` name what of its command is not understood.
     """
 
     place: str
@@ -66,6 +68,7 @@ class FoundServer:
     idle: tuple[KvTier, int] | None = None
     sharded_experts: bool = False
     kv_dtype: str | None = None
+    drafts: Drafts | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -87,6 +90,15 @@ class FoundServer:
     def kv_format(self) -> str | None:
         """KV precision as Rackfit calls it; ``None`` where the engine decides."""
         return _KV_FORMATS.get(self.kv_dtype or "")
+
+    def otherwise(self, instance: Instance) -> tuple[str, ...]:
+        """What runs otherwise than the question prices it: the format of KV, drafts."""
+        priced, own = instance.model.kv_dtype, self.kv_format
+        said = remark(self.place, self.drafts, instance.speculative)
+        if own in (None, priced):
+            return said
+        kv = f"{self.place}: KV is {own} there and {priced} here; --kv-dtype {own} prices what runs"
+        return (kv, *said)
 
     @property
     def width(self) -> int:

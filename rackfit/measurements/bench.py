@@ -17,11 +17,12 @@ MOST_FAILED = 0.05
 
 @dataclass(frozen=True)
 class Deployed:
-    """How the model was served: engine, group that decodes, group that prefills if it is another."""
+    """How the model was served: engine, group that decodes, group that prefills if it is another; its ``drafts`` in words."""
 
     engine: str
     decode: Group
     prefill: Group | None = None
+    drafts: str = ""
 
 
 @dataclass(frozen=True)

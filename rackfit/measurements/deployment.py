@@ -70,10 +70,11 @@ def _deployed(engine: str, servers: Sequence[FoundServer], place: str) -> Deploy
             group = Group(group.tp, group.attention_dp, group.pp, before.workers + group.workers,
                           group.expert_ways, group.settings)  # fmt: skip
         groups[server.role] = group
+    drafts = next((server.drafts.words for server in servers if server.drafts is not None), "")
     if set(groups) == {"mixed"}:
-        return Deployed(engine, groups["mixed"])
+        return Deployed(engine, groups["mixed"], drafts=drafts)
     if set(groups) == {"prefill", "decode"}:
-        return Deployed(engine, groups["decode"], groups["prefill"])
+        return Deployed(engine, groups["decode"], groups["prefill"], drafts)
     message = (
         f"servers for {' and '.join(sorted(groups))}; expected prefill and decode, or both in one"
     )

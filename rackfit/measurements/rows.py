@@ -101,8 +101,12 @@ def _runs(path: Path, told: Told) -> tuple[list[MeasuredRow], list[Skipped]]:
     for bench in read_benches(path, told.warm_up_s):
         if bench.unusable:
             skipped.append(Skipped(bench.place, bench.unusable))
+            continue
+        row = _row(bench, path, told)
+        if isinstance(row, Skipped):
+            skipped.append(row)
         else:
-            rows.append(_row(bench, path, told))
+            rows.append(row)
     return rows, skipped
 
 
@@ -182,8 +186,8 @@ def _entries(path: Path) -> Iterator[tuple[Any, str]]:
         yield data, place
 
 
-def _row(bench: Bench, path: Path, told: Told) -> MeasuredRow:
-    """A run as a row. Raises ``InstanceError`` with what is missing and which option gives it."""
+def _row(bench: Bench, path: Path, told: Told) -> MeasuredRow | Skipped:
+    """A run as a row, or why it cannot be compared. Raises ``InstanceError`` with what is missing and which option gives it."""
     problems = []
     model, system = told.model or bench.model, bench.system or told.chip
     deployed = bench.deployed
@@ -202,6 +206,8 @@ def _row(bench: Bench, path: Path, told: Told) -> MeasuredRow:
         problems.append(Problem(bench.place, f"{bench.tool} does not name the chip; give --chip"))
     if problems or deployed is None or model is None or system is None:
         raise InstanceError(problems)
+    if deployed.drafts:
+        return Skipped(bench.place, f"ran with drafts ({deployed.drafts})")
     return MeasuredRow(
         id=bench.place,
         engine=(bench.engine if bench.deployed else None) or deployed.engine,
@@ -229,6 +235,8 @@ def _finish(row: MeasuredRow, cells: Mapping[str, str], told: Told) -> MeasuredR
             deployed = deployed_as(words, row.engine, row.id)
         except InstanceError as error:
             raise ValueError(str(error)) from None
+        if deployed.drafts:
+            raise ValueError(f"ran with drafts ({deployed.drafts})")
         row = replace(row, decode=deployed.decode, prefill=deployed.prefill)
     if gpus := cells.get("gpus"):
         own = [row.decode] + ([row.prefill] if row.prefill else [])

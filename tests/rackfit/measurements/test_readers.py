@@ -191,6 +191,17 @@ def test_folders_and_lines_add_up(folder: Path) -> None:
         read_runs([folder / "empty"])
 
 
+def test_runs_of_a_server_that_drafts_are_left_out(folder: Path) -> None:
+    """Its tokens come quicker than the model's passes, whether the tool knows it or not."""
+    launch = (folder / "launch.sh").read_text().strip()
+    (folder / "launch.sh").write_text(
+        f"{launch} --speculative-algorithm EAGLE3 --speculative-num-steps 2\n"
+    )
+    found, skipped = read_runs([folder / "vllm-run.json"], Told(chip="h100"))
+    assert found == []
+    assert [one.reason for one in skipped] == ["ran with drafts (eagle3, 2 tokens per pass)"]
+
+
 def test_what_else_a_tool_writes_into_its_folder_is_left_out(tmp_path: Path) -> None:
     """inference-perf: a check of its reports, and all stages together beside the stages."""
     for name in ("stage_0_lifecycle_metrics.json", "summary_lifecycle_metrics.json"):
