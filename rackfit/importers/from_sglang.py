@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.importers.command_lines import Process, read_processes, started
-from rackfit.importers.drafts import of_sglang
 from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
 from rackfit.importers.understood import read_options, with_others
+from rackfit.importers.unpriced import of_sglang, options_of, weight_format
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import brief, shown
@@ -80,6 +80,9 @@ def _server(
         sharded_experts=not uncut,
         kv_dtype=values.get("--kv-cache-dtype"),
         drafts=of_sglang(values),
+        weights=weight_format(values.get("--quantization")),
+        memory_fraction=values.get("--mem-fraction-static"),
+        unpriced=options_of("sglang", values),
         notes=notes,
     )
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.importers.command_lines import Process, read_processes
-from rackfit.importers.drafts import of_trtllm
 from rackfit.importers.servers import (
     FoundServer,
     Remarked,
@@ -20,6 +19,7 @@ from rackfit.importers.servers import (
     whole,
 )
 from rackfit.importers.understood import read_options
+from rackfit.importers.unpriced import of_trtllm, options_of
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import shown
@@ -117,6 +117,8 @@ def _server(
         idle=remarked.idle,
         sharded_experts=_number(fields, "moe_expert_parallel_size", place) != size,
         kv_dtype=kv.get("dtype"),
+        memory_fraction=kv.get("free_gpu_memory_fraction"),
+        unpriced=options_of("trtllm", fields),
         drafts=of_trtllm(section(fields.get("speculative_config"), "speculative_config", place)),
     )
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.importers.command_lines import Process, read_processes, started
-from rackfit.importers.drafts import of_vllm
 from rackfit.importers.servers import FoundServer, from_remarks, role_of, section, stage_layers
 from rackfit.importers.understood import read_options, with_others
+from rackfit.importers.unpriced import of_vllm, options_of, weight_format
 from topology.errors import InstanceError, Problem
 
 NAME = "vllm"
@@ -66,6 +66,9 @@ def _server(process: Process, values: dict[str, Any], notes: tuple[str, ...]) ->
         idle=remarked.idle,
         sharded_experts=tp * dp > 1 and not values.get("--enable-expert-parallel"),
         kv_dtype=values.get("--kv-cache-dtype"),
+        weights=weight_format(values.get("--quantization")),
+        memory_fraction=values.get("--gpu-memory-utilization"),
+        unpriced=options_of("vllm", values),
         drafts=of_vllm(
             section(values.get("--speculative-config"), "--speculative-config", process.place)
         ),

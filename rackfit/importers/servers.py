@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from costmodel.layout.layout import KvTier, Role
 from costmodel.question.instance import Instance
-from rackfit.importers.drafts import Drafts, remark
+from rackfit.importers.unpriced import Drafts, left_out, remark
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 from topology.spec import MAX_CHIPS
@@ -46,7 +46,8 @@ class FoundServer:
     ``sequences`` of each attention rank, over all microbatches, where a remark says that they are unlike (an
     engine takes one limit for all ranks). ``idle``: the tier in which waiting conversations are kept and how many
     of each rank, where a remark says so. ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
-    ``drafts``: its speculative decoding. ``notes`` name what of its command is not understood.
+    ``drafts``: its speculative decoding; ``weights``: what the engine turns weights into; ``memory_fraction`` of HBM as the engine counts it;
+    ``unpriced``: options that change costs and are not priced. ``notes`` name what of its command is not understood.
     """
 
     place: str
@@ -69,6 +70,9 @@ class FoundServer:
     sharded_experts: bool = False
     kv_dtype: str | None = None
     drafts: Drafts | None = None
+    weights: str | None = None
+    memory_fraction: float | None = None
+    unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -79,6 +83,10 @@ class FoundServer:
                 whole(value, name, self.place, int(name != "spare"), most)
         for count in self.layers or ():
             whole(count, "layers of a stage", self.place, 1, 10_000)
+        share = self.memory_fraction
+        if share is not None and not (isinstance(share, int | float) and 0 < share <= 1):
+            message = f"expected a share of memory above 0 and up to 1, got {brief(share)}"
+            raise InstanceError(Problem(self.place, message))
         if not isinstance(self.kv_dtype, str | None):
             message = f"expected a format of the KV cache, got {brief(self.kv_dtype)}"
             raise InstanceError(Problem(self.place, message))
@@ -92,13 +100,20 @@ class FoundServer:
         return _KV_FORMATS.get(self.kv_dtype or "")
 
     def otherwise(self, instance: Instance) -> tuple[str, ...]:
-        """What runs otherwise than the question prices it: the format of KV, drafts."""
-        priced, own = instance.model.kv_dtype, self.kv_format
-        said = remark(self.place, self.drafts, instance.speculative)
-        if own in (None, priced):
-            return said
-        kv = f"{self.place}: KV is {own} there and {priced} here; --kv-dtype {own} prices what runs"
-        return (kv, *said)
+        """What runs otherwise than the question prices it: formats of KV and weights, drafts, other options."""
+        said = [*remark(self.place, self.drafts, instance.speculative)]
+        kv, weights = instance.model.kv_dtype, instance.model.native_dtype
+        for what, there, here, option in (
+            ("KV is", self.kv_format, kv, "--kv-dtype"),
+            ("weights are", self.weights, weights, "--weight-dtype"),
+        ):
+            if there is not None and there not in here.lower():
+                said.append(
+                    f"{self.place}: {what} {there} there and {here} here; {option} {there} prices what runs"
+                )
+        if named := left_out(self.unpriced, overlapped=instance.scenario.two_batch_overlap):
+            said.append(f"{self.place}: not priced: {', '.join(named)}")
+        return tuple(said)
 
     @property
     def width(self) -> int:

@@ -17,12 +17,16 @@ MOST_FAILED = 0.05
 
 @dataclass(frozen=True)
 class Deployed:
-    """How the model was served: engine, group that decodes, group that prefills if it is another; its ``drafts`` in words."""
+    """How the model was served: engine, group that decodes, group that prefills if it is another.
+
+    ``precision``: what the engine turns weights into (empty: nothing else). ``unusable`` says why its runs cannot be compared.
+    """
 
     engine: str
     decode: Group
     prefill: Group | None = None
-    drafts: str = ""
+    precision: str = ""
+    unusable: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from costmodel.measured.rows import Group
 from rackfit.importers import from_sglang, from_trtllm, from_vllm
 from rackfit.importers.command_lines import Process, read_processes
 from rackfit.importers.servers import FoundServer
+from rackfit.importers.unpriced import foreign
 from rackfit.measurements.bench import Deployed
 from topology.errors import InstanceError, Problem
 from topology.names import shown
@@ -70,15 +71,24 @@ def _deployed(engine: str, servers: Sequence[FoundServer], place: str) -> Deploy
             group = Group(group.tp, group.attention_dp, group.pp, before.workers + group.workers,
                           group.expert_ways, group.settings)  # fmt: skip
         groups[server.role] = group
-    drafts = next((server.drafts.words for server in servers if server.drafts is not None), "")
+    precision = next((server.weights for server in servers if server.weights), "")
+    unusable = next(filter(None, map(_unusable, servers)), "")
     if set(groups) == {"mixed"}:
-        return Deployed(engine, groups["mixed"], drafts=drafts)
+        return Deployed(engine, groups["mixed"], None, precision, unusable)
     if set(groups) == {"prefill", "decode"}:
-        return Deployed(engine, groups["decode"], groups["prefill"], drafts)
+        return Deployed(engine, groups["decode"], groups["prefill"], precision, unusable)
     message = (
         f"servers for {' and '.join(sorted(groups))}; expected prefill and decode, or both in one"
     )
     raise InstanceError(Problem(place, message))
+
+
+def _unusable(server: FoundServer) -> str:
+    """Why runs of a server cannot be compared; empty: they can."""
+    if server.drafts is not None:
+        return f"ran with drafts ({server.drafts.words})"
+    other = foreign(server.unpriced)
+    return f"ran with {other}" if other else ""
 
 
 def _running(server: FoundServer, engine: str) -> float | None:
@@ -96,6 +106,7 @@ def _group(server: FoundServer, engine: str) -> Group:
         chunk_tokens=server.prefill_tokens,
         redundant_experts=server.spare,
         kv="fp8" if kv == "fp8" else "bf16" if kv == "bf16" else None,
+        memory_fraction=server.memory_fraction,
     )
     ways = 1 if server.sharded_experts else server.width
     return Group(server.tp, server.attention_dp, server.pp, server.copies, ways, settings)

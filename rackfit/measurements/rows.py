@@ -206,14 +206,14 @@ def _row(bench: Bench, path: Path, told: Told) -> MeasuredRow | Skipped:
         problems.append(Problem(bench.place, f"{bench.tool} does not name the chip; give --chip"))
     if problems or deployed is None or model is None or system is None:
         raise InstanceError(problems)
-    if deployed.drafts:
-        return Skipped(bench.place, f"ran with drafts ({deployed.drafts})")
+    if deployed.unusable:
+        return Skipped(bench.place, deployed.unusable)
     return MeasuredRow(
         id=bench.place,
         engine=(bench.engine if bench.deployed else None) or deployed.engine,
         model=model,
         system=system.lower(),
-        precision=bench.precision.lower(),
+        precision=(bench.precision or deployed.precision).lower(),
         input_tokens=bench.input_tokens,
         output_tokens=bench.output_tokens,
         concurrency=bench.concurrency,
@@ -235,9 +235,10 @@ def _finish(row: MeasuredRow, cells: Mapping[str, str], told: Told) -> MeasuredR
             deployed = deployed_as(words, row.engine, row.id)
         except InstanceError as error:
             raise ValueError(str(error)) from None
-        if deployed.drafts:
-            raise ValueError(f"ran with drafts ({deployed.drafts})")
-        row = replace(row, decode=deployed.decode, prefill=deployed.prefill)
+        if deployed.unusable:
+            raise ValueError(deployed.unusable)
+        precision = row.precision or deployed.precision
+        row = replace(row, decode=deployed.decode, prefill=deployed.prefill, precision=precision)
     if gpus := cells.get("gpus"):
         own = [row.decode] + ([row.prefill] if row.prefill else [])
         chips = sum(group.chips * group.workers for group in own)
