@@ -6,6 +6,7 @@ The tables are those of ``instances/engines/<name>/<version>.yaml``, taken from 
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,25 @@ class OptionTable:
         return found
 
 
+#: types by what a value of them looks like, where the name does not say it
+_WORDS = {"amount": "a whole number such as 32000, 32k or 32K"}
+
+
+def _amount(text: str) -> int:
+    """A whole number as vLLM reads it: 32k is 32,000, 32K 32,768, 25.6k 25,600; auto is -1. Raises ``ValueError``.
+
+    *Source:* ``human_readable_int`` and ``human_readable_int_or_auto`` of vLLM's argument parser.
+    """
+    if text == "auto":
+        return -1
+    parts = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)([kKmMgGtT])", text, re.ASCII)
+    if parts is None:
+        return int(text)
+    number, unit = parts.groups()
+    power = "kmgt".index(unit.lower()) + 1
+    return int(float(number) * 1000**power) if unit.islower() else int(number) * 1024**power
+
+
 def convert(text: str, spec: Mapping[str, Any]) -> Any:
     """A value of the type that ``spec`` names. Raises ``ValueError`` saying what is expected."""
     kind = spec["type"]
@@ -111,12 +131,14 @@ def convert(text: str, spec: Mapping[str, Any]) -> Any:
             value = int(text)
         elif kind == "float":
             value = float(text)
+        elif kind == "amount":
+            value = _amount(text)
         elif kind == "json":
             value = json.loads(text)
         elif kind in ("layers", "ids"):
             value = [int(part) for part in text.split(",")]
     except (ValueError, RecursionError):
-        raise ValueError(f"expected {kind}, got {text[:60]!r}") from None
+        raise ValueError(f"expected {_WORDS.get(kind, kind)}, got {text[:60]!r}") from None
     if kind == "layers" and min(value) < 1:
         raise ValueError(f"every stage needs a layer, got {text[:60]!r}")
     if "choices" in spec and value not in spec["choices"]:

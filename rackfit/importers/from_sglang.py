@@ -82,6 +82,7 @@ def _server(
         drafts=of_sglang(values),
         weights=weight_format(values.get("--quantization")),
         memory_fraction=values.get("--mem-fraction-static"),
+        longest=values.get("--context-length"),
         unpriced=options_of("sglang", values),
         notes=notes,
     )

@@ -118,6 +118,7 @@ def _server(
         sharded_experts=_number(fields, "moe_expert_parallel_size", place) != size,
         kv_dtype=kv.get("dtype"),
         memory_fraction=kv.get("free_gpu_memory_fraction"),
+        longest=fields.get("max_seq_len"),
         unpriced=options_of("trtllm", fields),
         drafts=of_trtllm(section(fields.get("speculative_config"), "speculative_config", place)),
     )

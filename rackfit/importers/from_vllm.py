@@ -47,6 +47,7 @@ def _server(process: Process, values: dict[str, Any], notes: tuple[str, ...]) ->
     role = process.remarks.get("role") or transfer.get("kv_role")
     sequences = values.get("--max-num-seqs")
     layers = process.environment.get("VLLM_PP_LAYER_PARTITION")
+    longest = values.get("--max-model-len")
     config = section(values.get("--eplb-config"), "--eplb-config", process.place)
     return FoundServer(
         place=process.place,
@@ -68,6 +69,7 @@ def _server(process: Process, values: dict[str, Any], notes: tuple[str, ...]) ->
         kv_dtype=values.get("--kv-cache-dtype"),
         weights=weight_format(values.get("--quantization")),
         memory_fraction=values.get("--gpu-memory-utilization"),
+        longest=longest if longest and longest > 0 else None,  # -1: what fits
         unpriced=options_of("vllm", values),
         drafts=of_vllm(
             section(values.get("--speculative-config"), "--speculative-config", process.place)

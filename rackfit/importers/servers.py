@@ -18,10 +18,10 @@ Split = Literal["larger first", "larger last but one"]
 #: Sizes of a server and the largest believed.
 _SIZES = {
     "tp": 100_000, "attention_dp": 100_000, "pp": 10_000, "copies": 100_000, "spare": 100_000,
-    "slots": 100_000, "batch": 1_000_000_000, "prefill_tokens": 1_000_000_000,
+    "slots": 100_000, "batch": 1_000_000_000, "prefill_tokens": 1_000_000_000, "longest": 1_000_000_000,
 }  # fmt: skip
 #: Those that a file may leave open.
-_OPEN = ("slots", "batch", "prefill_tokens")
+_OPEN = ("slots", "batch", "prefill_tokens", "longest")
 #: Keys of a remark. An export writes all but ``count``; ``chips`` are there those of one process.
 REMARKS = (
     "count", "role", "chips", "replica_chips", "server", "rank", "host", "gpus", "batch", "sequences",
@@ -47,6 +47,7 @@ class FoundServer:
     engine takes one limit for all ranks). ``idle``: the tier in which waiting conversations are kept and how many
     of each rank, where a remark says so. ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
     ``drafts``: its speculative decoding; ``weights``: what the engine turns weights into; ``memory_fraction`` of HBM as the engine counts it;
+    ``longest``: tokens of a request with its answer that it takes at most;
     ``unpriced``: options that change costs and are not priced. ``notes`` name what of its command is not understood.
     """
 
@@ -72,6 +73,7 @@ class FoundServer:
     drafts: Drafts | None = None
     weights: str | None = None
     memory_fraction: float | None = None
+    longest: int | None = None
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -111,6 +113,11 @@ class FoundServer:
                 said.append(
                     f"{self.place}: {what} {there} there and {here} here; {option} {there} prices what runs"
                 )
+        asked = instance.workload.longest
+        if self.longest is not None and self.longest < asked:
+            said.append(
+                f"{self.place}: refuses requests of more than {self.longest:,} tokens; the longest here has {asked:,}"
+            )
         if named := left_out(self.unpriced, overlapped=instance.scenario.two_batch_overlap):
             said.append(f"{self.place}: not priced: {', '.join(named)}")
         return tuple(said)

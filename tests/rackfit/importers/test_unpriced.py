@@ -161,7 +161,7 @@ def test_a_run_takes_precision_and_memory_of_its_launch_command() -> None:
 @pytest.mark.parametrize("share", ["1.5", "0", "-0.5", "nan"])
 def test_a_share_of_memory_that_is_none_is_refused(share: str) -> None:
     with pytest.raises(
-        InstanceError, match="share of memory above 0 and up to 1|at least 0 and at most 1"
+        InstanceError, match=r"share of memory above 0 and up to 1|at least 0 and at most 1"
     ):
         deployed_as(f"vllm serve m --gpu-memory-utilization={share}", "vllm", "here")
 
@@ -174,3 +174,20 @@ def test_a_share_that_an_engine_takes_is_taken() -> None:
     ):
         engine = "vllm" if command.startswith("vllm") else "sglang"
         assert deployed_as(command, engine, "here").decode.settings.memory_fraction == 0.97
+
+
+def test_requests_that_a_server_refuses_are_said(tmp_path: Path) -> None:
+    scenario = Scenario(model="deepseek-v3", cluster="hgx-h200", workload="chat")
+    for most, notes in (("4096", 1), ("4.9k", 1), ("5k", 0), ("5K", 0), ("auto", 0), ("-1", 0)):
+        (tmp_path / "run.sh").write_text(f"{VLLM} --max-model-len {most}")
+        said = evaluate_running(scenario, "vllm", tmp_path / "run.sh").notes
+        assert len(said) == notes
+    (tmp_path / "run.sh").write_text(f"{SGLANG} --context-length 4096")
+    (note,) = evaluate_running(scenario, "sglang", tmp_path / "run.sh").notes
+    assert "refuses requests of more than 4,096 tokens; the longest here has 5,000" in note
+
+
+@pytest.mark.parametrize("text", ["5x", "1.5K", "k", "1e3", "٣k"])
+def test_an_amount_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InstanceError, match="expected a whole number such as 32000"):
+        deployed_as(f"vllm serve m --max-model-len={text}", "vllm", "here")
