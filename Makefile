@@ -15,8 +15,11 @@ install: $(INSTALLED)
 solve: $(INSTALLED)
 	$(BIN)/rackfit solve deepseek-v3-gb200-nvl72 --out layout.json
 
+# Files of tests are shared out to as many processes as there are cores; tests/fuzz forks its own, in which no library may
+# have begun threads
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --ignore tests/fuzz
+	$(BIN)/python -m pytest tests/fuzz
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
