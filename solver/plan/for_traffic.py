@@ -10,14 +10,14 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
 from costmodel.replay.fleet import Tables
-from costmodel.replay.replay import Course, replay
-from costmodel.replay.targets import judged
+from costmodel.replay.replay import Course
 from solver.clock import Clock
 from solver.place.assemble import assemble
 from solver.plan.most import at_any_rate
 from solver.rounds import Search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import Fleets
+from solver.traffic.judge import meets_targets
 from solver.traffic.ways import chunks_of, of_chunk
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
@@ -144,8 +144,7 @@ def _meets_at(
         if len(runs[0]) > _WHOLE_TRACE:
             runs = runs[1:]
         return all(
-            judged(replay(instance, layout, one, course, tables), asked.targets).meets
-            for one in runs[:2]
+            meets_targets(instance, layout, one, asked.targets, course, tables) for one in runs[:2]
         )
 
     low, high = _LIKELY * steady, steady

@@ -12,7 +12,7 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.met import Met
 from costmodel.replay.replay import Course, replay_with
 from costmodel.replay.router import Routing
-from costmodel.replay.targets import Judged, Patience
+from costmodel.replay.targets import Judged, Patience, Targets
 from solver.traffic.asked import Asked
 from solver.traffic.losses import losses
 
@@ -140,6 +140,20 @@ class Judge:
             if met is None:
                 break
         return first, found
+
+
+def meets_targets(
+    instance: Instance,
+    layout: Layout,
+    requests: Requests,
+    targets: Targets,
+    course: Course,
+    tables: Tables,
+) -> bool:
+    """Whether a replay meets the targets; it ends where one is missed."""
+    patience = Patience(targets, len(requests))
+    replay_with(instance, layout, requests, patience, course, tables)
+    return patience.so_far.meets
 
 
 def _built(replica: Replica) -> object:

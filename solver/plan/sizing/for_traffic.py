@@ -13,13 +13,14 @@ from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
 from costmodel.replay.fleet import Tables
 from costmodel.replay.met import Met
-from costmodel.replay.replay import Course, replay, replay_with
-from costmodel.replay.targets import Patience, judged
+from costmodel.replay.replay import Course, replay
+from costmodel.replay.targets import judged
 from solver.clock import Clock
 from solver.plan.most import most_of_traffic
 from solver.plan.sizing.carried import MOST_CHIPS, Capability, Units
 from solver.plan.sizing.peak import PeakReplay, p99
 from solver.traffic.asked import Asked, questions
+from solver.traffic.judge import meets_targets
 from solver.traffic.search import search_traffic
 from solver.traffic.ways import first_of
 from topology.errors import NoFeasibleLayout
@@ -88,9 +89,10 @@ class TrafficUnits(Units):
             rate = (low + high) / 2
             asked = replace(self.asked, requests=self.asked.requests.at_rate(rate))
             requests = asked.another(self.seed, _BEYOND)
-            patience = Patience(asked.targets, len(requests))
-            replay_with(instance, layout, requests, patience, Course.of(instance), tables)
-            low, high = (rate, high) if patience.so_far.meets else (low, rate)
+            met = meets_targets(
+                instance, layout, requests, asked.targets, Course.of(instance), tables
+            )
+            low, high = (rate, high) if met else (low, rate)
         return low
 
     def _most(self, scenario: Scenario) -> float:
