@@ -95,8 +95,9 @@ def _better(
         steady = evaluation.requests_per_s or 0.0
         if evaluation.violations or (best is not None and steady <= best.requests_per_s):
             continue
-        rate = _meets_at(instance, layout, asked, steady, seed, tables)
-        if rate > (best.requests_per_s if best is not None else 0.0):
+        known = best.requests_per_s if best is not None else 0.0
+        rate = _meets_at(instance, layout, asked, steady, seed, tables, known)
+        if rate > known:
             best = AtRate(instance, layout, evaluation, steady, rate)
         if clock.over:
             break
@@ -133,9 +134,15 @@ def _ahead(instance: Instance, fleets: Fleets, mixed: float = 1.0) -> Iterator[L
 
 
 def _meets_at(
-    instance: Instance, layout: Layout, asked: Asked, steady: float, seed: int, tables: Tables
+    instance: Instance,
+    layout: Layout,
+    asked: Asked,
+    steady: float,
+    seed: int,
+    tables: Tables,
+    known: float,
 ) -> float:
-    """The highest rate found at which every replay meets the targets; 0 where none does."""
+    """The highest rate found at which every replay meets the targets; 0 where none above what is ``known`` of others does."""
     course = Course.of(instance)
 
     def meets(rate: float) -> bool:
@@ -147,10 +154,11 @@ def _meets_at(
             meets_targets(instance, layout, one, asked.targets, course, tables) for one in runs[:2]
         )
 
-    low, high = _LIKELY * steady, steady
+    least = max(_LEAST * steady, known)
+    low, high = max(_LIKELY * steady, least), steady
     if not meets(low):
-        low, high = _LEAST * steady, low
-        if not meets(low):
+        low, high = least, low
+        if low >= high or not meets(low):
             return 0.0
     for _ in range(_HALVINGS):
         rate = (low + high) / 2

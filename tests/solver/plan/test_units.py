@@ -210,5 +210,7 @@ def test_a_pass_takes_as_many_prompt_tokens_as_serve_most_and_bounds_hold_for_ea
             monkeypatch.setattr(module, "chunks_of", lambda *_, chunk=chunk: (chunk,))
         alone[chunk] = offered()
     assert alone[8192].layouts == ()  # one long prompt is late behind another
-    assert one.requests_per_s == max(own.requests_per_s for own in alone[512].layouts)
+    (quick,) = alone[512].layouts
+    # beside others the halvings begin at what these carry, and end elsewhere
+    assert one.requests_per_s == pytest.approx(quick.requests_per_s, rel=0.05)
     assert found.most_requests_per_s == max(own.most_requests_per_s for own in alone.values())
