@@ -10,7 +10,18 @@ from typing import Any
 from rackfit.importers.command_lines import Process, read_processes, started
 from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
 from rackfit.importers.understood import read_options, with_others
-from rackfit.importers.unpriced import of_sglang, options_of, weight_format
+from rackfit.importers.unpriced import (
+    ADAPTERS,
+    CONTEXT,
+    GRAPHS,
+    KV,
+    OFFLOAD,
+    TURNS,
+    Drafts,
+    drafts_of,
+    options_of,
+    weight_format,
+)
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import brief, shown
@@ -23,6 +34,11 @@ SIZES = (
     "--max-running-requests", "--chunked-prefill-size", "--disaggregation-mode", "--moe-a2a-backend",
     "--init-expert-location",
 )  # fmt: skip
+
+UNPRICED = {
+    "--disable-cuda-graph": GRAPHS, "--cpu-offload-gb": OFFLOAD, "--attn-cp-size": CONTEXT,
+    "--enable-two-batch-overlap": TURNS, "--enable-hierarchical-cache": KV, "--enable-lora": ADAPTERS,
+}  # fmt: skip
 
 
 def read(path: Path) -> list[FoundServer]:
@@ -79,13 +95,23 @@ def _server(
         idle=remarked.idle,
         sharded_experts=not uncut,
         kv_dtype=values.get("--kv-cache-dtype"),
-        drafts=of_sglang(values),
+        drafts=_drafts(values),
         weights=weight_format(values.get("--quantization")),
         memory_fraction=values.get("--mem-fraction-static"),
         longest=values.get("--context-length"),
-        unpriced=options_of("sglang", values),
+        unpriced=options_of(UNPRICED, values),
         notes=notes,
     )
+
+
+def _drafts(values: dict[str, Any]) -> Drafts | None:
+    """Speculative decoding; the verified tokens are one more than those of a chain of drafts."""
+    if "--speculative-algorithm" not in values:
+        return None
+    verified = values.get("--speculative-num-draft-tokens")
+    chain = None if verified is None else max(1, verified - 1)
+    steps = values.get("--speculative-num-steps", chain)
+    return drafts_of(values["--speculative-algorithm"], steps)
 
 
 def _location_data(text: str, folder: Path, place: str) -> tuple[Any, str]:

@@ -19,12 +19,13 @@ from rackfit.importers.servers import (
     whole,
 )
 from rackfit.importers.understood import read_options
-from rackfit.importers.unpriced import of_trtllm, options_of
+from rackfit.importers.unpriced import ADAPTERS, CONTEXT, drafts_of, options_of
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
 NAME = "trtllm"
+UNPRICED = {"context_parallel_size": CONTEXT, "enable_lora": ADAPTERS}
 
 
 def read(path: Path) -> list[FoundServer]:
@@ -100,6 +101,8 @@ def _server(
     experts = section(fields.get("moe_config"), "moe_config", place)
     rows, slots = _balancer(experts, folder, place)
     kv = section(fields.get("kv_cache_config"), "kv_cache_config", place)
+    drafts = section(fields.get("speculative_config"), "speculative_config", place)
+    tokens = drafts.get("max_draft_len", drafts.get("num_nextn_predict_layers"))
     return FoundServer(
         place=place,
         role=role_of(role, place),
@@ -119,8 +122,8 @@ def _server(
         kv_dtype=kv.get("dtype"),
         memory_fraction=kv.get("free_gpu_memory_fraction"),
         longest=fields.get("max_seq_len"),
-        unpriced=options_of("trtllm", fields),
-        drafts=of_trtllm(section(fields.get("speculative_config"), "speculative_config", place)),
+        unpriced=options_of(UNPRICED, fields),
+        drafts=drafts_of(drafts.get("decoding_type"), tokens) if drafts else None,
     )
 
 

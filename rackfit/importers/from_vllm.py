@@ -9,7 +9,17 @@ from typing import Any
 from rackfit.importers.command_lines import Process, read_processes, started
 from rackfit.importers.servers import FoundServer, from_remarks, role_of, section, stage_layers
 from rackfit.importers.understood import read_options, with_others
-from rackfit.importers.unpriced import of_vllm, options_of, weight_format
+from rackfit.importers.unpriced import (
+    ADAPTERS,
+    CONTEXT,
+    GRAPHS,
+    KV,
+    OFFLOAD,
+    TURNS,
+    drafts_of,
+    options_of,
+    weight_format,
+)
 from topology.errors import InstanceError, Problem
 
 NAME = "vllm"
@@ -18,6 +28,12 @@ SIZES = (
     "--tensor-parallel-size", "--data-parallel-size", "--pipeline-parallel-size", "--kv-transfer-config",
     "--max-num-seqs", "--max-num-batched-tokens", "--eplb-config",
 )  # fmt: skip
+
+UNPRICED = {
+    "--enforce-eager": GRAPHS, "--cpu-offload-gb": OFFLOAD, "--decode-context-parallel-size": CONTEXT,
+    "--prefill-context-parallel-size": CONTEXT, "--enable-dbo": TURNS, "--kv-offloading-size": KV,
+    "--enable-lora": ADAPTERS,
+}  # fmt: skip
 
 
 def read(path: Path) -> list[FoundServer]:
@@ -48,6 +64,7 @@ def _server(process: Process, values: dict[str, Any], notes: tuple[str, ...]) ->
     sequences = values.get("--max-num-seqs")
     layers = process.environment.get("VLLM_PP_LAYER_PARTITION")
     longest = values.get("--max-model-len")
+    drafts = section(values.get("--speculative-config"), "--speculative-config", process.place)
     config = section(values.get("--eplb-config"), "--eplb-config", process.place)
     return FoundServer(
         place=process.place,
@@ -70,9 +87,9 @@ def _server(process: Process, values: dict[str, Any], notes: tuple[str, ...]) ->
         weights=weight_format(values.get("--quantization")),
         memory_fraction=values.get("--gpu-memory-utilization"),
         longest=longest if longest and longest > 0 else None,  # -1: what fits
-        unpriced=options_of("vllm", values),
-        drafts=of_vllm(
-            section(values.get("--speculative-config"), "--speculative-config", process.place)
-        ),
+        unpriced=options_of(UNPRICED, values),
+        drafts=drafts_of(drafts.get("method"), drafts.get("num_speculative_tokens"), "draft model")
+        if drafts
+        else None,
         notes=notes,
     )

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from costmodel.layout.layout import KvTier, Role
 from costmodel.question.instance import Instance
-from rackfit.importers.unpriced import Drafts, left_out, remark
+from rackfit.importers.unpriced import Drafts, Options, left_out, remark
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 from topology.spec import MAX_CHIPS
@@ -48,7 +48,7 @@ class FoundServer:
     of each rank, where a remark says so. ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
     ``drafts``: its speculative decoding; ``weights``: what the engine turns weights into; ``memory_fraction`` of HBM as the engine counts it;
     ``longest``: tokens of a request with its answer that it takes at most;
-    ``unpriced``: options that change costs and are not priced. ``notes`` name what of its command is not understood.
+    ``unpriced``: options that change costs, with what they do. ``notes`` name what of its command is not understood.
     """
 
     place: str
@@ -74,7 +74,7 @@ class FoundServer:
     weights: str | None = None
     memory_fraction: float | None = None
     longest: int | None = None
-    unpriced: tuple[str, ...] = ()
+    unpriced: Options = ()
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -86,7 +86,9 @@ class FoundServer:
         for count in self.layers or ():
             whole(count, "layers of a stage", self.place, 1, 10_000)
         share = self.memory_fraction
-        if share is not None and not (isinstance(share, int | float) and 0 < share <= 1):
+        if share is not None and (
+            isinstance(share, bool) or not (isinstance(share, int | float) and 0 < share <= 1)
+        ):
             message = f"expected a share of memory above 0 and up to 1, got {brief(share)}"
             raise InstanceError(Problem(self.place, message))
         if not isinstance(self.kv_dtype, str | None):
@@ -103,7 +105,10 @@ class FoundServer:
 
     def otherwise(self, instance: Instance) -> tuple[str, ...]:
         """What runs otherwise than the question prices it: formats of KV and weights, drafts, other options."""
-        said = [*remark(self.place, self.drafts, instance.speculative)]
+        said = list[str]()
+        # prefill decodes nothing that drafts could speed
+        if self.role != "prefill" or self.drafts is not None:
+            said += remark(self.place, self.drafts, instance.speculative)
         kv, weights = instance.model.kv_dtype, instance.model.native_dtype
         for what, there, here, option in (
             ("KV is", self.kv_format, kv, "--kv-dtype"),
@@ -118,7 +123,7 @@ class FoundServer:
             said.append(
                 f"{self.place}: refuses requests of more than {self.longest:,} tokens; the longest here has {asked:,}"
             )
-        if named := left_out(self.unpriced, overlapped=instance.scenario.two_batch_overlap):
+        if named := left_out(self.unpriced, instance.scenario):
             said.append(f"{self.place}: not priced: {', '.join(named)}")
         return tuple(said)
 

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from topology.names import shown
 
-#: what each option does, by engine; sizes matter above 1
-_CONTEXT = "contexts are divided over chips"
-_OFFLOAD = "weights lie in host memory"
-_TURNS = "two halves of a batch take turns"
-_OPTIONS = {
-    "vllm": {
-        "--enforce-eager": "no CUDA graphs",
-        "--cpu-offload-gb": _OFFLOAD,
-        "--decode-context-parallel-size": _CONTEXT,
-        "--prefill-context-parallel-size": _CONTEXT,
-        "--enable-dbo": _TURNS,
-        "--kv-offloading-size": "KV in host memory",
-        "--enable-lora": "adapters",
-    },
-    "sglang": {
-        "--disable-cuda-graph": "no CUDA graphs",
-        "--cpu-offload-gb": _OFFLOAD,
-        "--attn-cp-size": _CONTEXT,
-        "--enable-two-batch-overlap": _TURNS,
-        "--enable-hierarchical-cache": "KV in host memory",
-        "--enable-lora": "adapters",
-    },
-    "trtllm": {"context_parallel_size": _CONTEXT, "enable_lora": "adapters"},
-}
+#: options that are set, each with what it does
+Options = tuple[tuple[str, str], ...]
+#: what options do, as the importers of engines name it
+CONTEXT = "contexts are divided over chips"
+OFFLOAD = "weights lie in host memory"
+TURNS = "two halves of a batch take turns"
+GRAPHS = "no CUDA graphs"
+KV = "KV in host memory"
+ADAPTERS = "adapters"
 #: what no run can be compared under: the cost model has no such placement
-_FOREIGN = (_CONTEXT, _OFFLOAD)
+_FOREIGN = (CONTEXT, OFFLOAD)
 #: formats that engines turn weights into, or say that a checkpoint has, by their names
 _WEIGHTS = {
     "fp8": ("fp8", "ptpc_fp8", "modelopt_fp8", "mxfp8", "fbgemm_fp8", "w8a8_fp8"),
@@ -42,23 +29,30 @@ _WEIGHTS = {
 }
 
 
-def options_of(engine: str, values: dict[str, Any]) -> tuple[str, ...]:
-    """Options that are set and that no price has, each with what it does."""
+def options_of(known: Mapping[str, str], values: dict[str, Any]) -> Options:
+    """Options that are set, with what they do; ``known``: those of an engine that change what a command costs."""
     return tuple(
-        f"{name} ({what})"
-        for name, what in _OPTIONS[engine].items()
-        if _set(values.get(name), size=what is _CONTEXT)
+        (name, what) for name, what in known.items() if _set(values.get(name), size=what is CONTEXT)
     )
 
 
-def left_out(named: tuple[str, ...], *, overlapped: bool) -> tuple[str, ...]:
-    """Those of such options that a question leaves out; ``overlapped``: it prices two half batches that take turns."""
-    return tuple(one for one in named if not (overlapped and _TURNS in one))
+def left_out(found: Options, asked: Scenario) -> list[str]:
+    """Those that a question does not price, in words."""
+    priced = {
+        what
+        for what, told in (
+            (TURNS, asked.two_batch_overlap),
+            (KV, bool(asked.kv_tiers)),
+            (ADAPTERS, asked.adapters is not None),
+        )
+        if told
+    }
+    return [f"{name} ({what})" for name, what in found if what not in priced]
 
 
-def foreign(named: tuple[str, ...]) -> str:
-    """The first of such options under which a run cannot be compared; empty: none."""
-    return next((one for one in named if one.partition("(")[2][:-1] in _FOREIGN), "")
+def foreign(found: Options) -> str:
+    """The first of them under which a run cannot be compared; empty: none."""
+    return next((f"{name} ({what})" for name, what in found if what in _FOREIGN), "")
 
 
 def weight_format(quantization: object) -> str | None:
@@ -87,31 +81,10 @@ class Drafts:
         return f"{self.method}, {self.tokens} token{'s' * (self.tokens != 1)} per pass"
 
 
-def of_vllm(config: dict[str, Any]) -> Drafts | None:
-    """Those of ``--speculative-config``."""
-    if not config:
-        return None
-    return Drafts(
-        _named(config.get("method"), "draft model"), _count(config.get("num_speculative_tokens"))
-    )
-
-
-def of_sglang(values: dict[str, Any]) -> Drafts | None:
-    """Those of ``--speculative-algorithm``; the verified tokens are one more than those of a chain of drafts."""
-    if "--speculative-algorithm" not in values:
-        return None
-    steps = _count(values.get("--speculative-num-steps"))
-    verified = _count(values.get("--speculative-num-draft-tokens"))
-    tokens = steps if steps is not None else None if verified is None else max(1, verified - 1)
-    return Drafts(_named(values["--speculative-algorithm"], "drafts"), tokens)
-
-
-def of_trtllm(config: dict[str, Any]) -> Drafts | None:
-    """Those of ``speculative_config``."""
-    if not config:
-        return None
-    tokens = _count(config.get("max_draft_len", config.get("num_nextn_predict_layers")))
-    return Drafts(_named(config.get("decoding_type"), "drafts"), tokens)
+def drafts_of(method: object, tokens: object, otherwise: str = "drafts") -> Drafts:
+    """Drafts by what a command says of them; ``otherwise``: the method where it names none."""
+    named = shown(method, 40).lower() if isinstance(method, str) and method else otherwise
+    return Drafts(named, tokens if type(tokens) is int and tokens > 0 else None)
 
 
 def remark(place: str, found: Drafts | None, priced: Speculative | None) -> tuple[str, ...]:
@@ -128,11 +101,3 @@ def remark(place: str, found: Drafts | None, priced: Speculative | None) -> tupl
     if found.tokens in (None, asked):
         return ()
     return (f"{place}: {found.words} there; priced with {asked}, as the question says",)
-
-
-def _named(value: object, otherwise: str) -> str:
-    return shown(value, 40).lower() if isinstance(value, str) and value else otherwise
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and value > 0 else None

@@ -68,7 +68,7 @@ def best_for_traffic(
         if clock.over:
             break
     if len(errors) == len(chunks):
-        raise next((one for one in errors if not one.proven), errors[0])
+        raise min(errors, key=lambda error: error.proven)
     if best is None and clock.over:
         raise NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
     return best

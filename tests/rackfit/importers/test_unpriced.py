@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from costmodel.question.adapters import Adapters
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from rackfit.importers.running import evaluate_running
@@ -191,3 +192,24 @@ def test_requests_that_a_server_refuses_are_said(tmp_path: Path) -> None:
 def test_an_amount_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InstanceError, match="expected a whole number such as 32000"):
         deployed_as(f"vllm serve m --max-model-len={text}", "vllm", "here")
+
+
+def test_what_the_question_prices_is_not_named(tmp_path: Path) -> None:
+    """Adapters and KV in host memory are priced where the question has them; prefill drafts nothing."""
+    (tmp_path / "run.sh").write_text(f"{VLLM} --enable-lora --kv-offloading-size 100")
+    plain = Scenario(model="deepseek-v3", cluster="hgx-h200", workload="chat")
+    (note,) = evaluate_running(plain, "vllm", tmp_path / "run.sh").notes
+    assert "--kv-offloading-size (KV in host memory), --enable-lora (adapters)" in note
+    asked = plain.model_copy(
+        update={"adapters": Adapters(count=2, bytes=1e8), "kv_tiers": ("host",)}
+    )
+    assert evaluate_running(asked, "vllm", tmp_path / "run.sh").notes == ()
+    (tmp_path / "two.sh").write_text(
+        f"{SGLANG} --disaggregation-mode prefill\n{SGLANG} --disaggregation-mode decode "
+        "--speculative-algorithm EAGLE --speculative-num-steps 2\n"
+    )
+    drafting = plain.model_copy(
+        update={"cluster": "hgx-h200@2", "speculative": Speculative(draft_tokens=2, acceptance=0.8)}
+    )
+    said = evaluate_running(drafting, "sglang", tmp_path / "two.sh").notes
+    assert not any("drafts" in note for note in said)
