@@ -44,7 +44,7 @@ class Percentiles:
 
     def read(self, scenario: Scenario, seed: int) -> Asked | None:
         """What is asked; ``None`` without traffic. Raises ``InstanceError`` with everything wrong."""
-        from costmodel.question.traffic.load import load_traffic
+        from costmodel.question.traffic.load import load_traffic, over_time
         from costmodel.replay.targets import Targets
         from costmodel.together.question import MOST_SPARE
         from solver.traffic.asked import Asked
@@ -73,13 +73,10 @@ class Percentiles:
             problems.append(Problem("--traffic", "has no target: give --ttft-p99 or --tpot-p99"))
         if problems:
             raise InstanceError(problems)
-        requests = load_traffic(self.traffic, rate=scenario.rate, seed=seed)
+        loaded = load_traffic(self.traffic, rate=scenario.rate, seed=seed)
+        requests = over_time(loaded, "--traffic")
         if self.prefixes == "off":
             requests = requests.whole_prompts()
-        if not requests.duration_s:
-            raise InstanceError(
-                Problem("--traffic", "all requests come at once: they have no rate")
-            )
         return Asked(
             requests,
             Targets(slo.ttft, slo.tpot, self.goodput),

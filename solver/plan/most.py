@@ -10,7 +10,7 @@ from costmodel.plan.question import PlanModel, PlanUnits
 from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from costmodel.question.traffic.load import load_traffic
+from costmodel.question.traffic.load import load_traffic, over_time
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.targets import Targets
 from solver.bounds.relaxed import relaxed_bound
@@ -23,7 +23,7 @@ from solver.traffic.late import least_usd, rates_with_late
 from solver.traffic.ways import chunk_line, chunks_of, of_chunk
 from solver.traffic.windows import least_share
 from topology import load_cluster
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: units of a kind up to which each number of them is bounded alone: always, and on so many chips
 _FEW, _FEW_CHIPS = 4, 128
@@ -181,9 +181,7 @@ def _least_usd(every: _Every, clock: Clock, gap: float, seed: int) -> tuple[floa
 def asked_of(model: PlanModel, seed: int) -> Asked:
     """The traffic of a model at its own rate."""
     assert model.traffic is not None
-    requests = load_traffic(model.traffic, seed=seed).whole_prompts()
-    if not requests.duration_s:
-        raise InstanceError(Problem(model.traffic, "all requests come at once: they have no rate"))
+    requests = over_time(load_traffic(model.traffic, seed=seed).whole_prompts(), model.traffic)
     return Asked(requests, Targets(model.slo.ttft, model.slo.tpot))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.question.traffic.load import load_traffic
+from costmodel.question.traffic.load import load_traffic, over_time
 from costmodel.replay.targets import Targets
 from costmodel.together.judge import Judged, judge
 from costmodel.together.question import Models
@@ -36,13 +36,10 @@ def traffic_of(models: Models, seed: int) -> tuple[Asked, ...]:
     for at, one in enumerate(models.asked.models):
         assert one.traffic is not None
         try:
-            requests = load_traffic(one.traffic, rate=one.rate, seed=seed).whole_prompts()
+            loaded = load_traffic(one.traffic, rate=one.rate, seed=seed).whole_prompts()
+            requests = over_time(loaded, f"models[{at}].traffic")
         except InstanceError as error:
             problems += error.problems
-            continue
-        if not requests.duration_s:
-            message = "all requests come at once: they have no rate"
-            problems.append(Problem(f"models[{at}].traffic", message))
             continue
         targets = Targets(one.slo.ttft, one.slo.tpot, one.goodput)
         found.append(Asked(requests, targets, one.peak, models.asked.spare))

@@ -50,6 +50,13 @@ def traffic_names() -> list[str]:
     return sorted(path.stem for path in data_dir("traffic").glob("*.yaml"))
 
 
+def over_time(requests: Requests, place: str) -> Requests:
+    """The same requests. Raises ``InstanceError`` where all come at once."""
+    if not requests.duration_s:
+        raise InstanceError(Problem(place, "all requests come at once: they have no rate"))
+    return requests
+
+
 def load_traffic(
     name_or_path: str,
     *,
@@ -71,9 +78,7 @@ def load_traffic(
             traffic = Traffic.model_validate(read_data(path))
         found = _of(traffic, path, rate, duration_s, seed, block_tokens)
     if rate is not None:
-        if not found.duration_s:
-            raise InstanceError(Problem("--rate", "all requests come at once: they have no rate"))
-        found = found.at_rate(rate)
+        found = over_time(found, "--rate").at_rate(rate)
     if duration_s is not None:
         found = found.until(duration_s)
     if not len(found):
