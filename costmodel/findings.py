@@ -85,7 +85,9 @@ def assumptions(instance: Instance, layout: Layout) -> tuple[str, ...]:
     if instance.operations.moe is not None and instance.expert_loads_provenance == "assumed":
         said.append(f"expert load ({instance.workload.expert_load})")
     if instance.speculative is not None:
-        said.append(f"acceptance of drafts ({instance.speculative.accepted_words})")
+        drafter = instance.model.drafter
+        by = "" if drafter is None else f" by {drafter.spec.name}"
+        said.append(f"acceptance of drafts{by} ({instance.speculative.accepted_words})")
     return tuple(said)
 
 

@@ -16,8 +16,8 @@ MAX_CONFIG_BYTES = 10 * 2**20
 MAX_DEPTH = 32
 
 
-def find_config(name_or_path: str) -> Path:
-    """Path of a catalogue model, of a config file, or of the ``config.json`` in a folder."""
+def find_config(name_or_path: str, kind: str = "models") -> Path:
+    """Path of a catalogue entry of ``kind``, of a config file, or of the ``config.json`` in a folder."""
     text = str(name_or_path)
     if "\0" not in text and len(text) <= 4096:
         try:
@@ -30,7 +30,7 @@ def find_config(name_or_path: str) -> Path:
                     raise InstanceError(Problem(text, "the folder has no config.json"))
         except OSError as error:
             raise InstanceError(Problem(text[:80], error.strerror or "cannot be read")) from None
-    return resolve(text, "models", (".json",))
+    return resolve(text, kind, (".json",))
 
 
 def read_object(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:

@@ -152,6 +152,23 @@ class MTP:
     copies_tables: bool = False
 
 
+@dataclass(frozen=True)
+class Drafter:
+    """A model beside the one that is served, with weights and caches of its own, which drafts its tokens."""
+
+    #: an EAGLE head, which reads hidden states of the model, one of EAGLE-3, or a whole model
+    kind: Literal["eagle", "eagle3", "model"]
+    #: its layers, and the embedding and head that it holds itself
+    spec: ModelSpec
+    #: what only the first run of a pass multiplies: hidden states of the model, made one vector
+    once: tuple[Weights, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """All of it that is priced, as text."""
+        return repr((self.kind, self.spec.layers, self.spec.embedding, self.spec.head, self.once))
+
+
 @dataclass(frozen=True, slots=True)
 class Tower:
     """An image or audio encoder in front of the text model: ``depth`` blocks of ``width``."""
@@ -190,6 +207,8 @@ class ModelSpec:
     #: whether the checkpoint brings code for a type of model that transformers has no class for
     own_code: bool = False
     mtp: MTP | None = None
+    #: what drafts tokens instead of the model's own modules
+    drafter: Drafter | None = None
     notes: tuple[str, ...] = field(default=())  #: assumptions and warnings a person should read
     readings: tuple[Reading, ...] = field(default=())  #: every value used and where it came from
     vision: Tower | None = None  #: image tower; not part of ``total_params``

@@ -19,6 +19,7 @@ from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import (
     Attention,
     DenseFFN,
+    Drafter,
     Layer,
     LinearState,
     ModelSpec,
@@ -83,15 +84,21 @@ class LayerKind:
 
 @dataclass(frozen=True)
 class Draft:
-    """MTP modules at work: ``tokens`` runs per decode pass of ``layers`` (kinds and how many).
+    """What drafts at work: ``tokens`` runs per decode pass of ``layers`` (kinds and how many).
 
-    Where a model ships several modules they take turns, and one run is their average; ``modules`` of
-    them are held in HBM.
+    Where a model ships several MTP modules they take turns, and one run is their average; ``modules`` of
+    them are held in HBM. A model beside the one that is served has widths and a head of its ``own``.
     """
 
     tokens: int
     modules: int
     layers: tuple[tuple[LayerKind, float], ...]
+    #: operations of a model of its own, with the head that its drafts pass
+    own: Operations | None = None
+    #: what only the first run of a pass multiplies
+    once: tuple[Matmul, ...] = ()
+    #: bytes of embedding and head that are held for it alone
+    table_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,7 @@ def operations_of(
     encoders: tuple[Encoder, ...] = (),
     adapters: Adapters | None = None,
 ) -> Operations:
-    """Compile a model spec into operations; its MTP modules draft so many tokens per pass.
+    """Compile a model spec into operations; its MTP modules, or its drafter, draft so many tokens per pass.
 
     ``encoders``: what the images and sound of a prompt pass first. ``adapters``: LoRA beside every layer.
     """
@@ -176,7 +183,7 @@ def operations_of(
         hidden_size=spec.hidden_size,
         moe_layers=moe_layers,
         encoders=encoders,
-        draft=_draft(spec, draft_tokens) if draft_tokens and spec.mtp is not None else None,
+        draft=_draft(spec, draft_tokens, head) if draft_tokens else None,
     )
 
 
@@ -189,16 +196,30 @@ def _adapter(adapters: Adapters, layers: int) -> Matmul:
     )  # fmt: skip
 
 
-def _draft(spec: ModelSpec, tokens: int) -> Draft:
-    """The modules' layers, their projections with the first; see :class:`Draft`."""
+def _draft(spec: ModelSpec, tokens: int, head: tuple[Matmul, ...]) -> Draft | None:
+    """What drafts: a drafter's layers, or the modules' with their projections in the first. See :class:`Draft`."""
     mtp = spec.mtp
-    assert mtp is not None
+    if spec.drafter is not None:
+        return _drafter(spec.drafter, spec.kv_dtype, tokens, head)
+    if mtp is None:
+        return None
     kinds = []
     for index, layer in enumerate(mtp.layers):
         own = layer if index else replace(layer, extra=(*layer.extra, *mtp.extra))
         kind = _layer_kind(own, (index,), {index: index}, by_block=spec.scaled_by_block)
         kinds.append((kind, 1.0 / mtp.num_modules))
     return Draft(tokens, min(tokens, mtp.num_modules), tuple(kinds))
+
+
+def _drafter(drafter: Drafter, kv_dtype: str, tokens: int, head: tuple[Matmul, ...]) -> Draft:
+    """A model beside the one whose ``head`` is given, and which it uses unless it has one; caches are in one format."""
+    own = operations_of(replace(drafter.spec, kv_dtype=kv_dtype))
+    once = tuple(_matmul(weights, "attention_projections", 0, 0) for weights in drafter.once)
+    tables = own.embedding_bytes + own.head_bytes
+    if not own.head:
+        own = replace(own, head=head)
+    layers = tuple((kind, float(len(kind.layers))) for kind in own.kinds)
+    return Draft(tokens, 1, layers, own, once, tables)
 
 
 def _layer_kind(

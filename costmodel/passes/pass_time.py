@@ -14,13 +14,14 @@ the solver.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from costmodel.passes.context import add_context, add_states
 from costmodel.passes.group import Achieved, ChipGroup
-from costmodel.passes.operations import LayerKind
+from costmodel.passes.operations import LayerKind, Matmul
 from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.routed import add_experts
 from costmodel.passes.tokens import Array, ExpertShares, Tokens, even_shares
@@ -75,7 +76,7 @@ def _layers(
     operations, tp, ranks = group.operations, group.tp, group.ranks
     achieved, rates = group.achieved, group.rates
     rows, efficiency = tokens.rows, achieved.efficiency
-    _matmuls(result, kind, count, tp, rows, achieved)
+    _matmuls(result, kind.matmuls, count, tp, rows, achieved)
     for attention in kind.attentions:
         add_context(result, group, attention, count, tokens)
     add_states(result, group, kind, count, tokens)
@@ -134,12 +135,15 @@ def _encoders(result: PassTime, group: ChipGroup, last: Array, prompts: Array) -
 
 
 def _draft(result: PassTime, group: ChipGroup, last: Array, tokens: Tokens) -> None:
-    """Add the runs of the MTP module beside a pass, each with the LM head for its drafts.
+    """Add the runs of what drafts beside a pass, each with the LM head for its drafts.
 
     ``last``: 1 for a last stage, which runs them, and 0 for another.
     """
     draft, ranks = group.operations.draft, group.ranks
     assert draft is not None
+    if draft.own is not None:
+        group = replace(group, operations=draft.own)
+    _matmuls(result, draft.once, last, group.tp, tokens.rows, group.achieved)
     for times, run in draft_runs(draft, tokens):
         for kind, count in draft.layers:
             shares = None
@@ -189,14 +193,14 @@ def quantised_of(kind: LayerKind, chip: Chip) -> int:
 
 def _matmuls(
     result: PassTime,
-    kind: LayerKind,
+    matmuls: Sequence[Matmul],
     count: Array,
     tp: Array,
     rows: Array,
     achieved: Achieved,
 ) -> None:
     layer_rows = count * rows
-    for matmul in kind.matmuls:
+    for matmul in matmuls:
         ways, dtype = matmul.ways(tp), matmul.dtype
         result.roofline(
             matmul.part,

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from costmodel.experts.moe_load import log_missed, reached
 from costmodel.layout.layout import Role
-from costmodel.models import load_model
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import ModelSpec
 from costmodel.passes.encoders import encoders_of
@@ -30,7 +29,7 @@ from costmodel.question.profile import Profile, load_profile
 from costmodel.question.recorded_loads import loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
 from costmodel.question.speculation import Speculative
-from costmodel.question.what_if import cluster_of
+from costmodel.question.what_if import cluster_of, model_of
 from costmodel.question.workload import Limits, Slo, Workload
 from costmodel.replica import memory
 from costmodel.replica.width_bytes import WidthBytes
@@ -172,12 +171,13 @@ class Instance:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over everything that can change an answer."""
+        beside = "" if self.model.drafter is None else self.model.drafter.key
         text = json.dumps(
             {
                 "scenario": self._resolved_scenario(),
                 "profile": self.profile.model_dump(mode="json"),
                 "cluster": self.cluster.digest,
-                "model": repr(self.model.layers) + repr(self.model.head),
+                "model": repr(self.model.layers) + repr(self.model.head) + beside,
                 "loads": hashlib.sha256(self.expert_loads.tobytes()).hexdigest(),
             },
             sort_keys=True,
@@ -197,6 +197,8 @@ class Instance:
             del data["workload"]["spread"]
         if self.speculative is None:
             del data["speculative"]
+        elif self.speculative.draft is None:
+            del data["speculative"]["draft"]
         if self.scenario.layer_slots == "same":
             del data["layer_slots"]
         return {key: value for key, value in data.items() if value or key not in _OFF}
@@ -209,10 +211,9 @@ def resolve_instance(scenario: Scenario) -> Instance:
         raise InstanceError(Problem("choices", message))
     problems: list[Problem] = []
     found: dict[str, Any] = {}
+    drafts = scenario.speculative
     loaders: dict[str, Callable[[], Any]] = {
-        "model": lambda: load_model(
-            scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
-        ),
+        "model": lambda: model_of(scenario),
         "cluster": lambda: cluster_of(scenario),
         "workload": lambda: (
             scenario.workload
@@ -238,10 +239,9 @@ def resolve_instance(scenario: Scenario) -> Instance:
                 f"{model.name} supports",
             )
         )
-    if scenario.speculative is not None and model.mtp is None:
-        problems.append(
-            Problem("speculative", f"{model.name} has no MTP module to draft tokens; leave it out")
-        )
+    if drafts is not None and model.mtp is None and model.drafter is None:
+        message = f"{model.name} has no MTP module: name a draft, or leave it out"
+        problems.append(Problem("speculative", message))
     if scenario.engine is not None:
         chips = {placed.chip.name: placed.chip for placed in found["cluster"].usable}
         problems += engine_problems(scenario.engine, scenario.layer_slots, model, chips.values())

@@ -70,7 +70,7 @@ class OneModel(BaseModel):
     """What one model is asked for: its workload, its targets, and how it may be run.
 
     ``model`` and ``workload`` are catalogue names or paths; ``workload`` may also be written in place. ``speculative``
-    lets the model's MTP modules draft tokens. ``adapters`` are LoRA adapters that every replica holds.
+    lets the model's MTP modules, or a draft model, draft tokens. ``adapters`` are LoRA adapters that every replica holds.
     ``engine`` keeps the answer to what one serving engine can run (see :mod:`costmodel.question.engine`).
     ``layer_slots`` says how many spare expert slots the layers have: the ``same``, or unlike numbers in whole ``rows``
     (one per chip) or in ``any`` numbers, which fewer formats hold.
@@ -177,6 +177,10 @@ def beside_file(part: Part, path: Path, *keys: str) -> Part:
     }
     if isinstance(workload := getattr(part, "workload", None), Workload):
         found["workload"] = _loads_beside(workload, path)
+    drafts = getattr(part, "speculative", None)
+    if drafts is not None and drafts.draft is not None:
+        draft = beside(path, drafts.draft)
+        found["speculative"] = drafts.model_copy(update={"draft": draft})
     return part.model_copy(update=found)
 
 

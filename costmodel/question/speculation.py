@@ -1,15 +1,16 @@
-"""Speculative decoding with the model's own multi-token-prediction (MTP) modules.
+"""Speculative decoding with the model's own multi-token-prediction (MTP) modules, or with a draft model.
 
 A decode pass verifies ``k`` drafted tokens beside the last one of every sequence and emits the drafts
-up to the first that is wrong, and one more. Then the module drafts again, ``k`` runs of one layer. So a
-pass costs the FLOPs of ``1 + k`` tokens per sequence, reads the cache once, reaches more experts, and
-gives ``emitted`` tokens.
+up to the first that is wrong, and one more. Then what drafts runs again, ``k`` times (one layer of a module or of an EAGLE
+head, all layers of a draft model). So a pass costs the FLOPs of ``1 + k`` tokens per sequence, reads the cache once,
+reaches more experts, and gives ``emitted`` tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
+from math import sqrt
 from operator import mul
 from typing import Annotated
 
@@ -26,6 +27,7 @@ from pydantic import (
 
 from costmodel.passes.operations import Draft
 from costmodel.passes.tokens import Array, Tokens
+from topology.names import Line
 
 #: drafts of one pass at most
 MOST_DRAFTS = 16
@@ -42,7 +44,8 @@ class Speculative(BaseModel):
     """Drafted tokens per pass, and the probability that a draft is right if those before it were.
 
     ``acceptance`` is one number for all drafts, or one for each of them in order (in text joined by commas), for as
-    many drafts as are made or more.
+    many drafts as are made or more. ``draft`` names what drafts (see :mod:`costmodel.models.drafts`); without it the
+    model's own modules do.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -52,6 +55,7 @@ class Speculative(BaseModel):
         Annotated[Chance, Tag("<one>")] | Annotated[Curve, Tag("<each>")],
         Discriminator(_one_or_each),
     ]
+    draft: Line | None = None
 
     @field_validator("acceptance", mode="before")
     @classmethod
@@ -75,7 +79,7 @@ class Speculative(BaseModel):
         """The same with so many drafts, ``None`` with none. Raises ``ValueError`` for more than have an acceptance."""
         if not draft_tokens:
             return None
-        return type(self)(draft_tokens=draft_tokens, acceptance=self.acceptance)
+        return type(self)(draft_tokens=draft_tokens, acceptance=self.acceptance, draft=self.draft)
 
     @property
     def accepted(self) -> tuple[float, ...]:
@@ -95,6 +99,17 @@ class Speculative(BaseModel):
         return 1.0 + float(sum(accumulate(self.accepted, mul)))
 
     @property
+    def spread(self) -> float:
+        """Standard deviation of the tokens that a sequence gains in one pass.
+
+        *Formula:* with ``p_i`` the chance that ``i`` drafts or more are right, their number has the second moment
+        ``sum (2 i - 1) p_i``.
+        """
+        chances = list(accumulate(self.accepted, mul))
+        second = sum((2 * place + 1) * chance for place, chance in enumerate(chances))
+        return sqrt(max(0.0, second - sum(chances) ** 2))
+
+    @property
     def accepted_words(self) -> str:
         """The probabilities as text, one number where they are equal."""
         known = self.accepted if isinstance(self.acceptance, tuple) else (self.acceptance,)
@@ -102,9 +117,9 @@ class Speculative(BaseModel):
 
 
 def draft_runs(draft: Draft, tokens: Tokens) -> Iterator[tuple[Array, Tokens]]:
-    """Runs of the module beside one pass: how often (0 where nothing decodes), and over what.
+    """Runs of what drafts beside one pass: how often (0 where nothing decodes), and over what.
 
-    The first run reads what the pass read, verified or prompt tokens, whose cache entries the module
+    The first run reads what the pass read, verified or prompt tokens, whose cache entries it
     needs; each further run drafts one token of every decoding sequence from the draft before it.
     """
     decodes = (np.asarray(tokens.decode, dtype=float) > 0).astype(float)

@@ -1,4 +1,4 @@
-"""What a scenario changes of its cluster: chips' figures, the scale-out, domain size, chips that others use.
+"""What a scenario changes of its model and cluster: what drafts, chips' figures, the scale-out, domain size, chips in use.
 
 A value is absolute, as in a chip or cluster file, or a change such as ``+20%`` of the figure there.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from costmodel.models import ModelSpec, load_model
+from costmodel.models.drafts import load_drafter
 from costmodel.question.scenario import Scenario
 from topology import Cluster, load_cluster
 from topology.builders.base import read_spec
@@ -36,6 +39,17 @@ def percent(value: object) -> float | None:
     if factor <= 0:
         raise ValueError(f"{value}: nothing would be left")
     return factor
+
+
+def model_of(scenario: Scenario) -> ModelSpec:
+    """The model of a question, with what drafts for it where that is named. Raises ``InstanceError``."""
+    model = load_model(
+        scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
+    )
+    drafts = scenario.speculative
+    if drafts is None or drafts.draft is None:
+        return model
+    return replace(model, drafter=load_drafter(drafts.draft, model))
 
 
 def cluster_of(scenario: Scenario, adjust: Callable[[Chip], Chip] | None = None) -> Cluster:

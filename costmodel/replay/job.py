@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, sqrt
 from typing import Literal
 
 from costmodel.question.engine import EngineHabits
@@ -57,3 +58,17 @@ class Job:
     read_s: float = 0.0
     rank: int = 0
     kv: float = 0.0
+    #: rounds in which it decodes, and by how many standard deviations they are more than on average
+    rounds: int = 0
+    luck: float = 0.0
+
+    def join(self, emitted: float, spread: float) -> int:
+        """Rounds that the rest of the answer takes, kept; each gives ``emitted`` tokens on average, ``spread`` either way.
+
+        *Formula:* the rounds until ``n`` tokens are out are about normal, with mean ``n / emitted`` and variance
+        ``n spread^2 / emitted^3``. *Source:* central limit theorem of renewal processes (Feller II, XI.5).
+        """
+        left = self.output_tokens - self.emitted
+        more = self.luck * spread * sqrt(left / emitted) / emitted
+        self.rounds = max(1, ceil(left / emitted + more))
+        return self.rounds

@@ -91,7 +91,8 @@ class PassTable:
     """Pass times of a replica.
 
     ``ranks``: attention ranks. ``stages``: pipeline stages, which keep as many microbatches in flight.
-    ``verified``, ``emitted``: tokens computed and gained per sequence and decode pass. ``hop_s``: seconds
+    ``verified``, ``emitted``: tokens computed and gained per sequence and decode pass; ``spread``: the standard deviation of
+    those gained. ``hop_s``: seconds
     between stages of a pass, by its tokens per rank.
     """
 
@@ -102,6 +103,7 @@ class PassTable:
     stages: int
     verified: float = 1.0
     emitted: float = 1.0
+    spread: float = 0.0
 
     def round_s(self, sequences: int, context: float) -> float:
         """Seconds in which every decoding sequence of the replica has one pass, at a mean context."""

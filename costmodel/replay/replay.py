@@ -10,6 +10,8 @@ from heapq import heappop, heappush
 from itertools import count
 from time import perf_counter
 
+import numpy as np
+
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
@@ -33,7 +35,8 @@ class Course:
 
     ``in_flight``: a closed loop of so many requests, each begun when another ends (``None``: they come when
     they come). ``follows``: requests that wait for the answers of others; the rest come when they come. ``host``: what the server takes before a request joins the engine's queue. ``host_tier``: whether prefix
-    blocks stay in the hosts' memory too.
+    blocks stay in the hosts' memory too. ``alike``: drafts of all sequences are right equally often, as where one draw
+    stands for a batch; else each has its own luck.
     """
 
     habits: Habits = field(default_factory=Habits)
@@ -42,6 +45,7 @@ class Course:
     host: HostTime = field(default_factory=HostTime)
     host_tier: bool = False
     follows: Follows | None = None
+    alike: bool = False
 
     @property
     def closed(self) -> bool:
@@ -154,7 +158,7 @@ def run(
 
     ``links``: what hand-overs between domains may use; all of it unless given. Where ``patience`` ends, so do they.
     """
-    jobs = _jobs(requests)
+    jobs = _jobs(requests, alike=course.alike)
     if len(requests.blocks):
         for one in fleet:
             if one.server.role != "decode":
@@ -250,8 +254,11 @@ def run(
     return jobs
 
 
-def _jobs(requests: Requests) -> list[Job]:
+def _jobs(requests: Requests, *, alike: bool) -> list[Job]:
     count = len(requests)
+    # the same requests have the same luck with drafts
+    seed = [count, int(requests.input_tokens.sum()), int(requests.output_tokens.sum())]
+    luck = (np.random.default_rng(seed).standard_normal(count) * (not alike)).tolist()
     columns = zip(
         requests.arrival_s.tolist(),
         requests.input_tokens.tolist(),
@@ -262,6 +269,6 @@ def _jobs(requests: Requests) -> list[Job]:
         strict=True,
     )
     return [
-        Job(index, arrival, given, asked, cached, tuple(ids), tuple(sizes))
+        Job(index, arrival, given, asked, cached, tuple(ids), tuple(sizes), luck=luck[index])
         for index, (arrival, given, asked, cached, ids, sizes) in enumerate(columns)
     ]

@@ -127,9 +127,7 @@ class Server:
 
     def _leave(self, job: Job) -> None:
         self.kv_kept -= job.kv
-        emitted = self.table.emitted
-        self.context -= job.input_tokens + job.emitted
-        self.context -= max(1, ceil((job.output_tokens - job.emitted) / emitted)) * emitted
+        self.context -= job.input_tokens + job.emitted + job.rounds * self.table.emitted
         if not self.running:
             self.context = 0.0
 
@@ -165,10 +163,8 @@ class Server:
 
     def _join(self, job: Job) -> None:
         """A sequence decodes from now on."""
-        left = job.output_tokens - job.emitted
-        heappush(
-            self.running, (self.rounds + max(1, ceil(left / self.table.emitted)), job.index, job)
-        )
+        rounds = job.join(self.table.emitted, self.table.spread)
+        heappush(self.running, (self.rounds + rounds, job.index, job))
         self.context += job.input_tokens + job.emitted
 
     def _room(self, job: Job) -> bool:

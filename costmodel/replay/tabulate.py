@@ -124,7 +124,7 @@ def pass_table(
     hops = np.array([all_hand_offs_s(instance, replica, model.rates, float(n)) for n in rows])
     return PassTable(
         parts(_Reduced(None)), parts(_Reduced(slowest)), _line(rows, hops, most_rows, None),
-        ranks, replica.shape.pp, verified, 1.0 if speculative is None else speculative.emitted,
+        ranks, replica.shape.pp, verified, *(1.0, 0.0) if speculative is None else (speculative.emitted, speculative.spread),
     )  # fmt: skip
 
 

@@ -50,9 +50,9 @@ def edge_weight_bytes(operations: Operations, tp: ArrayLike, *, first: bool, las
 
 
 def draft_weight_bytes(operations: Operations, tp: ArrayLike, chips: ArrayLike) -> Array:
-    """Bytes per chip of the MTP modules on a last stage of ``chips``: experts one copy each, evenly.
+    """Bytes per chip of what drafts, on a last stage of ``chips``: experts one copy each, evenly.
 
-    Embedding and head are the main model's.
+    Embedding and head are the main model's but for those that a model of its own has.
     """
     tp = np.asarray(tp, dtype=float)
     draft = operations.draft
@@ -63,11 +63,12 @@ def draft_weight_bytes(operations: Operations, tp: ArrayLike, chips: ArrayLike) 
         if kind.moe is not None:
             resident = np.ceil(kind.moe.num_experts / np.asarray(chips, dtype=float))
             total = total + count * resident * kind.moe.expert_bytes
-    return np.asarray(draft.modules * total)
+    once = sum(matmul.stored_bytes / matmul.ways(tp) for matmul in draft.once)
+    return np.asarray(draft.modules * total + once + draft.table_bytes / tp)
 
 
 def draft_kv_bytes(operations: Operations, tp: ArrayLike, context: float) -> Array:
-    """Bytes on one chip of a last stage of one sequence's cache in the MTP modules."""
+    """Bytes on one chip of a last stage of one sequence's cache in what drafts."""
     draft = operations.draft
     if draft is None:
         return np.zeros_like(np.asarray(tp, dtype=float))

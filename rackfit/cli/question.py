@@ -47,7 +47,11 @@ Pay = Annotated[
 WeightDtype = Annotated[str | None, typer.Option(help="Weights in this precision.")]
 KvDtype = Annotated[str | None, typer.Option(help="KV cache in this precision.")]
 DraftTokens = Annotated[
-    int | None, typer.Option(help="Tokens the model's MTP module drafts per pass.")
+    int | None, typer.Option(help="Tokens that the model's MTP module or --draft drafts per pass.")
+]
+Draft = Annotated[
+    str | None,
+    typer.Option(help="What drafts instead: an EAGLE head or a model, by name or config.json."),
 ]
 Acceptance = Annotated[
     str | None,
@@ -126,6 +130,7 @@ class Asked:
     kv_dtype: KvDtype = None
     draft_tokens: DraftTokens = None
     acceptance: Acceptance = None
+    draft: Draft = None
     choose: Choose = None
     engine: Engine = None
     layer_slots: LayerSlots = None

@@ -25,6 +25,7 @@ _SLOTS = 31
 class ExportOptions:
     """Names that a layout does not hold. ``model_path``: where the weights lie on every host.
 
+    ``draft_path``: where those of a draft model lie, empty for a folder of its name beside the model's.
     ``weights_claim``: the volume claim that holds them in Kubernetes; ``rdma_resource``: what its device plugin
     calls a NIC, empty for none.
     """
@@ -36,13 +37,17 @@ class ExportOptions:
     weights_claim: str = "model-weights"
     rdma_resource: str = "rdma/ib"
     first_port: int = 20000
+    draft_path: str = ""
 
     def __post_init__(self) -> None:
         """Raise ``InstanceError`` for a name that cannot stand on one line."""
         for option in (
             "model_path", "image", "namespace", "topology_profile", "weights_claim", "rdma_resource",
+            "draft_path",
         ):  # fmt: skip
-            check_name(getattr(self, option), f"--{option.replace('_', '-')}", MOST_LINE)
+            given = getattr(self, option)
+            if given or option not in ("rdma_resource", "draft_path"):  # empty for none
+                check_name(given, f"--{option.replace('_', '-')}", MOST_LINE)
 
 
 @dataclass(frozen=True)

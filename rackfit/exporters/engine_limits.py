@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from costmodel.layout.layout import KvShare, Layout, Replica, spread
 from costmodel.passes.tokens import runs_in_halves
@@ -34,6 +35,13 @@ def facts_of(deployment: Deployment) -> EngineFacts:
     found = deployment.instance.engine
     assert found is not None, "exports for an engine are priced under it"
     return found
+
+
+def draft_path(deployment: Deployment) -> str:
+    """Where the weights of the draft model lie on every host: a folder of its name beside the model's, unless said."""
+    options, drafter = deployment.options, deployment.instance.model.drafter
+    name = "" if drafter is None else drafter.spec.name
+    return options.draft_path or str(PurePosixPath(options.model_path).parent / name)
 
 
 def refusals(deployment: Deployment) -> list[Limit]:

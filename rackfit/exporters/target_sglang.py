@@ -13,6 +13,7 @@ from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters import placement_sglang
 from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.exporters.engine_limits import (
+    draft_path,
     exchange_notes,
     facts_of,
     halves_option,
@@ -37,6 +38,8 @@ NAME = "sglang"
 ENGINE = "sglang"
 LAUNCHES = True
 SUMMARY = "SGLang launch commands per replica and host, expert locations, router"
+#: ``--speculative-algorithm`` of a model beside the one that is served
+_ALGORITHMS = {"eagle": "EAGLE", "eagle3": "EAGLE3", "model": "STANDALONE"}
 
 
 def limits(deployment: Deployment) -> list[Limit]:
@@ -115,13 +118,16 @@ def engine_words(
         words += ["--chunked-prefill-size", str(tokens)]
     if server.role != "prefill":
         words += [facts.graphs.option, str(server.per_pass())]
-    if instance.speculative is not None:  # a chain of drafts from the model's own module
+    if instance.speculative is not None:  # a chain of drafts
+        drafter = instance.model.drafter
         words += [
-            "--speculative-algorithm", "EAGLE",
+            "--speculative-algorithm", "EAGLE" if drafter is None else _ALGORITHMS[drafter.kind],
             "--speculative-num-steps", str(instance.speculative.draft_tokens),
             "--speculative-eagle-topk", "1",
             "--speculative-num-draft-tokens", str(deployment.verified_tokens),
         ]  # fmt: skip
+        if drafter is not None:
+            words += ["--speculative-draft-model-path", draft_path(deployment)]
     environment: dict[str, str] = {}
     if shape.attention_dp > 1:
         option, *flags = facts.habits.attention_dp

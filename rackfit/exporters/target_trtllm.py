@@ -17,6 +17,7 @@ from costmodel.question.instance import Instance
 from rackfit.exporters import placement_trtllm
 from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.exporters.engine_limits import (
+    draft_path,
     exchange_notes,
     facts_of,
     refusals,
@@ -46,11 +47,17 @@ LAUNCHES = True
 SUMMARY = "TensorRT-LLM engine YAML per role, load balancer files, commands"
 #: seconds that the server in front gives a request, as the other engines' routers do; its own limit is 180
 _REQUEST_S = 1800
+#: ``decoding_type`` of a model beside the one that is served
+_DECODING = {"eagle3": "Eagle3", "model": "Draft_Target"}
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """Attention split both ways, placements without attention data parallelism, uneven slots."""
+    """Attention split both ways, placements without attention data parallelism, uneven slots, EAGLE heads of old."""
     found = refusals(deployment)
+    drafter = deployment.instance.model.drafter
+    if drafter is not None and drafter.kind not in _DECODING:
+        message = f"{drafter.spec.name} is a head of the first EAGLE; the PyTorch backend runs those of EAGLE-3"
+        found.append(Limit(deployment.instance.model.name, message, False))
     for server in deployment.servers:
         shape = server.replica.shape
         found += slot_limits(server, "TensorRT-LLM")
@@ -184,9 +191,11 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
     if instance.model.own_code:
         fields["trust_remote_code"] = True
     if instance.speculative is not None:
+        drafter = instance.model.drafter
         fields["speculative_config"] = {
-            "decoding_type": "MTP",
+            "decoding_type": "MTP" if drafter is None else _DECODING[drafter.kind],
             "max_draft_len": instance.speculative.draft_tokens,
+            **({} if drafter is None else {"speculative_model": draft_path(deployment)}),
         }
     if shape.pp > 1:
         fields["pp_partition"] = server.stage_layers()

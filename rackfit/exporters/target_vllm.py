@@ -16,6 +16,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.engine_limits import (
+    draft_path,
     exchange_notes,
     facts_of,
     refusals,
@@ -42,6 +43,8 @@ NAME = "vllm"
 ENGINE = "vllm"
 LAUNCHES = True
 SUMMARY = "vLLM serve commands per replica and host"
+#: ``method`` of a model beside the one that is served
+_METHODS = {"eagle": "eagle", "eagle3": "eagle3", "model": "draft_model"}
 
 
 def limits(deployment: Deployment) -> list[Limit]:
@@ -196,6 +199,8 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
         words.append("--enable-expert-parallel")
     if instance.speculative is not None:
         drafts = {"method": "mtp", "num_speculative_tokens": instance.speculative.draft_tokens}
+        if (drafter := instance.model.drafter) is not None:
+            drafts |= {"method": _METHODS[drafter.kind], "model": draft_path(deployment)}
         words += ["--speculative-config", json.dumps(drafts)]
     return words
 

@@ -87,6 +87,11 @@ def drafts_of(method: object, tokens: object, otherwise: str = "drafts") -> Draf
     return Drafts(named, tokens if type(tokens) is int and tokens > 0 else None)
 
 
+#: methods of engines that take the model's own module, or a head or model beside it
+_OWN = ("mtp", "nextn", "deepseek_mtp")
+_BESIDE = ("eagle3", "draft_model", "standalone", "draft_target")
+
+
 def remark(place: str, found: Drafts | None, priced: Speculative | None) -> tuple[str, ...]:
     """What is priced otherwise than it runs; nothing where they agree."""
     asked = 0 if priced is None else priced.draft_tokens
@@ -96,8 +101,14 @@ def remark(place: str, found: Drafts | None, priced: Speculative | None) -> tupl
     if not asked:
         return (
             f"{place}: decodes with drafts there ({found.words}); priced without. The key speculative of a scenario "
-            "(draft_tokens, acceptance) prices those of a model's own MTP module",
+            "(draft_tokens, acceptance) prices those of a model's own MTP module, with draft those of a head or model beside it",
         )
+    draft = None if priced is None else priced.draft
+    if found.method in (_OWN if draft is not None else _BESIDE):
+        here = (
+            "the model's own MTP module drafts" if draft is None else f"{shown(draft, 60)} drafts"
+        )
+        return (f"{place}: {found.words} there; {here}, as the question says",)
     if found.tokens in (None, asked):
         return ()
     return (f"{place}: {found.words} there; priced with {asked}, as the question says",)

@@ -262,3 +262,9 @@ def test_made_up_hosts_of_racks_that_look_alike_differ(tmp_path: Path) -> None:
     hosts = Hosts(load_cluster(tmp_path / "cluster.yaml"))
     assert len(set(hosts.names)) == len(hosts.names) == 24
     assert len({(place.host, place.gpu) for place in hosts.places.values()}) == 24 * 8
+
+
+def test_no_nic_and_no_path_of_a_draft_may_be_asked_for() -> None:
+    assert ExportOptions("/m", rdma_resource="", draft_path="").rdma_resource == ""
+    with pytest.raises(InstanceError, match="--model-path: a name has 1 to"):
+        ExportOptions("")

@@ -106,6 +106,17 @@ def test_drafts_of_a_closed_loop_are_replayed(tmp_path: Path) -> None:
     assert found.scores()["tokens/s"].n == 2
 
 
+def test_an_eagle3_head_is_that_of_the_model(tmp_path: Path) -> None:
+    words = "EAGLE3 draft, 3 draft tokens, acceptance length simulated at 2.78"
+    assert drafted(words, "minimax-m3").draft == "minimax-m3-eagle3"
+    run = OPEN | {"id": "m3", "hf_model_id": "nvidia/MiniMax-M3-NVFP4", "chip": "b200", "gpus": 4, "tp": 4,
+                  "dtype": "nvfp4", "speculative": words, "duration_s": 5}  # fmt: skip
+    none = run | {"id": "none", "hf_model_id": "meta-llama/Llama-3.1-405B"}
+    found = validate_load(read_load_runs(_file(tmp_path, run, none)), "calibrated")
+    assert [one.run.id for one in found.replayed] == ["m3"]
+    assert "unknown draft 'llama-3.1-405b-eagle3'" in dict(found.unsupported)["none"]
+
+
 @pytest.mark.parametrize(("tokens", "length"), [(1, 1.8), (3, 2.49), (3, 1.0), (3, 4.0), (7, 3.1)])
 def test_an_acceptance_length_is_what_passes_emit(tokens: int, length: float) -> None:
     found = drafted(f"MTP, {tokens} draft tokens, acceptance length simulated at {length}")

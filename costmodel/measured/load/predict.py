@@ -73,6 +73,8 @@ def predict_load(
         in_flight=run.concurrency if run.loop == "closed" and follows is None else None,
         host=instance.profile.host_of(run.engine),
         follows=follows,
+        # SGLang's simulated acceptance draws one length for all sequences of a pass, vLLM's one for each
+        alike=run.engine == "sglang" and "simulated" in (run.speculative or ""),
     )
     if follows is not None:
         requests, follows = _paced(
@@ -125,15 +127,15 @@ def instance_of(run: LoadRun, requests: Requests, profile: str) -> Instance:
             ),
             profile=profile,
             engine=run.engine,
-            speculative=None if run.speculative is None else drafted(run.speculative),
+            speculative=None if run.speculative is None else drafted(run.speculative, what.model),
         )
     )
 
 
-def drafted(words: str) -> Speculative:
+def drafted(words: str, model: str = "") -> Speculative:
     """Drafts as a run says them: so many draft tokens, and the mean tokens that a pass emits (acceptance length).
 
-    The acceptance is that of equal chances at every place (:attr:`Speculative.emitted`). Raises ``InstanceError``
+    An EAGLE-3 head is that of the catalogue for the ``model``. The acceptance is that of equal chances at every place (:attr:`Speculative.emitted`). Raises ``InstanceError``
     where a number is missing, or more tokens are emitted than a pass verifies.
     """
     tokens = re.search(r"(\d{1,2}) draft tokens?", words)
@@ -149,7 +151,11 @@ def drafted(words: str) -> Speculative:
         raise InstanceError(Problem("speculative", message))
     polynomial = [1.0] * count + [1.0 - emitted]
     chances = [root.real for root in np.roots(polynomial) if abs(root.imag) < 1e-9]
-    return Speculative(draft_tokens=count, acceptance=min(1.0, max(chances, default=0.0)))
+    return Speculative(
+        draft_tokens=count,
+        acceptance=min(1.0, max(chances, default=0.0)),
+        draft=f"{model}-eagle3" if "EAGLE3" in words else None,
+    )
 
 
 def requests_of(

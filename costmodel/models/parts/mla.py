@@ -66,13 +66,14 @@ def latent_attention(
     bias: bool = False,
     gate_rows: int = 0,
     vectors: int = 0,
+    input_dim: int | None = None,
 ) -> Attention:
     """MLA. Caches one latent of ``kv_rank + rope`` elements whatever the number of heads.
 
     Decode is absorbed: scores over ``kv_rank + rope``, values over ``kv_rank``. The latent
-    projections are replicated under tensor parallelism.
+    projections are replicated under tensor parallelism. ``input_dim`` is what is projected, the hidden size unless given.
     """
-    h, heads = b.hidden, latent.heads
+    h, heads = input_dim or b.hidden, latent.heads
     qk = latent.nope + latent.rope
     weights: list[Weights] = []
     norms = latent.kv_rank + vectors
@@ -90,7 +91,7 @@ def latent_attention(
                  bias=bias),
         b.matrix("key/value up", f"{at}.kv_b_proj", heads * (latent.nope + latent.v),
                  latent.kv_rank, "heads"),
-        b.matrix("attention output", f"{at}.o_proj", h, heads * latent.v, "heads", bias=bias),
+        b.matrix("attention output", f"{at}.o_proj", b.hidden, heads * latent.v, "heads", bias=bias),
     ]  # fmt: skip
     if gate_rows:
         weights.append(b.matrix("output gate", f"{at}.g_proj", gate_rows, h, "heads"))

@@ -17,6 +17,7 @@ Kind = Literal[
     "tiers",
     "clusters",
     "workloads",
+    "drafts",
     "scenarios",
     "profiles",
     "loads",
@@ -41,8 +42,7 @@ def catalogue_command(
     out: Annotated[Path | None, typer.Option(help="Write the picture here, not to stdout.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List shipped models, chips, tiers, clusters, workloads, scenarios, profiles, loads, traffic,
-    flows, plans, exporters or studies.
+    """List what is shipped: models, drafts, chips, and so on.
 
     ``catalogue clusters --picture gb200-nvl72 --out rack.html`` draws a cluster instead, its links
     coloured by bandwidth.
@@ -86,7 +86,7 @@ def rows_of(kind: Kind) -> list[dict[str, Any]]:
 
     own = {
         "exporters": _exporters, "chips": _chips, "tiers": _tiers, "clusters": _clusters,
-        "workloads": _workloads, "scenarios": _scenarios, "models": _models, "traffic": _traffic,
+        "workloads": _workloads, "scenarios": _scenarios, "models": _models, "drafts": _drafts, "traffic": _traffic,
         "flows": _flows, "plans": _plans,
     }  # fmt: skip
     if kind in own:
@@ -282,6 +282,16 @@ def _models() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _drafts() -> list[dict[str, Any]]:
+    from costmodel.models.drafts import drafts_of_catalogue
+
+    return [
+        {"name": head.spec.name, "kind": head.kind, "hidden": head.spec.hidden_size,
+         "weights_GB": f"{num_bytes / 1e9:.2f}"}
+        for head, num_bytes in drafts_of_catalogue()
+    ]  # fmt: skip
 
 
 def _exporters() -> list[dict[str, Any]]:

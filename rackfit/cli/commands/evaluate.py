@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate_command)
 
 
-@question.asking("scenario", "draft_tokens", "acceptance", "choose", "layer_slots")
+@question.asking("scenario", "draft_tokens", "acceptance", "draft", "choose", "layer_slots")
 def evaluate_command(
     asked: question.Asked,
     *,

@@ -43,6 +43,9 @@ def export_command(
     model_path: Annotated[
         str | None, typer.Option(help="Where the weights lie on every host.")
     ] = None,
+    draft_path: Annotated[
+        str | None, typer.Option(help="Where the weights of a draft model lie on every host.")
+    ] = None,
     gpus_per_host: Annotated[
         int | None, typer.Option(help="Accelerators of one host (default: published).")
     ] = None,
@@ -93,6 +96,7 @@ def export_command(
     plain = ExportOptions(model_path=model_path or f"/models/{instance.model.name}")
     options = replace(
         plain,
+        draft_path=draft_path or plain.draft_path,
         image=image or plain.image,
         namespace=namespace or plain.namespace,
         topology_profile=topology_profile or plain.topology_profile,

@@ -25,7 +25,14 @@ def register(app: typer.Typer) -> None:
 
 
 @question.asking(
-    "scenario", "model", "weight_dtype", "draft_tokens", "acceptance", "choose", "layer_slots"
+    "scenario",
+    "model",
+    "weight_dtype",
+    "draft_tokens",
+    "acceptance",
+    "draft",
+    "choose",
+    "layer_slots",
 )
 def move_command(
     asked: question.Asked,

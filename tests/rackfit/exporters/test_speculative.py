@@ -10,9 +10,11 @@ from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Workload
-from rackfit.exporters.export import export_layout, write_files
+from rackfit.exporters.deployment import ExportOptions
+from rackfit.exporters.export import ExportError, export_layout, write_files
 from rackfit.exporters.options import option_table
 from rackfit.importers.deployment import import_deployment
+from topology.catalogue import data_dir
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +66,58 @@ def test_tensorrt_llm_has_room_for_drafts_in_a_pass(files):
     drafts = {"decoding_type": "MTP", "max_draft_len": 2}
     assert engine["speculative_config"] == drafts
     assert engine["max_num_tokens"] >= 3 * 16
+
+
+@pytest.mark.parametrize(
+    ("draft", "names"),
+    [
+        ("qwen3-32b-eagle3", {"vllm": "eagle3", "sglang": "EAGLE3", "trtllm": "Eagle3"}),
+        ("qwen3-8b", {"vllm": "draft_model", "sglang": "STANDALONE", "trtllm": "Draft_Target"}),
+    ],
+)
+@pytest.mark.parametrize("path", ["", "/elsewhere/head"])
+def test_what_drafts_beside_the_model_is_named(draft, names, path, tmp_path):
+    scenario = Scenario(
+        model="qwen3-32b",
+        cluster="hgx-h200",
+        workload=Workload(input_tokens=2000, output_tokens=500),
+        speculative=Speculative(draft_tokens=3, acceptance=0.7, draft=draft),
+    )
+    instance = resolve_instance(scenario)
+    layout = plain_layout(instance, "mixed", tp=8, attention_dp=1, batch=16)
+    options = ExportOptions("/srv/qwen3-32b", draft_path=path)
+    where = path or f"/srv/{draft}"
+    told = {}
+    for engine in names:
+        files = export_layout(instance, layout, engine, options, allow_approximate=True).files
+        write_files(files, tmp_path / engine)
+        # what is read back is what was priced
+        read = import_deployment(instance, engine, tmp_path / engine)
+        assert not [note for note in read.notes if "drafts" in note]
+        told[engine] = "\n".join(files.values()).replace("\\\n", " ")
+    vllm = {"method": names["vllm"], "num_speculative_tokens": 3, "model": where}
+    assert json.dumps(vllm) in told["vllm"]
+    assert f"--speculative-algorithm {names['sglang']} " in " ".join(told["sglang"].split())
+    assert f"--speculative-draft-model-path {where}" in " ".join(told["sglang"].split())
+    (engine,) = [yaml.safe_load(text) for name, text in files.items() if name.startswith("engine-")]
+    assert engine["speculative_config"] == {
+        "decoding_type": names["trtllm"], "max_draft_len": 3, "speculative_model": where,
+    }  # fmt: skip
+
+
+def test_tensorrt_llm_refuses_heads_of_the_first_eagle(tmp_path):
+    head = json.loads((data_dir("drafts") / "qwen3-32b-eagle3.json").read_text())
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(head | {"architectures": ["EagleLlamaForCausalLM"]}))
+    scenario = Scenario(
+        model="qwen3-32b",
+        cluster="hgx-h200",
+        workload=Workload(input_tokens=2000, output_tokens=500),
+        speculative=Speculative(draft_tokens=3, acceptance=0.7, draft=str(path)),
+    )
+    instance = resolve_instance(scenario)
+    layout = plain_layout(instance, "mixed", tp=8, attention_dp=1, batch=16)
+    with pytest.raises(ExportError, match="is a head of the first EAGLE"):
+        export_layout(instance, layout, "trtllm", allow_approximate=True)
+    words = export_layout(instance, layout, "vllm", allow_approximate=True).files["commands.sh"]
+    assert '"method": "eagle"' in words

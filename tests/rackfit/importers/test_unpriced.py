@@ -213,3 +213,22 @@ def test_what_the_question_prices_is_not_named(tmp_path: Path) -> None:
     )
     said = evaluate_running(drafting, "sglang", tmp_path / "two.sh").notes
     assert not any("drafts" in note for note in said)
+
+
+def test_drafts_by_another_are_said(tmp_path: Path) -> None:
+    """A head there and the model's own module in the question, and the other way round."""
+    name, mtp, head = COMMANDS[0][1], COMMANDS[0][2], COMMANDS[1][2]
+    (note,) = _of(tmp_path, name, head.replace('{"model"', '{"method": "eagle3", "model"'), None)
+    assert "eagle3, 1 token per pass there; the model's own MTP module drafts" in note
+    (note,) = _of(tmp_path, name, mtp, "deepseek-v3-eagle3")
+    assert "mtp, 2 tokens per pass there; deepseek-v3-eagle3 drafts, as the question says" in note
+
+
+def _of(folder: Path, name: str, text: str, draft: str | None) -> list[str]:
+    (folder / name).write_text(text)
+    drafts = Speculative(draft_tokens=2, acceptance=0.8, draft=draft)
+    scenario = Scenario(
+        model="deepseek-v3", cluster="hgx-h200", workload="chat", speculative=drafts
+    )
+    notes = evaluate_running(scenario, "vllm", folder / name).notes
+    return [note for note in notes if "as the question says" in note]

@@ -1,0 +1,199 @@
+"""Models that draft tokens for another: EAGLE heads, read from their own ``config.json``, and whole small models.
+
+An EAGLE head is a layer or two that read the hidden states of the model they draft for. EAGLE (Li et al. 2024) joins the
+embedding of a token with the model's last hidden state in every run and uses the model's LM head. EAGLE-3 (Li et al. 2025)
+joins the hidden states of three layers once in a pass, its first layer's attention reads the embedding beside that, and
+it has a head of its own, often over fewer tokens. Both use the model's embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from costmodel.models.config import Config
+from costmodel.models.files import find_config, read_object
+from costmodel.models.load import load_model
+from costmodel.models.parts.attention import grouped_query
+from costmodel.models.parts.builder import Builder
+from costmodel.models.parts.decoder import layer
+from costmodel.models.parts.ffn import dense_ffn
+from costmodel.models.parts.mla import Latent, latent_attention
+from costmodel.models.parts.quantisation.quantisers import read_precision
+from costmodel.models.read_log import shown
+from costmodel.models.spec import Attention, Drafter, Layer, ModelSpec, Weights
+from costmodel.models.summary import bytes_of, layer_bytes
+from topology.catalogue import catalogue_names
+from topology.errors import InstanceError, Problem
+from topology.names import check_name
+
+#: what published files call the part that describes the layers, where they nest it
+_SECTIONS = ("transformer_layer_config", "model")
+#: hidden states that an EAGLE-3 head joins where its config lists no layers
+_STATES = 3
+#: tables of one tokenizer may be padded: to multiples of this at most, by released models
+_PADDED_TO = 1024
+#: layers of a head at most; published ones have one
+_MOST_LAYERS = 8
+
+Kind = Literal["eagle", "eagle3", "model"]
+
+
+def load_drafter(name_or_path: str, target: ModelSpec) -> Drafter:
+    """What drafts for ``target``: a catalogue name (of a draft or a model), a ``config.json`` or the folder of one.
+
+    Raises ``InstanceError`` naming every key that is wrong, missing, or does not fit the target.
+    """
+    path = _found(name_or_path)
+    data = read_object(path)
+    kind = _kind_of(data)
+    if kind == "model":
+        return _whole(path, target)
+    folder = path.resolve().parent.name
+    name = folder if path.name == "config.json" and folder else path.stem
+    return _head(kind, data, check_name(name, f"{shown(path.name)}: draft"), str(path), target)
+
+
+def drafts_of_catalogue() -> Iterator[tuple[Drafter, float]]:
+    """The heads that are shipped and the bytes of each, without the embedding that they share with their model."""
+    for name in catalogue_names("drafts", (".json",)):
+        path = find_config(name, "drafts")
+        data = read_object(path)
+        drafter = _head(_kind_of(data), data, name, str(path), None)
+        spec = drafter.spec
+        layers = sum(layer_bytes(layer) for layer in spec.layers)
+        yield drafter, layers + bytes_of(spec.head) + bytes_of(drafter.once)
+
+
+def _found(name_or_path: str) -> Path:
+    """The file: a draft of the catalogue first, then a model of it, then whatever the path says."""
+    try:
+        return find_config(name_or_path, "drafts")
+    except InstanceError:
+        if "/" in name_or_path or name_or_path.endswith(".json"):
+            raise
+    try:
+        return find_config(name_or_path)
+    except InstanceError:
+        known = ", ".join(catalogue_names("drafts", (".json",)))
+        message = f"unknown draft {shown(name_or_path)}; known: {known}, and every model; or the path of a config.json"
+        raise InstanceError(Problem("speculative.draft", message)) from None
+
+
+def _kind_of(data: dict[str, Any]) -> Kind:
+    names = data.get("architectures")
+    said = (
+        [name.lower() for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    )
+    said += [str(data.get(key)).lower() for key in ("model_type", "speculators_model_type")]
+    if any("eagle3" in name for name in said):
+        return "eagle3"
+    return "eagle" if any("eagle" in name for name in said) else "model"
+
+
+def _whole(path: Path, target: ModelSpec) -> Drafter:
+    spec = load_model(str(path))
+    padded = [-(-one.vocab_size // _PADDED_TO) for one in (spec, target)]
+    if padded[0] != padded[1]:
+        message = (
+            f"{spec.name} knows {spec.vocab_size:,} tokens and {target.name} {target.vocab_size:,}: "
+            "drafts need the tokenizer of the model"
+        )
+        raise InstanceError(Problem("speculative.draft", message))
+    return Drafter("model", replace(spec, mtp=None, vision=None, audio=None))
+
+
+def _head(
+    kind: Kind, data: dict[str, Any], name: str, place: str, target: ModelSpec | None
+) -> Drafter:
+    outer = Config(data, place)
+    inner = next((part for key in _SECTIONS if (part := outer.section(key)) is not None), outer)
+    b = Builder(inner, outer, read_precision(inner, outer, None), name, kind)
+    vocab = inner.size("vocab_size")
+    read = outer.size("target_hidden_size", default=b.hidden, because="the hidden size of the head")
+    count = b.num_layers
+    if count > _MOST_LAYERS:
+        inner.problem("num_hidden_layers", f"a head has 1 to {_MOST_LAYERS}, got {count}")
+    if target is not None and read != target.hidden_size:
+        outer.problem(
+            "target_hidden_size" if outer.has("target_hidden_size") else "hidden_size",
+            f"reads hidden states of {read}, those of {target.name} have {target.hidden_size}",
+        )
+    joined = 2 * b.hidden if kind == "eagle3" else b.hidden
+    attend = _attention(b)
+    width = b.ffn_width
+    outer.log.stop_if_wrong()
+    layers = [
+        layer(
+            b,
+            attend(index, b.hidden if index else joined),
+            dense_ffn(b, f"layers.{index}.mlp", width),
+        )
+        for index in range(count)
+    ]
+    states = _states(outer) if kind == "eagle3" else 1
+    # an EAGLE head joins one hidden state and the embedding of the token
+    rows = states * read if kind == "eagle3" else read + b.hidden
+    fusing = b.matrix("fusion of hidden states", "fc", b.hidden, rows, "replicated", role="plain")
+    once: tuple[Weights, ...] = ()
+    head: tuple[Weights, ...] = ()
+    if kind == "eagle3":
+        once = (fusing,)
+        known = outer.size("draft_vocab_size", default=vocab, because="every token of the model")
+        head = (b.matrix("draft head", "lm_head", known, b.hidden, "vocab", role="plain"),
+                b.vector("draft norms", 2 * b.hidden))  # fmt: skip
+    else:
+        layers[0] = replace(layers[0], extra=(*layers[0].extra, fusing))
+    outer.log.stop_if_wrong()
+    spec = _spec(b, tuple(layers), head, vocab)
+    return Drafter(kind, spec, once)
+
+
+def _attention(b: Builder) -> Callable[[int, int], Attention]:
+    """Attention of layer ``index`` over vectors of ``width``: latent where the config has the ranks of one."""
+    if b.config.has("kv_lora_rank"):
+        latent = Latent.read(b)
+        return lambda index, width: latent_attention(
+            b, f"layers.{index}.self_attn", latent, input_dim=width
+        )
+    heads, kv_heads, dim = b.heads, b.kv_heads(), b.head_dim()
+    bias = b.config.flag("attention_bias", default=False)
+
+    def grouped(index: int, width: int) -> Attention:
+        return grouped_query(
+            b, f"layers.{index}.self_attn", heads, kv_heads, dim, qkv_bias=bias, o_bias=bias, input_dim=width
+        )  # fmt: skip
+
+    return grouped
+
+
+def _states(outer: Config) -> int:
+    """Hidden states that are joined: as many as layers are listed, in the config or its ``eagle_config``."""
+    key = "eagle_aux_hidden_state_layer_ids"
+    section = outer.data.get("eagle_config")
+    for values in (section.get(key) if isinstance(section, dict) else None, outer.data.get(key)):
+        if isinstance(values, list) and 0 < len(values) <= _PADDED_TO:
+            return len(values)
+    return _STATES
+
+
+def _spec(
+    b: Builder, layers: tuple[Layer, ...], head: tuple[Weights, ...], vocab: int
+) -> ModelSpec:
+    return ModelSpec(
+        name=b.name,
+        family=b.family,
+        hidden_size=b.hidden,
+        vocab_size=vocab,
+        layers=layers,
+        embedding=(),
+        head=head,
+        tied_embeddings=False,
+        max_context=None,
+        activation_dtype=b.precision.base.dtype,
+        native_dtype=b.precision.label,
+        notes=tuple(b.outer.log.notes),
+        readings=tuple(b.outer.log.readings.values()),
+    )
