@@ -19,8 +19,8 @@ from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Judge
 from topology.errors import InstanceError, Problem
 
-#: one part of the tokens that a pass takes unless told, and that part of those
-_PARTS = 4
+#: a pass takes all of the tokens that it takes unless told, or a half, a quarter or a sixteenth
+_PARTS = (1, 2, 4, 16)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def chunks_of(scenario: Scenario, asked: Asked) -> tuple[int, ...]:
         return choices.chunk
     if "prefill_chunk_tokens" in limits.model_fields_set or asked.targets.ttft_p99_s is None:
         return (own,)
-    return tuple(dict.fromkeys(max(1, own // part) for part in (1, _PARTS, _PARTS**2)))
+    return tuple(dict.fromkeys(max(1, own // part) for part in _PARTS))
 
 
 def of_chunk(scenario: Scenario, chunk: int) -> Scenario:

@@ -203,9 +203,9 @@ def test_a_pass_takes_as_many_prompt_tokens_as_serve_most_and_bounds_hold_for_ea
     found = offered()
     (one,) = found.layouts
     assert one.instance.scenario.limits.prefill_chunk_tokens == 512
-    assert found.covers[-1].startswith("passes of at most 8,192, 2,048 or 512 prompt tokens")
+    assert found.covers[-1].startswith("passes of at most 8,192, 4,096, 2,048 or 512 prompt tokens")
     alone = {}
-    for chunk in (8192, 2048, 512):
+    for chunk in (8192, 4096, 2048, 512):
         for module in (for_traffic, most):
             monkeypatch.setattr(module, "chunks_of", lambda *_, chunk=chunk: (chunk,))
         alone[chunk] = offered()

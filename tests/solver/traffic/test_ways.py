@@ -45,7 +45,7 @@ def chosen() -> SearchResult:
 
 
 def test_what_is_tried() -> None:
-    assert chunks_of(SCENARIO, asked()) == (8192, 2048, 512)
+    assert chunks_of(SCENARIO, asked()) == (8192, 4096, 2048, 512)
     assert chunks_of(SCENARIO, asked(Targets(None, 0.05))) == (8192,)
     fixed = SCENARIO.model_copy(update={"limits": Limits(prefill_chunk_tokens=1000)})
     assert chunks_of(fixed, asked()) == (1000,)
