@@ -128,6 +128,26 @@ def test_hidden_parameters_are_recovered(runs):
     assert 0.8 < np.mean(inside) < 0.99
 
 
+def test_runs_that_the_shipped_constants_predict_move_nothing(runs):
+    """Times that scatter as runs do anyway say nothing; times that are off by more say it in part, then wholly."""
+    prior = prior_of(KNOWN, PROFILE, "h200", "sglang")
+    few = runs[:5]
+
+    def moved_by(sd: float) -> float:
+        exact = predict(few, pricing_at(prior.mean), PROFILE.first_token).tpot_s
+        off = sd * np.array([1.0, -1.0, 1.0, -1.0, 1.0])
+        made = [
+            replace(run, row=replace(run.row, tpot_s=float(tpot)))
+            for run, tpot in zip(few, exact * np.exp(off), strict=True)
+        ]
+        after = update_cell(prior, made, PROFILE, KNOWN).after
+        return float(np.abs((after.mean - prior.mean) / np.sqrt(np.diag(prior.covariance))).max())
+
+    assert moved_by(0.99 * KNOWN.row_sd) == 0.0
+    little, much = moved_by(1.1 * KNOWN.row_sd), moved_by(4.0 * KNOWN.row_sd)
+    assert 0.0 < little < much
+
+
 def test_errors_are_of_runs_that_were_left_out(rows):
     """One run that contradicts the others counts with its whole error, though it moved the constants."""
     some = [r for r in rows if r.system == "h100_sxm" and "Llama-3.1-8B" in r.model][:6]
