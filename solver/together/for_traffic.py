@@ -66,6 +66,10 @@ def divide_for_traffic(
     return _InTurn(models, asked, clock, gap, seed, workers, on_progress).run()
 
 
+#: how often models whose share of the time was too short are searched again
+_AGAIN = 2
+
+
 @dataclass(frozen=True)
 class _Found:
     """An answer for each model, on chips of its own, and the judge's word on all."""
@@ -151,20 +155,32 @@ class _InTurn:
         return best is not None and gap_of(best.models, best.judged, self.bound) <= self.gap
 
     def _each_alone(self) -> list[SearchResult]:
-        found, reasons = list[SearchResult](), list[tuple[str, NoFeasibleLayout]]()
-        for at, name in enumerate(self.models.names):
-            try:
-                found.append(self._searched(at, ()))
-            except NoFeasibleLayout as error:
-                reasons.append((name, error))
-            except NoLayoutInTime as error:
-                raise NoLayoutInTime(f"{name}: {error}") from None
+        """Each model on all chips; those whose share of the time was too short then share all of what is left."""
+        found, reasons = dict[int, SearchResult](), list[tuple[str, NoFeasibleLayout]]()
+        late, beside = dict[int, NoLayoutInTime](), self.to_come - len(self.asked)
+        waiting = list(range(len(self.asked)))
+        for _ in range(1 + _AGAIN):
+            late = {}
+            for at in waiting:
+                try:
+                    found[at] = self._searched(at, ())
+                except NoFeasibleLayout as error:
+                    reasons.append((self.models.names[at], error))
+                except NoLayoutInTime as error:
+                    late[at] = error
+            if not late or reasons or self.clock.over:
+                break
+            waiting = list(late)
+            self.to_come = len(late)
         if reasons:
             raise NoFeasibleLayout(
                 "\n".join(f"{name}: {error}" for name, error in reasons),
                 proven=any(error.proven for _, error in reasons),
             )
-        return found
+        for at, slow in late.items():
+            raise NoLayoutInTime(f"{self.models.names[at]}: {slow}") from None
+        self.to_come = beside
+        return [found[at] for at in range(len(self.asked))]
 
     def _searched(self, at: int, taken: Sequence[str]) -> SearchResult:
         """A search for one model where others have some chips."""

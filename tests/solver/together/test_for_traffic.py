@@ -11,17 +11,20 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from costmodel.question.scenario import Scenario
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import judged
 from costmodel.together.question import Models, load_together, resolve_together
 from rackfit.cli.app import build_app
 from rackfit.documents.result import read_result
 from rackfit.documents.schema import FOLDER
+from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.together.for_traffic import divide_for_traffic, traffic_of
+from solver.traffic.asked import Asked
 from solver.traffic.losses import losses
 from solver.traffic.search import search_traffic
-from topology.errors import InstanceError, NoFeasibleLayout
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
 #: how near searches go: what is tested holds for any layout that they find
 GAP = 0.5
@@ -133,6 +136,32 @@ def test_models_that_fit_alone_but_not_together_are_refused_with_what_each_needs
     ) as error:
         divide_for_traffic(models, clock=Clock(), gap=GAP)
     assert error.value.proven
+
+
+def test_a_model_whose_share_of_the_time_is_too_short_has_what_the_others_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two minutes four searches have shares; the second model needs more than its own, and there is more."""
+    shares: list[tuple[str, float]] = []
+    needs = {"llama-3.1-8b": 1.0, "llama-3.1-70b": 50.0}
+
+    def searched(scenario: Scenario, asked: Asked, *, clock: Clock, **how: Any) -> SearchResult:
+        assert clock.limit_s is not None
+        shares.append((scenario.model, clock.limit_s))
+        if clock.limit_s < needs[scenario.model]:
+            raise NoLayoutInTime("the time limit came before a layout")
+        return search_traffic(scenario, asked, clock=Clock(), **how)
+
+    monkeypatch.setattr("solver.together.for_traffic.search_traffic", searched)
+    models = asked(tmp_path, SMALL, LARGE)
+    found = divide_for_traffic(models, clock=Clock(120), gap=GAP)
+    assert len(found.layouts) == 2
+    assert [name for name, _ in shares[:3]] == ["llama-3.1-8b", "llama-3.1-70b", "llama-3.1-70b"]
+    assert shares[0][1] == pytest.approx(30, abs=2)
+    assert shares[2][1] > 2 * shares[1][1]
+    needs["llama-3.1-70b"] = 1000.0
+    with pytest.raises(NoLayoutInTime, match=r"llama-3\.1-70b: the time limit came"):
+        divide_for_traffic(models, clock=Clock(120), gap=GAP)
 
 
 @pytest.mark.parametrize(
