@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from costmodel.models.config import Config
+from costmodel.models.config import MAX_LAYERS, Config
 from costmodel.models.files import find_config, read_object
 from costmodel.models.load import load_model
 from costmodel.models.parts.attention import grouped_query
@@ -31,8 +31,8 @@ from topology.names import check_name
 
 #: what published files call the part that describes the layers, where they nest it
 _SECTIONS = ("transformer_layer_config", "model")
-#: hidden states that an EAGLE-3 head joins where its config lists no layers
-_STATES = 3
+#: layers of the model whose hidden states an EAGLE-3 head joins, and how many where its config lists none
+_TAPS, _STATES = "eagle_aux_hidden_state_layer_ids", 3
 #: tables of one tokenizer may be padded: to multiples of this at most, by released models
 _PADDED_TO = 1024
 #: layers of a head at most; published ones have one
@@ -84,13 +84,12 @@ def _found(name_or_path: str) -> Path:
 
 def _kind_of(data: dict[str, Any]) -> Kind:
     names = data.get("architectures")
-    said = (
-        [name.lower() for name in names if isinstance(name, str)] if isinstance(names, list) else []
-    )
-    said += [str(data.get(key)).lower() for key in ("model_type", "speculators_model_type")]
-    if any("eagle3" in name for name in said):
+    listed = names if isinstance(names, list) else [names]
+    said = [*listed, data.get("model_type"), data.get("speculators_model_type")]
+    words = [name.lower() for name in said if isinstance(name, str)]
+    if any("eagle3" in word for word in words):
         return "eagle3"
-    return "eagle" if any("eagle" in name for name in said) else "model"
+    return "eagle" if any("eagle" in word for word in words) else "model"
 
 
 def _whole(path: Path, target: ModelSpec) -> Drafter:
@@ -116,6 +115,9 @@ def _head(
     count = b.num_layers
     if count > _MOST_LAYERS:
         inner.problem("num_hidden_layers", f"a head has 1 to {_MOST_LAYERS}, got {count}")
+    experts = [key for key in inner.data if "expert" in key and inner.has(key)]
+    if experts:
+        inner.problem(experts[0], "heads with a mixture of experts are not read")
     if target is not None and read != target.hidden_size:
         outer.problem(
             "target_hidden_size" if outer.has("target_hidden_size") else "hidden_size",
@@ -171,11 +173,10 @@ def _attention(b: Builder) -> Callable[[int, int], Attention]:
 
 def _states(outer: Config) -> int:
     """Hidden states that are joined: as many as layers are listed, in the config or its ``eagle_config``."""
-    key = "eagle_aux_hidden_state_layer_ids"
-    section = outer.data.get("eagle_config")
-    for values in (section.get(key) if isinstance(section, dict) else None, outer.data.get(key)):
-        if isinstance(values, list) and 0 < len(values) <= _PADDED_TO:
-            return len(values)
+    for where in (outer.section("eagle_config"), outer):
+        layers = None if where is None else where.indices(_TAPS, MAX_LAYERS)
+        if layers:
+            return len(layers)
     return _STATES
 
 

@@ -112,6 +112,10 @@ def test_forms_of_a_head(tmp_path: Path) -> None:
         ({"num_hidden_layers": 40}, "num_hidden_layers: a head has 1 to 8, got 40"),
         ({"intermediate_size": "wide"}, "intermediate_size: expected an integer"),
         ({"draft_vocab_size": -1}, "draft_vocab_size: must be from 1"),
+        ({"num_experts": 64}, "num_experts: heads with a mixture of experts are not read"),
+        ({"eagle_config": 5}, "eagle_config: expected an object"),
+        ({"eagle_aux_hidden_state_layer_ids": ["x"]}, "expected layer numbers"),
+        ({"architectures": "LlamaForCausalLMEagle3", "hidden_size": 8}, "reads hidden states of 8"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
