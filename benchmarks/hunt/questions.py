@@ -17,6 +17,7 @@ import yaml
 from benchmarks.hunt.clusters import Data, DrawnCluster, draw_cluster
 from benchmarks.hunt.models import DrawnModel, draw_model
 from topology import load_cluster
+from topology.catalogue import catalogue_names
 from topology.chip import Chip
 
 
@@ -131,6 +132,18 @@ def _draw_options(draw: Random, model: DrawnModel, chips: list[Chip], scenario: 
         scenario["speculative"] = {
             "draft_tokens": draw.choice((1, 2, 3)),
             "acceptance": draw.choice((0.0, 0.5, 0.8, 1.0)),
+        }
+        return
+    if not model.drafts and draw.random() < 0.2:
+        own = model.name if model.config is None else f"./{model.name}.json"
+        heads = [
+            name for name in catalogue_names("drafts", (".json",)) if name.startswith(own + "-")
+        ]
+        scenario["speculative"] = {
+            "draft_tokens": draw.choice((1, 3, 5)),
+            "acceptance": draw.choice((0.5, 0.8)),
+            # a model has its own tokenizer
+            "draft": draw.choice([own, *heads]),
         }
         return
     tiers = sorted({tier.kind for chip in chips for tier in chip.tiers})
