@@ -18,13 +18,26 @@ class Habits:
     (``first``). ``chunk_tokens``: tokens that one rank computes in a pass with prompts.
     ``reserves``: KV is kept for the whole answer before a request starts; else it grows, and the
     request that started last is put back when none is left. ``ahead``: what a pass holds is settled when the
-    one before it starts, so that a request which comes meanwhile waits for one pass more.
+    one before it starts, so that a request which comes meanwhile waits for one pass more. ``piece_tokens``: tokens of one
+    prompt in a pass at most (0: as many as there is room for). ``every``: of so many passes one has pieces of prompts
+    (``mixed``).
     """
 
     prompts: Literal["mixed", "between", "first"] = "between"
     chunk_tokens: int = 8192
     reserves: bool = True
     ahead: bool = False
+    piece_tokens: int = 0
+    every: int = 1
+
+    @property
+    def rounds_between(self) -> int:
+        """Rounds of decoding alone after a pass with prompts."""
+        return {"mixed": self.every - 1, "between": 1, "first": 0}[self.prompts]
+
+    def piece(self, tokens: int) -> int:
+        """What of so many prompt tokens the next pass may take."""
+        return min(tokens, self.piece_tokens or tokens)
 
     @classmethod
     def of(cls, engine: EngineHabits, chunk_tokens: int) -> Habits:

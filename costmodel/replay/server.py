@@ -50,7 +50,8 @@ class Server:
         self._run: tuple[int, float, float] | None = None
         self._pass: tuple[list[tuple[Job, int]], float, int] | None = None
         self._rank = [0] * table.ranks
-        self._decode_next = False
+        #: rounds of decoding alone before the next pass with prompts
+        self._due = 0
         #: what came later is not part of the next pass
         self._settled = 0.0
 
@@ -105,7 +106,7 @@ class Server:
     def _end_rounds(self, now: float, done: list[Job]) -> None:
         assert self._run is not None
         rounds, first, more = self._run
-        self._run = None
+        self._run, self._due = None, max(0, self._due - rounds)
         self._settled = self.started + lasting(rounds - 1, first, more)
         count = len(self.running)
         self.gaps.add(first + self._stall, count)
@@ -145,7 +146,8 @@ class Server:
         for job, tokens in pieces:
             job.done += tokens
             self.pending_tokens -= tokens
-            self._rank[job.rank] -= tokens
+            piece, left = self.habits.piece, job.prompt - job.done
+            self._rank[job.rank] -= piece(left + tokens) - piece(left)
             if job.done < job.prompt:
                 continue
             if self.cache is not None and job.blocks:
@@ -187,16 +189,17 @@ class Server:
         self._admit(now)
         self.started = now
         self.version += 1
-        if self.prompts and not (self._decode_next and self.running):
-            self._decode_next = self.habits.prompts == "between"
+        if self.prompts and not (self._due and self.running):
+            self._due = self.habits.rounds_between
             return self._start_pass(now)
-        self._decode_next = False
         if not self.running:
             return None
         self.busy = True
         count = len(self.running)
         late = bool(self.waiting) and self.waiting[0].queued_s > self._settled
-        rounds = 1 if self.prompts or late else self.running[0][0] - self.rounds
+        rounds = 1 if late else self.running[0][0] - self.rounds
+        if self.prompts:
+            rounds = min(rounds, self._due)
         if not self.habits.reserves:
             rounds = self._until_full(rounds)
         mean = self.context / count
@@ -243,7 +246,7 @@ class Server:
             job = waiting.popleft()
             self._find_prefix(job)
             job.rank = rank.index(least)
-            rank[job.rank] += job.prompt - job.done
+            rank[job.rank] += self.habits.piece(job.prompt - job.done)
             self.prompts.append(job)
 
     def _find_prefix(self, job: Job) -> None:
@@ -272,7 +275,7 @@ class Server:
         whole, slowest = [0.0] * ranks, [0.0] * ranks
         for job in self.prompts:
             rank = job.rank
-            tokens = min(job.prompt - job.done, int(room[rank]))
+            tokens = min(self.habits.piece(job.prompt - job.done), int(room[rank]))
             if tokens <= 0:
                 continue
             if job.started_s < 0:

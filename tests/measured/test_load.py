@@ -117,6 +117,20 @@ def test_an_eagle3_head_is_that_of_the_model(tmp_path: Path) -> None:
     assert "unknown draft 'llama-3.1-405b-eagle3'" in dict(found.unsupported)["none"]
 
 
+def test_a_note_says_when_prompts_are_computed(tmp_path: Path) -> None:
+    """Prompts that are held back are late, and no pass of those that decode is longer for it."""
+    note = "per rank; prefill scheduled every 8 steps, long-prefill threshold 512"
+    arguments = {"max_num_batched_tokens": 2048, "max_num_batched_tokens_note": note}
+    held = OPEN | {"id": "held", "requested_rate": 20.0, "server_args": arguments}
+    free = held | {"id": "free", "server_args": {"max_num_batched_tokens": 2048}}
+    slow, quick = (
+        one.met
+        for one in validate_load(read_load_runs(_file(tmp_path, held, free)), "calibrated").replayed
+    )
+    assert slow.ttft_s.p50 > 1.5 * quick.ttft_s.p50
+    assert slow.itl_s.p99 <= quick.itl_s.p99
+
+
 @pytest.mark.parametrize(("tokens", "length"), [(1, 1.8), (3, 2.49), (3, 1.0), (3, 4.0), (7, 3.1)])
 def test_an_acceptance_length_is_what_passes_emit(tokens: int, length: float) -> None:
     found = drafted(f"MTP, {tokens} draft tokens, acceptance length simulated at {length}")

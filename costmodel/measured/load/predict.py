@@ -16,6 +16,7 @@ from costmodel.layout.layout import Layout
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.load.runs import STAGE_S, LoadRun
 from costmodel.measured.systems import served_as
+from costmodel.question.engine import EngineHabits
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
@@ -69,7 +70,7 @@ def predict_load(
     engine = instance.engine
     assert engine is not None
     course = Course(
-        Habits.of(engine.habits, run.server_args.max_num_batched_tokens or CHUNK),
+        _habits(run, engine.habits),
         in_flight=run.concurrency if run.loop == "closed" and follows is None else None,
         host=instance.profile.host_of(run.engine),
         follows=follows,
@@ -105,6 +106,19 @@ def _paced(
             break
         stretch = wanted
     return requests.rows(first), now.rows(first)
+
+
+def _habits(run: LoadRun, engine: EngineHabits) -> Habits:
+    """How the server schedules: as its engine does, with what a note says of prompts that wait."""
+    arguments = run.server_args
+    habits = Habits.of(engine, arguments.max_num_batched_tokens or CHUNK)
+    every = re.search(r"every (\d{1,3}) steps", arguments.max_num_batched_tokens_note)
+    piece = re.search(r"threshold (\d{1,6})", arguments.max_num_batched_tokens_note)
+    return replace(
+        habits,
+        every=max(1, int(every[1])) if every and habits.prompts == "mixed" else 1,
+        piece_tokens=int(piece[1]) if piece else 0,
+    )
 
 
 def instance_of(run: LoadRun, requests: Requests, profile: str) -> Instance:

@@ -126,7 +126,26 @@ def test_rounds_without_a_queue_last_as_they_are_told(
     assert job.ends_s == pytest.approx(0.002 + 100 * 0.002)
 
 
-@pytest.mark.parametrize("habits", ["mixed", "between", "first"])
+@pytest.mark.parametrize(
+    ("every", "decoding", "first_s"), [(1, True, 0.020), (3, True, 0.050), (3, False, 0.020)]
+)
+def test_a_long_prompt_takes_a_piece_of_one_pass_in_so_many(
+    every: int, decoding: bool, first_s: float, tiny: Callable[[int, int, int, int], Instance]
+) -> None:
+    """Four pieces; while a sequence decodes, two rounds of it between two of them. A pass has pieces of several prompts."""
+    habits = Habits("mixed", chunk_tokens=64, piece_tokens=16, every=every)
+    server = Server("mixed", by_rows(Line.flat(0.005)), NOTHING, 8, habits, Gaps())
+    start = 0.1 if decoding else 0.0
+    requests = Requests(
+        np.array([0.0, start, start]), np.array([10, 64, 60]),
+        np.array([1000 if decoding else 1, 1, 1]), np.zeros(3, dtype=np.int64),
+    )  # fmt: skip
+    jobs = run(tiny(0, 1, 1, 0), [Standing(server, 0, 1.0, 0.0)], requests, Course(habits))
+    assert [job.first_s - job.started_s for job in jobs[1:]] == pytest.approx([first_s] * 2)
+    assert server._rank == [0]
+
+
+@pytest.mark.parametrize("habits", ["mixed", "between", "first", "throttled"])
 @pytest.mark.parametrize("reserves", [True, False])
 @pytest.mark.parametrize("seed", range(4))
 def test_what_holds_of_every_replay(
@@ -143,7 +162,11 @@ def test_what_holds_of_every_replay(
         rng.integers(1, 50, count),
         np.zeros(count, dtype=np.int64),
     )
-    course = Course(Habits(habits, int(rng.integers(32, 300)), reserves))  # type: ignore[arg-type]
+    chunk = int(rng.integers(32, 300))
+    if habits == "throttled":
+        course = Course(Habits("mixed", chunk, reserves, piece_tokens=chunk // 3, every=4))
+    else:
+        course = Course(Habits(habits, chunk, reserves))  # type: ignore[arg-type]
     gaps = Gaps()
     fleet = standing(instance, layout, course.habits, gaps, requests.longest)
     for one in fleet:  # room for a few sequences of the longest kind
@@ -154,6 +177,7 @@ def test_what_holds_of_every_replay(
     (server,) = (one.server for one in fleet)
     assert not (server.load)
     assert not (server.pending_tokens)
+    assert not any(server._rank)
     assert gaps.count == (requests.output_tokens - 1).sum()
     for job in jobs:
         assert 0 <= job.arrival_s <= job.started_s < job.first_s <= job.ends_s
