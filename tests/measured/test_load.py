@@ -117,6 +117,22 @@ def test_an_eagle3_head_is_that_of_the_model(tmp_path: Path) -> None:
     assert "unknown draft 'llama-3.1-405b-eagle3'" in dict(found.unsupported)["none"]
 
 
+def test_tokens_per_second_say_lengths_that_are_not_given(tmp_path: Path) -> None:
+    """Tokens/s over requests/s are tokens of a request; what is given counts."""
+    rates = {
+        "achieved_rate": 2.0,
+        "throughput": {"output_tokens_per_s": 200.0, "total_tokens_per_s": 5200.0},
+    }
+    none = CLOSED | rates | {"prompt_len": {}, "output_len": {}}
+    half = CLOSED | rates | {"output_len": {"mean": 7}, "prompt_len": {}}
+    unknown = none | {"achieved_rate": None}
+    runs = read_load_runs(_file(tmp_path, none, half, unknown))
+    assert [run.mean_lengths for run in runs] == [(2500.0, 100.0), (2500.0, 7.0), None]
+    with pytest.raises(InstanceError, match="prompt_len: mean lengths are not given"):
+        requests_of(runs[2], 0)
+    assert requests_of(runs[0], 0)[0].input_tokens.tolist()[:2] == [2500, 2500]
+
+
 def test_a_note_says_when_prompts_are_computed(tmp_path: Path) -> None:
     """Prompts that are held back are late, and no pass of those that decode is longer for it."""
     note = "per rank; prefill scheduled every 8 steps, long-prefill threshold 512"

@@ -235,8 +235,10 @@ def _closed(run: LoadRun, seed: int, sessions: Sessions | None) -> tuple[Request
     """As many requests as were measured: all of the mean length, or those of sessions."""
     if run.concurrency is None:
         raise InstanceError(Problem("concurrency", "is missing in a closed loop"))
-    if run.prompt_len.mean is None or run.output_len.mean is None:
-        raise InstanceError(Problem("prompt_len", "mean lengths are not given"))
+    lengths = run.mean_lengths
+    if lengths is None:
+        message = "mean lengths are not given, nor tokens/s and requests/s that say them"
+        raise InstanceError(Problem("prompt_len", message))
     count = drawn_count(run.n_requests or 10 * run.concurrency, "concurrency")
     if run.converses:
         if sessions is None:
@@ -245,17 +247,7 @@ def _closed(run: LoadRun, seed: int, sessions: Sessions | None) -> tuple[Request
         if run.achieved_rate is None:
             raise InstanceError(Problem("achieved_rate", "is missing: sessions come at a rate"))
         return sessions.drawn(
-            round(_MORE * count),
-            run.concurrency,
-            run.prompt_len.mean,
-            run.output_len.mean,
-            seed,
-            run.longest_pause_s,
+            round(_MORE * count), run.concurrency, *lengths, seed, run.longest_pause_s
         )
-    alike = Requests(
-        np.zeros(count),
-        np.full(count, round(run.prompt_len.mean), dtype=np.int64),
-        np.full(count, round(run.output_len.mean), dtype=np.int64),
-        np.zeros(count, dtype=np.int64),
-    )
-    return alike, None
+    given, asked = (np.full(count, round(mean), dtype=np.int64) for mean in lengths)
+    return Requests(np.zeros(count), given, asked, np.zeros(count, dtype=np.int64)), None

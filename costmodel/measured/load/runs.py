@@ -83,9 +83,10 @@ class MeanLength(_Part):
 
 
 class Throughput(_Part):
-    """Measured tokens per second."""
+    """Measured tokens per second; the total counts prompts, cached tokens of them too."""
 
     output_tokens_per_s: float | None = None
+    total_tokens_per_s: float | None = None
 
 
 class LoadRun(_Part):
@@ -136,6 +137,16 @@ class LoadRun(_Part):
     def converses(self) -> bool:
         """Whether requests of a closed loop are turns of conversations, whose prompts share their beginnings."""
         return self.loop == "closed" and self.server_args.prefix_caching is not False
+
+    @property
+    def mean_lengths(self) -> tuple[float, float] | None:
+        """Mean tokens of a prompt and of an answer: as they are given, or tokens/s over requests/s; ``None``: unknown."""
+        given, asked = self.prompt_len.mean, self.output_len.mean
+        total, own = self.throughput.total_tokens_per_s, self.throughput.output_tokens_per_s
+        if self.achieved_rate and total and own and total > own:
+            given = given or (total - own) / self.achieved_rate
+            asked = asked or own / self.achieved_rate
+        return None if given is None or asked is None else (max(1.0, given), max(1.0, asked))
 
     @property
     def longest_pause_s(self) -> float:
