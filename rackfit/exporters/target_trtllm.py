@@ -199,7 +199,8 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
         }
     if shape.pp > 1:
         fields["pp_partition"] = server.stage_layers()
-    if server.role == "prefill":
+    whole = instance.model.drafter is not None and instance.model.drafter.kind == "model"
+    if server.role == "prefill" or whole:  # a draft model's tokens come from outside the pass
         fields["disable_overlap_scheduler"] = True
     if server.role != "decode":
         fields["enable_chunked_prefill"] = True

@@ -103,6 +103,7 @@ def test_what_drafts_beside_the_model_is_named(draft, names, path, tmp_path):
     assert engine["speculative_config"] == {
         "decoding_type": names["trtllm"], "max_draft_len": 3, "speculative_model": where,
     }  # fmt: skip
+    assert engine.get("disable_overlap_scheduler", False) == (draft == "qwen3-8b")
 
 
 def test_tensorrt_llm_refuses_heads_of_the_first_eagle(tmp_path):
