@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from costmodel.models.config import MAX_LAYERS, Config
 from costmodel.models.files import find_config, read_object
@@ -23,7 +23,7 @@ from costmodel.models.parts.ffn import dense_ffn
 from costmodel.models.parts.mla import Latent, latent_attention
 from costmodel.models.parts.quantisation.quantisers import read_precision
 from costmodel.models.read_log import shown
-from costmodel.models.spec import Attention, Drafter, Layer, ModelSpec, Weights
+from costmodel.models.spec import Attention, Drafter, DrafterKind, Layer, ModelSpec, Weights
 from costmodel.models.summary import bytes_of, layer_bytes
 from topology.catalogue import catalogue_names
 from topology.errors import InstanceError, Problem
@@ -37,8 +37,6 @@ _TAPS, _STATES = "eagle_aux_hidden_state_layer_ids", 3
 _PADDED_TO = 1024
 #: layers of a head at most; published ones have one
 _MOST_LAYERS = 8
-
-Kind = Literal["eagle", "eagle3", "model"]
 
 
 def load_drafter(name_or_path: str, target: ModelSpec) -> Drafter:
@@ -82,7 +80,7 @@ def _found(name_or_path: str) -> Path:
         raise InstanceError(Problem("speculative.draft", message)) from None
 
 
-def _kind_of(data: dict[str, Any]) -> Kind:
+def _kind_of(data: dict[str, Any]) -> DrafterKind:
     names = data.get("architectures")
     listed = names if isinstance(names, list) else [names]
     said = [*listed, data.get("model_type"), data.get("speculators_model_type")]
@@ -105,7 +103,7 @@ def _whole(path: Path, target: ModelSpec) -> Drafter:
 
 
 def _head(
-    kind: Kind, data: dict[str, Any], name: str, place: str, target: ModelSpec | None
+    kind: DrafterKind, data: dict[str, Any], name: str, place: str, target: ModelSpec | None
 ) -> Drafter:
     outer = Config(data, place)
     inner = next((part for key in _SECTIONS if (part := outer.section(key)) is not None), outer)

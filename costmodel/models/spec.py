@@ -152,12 +152,15 @@ class MTP:
     copies_tables: bool = False
 
 
+#: an EAGLE head, which reads hidden states of the model, one of EAGLE-3, or a whole model
+DrafterKind = Literal["eagle", "eagle3", "model"]
+
+
 @dataclass(frozen=True)
 class Drafter:
     """A model beside the one that is served, with weights and caches of its own, which drafts its tokens."""
 
-    #: an EAGLE head, which reads hidden states of the model, one of EAGLE-3, or a whole model
-    kind: Literal["eagle", "eagle3", "model"]
+    kind: DrafterKind
     #: its layers, and the embedding and head that it holds itself
     spec: ModelSpec
     #: what only the first run of a pass multiplies: hidden states of the model, made one vector

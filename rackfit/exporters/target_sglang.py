@@ -43,12 +43,21 @@ _ALGORITHMS = {"eagle": "EAGLE", "eagle3": "EAGLE3", "model": "STANDALONE"}
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """Uneven slots, several chip types in a replica."""
-    return refusals(deployment) + [
-        limit
-        for server in deployment.servers
-        for limit in slot_limits(server, "SGLang") + chip_limits(deployment, server, "SGLang")
-    ]
+    """Uneven slots, several chip types in a replica, draft models beside attention in several ranks."""
+    found, drafter = refusals(deployment), deployment.instance.model.drafter
+    for server in deployment.servers:
+        found += slot_limits(server, "SGLang") + chip_limits(deployment, server, "SGLang")
+        if (
+            drafter is not None
+            and drafter.kind == "model"
+            and server.replica.shape.attention_dp > 1
+        ):
+            message = (
+                f"{drafter.spec.name} drafts as a model of its own, beside attention in "
+                f"{server.replica.shape.attention_dp} ranks; SGLang does not start so, an EAGLE head would do"
+            )
+            found.append(Limit(server.name, message, False))
+    return found
 
 
 def approximate(instance: Instance, layout: Layout) -> Layout:

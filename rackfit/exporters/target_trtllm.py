@@ -52,7 +52,7 @@ _DECODING = {"eagle3": "Eagle3", "model": "Draft_Target"}
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """Attention split both ways, placements without attention data parallelism, uneven slots, EAGLE heads of old."""
+    """Attention split both ways, placements without attention data parallelism, uneven slots, heads of the first EAGLE."""
     found = refusals(deployment)
     drafter = deployment.instance.model.drafter
     if drafter is not None and drafter.kind not in _DECODING:

@@ -21,6 +21,9 @@ KV = "KV in host memory"
 ADAPTERS = "adapters"
 #: what no run can be compared under: the cost model has no such placement
 _FOREIGN = (CONTEXT, OFFLOAD)
+#: methods of engines that take the model's own module, or a head or model beside it
+_OWN = ("mtp", "nextn", "deepseek_mtp")
+_BESIDE = ("eagle3", "draft_model", "standalone", "draft_target")
 #: formats that engines turn weights into, or say that a checkpoint has, by their names
 _WEIGHTS = {
     "fp8": ("fp8", "ptpc_fp8", "modelopt_fp8", "mxfp8", "fbgemm_fp8", "w8a8_fp8"),
@@ -85,11 +88,6 @@ def drafts_of(method: object, tokens: object, otherwise: str = "drafts") -> Draf
     """Drafts by what a command says of them; ``otherwise``: the method where it names none."""
     named = shown(method, 40).lower() if isinstance(method, str) and method else otherwise
     return Drafts(named, tokens if type(tokens) is int and tokens > 0 else None)
-
-
-#: methods of engines that take the model's own module, or a head or model beside it
-_OWN = ("mtp", "nextn", "deepseek_mtp")
-_BESIDE = ("eagle3", "draft_model", "standalone", "draft_target")
 
 
 def remark(place: str, found: Drafts | None, priced: Speculative | None) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ ROUTER = "router"
 #: options that say where a server runs, not what: a port may be forwarded, a path may be another host's
 _PLACES = frozenset(
     """
-    --host --port --model-path --speculative-draft-model-path --served-model-name --base-gpu-id --node-rank --nnodes --dist-init-addr
-    --master-addr --master-port --data-parallel-size-local --data-parallel-address
+    --host --port --model-path --speculative-draft-model-path --served-model-name --base-gpu-id --node-rank
+    --nnodes --dist-init-addr --master-addr --master-port --data-parallel-size-local --data-parallel-address
     --data-parallel-rpc-port --data-parallel-start-rank --headless --disaggregation-bootstrap-port
     """.split()  # noqa: SIM905
 )

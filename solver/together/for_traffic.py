@@ -29,6 +29,9 @@ from topology.errors import (
     VerificationError,
 )
 
+#: how often models whose share of the time was too short are searched again
+_AGAIN = 2
+
 
 def traffic_of(models: Models, seed: int) -> tuple[Asked, ...]:
     """What is asked of each model. Raises ``InstanceError`` with what is wrong of all of them."""
@@ -64,10 +67,6 @@ def divide_for_traffic(
     check_seed(seed)
     asked = traffic_of(models, seed)
     return _InTurn(models, asked, clock, gap, seed, workers, on_progress).run()
-
-
-#: how often models whose share of the time was too short are searched again
-_AGAIN = 2
 
 
 @dataclass(frozen=True)

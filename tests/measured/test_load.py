@@ -131,6 +131,10 @@ def test_tokens_per_second_say_lengths_that_are_not_given(tmp_path: Path) -> Non
     with pytest.raises(InstanceError, match="prompt_len: mean lengths are not given"):
         requests_of(runs[2], 0)
     assert requests_of(runs[0], 0)[0].input_tokens.tolist()[:2] == [2500, 2500]
+    many = none | {"throughput": {"output_tokens_per_s": 1.0, "total_tokens_per_s": 1e300}}
+    (beyond,) = read_load_runs(_file(tmp_path, many))
+    with pytest.raises(InstanceError, match="throughput: 5e\\+299 tokens a request"):
+        requests_of(beyond, 0)
 
 
 def test_a_note_says_when_prompts_are_computed(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from costmodel.question.engine import EngineHabits
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
+from costmodel.question.spread import MAX_TOKENS
 from costmodel.question.traffic.follows import Follows
 from costmodel.question.traffic.requests import Requests, drawn_count
 from costmodel.question.traffic.sessions import Sessions
@@ -112,8 +113,9 @@ def _habits(run: LoadRun, engine: EngineHabits) -> Habits:
     """How the server schedules: as its engine does, with what a note says of prompts that wait."""
     arguments = run.server_args
     habits = Habits.of(engine, arguments.max_num_batched_tokens or CHUNK)
-    every = re.search(r"every (\d{1,3}) steps", arguments.max_num_batched_tokens_note)
-    piece = re.search(r"threshold (\d{1,6})", arguments.max_num_batched_tokens_note)
+    note = arguments.max_num_batched_tokens_note or ""
+    every = re.search(r"every (\d{1,3}) steps", note)
+    piece = re.search(r"threshold (\d{1,6})", note)
     return replace(
         habits,
         every=max(1, int(every[1])) if every and habits.prompts == "mixed" else 1,
@@ -149,8 +151,9 @@ def instance_of(run: LoadRun, requests: Requests, profile: str) -> Instance:
 def drafted(words: str, model: str = "") -> Speculative:
     """Drafts as a run says them: so many draft tokens, and the mean tokens that a pass emits (acceptance length).
 
-    An EAGLE-3 head is that of the catalogue for the ``model``. The acceptance is that of equal chances at every place (:attr:`Speculative.emitted`). Raises ``InstanceError``
-    where a number is missing, or more tokens are emitted than a pass verifies.
+    An EAGLE-3 head is that of the catalogue for the ``model``. The acceptance is that of equal chances at every place
+    (:attr:`Speculative.emitted`). Raises ``InstanceError`` where a number is missing, or more tokens are emitted than a pass
+    verifies.
     """
     tokens = re.search(r"(\d{1,2}) draft tokens?", words)
     length = re.search(r"acceptance length\D{0,20}(\d{1,2}(?:\.\d{1,6})?)", words)
@@ -239,6 +242,9 @@ def _closed(run: LoadRun, seed: int, sessions: Sessions | None) -> tuple[Request
     if lengths is None:
         message = "mean lengths are not given, nor tokens/s and requests/s that say them"
         raise InstanceError(Problem("prompt_len", message))
+    if max(lengths) > MAX_TOKENS:
+        message = f"{max(lengths):.3g} tokens a request by tokens/s and requests/s; at most {MAX_TOKENS:,}"
+        raise InstanceError(Problem("throughput", message))
     count = drawn_count(run.n_requests or 10 * run.concurrency, "concurrency")
     if run.converses:
         if sessions is None:

@@ -34,8 +34,8 @@ class ServerArguments(_Part):
     """What the server was started with, as far as known."""
 
     max_num_batched_tokens: Count | None = None
-    #: says when prompts are computed, if not whenever there is room: "prefill scheduled every 8 steps, long-prefill threshold 512"
-    max_num_batched_tokens_note: str = ""
+    #: when prompts are computed, if not whenever there is room: "prefill scheduled every 8 steps, long-prefill threshold 512"
+    max_num_batched_tokens_note: str | None = None
     max_num_seqs: Count | None = None
     prefix_caching: bool | None = None
 

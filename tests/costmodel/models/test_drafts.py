@@ -11,7 +11,7 @@ import pytest
 
 from costmodel.models import load_model
 from costmodel.models.drafts import load_drafter
-from costmodel.models.spec import Drafter
+from costmodel.models.spec import Attention, Drafter
 from costmodel.models.summary import bytes_of, layer_bytes, summarise
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
@@ -100,7 +100,8 @@ def test_forms_of_a_head(tmp_path: Path) -> None:
         "v_head_dim": 128,
     }
     mla = read(EAGLE3 | latent).spec.layers[0].sublayers[0]
-    down = {w.name: w.params for w in mla.weights}["query down"]  # type: ignore[union-attr]
+    assert isinstance(mla, Attention)
+    down = {w.name: w.params for w in mla.weights}["query down"]
     assert down == 1536 * 2 * 4096
 
 

@@ -14,6 +14,7 @@ from rackfit.exporters.deployment import ExportOptions
 from rackfit.exporters.export import ExportError, export_layout, write_files
 from rackfit.exporters.options import option_table
 from rackfit.importers.deployment import import_deployment
+from tests.rackfit.exporters.loaders import trtllm_problems
 from topology.catalogue import data_dir
 
 
@@ -104,6 +105,8 @@ def test_what_drafts_beside_the_model_is_named(draft, names, path, tmp_path):
         "decoding_type": names["trtllm"], "max_draft_len": 3, "speculative_model": where,
     }  # fmt: skip
     assert engine.get("disable_overlap_scheduler", False) == (draft == "qwen3-8b")
+    facts = option_table("trtllm").data
+    assert trtllm_problems(engine, facts["fields"], facts["choices"]) == []
 
 
 def test_tensorrt_llm_refuses_heads_of_the_first_eagle(tmp_path):
@@ -122,3 +125,23 @@ def test_tensorrt_llm_refuses_heads_of_the_first_eagle(tmp_path):
         export_layout(instance, layout, "trtllm", allow_approximate=True)
     words = export_layout(instance, layout, "vllm", allow_approximate=True).files["commands.sh"]
     assert '"method": "eagle"' in words
+
+
+def test_sglang_refuses_a_draft_model_beside_attention_in_ranks():
+    """Its server ends at once with such options; a head drafts there."""
+    for draft, refused in (("deepseek-v3", True), ("deepseek-v3-eagle3", False)):
+        scenario = Scenario(
+            model="deepseek-v3",
+            cluster="hgx-b200",
+            workload=Workload(input_tokens=2000, output_tokens=500),
+            weight_dtype="fp4",
+            speculative=Speculative(draft_tokens=3, acceptance=0.7, draft=draft),
+        )
+        instance = resolve_instance(scenario)
+        for ranks in (1, 8):
+            layout = plain_layout(instance, "mixed", tp=8 // ranks, attention_dp=ranks, batch=16)
+            if refused and ranks > 1:
+                with pytest.raises(ExportError, match="an EAGLE head would do"):
+                    export_layout(instance, layout, "sglang", allow_approximate=True)
+            elif not refused:
+                export_layout(instance, layout, "sglang", allow_approximate=True)
