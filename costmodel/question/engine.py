@@ -108,13 +108,18 @@ class ExpertKernels(_Facts):
     source: str
 
 
+#: when the first token of a request that was handed over leaves (:class:`costmodel.replay.job.Habits`)
+FirstTokenOf = Literal["joins", "decodes"]
+
+
 class EngineHabits(_Facts):
     """How an engine schedules: options for the prompt tokens of a pass and for sequences, and what it does.
 
     ``prompts``: how prompts share a server with decoding sequences (see :class:`costmodel.replay.job.Habits`).
     ``reserves_kv``: whether KV is kept for the whole answer before a request starts. ``schedules_ahead``:
-    whether a pass is settled when the one before it starts. ``attention_dp``: the option that splits a stage
-    into attention ranks, and flags beside it.
+    whether a pass is settled when the one before it starts. ``first_token``: when the first token of a request that was
+    handed over leaves, read in ``first_token_source``. ``attention_dp``: the option that splits a stage into attention
+    ranks, and flags beside it.
     """
 
     chunk: str
@@ -122,6 +127,8 @@ class EngineHabits(_Facts):
     prompts: Literal["mixed", "between", "first"]
     reserves_kv: bool
     schedules_ahead: bool
+    first_token: FirstTokenOf = "joins"
+    first_token_source: str = ""
     attention_dp: tuple[str, ...] = ()
     source: str
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Literal
 
-from costmodel.question.engine import EngineHabits
+from costmodel.question.engine import EngineHabits, FirstTokenOf
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Habits:
     request that started last is put back when none is left. ``ahead``: what a pass holds is settled when the
     one before it starts, so that a request which comes meanwhile waits for one pass more. ``piece_tokens``: tokens of one
     prompt in a pass at most (0: as many as there is room for). ``every``: of so many passes one has pieces of prompts
-    (``mixed``).
+    (``mixed``). ``first_token``: when the first token of a request that was handed over leaves: as it ``joins`` the decoding
+    sequences, or after its first pass there (``decodes``), which computes that token.
     """
 
     prompts: Literal["mixed", "between", "first"] = "between"
@@ -29,6 +30,7 @@ class Habits:
     ahead: bool = False
     piece_tokens: int = 0
     every: int = 1
+    first_token: FirstTokenOf = "joins"
 
     @property
     def rounds_between(self) -> int:
@@ -42,7 +44,13 @@ class Habits:
     @classmethod
     def of(cls, engine: EngineHabits, chunk_tokens: int) -> Habits:
         """Those of an engine that was started with such a chunk."""
-        return cls(engine.prompts, chunk_tokens, engine.reserves_kv, engine.schedules_ahead)
+        return cls(
+            engine.prompts,
+            chunk_tokens,
+            engine.reserves_kv,
+            engine.schedules_ahead,
+            first_token=engine.first_token,
+        )
 
 
 @dataclass(slots=True)
@@ -64,6 +72,8 @@ class Job:
     emitted: int = 0
     queued_s: float = 0.0
     started_s: float = -1.0
+    #: when its KV was where it decodes; below 0 if it was not handed over
+    sent_s: float = -1.0
     first_s: float = -1.0
     ends_s: float = -1.0
     hit_tokens: int = 0
@@ -85,3 +95,10 @@ class Job:
         more = self.luck * spread * sqrt(left / emitted) / emitted
         self.rounds = max(1, ceil(left / emitted + more))
         return self.rounds
+
+    def start_again(self, rounds: int, emitted: float) -> None:
+        """It was put back with so many rounds left: its prompt and what is out of its answer are computed anew."""
+        out = int(self.first_s >= 0.0)
+        left = min(self.output_tokens - out, ceil(rounds * emitted))
+        self.emitted = self.output_tokens - left
+        self.done, self.prompt = 0, self.input_tokens + self.emitted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ Ints = NDArray[np.int64]
 PERCENTILES = (50, 90, 95, 99)
 #: share of the arriving tokens by which those that are served may fall behind in a queue that does not grow
 _BEHIND = 0.1
+#: what is known of every request
+_TIMES = ("arrival_s", "sent_s", "ttft", "tpot", "ends_s")
 
 
 @dataclass(frozen=True)
@@ -81,19 +83,24 @@ class Met:
     prefix_hit_rate: float
     usd_per_m_output_tokens: float
     wall_s: float
-    #: of every request ``[requests]``: arrival, TTFT, TPOT, end
+    #: of every request ``[requests]``: arrival, when its KV was where it decodes (below 0: it stayed), TTFT, TPOT, end
     arrival_s: Array
+    sent_s: Array
     ttft: Array
     tpot: Array
     ends_s: Array
 
+    def of(self, some: NDArray[np.bool_]) -> Met:
+        """With the times of some requests; the figures stay those of all."""
+        times = {name: getattr(self, name)[some] for name in _TIMES}
+        return replace(self, **times)
+
     def as_dict(self) -> dict[str, Any]:
         """The published figures as plain data."""
-        hidden = ("arrival_s", "ttft", "tpot", "ends_s")
         found: dict[str, Any] = {}
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if name not in hidden:
+            if name not in _TIMES:
                 found[name] = vars(value) if isinstance(value, Spread | Fill) else value
         return found
 
@@ -108,9 +115,9 @@ def met(
     closed: bool,
 ) -> Met:
     """Figures from the times of all requests."""
-    arrival, started, first, ends, hits = (
+    arrival, started, sent, first, ends, hits = (
         np.array([getattr(job, name) for job in jobs], dtype=float)
-        for name in ("arrival_s", "started_s", "first_s", "ends_s", "hit_tokens")
+        for name in ("arrival_s", "started_s", "sent_s", "first_s", "ends_s", "hit_tokens")
     )
     output = requests.output_tokens
     ttft, e2e = first - arrival, ends - arrival
@@ -153,6 +160,7 @@ def met(
         * 1e6,
         wall_s=totals.wall_s,
         arrival_s=arrival,
+        sent_s=sent,
         ttft=ttft,
         tpot=tpot,
         ends_s=ends,

@@ -228,10 +228,11 @@ def run(
                         sent = job.first_s + alone
                     else:
                         sent = links.sent_s(what.domain, away, job.first_s, moved, alone)
-                    job.first_s = sent
+                    job.sent_s, job.first_s = sent, -1.0
+                    job.emitted -= course.habits.first_token == "decodes"
                     heappush(heap, (sent, next(order), 2, (target, job), 0))
                     if patience is not None:
-                        patience.first(job)
+                        patience.sent(job)
                     continue
                 if closed is not None:
                     begin_next(now)
@@ -239,7 +240,7 @@ def run(
                     for other in waiting[job.index]:
                         begin(jobs[other], now + float(follows.pause_s[other]))
                 if patience is not None:
-                    (patience.ended if server.role == "decode" else patience.whole)(job)
+                    patience.ended(job)
             done.clear()
             if patience is not None and patience.over:
                 break

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from math import ceil
 
 from costmodel.layout.layout import Role
 from costmodel.replay.gaps import Gaps
@@ -54,6 +53,8 @@ class Server:
         self._due = 0
         #: what came later is not part of the next pass
         self._settled = 0.0
+        #: requests that were handed over, whose first token is not out yet
+        self._handed: list[Job] = []
 
     @property
     def load(self) -> int:
@@ -64,9 +65,7 @@ class Server:
         """Share of the KV room in use."""
         count = len(self.running)
         used = count * self.share.at(self.context / count) if count else 0.0
-        for job in self.prompts:
-            used += self.share.at(job.done)
-        return used
+        return used + sum(self.share.at(job.done) for job in self.prompts)
 
     def add(self, job: Job, now: float) -> float | None:
         """Take in a request; when the next decision is, if that has changed: an idle replica's when all of now have come."""
@@ -173,10 +172,8 @@ class Server:
         """Whether a request may start; takes its KV if so."""
         if len(self.running) + len(self.prompts) >= self.slots:
             return False
-        tokens = job.input_tokens + (
-            job.output_tokens if self.habits.reserves and self.role != "prefill" else job.emitted
-        )
-        job.kv = self.share.at(tokens)
+        whole = self.habits.reserves and self.role != "prefill"
+        job.kv = self.share.at(job.input_tokens + (job.output_tokens if whole else job.emitted))
         used = self.kv_kept if self.habits.reserves else self.kv_fill()
         alone = not self.running and not self.prompts
         if used + job.kv > 1.0 + 1e-9 and not alone:
@@ -195,17 +192,20 @@ class Server:
         if not self.running:
             return None
         self.busy = True
-        count = len(self.running)
         late = bool(self.waiting) and self.waiting[0].queued_s > self._settled
         rounds = 1 if late else self.running[0][0] - self.rounds
         if self.prompts:
             rounds = min(rounds, self._due)
         if not self.habits.reserves:
             rounds = self._until_full(rounds)
+        count = len(self.running)
         mean = self.context / count
         first = self.table.round_s(count, mean)
-        gain = rounds * self.table.emitted
-        more = (self.table.round_s(count, mean + gain) - first) / rounds if rounds > 1 else 0.0
+        while self._handed:
+            later = first if self.habits.first_token == "decodes" else 0.0
+            self._handed.pop().first_s = now + later
+        last = self.table.round_s(count, mean + rounds * self.table.emitted)
+        more = (last - first) / rounds if rounds > 1 else 0.0
         self._run = (rounds, first, more)
         return now + lasting(rounds, first, more)
 
@@ -222,13 +222,12 @@ class Server:
             last = max(range(count), key=lambda i: (self.running[i][2].started_s, i))
             ends, _, job = self.running.pop(last)
             self.running.sort()
-            left = min(job.output_tokens - 1, ceil((ends - self.rounds) * self.table.emitted))
-            job.emitted = job.output_tokens - left
-            self.context -= job.input_tokens + job.emitted
+            job.start_again(ends - self.rounds, self.table.emitted)
+            self.context -= job.prompt
             self.kv_kept -= job.kv
-            job.done, job.prompt = 0, job.input_tokens + job.emitted
             self.pending_tokens += job.prompt
             self.put_back += 1
+            self._handed = [one for one in self._handed if one is not job]
             self.waiting.appendleft(job)
             rounds = min(rounds, self.running[0][0] - self.rounds)
 
@@ -236,7 +235,10 @@ class Server:
         waiting = self.waiting
         if self.role == "decode":
             while waiting and waiting[0].queued_s <= self._settled and self._room(waiting[0]):
-                self._join(waiting.popleft())
+                job = waiting.popleft()
+                if job.first_s < 0:
+                    self._handed.append(job)
+                self._join(job)
             return
         rank, chunk = self._rank, self.habits.chunk_tokens
         while waiting:

@@ -32,12 +32,16 @@ class Targets:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a replay says of targets: shares of requests with a late first token, with slow tokens, with neither."""
+    """What a replay says of targets: shares of requests with a late first token, with slow tokens, with neither.
+
+    ``waited``: share of requests whose first token was not late before it had to wait where they decode.
+    """
 
     late_first: float
     slow_tokens: float
     good: float
     targets: Targets
+    waited: float = 0.0
 
     @property
     def first_missed(self) -> bool:
@@ -69,52 +73,63 @@ def judged(met: Met, targets: Targets) -> Judged:
     """Shares of a replay's requests beyond the targets; requests of one output token have no TPOT."""
     first = met.ttft > (np.inf if targets.ttft_p99_s is None else targets.ttft_p99_s)
     tokens = met.tpot > (np.inf if targets.tpot_p99_s is None else targets.tpot_p99_s)
+    handed = (met.sent_s >= 0.0) & (met.sent_s - met.arrival_s <= (targets.ttft_p99_s or 0.0))
     return Judged(
-        float(first.mean()), float(tokens.mean()), float((~first & ~tokens).mean()), targets
+        late_first=float(first.mean()),
+        slow_tokens=float(tokens.mean()),
+        good=float((~first & ~tokens).mean()),
+        targets=targets,
+        waited=float((first & handed).mean()),
     )
 
 
 @dataclass
 class Patience:
-    """Requests counted while they run: of ``requests`` in all, those known to have a late first token, slow tokens, or either."""
+    """Requests counted while they run: of ``requests`` in all, those known to have a late first token, slow tokens, or either.
+
+    ``waited``: of those with a late first token, those that were late only where they decode.
+    """
 
     targets: Targets
     requests: int
     late: int = 0
+    waited: int = 0
     slow: int = 0
     either: int = 0
 
-    def first(self, job: Job) -> None:
-        """A request has its first token where it decodes."""
-        if self._late(job):
+    def sent(self, job: Job) -> None:
+        """The KV of a request is where it decodes: its first token comes no sooner."""
+        if self._late(job, job.sent_s):
             self.late += 1
             self.either += 1
 
     def ended(self, job: Job) -> None:
-        """A request whose first token was counted before has its last."""
+        """A request has its last token."""
+        late = self._late(job, job.first_s)
+        if late and not (job.sent_s >= 0.0 and self._late(job, job.sent_s)):
+            self.late += 1
+            self.waited += job.sent_s >= 0.0
+            self.either += 1
         if self._slow(job):
             self.slow += 1
-            self.either += not self._late(job)
-
-    def whole(self, job: Job) -> None:
-        """A request has its first and its last token."""
-        self.first(job)
-        self.ended(job)
+            self.either += not late
 
     @property
     def so_far(self) -> Judged:
         """The shares as if all that is not known yet met the targets."""
         count = self.requests
-        return Judged(self.late / count, self.slow / count, 1.0 - self.either / count, self.targets)
+        good = 1.0 - self.either / count
+        waited = self.waited / count
+        return Judged(self.late / count, self.slow / count, good, self.targets, waited)
 
     @property
     def over(self) -> bool:
         """Whether a target is missed whatever comes."""
         return not self.so_far.meets
 
-    def _late(self, job: Job) -> bool:
+    def _late(self, job: Job, at: float) -> bool:
         most = self.targets.ttft_p99_s
-        return most is not None and job.first_s - job.arrival_s > most
+        return most is not None and at - job.arrival_s > most
 
     def _slow(self, job: Job) -> bool:
         most = self.targets.tpot_p99_s

@@ -42,8 +42,11 @@ class Verdict:
         last = self.runs[-1]
         # a replay ends where too many requests missed either: what missed more is what was too slow
         both = last.both_missed and not (last.first_missed or last.tokens_missed)
-        first = last.first_missed or (both and last.late_first >= last.slow_tokens)
-        tokens = last.tokens_missed or (both and last.slow_tokens >= last.late_first)
+        before, waited = last.late_first - last.waited, last.waited
+        slow = last.slow_tokens + waited
+        first = (last.first_missed and before >= waited) or (both and before >= slow)
+        later = (last.first_missed and waited > before) or (both and slow >= before)
+        tokens = last.tokens_missed or later
         found = ("prefill",) * first + ("decode",) * tokens
         return (*found, "mixed") if found else ()
 

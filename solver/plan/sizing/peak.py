@@ -7,7 +7,7 @@ little to spare may miss its targets there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -81,9 +81,8 @@ def peak_replay(
             instance.workload, Arrivals(process="poisson", rate=rate), count, seed + draw
         )
         met = replay(instance, layout, requests, Course.of(instance), tables)
-        filled = met.arrival_s >= _FILLS * fills_s
-        met = replace(met, ttft=met.ttft[filled], tpot=met.tpot[filled])
-        judged_requests += int(filled.sum())
+        met = met.of(met.arrival_s >= _FILLS * fills_s)
+        judged_requests += len(met.arrival_s)
         first, tokens = max(first, p99(met.ttft)), max(tokens, p99(met.tpot))
         meets = judged(met, targets).meets
         if not meets:

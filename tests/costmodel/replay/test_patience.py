@@ -75,7 +75,6 @@ def test_one_that_is_late_and_slow_counts_once(together: bool) -> None:
     patience = Patience(Targets(0.4, 0.02, 0.99), 1000)
     bad = [served(0.5, 0.03)] * 6 if together else [served(0.5, 0.01), served(0.1, 0.03)] * 6
     for job in bad:
-        patience.first(job)
         patience.ended(job)
     assert (patience.late, patience.slow) == (6, 6)
     assert patience.over == (not together)

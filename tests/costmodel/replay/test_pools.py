@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from costmodel.layout.layout import Role
 from costmodel.layout.plain_layout import plain_layout
+from costmodel.question.engine import FirstTokenOf
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.requests import Requests
@@ -51,6 +53,31 @@ def test_a_mixed_replica_beside_pools_gets_requests_as_slots_are_taken(
     count, tokens = 2000, 200
     lengths = np.full(count, 64), np.full(count, tokens), np.zeros(count, dtype=np.int64)
     jobs = run(tiny(0, 1, 1, 0), fleet, Requests(np.arange(count) / 60.0, *lengths), Course())
-    # either pool alone has too few slots: requests would wait between their first token and the next
-    tpot = [(job.ends_s - job.first_s) / (tokens - 1) for job in jobs]
-    assert max(tpot) < 0.0015
+    # either pool alone has too few slots: requests would wait for one before their first token
+    assert max(job.first_s - job.arrival_s for job in jobs) < 0.1
+
+
+@pytest.mark.parametrize(("habit", "first_s"), [("joins", 0.110), ("decodes", 0.115)])
+def test_a_first_token_leaves_where_the_request_decodes(
+    tiny: Callable[[int, int, int, int], Instance], habit: FirstTokenOf, first_s: float
+) -> None:
+    """A prompt is computed within 1 ms; its only slot is taken until 110 ms, each round lasts 5 ms.
+
+    The server that decodes sends the first token on, or computes it: the wait for a slot is the first token's, not that of
+    the three tokens of the answer.
+    """
+    habits = Habits(chunk_tokens=64, first_token=habit)
+    pools: tuple[tuple[Role, float, int], ...] = (("prefill", 0.001, 64), ("decode", 0.005, 1))
+    fleet = [
+        Standing(
+            Server(role, by_rows(Line.flat(took)), NOTHING, slots, habits, Gaps()), 0, 64e3, 0.0
+        )
+        for role, took, slots in pools
+    ]
+    more = int(habit == "decodes")
+    lengths = np.full(2, 64), np.array([22 - more, 3]), np.zeros(2, dtype=np.int64)
+    before = replace(Course(), habits=habits)
+    one, other = run(tiny(0, 1, 1, 0), fleet, Requests(np.array([0.004, 0.05]), *lengths), before)
+    assert one.ends_s == pytest.approx(0.110)
+    assert other.first_s == pytest.approx(first_s)
+    assert (other.ends_s - other.first_s) / 2 == pytest.approx(0.005)

@@ -128,18 +128,23 @@ def test_a_draw_that_an_answer_failed_chooses_from_then_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("late", "slow", "missed"),
+    ("late", "slow", "waited", "missed"),
     [
-        (0.02, 0.001, ("prefill", "mixed")),
-        (0.001, 0.02, ("decode", "mixed")),
+        (0.02, 0.001, 0.0, ("prefill", "mixed")),
+        (0.001, 0.02, 0.0, ("decode", "mixed")),
         # neither percentile is missed, but more than one in a hundred requests in all
-        (0.004, 0.007, ("decode", "mixed")),
-        (0.007, 0.004, ("prefill", "mixed")),
-        (0.006, 0.006, ("prefill", "decode", "mixed")),
+        (0.004, 0.007, 0.0, ("decode", "mixed")),
+        (0.007, 0.004, 0.0, ("prefill", "mixed")),
+        (0.006, 0.006, 0.0, ("prefill", "decode", "mixed")),
+        # most first tokens are late where their requests wait to decode
+        (0.02, 0.001, 0.015, ("decode", "mixed")),
+        (0.007, 0.004, 0.004, ("decode", "mixed")),
     ],
 )
-def test_what_missed_more_was_too_slow(late: float, slow: float, missed: tuple[str, ...]) -> None:
-    run = Judged(late, slow, 1.0 - late - slow, Targets(1.0, 0.05, 0.99))
+def test_what_missed_more_was_too_slow(
+    late: float, slow: float, waited: float, missed: tuple[str, ...]
+) -> None:
+    run = Judged(late, slow, 1.0 - late - slow, Targets(1.0, 0.05, 0.99), waited)
     assert Verdict(None, (run,), 0).missed == missed
 
 
