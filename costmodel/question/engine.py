@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costmodel.models.registry import known_families
-from costmodel.models.spec import Attention, LinearState, ModelSpec
+from costmodel.models.spec import Attention, Drafter, DrafterKind, LinearState, ModelSpec
 from costmodel.question.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -112,6 +112,35 @@ class ExpertKernels(_Facts):
 FirstTokenOf = Literal["joins", "decodes"]
 
 
+class Drafts(_Facts):
+    """Models beside the one that is served which an engine drafts with: what it calls each kind, and where it ends at once.
+
+    ``one_rank``: kinds that do not start beside attention in several ranks.
+    """
+
+    kinds: dict[DrafterKind, str]
+    one_rank: tuple[DrafterKind, ...] = ()
+    source: str
+
+    def refusal(self, drafter: Drafter, attention_dp: int) -> str | None:
+        """Why such a model is not run beside attention in so many ranks; ``None`` if it is."""
+        own = f"draft with {drafter.spec.name} ({_DRAFTERS[drafter.kind]})"
+        if drafter.kind not in self.kinds:
+            known = " or ".join(_DRAFTERS[kind] for kind in self.kinds)
+            return f"does not {own}; {known} would do"
+        if attention_dp > 1 and drafter.kind in self.one_rank:
+            return f"does not {own} beside attention in {attention_dp} ranks; one rank would do"
+        return None
+
+
+#: what a kind of drafter is called
+_DRAFTERS: dict[DrafterKind, str] = {
+    "eagle": "a head of the first EAGLE",
+    "eagle3": "an EAGLE-3 head",
+    "model": "a model of its own",
+}
+
+
 class EngineHabits(_Facts):
     """How an engine schedules: options for the prompt tokens of a pass and for sequences, and what it does.
 
@@ -161,6 +190,8 @@ class EngineFacts(_Facts):
     graphs: Graphs
     habits: EngineHabits
     experts: ExpertKernels | None = None
+    #: models that draft beside the one that is served; ``None``: all of them
+    drafts: Drafts | None = None
     deprecations: tuple[Deprecation, ...] = ()
 
     @model_validator(mode="after")
@@ -208,13 +239,25 @@ class EngineFacts(_Facts):
         if model.kv_dtype not in self.kv_dtypes:
             known = ", ".join(self.kv_dtypes)
             return f"{self.label} stores no KV in {model.kv_dtype}; it stores {known}"
-        return None
+        return self.draft_refusal(model, 1)
+
+    def draft_refusal(self, model: ModelSpec, attention_dp: int) -> str | None:
+        """Why the engine does not draft with what drafts for a model; ``None`` if it does, or nothing beside it drafts."""
+        if model.drafter is None or self.drafts is None:
+            return None
+        wrong = self.drafts.refusal(model.drafter, attention_dp)
+        return wrong and f"{self.label} {wrong} ({self.drafts.source})"
 
     def refusal(
         self, model: ModelSpec, chip: Chip, role: str, tp: int, attention_dp: int, pp: int
     ) -> str | None:
         """Why a replica of this shape does not run, in words; ``None`` if it does."""
-        layouts, found = self.layouts, self.chip_refusal(chip) or self.model_refusal(model)
+        layouts = self.layouts
+        found = (
+            self.chip_refusal(chip)
+            or self.model_refusal(model)
+            or self.draft_refusal(model, attention_dp)
+        )
         if found is not None:
             return found
         if tp > 1 and attention_dp > 1 and not layouts.split_attention:

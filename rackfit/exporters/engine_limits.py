@@ -44,8 +44,16 @@ def draft_path(deployment: Deployment) -> str:
     return options.draft_path or str(PurePosixPath(options.model_path).parent / name)
 
 
+def draft_method(deployment: Deployment) -> str:
+    """What the engine calls drafting by the deployment's draft model."""
+    drafts, drafter = facts_of(deployment).drafts, deployment.instance.model.drafter
+    assert drafts is not None, "an engine that is exported for says so"
+    assert drafter is not None
+    return drafts.kinds[drafter.kind]
+
+
 def refusals(deployment: Deployment) -> list[Limit]:
-    """Chips, the model, HBM and tokens of a pass that the engine refuses."""
+    """Chips, the model, what drafts for it, HBM and tokens of a pass that the engine refuses."""
     engine, model = facts_of(deployment), deployment.instance.model
     found = []
     unserved = engine.model_refusal(model)
@@ -56,11 +64,10 @@ def refusals(deployment: Deployment) -> list[Limit]:
             chip.chip.name: chip.chip
             for chip in map(deployment.instance.cluster.chip, server.replica.chips)
         }
-        found += [
-            Limit(server.name, why, False)
-            for why in map(engine.chip_refusal, chips.values())
-            if why is not None
-        ]
+        whys = [*map(engine.chip_refusal, chips.values())]
+        if unserved is None:
+            whys.append(engine.draft_refusal(model, server.replica.shape.attention_dp))
+        found += [Limit(server.name, why, False) for why in whys if why is not None]
         found += _room(deployment, server, engine)
         found += _halves(deployment, server, engine)
     return found

@@ -13,6 +13,7 @@ from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters import placement_sglang
 from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.exporters.engine_limits import (
+    draft_method,
     draft_path,
     exchange_notes,
     facts_of,
@@ -38,25 +39,13 @@ NAME = "sglang"
 ENGINE = "sglang"
 LAUNCHES = True
 SUMMARY = "SGLang launch commands per replica and host, expert locations, router"
-#: ``--speculative-algorithm`` of a model beside the one that is served
-_ALGORITHMS = {"eagle": "EAGLE", "eagle3": "EAGLE3", "model": "STANDALONE"}
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """Uneven slots, several chip types in a replica, draft models beside attention in several ranks."""
-    found, drafter = refusals(deployment), deployment.instance.model.drafter
+    """Uneven slots, several chip types in a replica."""
+    found = refusals(deployment)
     for server in deployment.servers:
         found += slot_limits(server, "SGLang") + chip_limits(deployment, server, "SGLang")
-        if (
-            drafter is not None
-            and drafter.kind == "model"
-            and server.replica.shape.attention_dp > 1
-        ):
-            message = (
-                f"{drafter.spec.name} drafts as a model of its own, beside attention in "
-                f"{server.replica.shape.attention_dp} ranks; SGLang does not start so, an EAGLE head would do"
-            )
-            found.append(Limit(server.name, message, False))
     return found
 
 
@@ -130,7 +119,7 @@ def engine_words(
     if instance.speculative is not None:  # a chain of drafts
         drafter = instance.model.drafter
         words += [
-            "--speculative-algorithm", "EAGLE" if drafter is None else _ALGORITHMS[drafter.kind],
+            "--speculative-algorithm", "EAGLE" if drafter is None else draft_method(deployment),
             "--speculative-num-steps", str(instance.speculative.draft_tokens),
             "--speculative-eagle-topk", "1",
             "--speculative-num-draft-tokens", str(deployment.verified_tokens),

@@ -17,6 +17,7 @@ from costmodel.question.instance import Instance
 from rackfit.exporters import placement_trtllm
 from rackfit.exporters.deployment import Deployment, Launcher, Server
 from rackfit.exporters.engine_limits import (
+    draft_method,
     draft_path,
     exchange_notes,
     facts_of,
@@ -47,17 +48,11 @@ LAUNCHES = True
 SUMMARY = "TensorRT-LLM engine YAML per role, load balancer files, commands"
 #: seconds that the server in front gives a request, as the other engines' routers do; its own limit is 180
 _REQUEST_S = 1800
-#: ``decoding_type`` of a model beside the one that is served
-_DECODING = {"eagle3": "Eagle3", "model": "Draft_Target"}
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """Attention split both ways, placements without attention data parallelism, uneven slots, heads of the first EAGLE."""
+    """Attention split both ways, placements without attention data parallelism, uneven slots."""
     found = refusals(deployment)
-    drafter = deployment.instance.model.drafter
-    if drafter is not None and drafter.kind not in _DECODING:
-        message = f"{drafter.spec.name} is a head of the first EAGLE; the PyTorch backend runs those of EAGLE-3"
-        found.append(Limit(deployment.instance.model.name, message, False))
     for server in deployment.servers:
         shape = server.replica.shape
         found += slot_limits(server, "TensorRT-LLM")
@@ -193,7 +188,7 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
     if instance.speculative is not None:
         drafter = instance.model.drafter
         fields["speculative_config"] = {
-            "decoding_type": "MTP" if drafter is None else _DECODING[drafter.kind],
+            "decoding_type": "MTP" if drafter is None else draft_method(deployment),
             "max_draft_len": instance.speculative.draft_tokens,
             **({} if drafter is None else {"speculative_model": draft_path(deployment)}),
         }

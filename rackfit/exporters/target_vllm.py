@@ -16,6 +16,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.engine_limits import (
+    draft_method,
     draft_path,
     exchange_notes,
     facts_of,
@@ -43,8 +44,6 @@ NAME = "vllm"
 ENGINE = "vllm"
 LAUNCHES = True
 SUMMARY = "vLLM serve commands per replica and host"
-#: ``method`` of a model beside the one that is served
-_METHODS = {"eagle": "eagle", "eagle3": "eagle3", "model": "draft_model"}
 
 
 def limits(deployment: Deployment) -> list[Limit]:
@@ -199,8 +198,8 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
         words.append("--enable-expert-parallel")
     if instance.speculative is not None:
         drafts = {"method": "mtp", "num_speculative_tokens": instance.speculative.draft_tokens}
-        if (drafter := instance.model.drafter) is not None:
-            drafts |= {"method": _METHODS[drafter.kind], "model": draft_path(deployment)}
+        if instance.model.drafter is not None:
+            drafts |= {"method": draft_method(deployment), "model": draft_path(deployment)}
         words += ["--speculative-config", json.dumps(drafts)]
     return words
 

@@ -121,7 +121,7 @@ def test_tensorrt_llm_refuses_heads_of_the_first_eagle(tmp_path):
     )
     instance = resolve_instance(scenario)
     layout = plain_layout(instance, "mixed", tp=8, attention_dp=1, batch=16)
-    with pytest.raises(ExportError, match="is a head of the first EAGLE"):
+    with pytest.raises(ExportError, match="a head of the first EAGLE"):
         export_layout(instance, layout, "trtllm", allow_approximate=True)
     words = export_layout(instance, layout, "vllm", allow_approximate=True).files["commands.sh"]
     assert '"method": "eagle"' in words
@@ -141,7 +141,7 @@ def test_sglang_refuses_a_draft_model_beside_attention_in_ranks():
         for ranks in (1, 8):
             layout = plain_layout(instance, "mixed", tp=8 // ranks, attention_dp=ranks, batch=16)
             if refused and ranks > 1:
-                with pytest.raises(ExportError, match="an EAGLE head would do"):
+                with pytest.raises(ExportError, match="one rank would do"):
                     export_layout(instance, layout, "sglang", allow_approximate=True)
             elif not refused:
                 export_layout(instance, layout, "sglang", allow_approximate=True)

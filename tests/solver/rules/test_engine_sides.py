@@ -28,11 +28,12 @@ from solver.place.placements import engine_places
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import COLUMNS, ShapeTable, enumerate_shapes
 
-#: model and engine: all rules of the kept engines that look at a layout are among them
+#: model (with what drafts for it) and engine: all rules of the kept engines that look at a layout are among them
 QUESTIONS = [
     ("gpt-oss-20b", "vllm"), ("gpt-oss-20b", "sglang"), ("gpt-oss-20b", "trtllm"),
     ("qwen3-30b-a3b", "vllm"), ("qwen3-30b-a3b", "sglang@0.5.21"), ("qwen3-30b-a3b", "trtllm"),
     ("mixtral-8x7b", "sglang"), ("llama-3.1-8b", "vllm@0.32"), ("llama-3.1-8b", "trtllm"),
+    ("qwen3-30b-a3b qwen3-8b", "sglang"), ("qwen3-30b-a3b qwen3-8b", "trtllm"),
 ]  # fmt: skip
 #: what the judge says of each kind of refusal
 KINDS = {
@@ -44,6 +45,7 @@ KINDS = {
     "spare_in_order": "takes none for experts in order",
     "placement": "loads no placement here",
     "most_tokens": "has room for",
+    "one_rank": "one rank would do",
 }
 #: random replicas of each question
 COUNT = 120
@@ -59,11 +61,14 @@ def asked(model: str, engine: str | None, folder: Path) -> Instance:
         {"fabric": fabric, "chips": [{"chip": chip, "count": count}]} for chip, count in hosts
     ]
     scale_out = {"kind": "rail-optimised"}
+    served, _, draft = model.partition(" ")
+    drafting = {"draft_tokens": 2, "acceptance": 0.7, "draft": draft}
     path.write_text(yaml.safe_dump({"name": "unlike", "domains": domains, "scale_out": scale_out}))
     return resolve_instance(
         Scenario.model_validate(
             {
-                "model": model,
+                "model": served,
+                "speculative": drafting if draft else None,
                 "cluster": str(path),
                 "workload": {"input_tokens": 200, "output_tokens": 50},
                 "engine": engine,
