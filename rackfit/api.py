@@ -28,7 +28,7 @@ from solver.together.divided import Divided
 from solver.together.for_traffic import divide_for_traffic
 from solver.together.search import search_together
 from solver.traffic.asked import Asked
-from solver.traffic.search import search_traffic
+from solver.traffic.engines import search_for
 from solver.worlds.search import search_worlds
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
@@ -120,16 +120,9 @@ def solve(
         on_answer(Result(found.instance or instance, found, seed=seed, workers=threads))
 
     def work() -> SearchResult:
-        if asked is not None and asked.prefixes != "off":
-            from solver.traffic.prefixes import search_prefixes
-
-            return search_prefixes(
-                instance.scenario, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
-                workers=threads,
-            )  # fmt: skip
         if asked is not None:
-            return search_traffic(
-                instance.scenario, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
+            return search_for(
+                instance, asked, clock=timed, gap=gap, seed=seed, on_progress=on_progress,
                 workers=threads,
             )  # fmt: skip
         if confidence is not None:

@@ -66,8 +66,14 @@ def cheapest_engine(
     gap: float,
     seed: int,
     on_progress: Callable[[Progress], None] | None,
+    first_bound: Callable[[Instance], float] | None = None,
 ) -> SearchResult:
-    """The answer of the engine that serves cheapest. Raises as :func:`solver.search.search`."""
+    """The answer of the engine that serves cheapest. Raises as :func:`solver.search.search`.
+
+    ``first_bound``: dollars per million output tokens that no layout of one engine's question costs less than, for an
+    engine of which none was found.
+    """
+    bounded = first_bound or (lambda question: _first_bound(question, clock, gap, seed))
     asked, alone = questions(instance)
     found: dict[str, SearchResult] = {}
     finishes: dict[str, Callable[[], SearchResult]] = {}
@@ -100,10 +106,10 @@ def cheapest_engine(
             bound = found[name].certificate.bound_usd_per_m_output_tokens
         except NoFeasibleLayout as failure:
             reason = str(failure)
-            bound = float("inf") if failure.proven else _first_bound(question, clock, gap, seed)
+            bound = float("inf") if failure.proven else bounded(question)
         except NoLayoutInTime as failure:
             late, reason = failure, str(failure)
-            bound = _first_bound(question, clock, gap, seed)
+            bound = bounded(question)
         cost = found[name].evaluation.usd_per_m_output_tokens if name in found else None
         alone.append(Alone(name, label, cost, bound, reason, clock.elapsed_s - started))
     if not found:

@@ -19,9 +19,9 @@ from solver.known import Known
 from solver.plan.groups import on_units
 from solver.search import search
 from solver.traffic.asked import Asked, questions
-from solver.traffic.late import least_usd, rates_with_late
+from solver.traffic.bounds.late import least_usd, rates_with_late
+from solver.traffic.bounds.windows import least_share
 from solver.traffic.ways import chunk_line, chunks_of, of_chunk
-from solver.traffic.windows import least_share
 from topology import load_cluster
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 

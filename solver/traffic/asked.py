@@ -130,7 +130,6 @@ def questions(scenario: Scenario, asked: Asked) -> Questions:
             ("engine any", "is not searched with traffic: name one engine", scenario.engine == "any"),
             ("kv_tiers", "are not replayed: leave them out", bool(scenario.kv_tiers)),
             ("apart", "is not replayed: leave it out", bool(scenario.apart)),
-            ("speculative decoding", "is not searched with traffic", scenario.speculative is not None),
         )
         if told
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from solver.clock import Clock
 from solver.rounds import Search
 from solver.search import search
 from solver.traffic.asked import Asked, Questions, questions
-from solver.traffic.bound import LeastCost, least_cost
+from solver.traffic.bounds.least_cost import LeastCost, least_cost
 from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Judge
 from topology.errors import InstanceError, Problem

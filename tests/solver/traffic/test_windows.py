@@ -11,7 +11,7 @@ from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Workload
 from costmodel.replay.targets import Targets
 from solver.traffic.asked import Asked, questions
-from solver.traffic.windows import least_share
+from solver.traffic.bounds.windows import least_share
 
 
 def of_two_lengths(short: int, long: int) -> Requests:

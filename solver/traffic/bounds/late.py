@@ -78,7 +78,7 @@ def rates_with_late(known: Known, requests: Requests, exempt: float) -> Array:
     """Requests/s by shape that none exceeds, ``[shapes]``: the upper bounds of ``known`` or less.
 
     ``known``: the question without the decoding of the share ``exempt`` of the requests. Each replica is given its share
-    of all lengths. Layers that read a part of their context, and chips whose neighbours matter, keep the bounds they have.
+    of all lengths. Layers that read a part of their context, chips whose neighbours matter, and drafts keep the bounds they have.
     """
     upper, spread = known.items.upper.copy(), known.instance.workload.spread
     target = known.instance.slo.tpot
@@ -87,6 +87,7 @@ def rates_with_late(known: Known, requests: Requests, exempt: float) -> Array:
         for kind in known.instance.operations.kinds
         for attention in kind.attentions
     )
+    capped |= known.instance.speculative is not None
     own = Decoding.of(requests)
     if target is None or spread is None or not exempt or capped or not own.steps.any():
         return upper

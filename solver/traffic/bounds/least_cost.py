@@ -15,10 +15,10 @@ from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.known import Known
 from solver.traffic.asked import COVERS, REUSED, WHOLE, Asked, Questions
-from solver.traffic.late import least_usd, rates_with_late
+from solver.traffic.bounds.late import least_usd, rates_with_late
+from solver.traffic.bounds.windows import least_share
 from solver.traffic.losses import units
 from solver.traffic.spared import all_chips, least_chips
-from solver.traffic.windows import least_share
 from topology.errors import NoFeasibleLayout
 
 _LOSSES = (
