@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Traffic = Annotated[
     str | None,
     typer.Option(
-        help="Requests over time: a name, trace (CSV, .gz) or YAML; --rate rescales them."
+        help="Requests over time: a name, trace (CSV, JSONL) or YAML; --rate rescales them."
     ),
 ]
 TtftP99 = Annotated[

@@ -49,7 +49,7 @@ FileName = Annotated[str, StringConstraints(max_length=100), AfterValidator(_fil
 Content = Annotated[str, StringConstraints(max_length=MOST_CHARACTERS)]
 #: what of a scenario may be a path
 _PATHS = ("model", "cluster", "workload", "profile", "expert_load")
-_SUFFIXES = (".json", ".yaml", ".csv", ".npy", ".npz", ".pt", ".gz")
+_SUFFIXES = (".json", ".jsonl", ".yaml", ".csv", ".npy", ".npz", ".pt", ".gz")
 
 
 def _named_or_in_place(value: object) -> str:

@@ -150,6 +150,20 @@ def write_corpus(folder: Path) -> None:
     )  # fmt: skip
     (folder / "trace.csv").write_text(trace)
     (folder / "trace.csv.gz").write_bytes(gzip.compress(trace.encode()))
+    (folder / "trace.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "timestamp": 300 * t,
+                    "input_length": 600 + t,
+                    "output_length": 20 + t,
+                    "hash_ids": [1, t],
+                }
+            )
+            + "\n"
+            for t in range(20)
+        )
+    )
     (folder / "rates.csv").write_text("t_s,requests_per_s\n0,3\n1800,5.5\n3600,2\n5400,1\n")
     (folder / "components.csv").write_text(
         "hash_id,tokens\n" + "".join(f"{block},{200 + block}\n" for block in range(20))
@@ -268,6 +282,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "measured.csv": (("validate", "measured.csv", "--json"), ("validate", "measured.csv", "--plot", "out/p.svg")),
     "measured.csv.gz": (("validate", "measured.csv.gz"),),
     "trace.csv": (("replay", "layout.json", "--traffic", "trace.csv", "--out", "out/r.csv"),),
+    "trace.jsonl": (("replay", "layout.json", "--traffic", "trace.jsonl", "--json"),),
     "trace.csv.gz": (("replay", "layout.json", "--traffic", "trace.csv.gz", "--rate", "3", "--json"),),
     "timed.yaml": (("replay", "layout.json", "--traffic", "timed.yaml", "--json"),),
     "components.csv": (("replay", "layout.json", "--traffic", "timed.yaml", "--routing", "prefix-aware"),),

@@ -15,7 +15,7 @@ from topology.catalogue import beside, checked, data_dir, is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.quantity import PositiveSeconds
 
-_TRACES = (".csv", ".csv.gz")
+_TRACES = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
 #: requests that are drawn where neither a number nor a duration is asked for
 _COUNT = 10_000
 
@@ -102,7 +102,7 @@ def _described(name: str) -> Path:
     path = data_dir("traffic") / f"{name}.yaml"
     if name in traffic_names():
         return path
-    message = f"unknown name {name[:80]!r}; known: {', '.join(traffic_names())}; or give a CSV or YAML file"
+    message = f"unknown name {name[:80]!r}; known: {', '.join(traffic_names())}; or give a CSV, JSONL or YAML file"
     raise InstanceError(Problem("traffic", message))
 
 

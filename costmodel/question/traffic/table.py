@@ -1,13 +1,15 @@
-"""CSV files of any length, gzip'd or not, read line by line within bounds."""
+"""CSV files and lines of JSON of any length, gzip'd or not, read line by line within bounds."""
 
 from __future__ import annotations
 
 import csv
 import gzip
+import json
 import stat
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO
@@ -48,9 +50,14 @@ def text_lines(path: Path) -> Iterator[str]:
         raise InstanceError(Problem(place, "not a usable path")) from None
 
 
+def columns_of(line: str) -> list[str]:
+    """The columns that a line names."""
+    return next(csv.reader([line]), [])
+
+
 def header_of(line: str, needed: tuple[str, ...], known: tuple[str, ...], place: str) -> list[str]:
     """The columns that a line names. Raises ``InstanceError`` where one is missing or there twice."""
-    header = next(csv.reader([line]), [])
+    header = columns_of(line)
     missing = [name for name in needed if name not in header]
     if missing:
         message = f"columns missing: {', '.join(missing)}; known: {', '.join(known)}"
@@ -79,6 +86,25 @@ def row_of(cells: list[str], header: list[str], place: str) -> dict[str, str]:
     if len(cells) != len(header):
         raise InstanceError(Problem(place, f"{len(cells)} cells under {len(header)} columns"))
     return dict(zip(header, cells, strict=True))
+
+
+def objects_of(
+    lines: Iterator[str], path: Path
+) -> Iterator[tuple[int, Callable[[], Mapping[str, object]]]]:
+    """Lines of JSON that are not empty: the number of each, and how its object is read, which raises ``InstanceError``."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield number, partial(_object, line, f"{shown(path)}:{number}")
+
+
+def _object(line: str, place: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InstanceError(Problem(place, f"not JSON: {str(error).partition(':')[0]}")) from None
+    if not isinstance(found, dict):
+        raise InstanceError(Problem(place, "expected an object, a request"))
+    return found
 
 
 def _opened(path: Path) -> IO[str]:

@@ -1,19 +1,29 @@
-"""Traces: CSV files of requests, read with every problem at its line.
+"""Traces: files of requests, read with every problem at its line.
 
-Columns ``t_s,input_tokens,output_tokens`` and, where known, ``session`` and ``hash_ids`` (ids of the prompt's
-leading blocks, separated by spaces; equal ids mean an equal prefix up to and including the block).
+A CSV has columns ``t_s,input_tokens,output_tokens`` and, where known, ``session`` and ``hash_ids`` (ids of the prompt's
+leading blocks, separated by spaces; equal ids mean an equal prefix up to and including the block). Others' formats are in
+:mod:`costmodel.question.traffic.formats`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from costmodel.question.spread import MAX_TOKENS
+from costmodel.question.traffic.formats import NEEDED, TraceFormat, format_of
 from costmodel.question.traffic.requests import Requests
-from costmodel.question.traffic.table import cells_of, header_of, row_of, text_lines
+from costmodel.question.traffic.table import (
+    cells_of,
+    columns_of,
+    header_of,
+    objects_of,
+    row_of,
+    text_lines,
+)
 from topology.errors import InstanceError, Problem
 
 #: tokens of a block where nothing says otherwise
@@ -22,8 +32,6 @@ MOST_REQUESTS = 5_000_000
 #: ids of blocks in all, and the largest
 _MOST_IDS, _MOST_ID = 20_000_000, 10**12
 _MOST_PROBLEMS = 10
-_NEEDED = ("t_s", "input_tokens", "output_tokens")
-_KNOWN = (*_NEEDED, "session", "hash_ids")
 _COMPONENTS = ("hash_id", "tokens")
 
 
@@ -56,6 +64,15 @@ def _sizes(path: Path | None) -> dict[int, int] | None:
     return found
 
 
+#: a line's number, how its cells are read, and their format
+_Line = tuple[int, Callable[[], Mapping[str, object]], TraceFormat]
+
+
+def is_lines(path: Path) -> bool:
+    """Whether a trace is lines of JSON."""
+    return path.name.endswith((".jsonl", ".jsonl.gz"))
+
+
 class _Reader:
     """One pass over a file; problems are collected up to :data:`_MOST_PROBLEMS`."""
 
@@ -63,6 +80,7 @@ class _Reader:
         self.path, self.sizes = path, sizes
         self.block_tokens = block_tokens
         self.problems: list[Problem] = []
+        self._ids: dict[str, int] = {}
 
     def read(self) -> Requests:
         arrival: list[float] = []
@@ -79,7 +97,7 @@ class _Reader:
                     message = f"t_s {at:g} comes after {before:g}: sort the requests by time"
                     raise InstanceError(Problem(place, message))
                 before = at
-                lengths = [whole(row[name], name, place, least=1) for name in _NEEDED[1:]]
+                lengths = [whole(row[name], name, place, least=1) for name in NEEDED[1:]]
                 if row.get("session") == "":
                     raise InstanceError(Problem(place, "session is empty: give each request one"))
                 ids = row.get("hash_ids")
@@ -120,7 +138,18 @@ class _Reader:
         )
 
     def _rows(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """Lines with their cells by column."""
+        """Lines with their cells by our columns."""
+        for line, cells, form in self._objects() if is_lines(self.path) else self._cells():
+            place = f"{self.path}:{line}"
+            try:
+                yield line, self._own(form, cells(), place)
+            except InstanceError as error:
+                self.problems += error.problems
+                if len(self.problems) >= _MOST_PROBLEMS:
+                    return
+
+    def _cells(self) -> Iterator[_Line]:
+        """The rows of a CSV."""
         lines = text_lines(self.path)
         first = next(lines, "")
         skipped = 1
@@ -128,16 +157,42 @@ class _Reader:
             self._comment(first)
             first = next(lines, "")
             skipped = 2
-        header = header_of(first, _NEEDED, _KNOWN, f"{self.path}:{skipped}")
+        header = columns_of(first)
+        form = format_of(header, f"{self.path}:{skipped}", lines=False)
+        known = tuple(form.columns.values())
+        header_of(first, form.needed, known, f"{self.path}:{skipped}")
         for line, cells in cells_of(lines, self.path, skipped):
+            yield line, partial(row_of, cells, header, f"{self.path}:{line}"), form
+
+    def _objects(self) -> Iterator[_Line]:
+        """The objects of JSON lines."""
+        form: TraceFormat | None = None
+        for line, read in objects_of(text_lines(self.path), self.path):
+            if form is None:
+                form = format_of(read(), f"{self.path}:{line}", lines=True)
+                self.block_tokens = self.block_tokens or form.block_tokens
+            yield line, read, form
+
+    def _own(self, form: TraceFormat, cells: Mapping[str, object], place: str) -> dict[str, str]:
+        """A request's cells by our columns; ids of blocks become small numbers."""
+        missing = [name for name in form.needed if cells.get(name) is None]
+        if missing:
+            raise InstanceError(Problem(place, f"{', '.join(missing)} missing"))
+        found = {
+            ours: cells[name] for ours, name in form.columns.items() if cells.get(name) is not None
+        }
+        if form.columns["t_s"] != "t_s":
             try:
-                row = row_of(cells, header, f"{self.path}:{line}")
-            except InstanceError as error:
-                self.problems += error.problems
-                if len(self.problems) >= _MOST_PROBLEMS:
-                    return
-                continue
-            yield line, row
+                found["t_s"] = form.seconds(str(found["t_s"]))
+            except ValueError:
+                message = f"{form.columns['t_s']}: expected a time, got {str(found['t_s'])!r:.40}"
+                raise InstanceError(Problem(place, message)) from None
+        blocks = found.get("hash_ids")
+        if isinstance(blocks, list):
+            found["hash_ids"] = " ".join(
+                str(self._ids.setdefault(str(one), len(self._ids))) for one in blocks
+            )
+        return {ours: str(value) for ours, value in found.items()}
 
     def _comment(self, line: str) -> None:
         """``# block_tokens: N`` before the header."""

@@ -38,7 +38,7 @@ def plan_command(
     traffic: Annotated[
         str | None,
         typer.Option(
-            help="Requests over time of the only model: a name, trace (CSV, .gz) or YAML."
+            help="Requests over time of the only model: a name, trace (CSV, JSONL) or YAML."
         ),
     ] = None,
     buy: Annotated[

@@ -27,7 +27,7 @@ def replay_command(
     layout: Annotated[Path, typer.Argument(help="A document of rackfit solve.")],
     *,
     traffic: Annotated[
-        str | None, typer.Option(help="Traffic: a catalogue name, a trace (CSV, .gz) or YAML.")
+        str | None, typer.Option(help="Traffic: a catalogue name, a trace (CSV, JSONL) or YAML.")
     ] = None,
     rate: Annotated[
         float | None,
