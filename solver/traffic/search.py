@@ -76,8 +76,8 @@ class _TrafficSearch:
         self.ways: list[Way] = []
         first = self._first_way()
         self.mean = search(
-            first.own.mean, clock=how.clock, gap=how.gap, seed=how.seed, workers=how.workers
-        )
+            first.own.mean, clock=how.clock.follower(), gap=how.gap, seed=how.seed, workers=how.workers
+        )  # fmt: skip
         self._use(first, first.plain)
         #: the cheapest that met the targets, and the cheapest that did on fresh draws too
         self.best: Found | None = None

@@ -55,7 +55,8 @@ class Way:
     ) -> Way:
         """With so many tokens; ``like``: another way, whose draws judge this one as well. Raises what searches raise."""
         own = questions(of_chunk(scenario, chunk), asked)
-        every = search(own.every, clock=how.clock, gap=how.gap, seed=how.seed, workers=how.workers)
+        clock = how.clock.follower()  # a steady answer is none for traffic
+        every = search(own.every, clock=clock, gap=how.gap, seed=how.seed, workers=how.workers)
         least = least_cost(own, asked, every, how.clock, how.seed, how.workers)
         plain = Search(own.spread, how.clock, how.gap, how.seed, None, workers=how.workers)
         spread = plain.run()

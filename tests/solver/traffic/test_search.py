@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from costmodel.replay.targets import Judged, Targets, judged
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.search import search
+from solver.traffic import search as traffic_search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import _spread_alike
 from solver.traffic.judge import Judge, Verdict
@@ -106,6 +108,25 @@ def test_time_that_ends_before_all_confirming_draws_is_said() -> None:
     assert (len(cut.runs), cut.confirmed) == (len(chosen.runs), False)
     whole = judge.confirm(layout, lambda: False)
     assert (len(whole.runs), whole.confirmed) == (len(chosen.runs) + len(asked.fresh(0)), True)
+
+
+def test_what_is_kept_while_the_search_runs_has_been_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steady searches leave layouts of their own behind: no answers for traffic."""
+    clock, kept = Clock(), list[SearchResult | None]()
+
+    def steady(*asked: Any, **how: Any) -> SearchResult:
+        found = search(*asked, **how)
+        kept.append(clock.kept())
+        return found
+
+    monkeypatch.setattr(traffic_search, "search", steady)
+    found = search_traffic(scenario(), Asked(requests(rate=120), TARGETS), clock=clock, gap=0.5)
+    assert kept == [None]
+    last = clock.kept()
+    assert last.layout == found.layout
+    assert last.traffic is not None
 
 
 def test_a_draw_that_an_answer_failed_chooses_from_then_on() -> None:
