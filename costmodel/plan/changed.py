@@ -29,7 +29,8 @@ MOST_CHIPS = 4608
 _PARTS = 6
 #: keys of a scenario that a plan takes, or that say nothing of the answer
 _TAKEN = {
-    "name", "description", "model", "cluster", "workload", "slo", "weight_dtype", "kv_dtype", "engine", "rate", "pay",
+    "name", "description", "model", "cluster", "workload", "slo", "weight_dtype", "kv_dtype", "speculative", "engine", "rate",
+    "pay",
 }  # fmt: skip
 #: hours of a rate that does not change
 _DAY = 24
@@ -111,7 +112,7 @@ def _of_scenario(scenario: Scenario, traffic: str | None, hours: int | None) -> 
         model = PlanModel(
             model=scenario.model, workload=scenario.workload, traffic=traffic, slo=scenario.slo,
             weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype, engine=scenario.engine,
-            requests_per_s=rates,
+            speculative=scenario.speculative, requests_per_s=rates,
         )  # fmt: skip
         units = PlanUnits(cluster=kind, count=number, reserved=(0, number))
         return PlanQuestion(name="scenario", models=(model,), units=(units,))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from costmodel.plan.hours import HOUR_S
 from costmodel.question.choices.options import Dtype
 from costmodel.question.engine_files import EngineName
-from costmodel.question.scenario import Scenario
+from costmodel.question.scenario import Scenario, beside_file
+from costmodel.question.speculation import Speculative
 from costmodel.question.traffic.table import cells_of, header_of, row_of, text_lines
 from costmodel.question.traffic.trace import seconds
 from costmodel.question.workload import Slo, Workload
@@ -59,6 +60,7 @@ class PlanModel(_Part):
     slo: Slo = Slo()
     weight_dtype: Dtype | None = None
     kv_dtype: Dtype | None = None
+    speculative: Speculative | None = None
     engine: EngineName | None = None
     requests_per_s: (
         Annotated[tuple[Rate, ...], Field(min_length=1, max_length=MOST_HOURS)] | None
@@ -83,6 +85,7 @@ class PlanModel(_Part):
         return Scenario(
             model=self.model, cluster=cluster, workload=self.workload, slo=self.slo, failed=failed,
             weight_dtype=self.weight_dtype, kv_dtype=self.kv_dtype, engine=self.engine,
+            speculative=self.speculative,
         )  # fmt: skip
 
 
@@ -167,20 +170,16 @@ def load_plan(name_or_path: str) -> PlanQuestion:
     path = resolve(name_or_path, "plans")
     with checked(path.name):
         asked = PlanQuestion.model_validate(read_data(path))
-    models = tuple(_beside(one, path) for one in asked.models)
+    models = tuple(
+        beside_file(one, path, "model", "workload", "traffic", "rates").model_copy(
+            update={"name": one.called}
+        )
+        for one in asked.models
+    )
     units = tuple(
         one.model_copy(update={"cluster": beside(path, one.cluster)}) for one in asked.units
     )
     return asked.model_copy(update={"models": models, "units": units})
-
-
-def _beside(model: PlanModel, path: Path) -> PlanModel:
-    found: dict[str, Any] = {
-        key: beside(path, value)
-        for key in ("model", "workload", "traffic", "rates")
-        if isinstance(value := getattr(model, key), str)
-    }
-    return model.model_copy(update=found | {"name": model.called})
 
 
 def plan_names() -> list[str]:

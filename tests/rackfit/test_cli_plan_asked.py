@@ -80,6 +80,30 @@ def test_a_rate_that_does_not_change_is_planned_for_a_day(tmp_path: Path) -> Non
     assert [hour["fleet_by_model"]["llama-3.1-8b"]["hgx-h100"] for hour in document["hours"]]
 
 
+def test_drafts_are_planned_with(tmp_path: Path) -> None:
+    drafts = {"draft_tokens": 3, "acceptance": 0.9, "draft": "llama-3.1-8b-eagle3"}
+    usd = []
+    for more in ({}, {"speculative": drafts}):
+        path = written(tmp_path, cluster="hgx-h100@12", rate=100, slo={"tpot": "12 ms"}, **more)
+        found = run(path, "--hours", 1, "--json")
+        assert found.exit_code == 0, found.output
+        usd.append(json.loads(found.stdout)["usd_per_day"])
+    assert usd[1] < usd[0]
+
+
+def test_a_draft_lies_beside_the_file_that_names_it(tmp_path: Path) -> None:
+    drafts = {"acceptance": 0.9, "draft": "./own/config.json"}
+    model = {"model": "llama-3.1-8b", "requests_per_s": [1], "speculative": drafts}
+    path = tmp_path / "plan.yaml"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/config.json").write_text("{}")
+    units = [{"cluster": "hgx-h100", "count": 1}]
+    path.write_text(yaml.safe_dump({"name": "one", "models": [model], "units": units}))
+    (asked,) = load_plan(str(path)).models
+    assert asked.speculative is not None
+    assert asked.speculative.draft == str(tmp_path / "own/config.json")
+
+
 def test_a_plan_of_other_units_and_fewer_hours() -> None:
     whole = load_plan("two-models-day")
     asked = plan_question("two-models-day", buy=["gb200-nvl72"], hours=3)

@@ -23,9 +23,7 @@ def register(app: typer.Typer) -> None:
     app.command("size", no_args_is_help=True)(size_command)
 
 
-@question.asking(
-    "cluster", "rate", "pay", "draft_tokens", "acceptance", "draft", "choose", "layer_slots"
-)
+@question.asking("cluster", "rate", "pay", "choose", "layer_slots")
 def size_command(
     asked: question.Asked,
     *,
