@@ -70,7 +70,7 @@ class Deployments:
     search: Search = field(init=False)
     best: dict[tuple[str, int], Item] = field(init=False)
     met: dict[tuple[Counts, Routing, bool], Met] = field(default_factory=dict)
-    tables: Tables = field(default_factory=dict)
+    tables: Tables = field(default_factory=Tables)
 
     def __post_init__(self) -> None:
         self.search = Search(resolve_instance(self.question), Clock(None), 0.01, 0, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,8 +35,15 @@ class Standing:
     host: HostRoom | None = None
 
 
-#: tables of passes and shares of KV that were made, by replica and longest request
-Tables = dict[object, tuple[PassTable, Line]]
+@dataclass
+class Tables:
+    """Tables of passes and shares of KV that were made for one question, by replica and longest request.
+
+    ``longest``: tokens that each reaches at least, so that stretches of one trace share them.
+    """
+
+    longest: int = 0
+    known: dict[object, tuple[PassTable, Line]] = field(default_factory=dict)
 
 
 def standing(
@@ -56,7 +63,8 @@ def standing(
     if not evaluation.priced.replicas:
         broken = [Problem(v.place, f"{v.rule}: {v.message}") for v in evaluation.violations]
         raise InstanceError(broken)
-    tables = {} if tables is None else tables
+    tables = Tables() if tables is None else tables
+    longest = max(longest, tables.longest)
     found = []
     for index, (replica, price) in enumerate(
         zip(layout.replicas, evaluation.priced.replicas, strict=True)
@@ -68,11 +76,11 @@ def standing(
             place = f"replicas[{index}].kv"
             raise InstanceError(Problem(place, "replay keeps the KV of running sequences in HBM"))
         key = (_alike(instance, replica, price), habits, longest)
-        if key not in tables:
+        if key not in tables.known:
             rows = max(habits.chunk_tokens, replica.shape.batch) + replica.shape.batch
             table = pass_table(instance, layout, replica, longest=longest, most_rows=rows)
-            tables[key] = (table, kv_share(instance, replica, price, longest))
-        table, share = tables[key]
+            tables.known[key] = (table, kv_share(instance, replica, price, longest))
+        table, share = tables.known[key]
         server = Server(replica.role, table, share, _slots(replica, habits), habits, gaps)
         found.append(_standing(instance, replica, index, server, evaluation.priced))
     return found

@@ -45,11 +45,12 @@ class _Model:
     replica: Replica
     rates: GroupRates
 
-    def ask(self, passes: Sequence[Tokens]) -> _Asked:
+    def ask(self, passes: Sequence[Tokens], *, experts: bool = True) -> _Asked:
         timed = stage_times(
             self.instance,
             self.layout,
             [StagePass(self.replica, tokens, self.rates) for tokens in passes],
+            experts=experts,
         )
         none = np.zeros(len(self.replica.stages))
 
@@ -63,7 +64,7 @@ class _Model:
 
     def attended(self, passes: Sequence[Tokens]) -> Array:
         """Attention of passes with unlike contexts, which cannot be priced together."""
-        return np.vstack([self.ask([tokens]).attended for tokens in passes])
+        return np.vstack([self.ask([tokens], experts=False).attended for tokens in passes])
 
 
 def pass_table(

@@ -81,18 +81,25 @@ def stage_layers(instance: Instance, stages: Sequence[Stage]) -> list[tuple[Laye
 
 
 def stage_times(
-    instance: Instance, layout: Layout, passes: Sequence[StagePass], *, record: bool = False
+    instance: Instance,
+    layout: Layout,
+    passes: Sequence[StagePass],
+    *,
+    record: bool = False,
+    experts: bool = True,
 ) -> list[StageTimes]:
     """Times of each pass on every stage of its replica; ``record`` keeps the terms.
 
-    On chips of several types the slowest type decides.
+    On chips of several types the slowest type decides. Without ``experts`` routed experts and their exchange take no time: for
+    those who ask for other parts alone, on chips of one type.
     """
     found: dict[int, StageTimes] = {}
     for halved, types, members in _together(instance, passes):
         some = [passes[index] for index in members]
         if halved:
             some = [replace(one, tokens=half(one.tokens)) for one in some]
-        timed = _timed(instance, layout, some, types, halved=halved, record=record)
+        routed = experts or len(types) > 1
+        timed = _timed(instance, layout, some, types, halved=halved, record=record, experts=routed)
         first = 0
         for index in members:
             last = first + len(passes[index].replica.stages)
@@ -153,6 +160,7 @@ def _timed(
     *,
     halved: bool,
     record: bool,
+    experts: bool,
 ) -> StageTimes:
     """Times of all stages of some passes on the same types of chip, replica after replica."""
     operations = instance.operations
@@ -166,16 +174,16 @@ def _timed(
     pp = np.repeat(np.array([float(shape.pp) for shape in shapes]), depth)
     rates = GroupRates.side_by_side([one.rates for one in passes])
     kinds: list[tuple[LayerKind, Array]] = []
-    experts: list[ExpertShares | None] = []
+    shared: list[ExpertShares | None] = []
     skew, moe_layers = np.zeros(count), np.zeros(count)
     routed = tokens.rows * ranks * tokens.fill
     for kind, starts, counts in stage_layers(instance, stages):
         kinds.append((kind, counts.astype(float)))
-        if kind.moe is None:
-            experts.append(None)
+        if kind.moe is None or not experts:
+            shared.append(None)
             continue
         shares = stage_shares(instance, layout, stages, kind, starts, counts, routed)
-        experts.append(shares)
+        shared.append(shares)
         realised = shares.busiest_load + shares.per_layer(
             _excess(instance, kind, routed, tp * ranks)
         )
@@ -195,7 +203,7 @@ def _timed(
         )
         efficiency = instance.profile.for_chip(name)
         timed = pass_time(
-            ChipGroup.of(operations, tp, ranks, chip, efficiency, rates), kinds, tokens, experts,
+            ChipGroup.of(operations, tp, ranks, chip, efficiency, rates), kinds, tokens, shared,
             with_head=is_last, record=record,
         )  # fmt: skip
         seconds, own = timed.total_s(instance.profile.combination), timed.parts

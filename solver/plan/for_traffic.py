@@ -83,9 +83,9 @@ def _better(
     found = plain.run()
     assert found is not None
     most = found.evaluation.requests_per_s or 0.0
-    tables: Tables = {}
+    tables = Tables(asked.requests.longest)
     seen: list[Layout] = []
-    for layout in _candidates(plain, asked, found.evaluation.ttft_s or 0.0, seed):
+    for layout in _candidates(plain, asked, found.evaluation.ttft_s or 0.0, seed, tables):
         if best is not None and best.requests_per_s >= _ENOUGH * most:
             break
         if layout in seen:
@@ -104,12 +104,14 @@ def _better(
     return best
 
 
-def _candidates(plain: Search, asked: Asked, ttft_s: float, seed: int) -> Iterator[Layout]:
+def _candidates(
+    plain: Search, asked: Asked, ttft_s: float, seed: int, tables: Tables
+) -> Iterator[Layout]:
     """The steady layout, those with more prefill beside as much decode, and those that compute prompts more quickly.
 
-    ``ttft_s``: what a first token takes in the steady layout.
+    ``ttft_s``: what a first token takes in the steady layout. ``tables``: of passes, added to.
     """
-    usual = Fleets(plain, asked.steady, asked.targets, seed)
+    usual = Fleets(plain, asked.steady, asked.targets, seed, tables=tables)
     yield from _ahead(plain.instance, usual)
     # long prompts between decode passes are late for many: pools apart
     yield from _ahead(plain.instance, usual, mixed=_NEVER)

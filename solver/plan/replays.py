@@ -54,7 +54,7 @@ class Replays:
     seed: int = 0
     _known: dict[tuple[int, int, float], Met] = field(default_factory=dict)
     _asked: dict[int, Asked | None] = field(default_factory=dict)
-    _tables: Tables = field(default_factory=dict)
+    _tables: Tables = field(default_factory=Tables)
 
     def of(self, found: DayPlan) -> tuple[HourReplay, ...]:
         """All hours of a plan after all losses, as many as the clock allows. Requests go to columns in the share of what they carry."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Slo
 from costmodel.replay.capacity import alone_s, prompts_per_s
+from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course
 from costmodel.replay.targets import BEYOND_P99, Targets
 from solver.fleet.asked import Fleet, fleet_of
@@ -52,12 +53,14 @@ class Fleets:
         seed: int,
         *,
         spare: bool = False,
+        tables: Tables | None = None,
     ) -> None:
-        """``spare``: whether the capacity has to be there without any one replica."""
+        """``spare``: whether the capacity has to be there without any one replica. ``tables``: of passes, of this question."""
         self.targets = targets
         self.search, self.requests, self.spare = search, requests, spare
         self.prompts = requests.rows(_spread_alike(requests.input_tokens, _PROMPTS, seed))
         self.course = Course.of(search.instance)
+        self.tables = tables or Tables(requests.longest)
         order = np.argsort(requests.input_tokens - requests.cached_tokens, kind="stable")
         at = int((1.0 - BEYOND_P99 / 2) * len(order))
         #: half as many prompts are longer as may be late
@@ -77,7 +80,9 @@ class Fleets:
             search.run()
         except (NoFeasibleLayout, NoLayoutInTime):
             return None
-        return Fleets(search, self.requests, self.targets, own.seed, spare=self.spare)
+        return Fleets(
+            search, self.requests, self.targets, own.seed, spare=self.spare, tables=self.tables
+        )
 
     def least(self, needs: Needs) -> Fleet | None:
         """The cheapest fleet found; rates of its items are what is left of them for the rate."""
@@ -184,9 +189,9 @@ class Fleets:
             return 1.0
         given = search.instance, layout, layout.replicas[0]
         row, most_s = search.shapes.row(item.shape), self.targets.ttft_p99_s
-        if most_s is not None and alone_s(*given, self.long_one, self.course) > most_s:
+        if most_s is not None and alone_s(*given, self.long_one, self.course, self.tables) > most_s:
             self.slow.add((int(row["tp"]), int(row["pp"])))
-        most = prompts_per_s(*given, self.prompts, self.course)
+        most = prompts_per_s(*given, self.prompts, self.course, self.tables)
         return min(1.0, most / search.placed.of(item).requests_per_s)
 
 

@@ -52,10 +52,18 @@ class Verdict:
 
 
 class Judge:
-    """Replays layouts of one question; ``like``: a judge of the same traffic, with which it shares what is learnt of draws."""
+    """Replays layouts of one question.
+
+    ``like``: a judge of the same traffic, with which it shares what is learnt of draws. ``tables``: of passes, those of this question.
+    """
 
     def __init__(
-        self, instance: Instance, asked: Asked, seed: int, like: Judge | None = None
+        self,
+        instance: Instance,
+        asked: Asked,
+        seed: int,
+        like: Judge | None = None,
+        tables: Tables | None = None,
     ) -> None:
         self.instance, self.asked, self.seed = instance, asked, seed
         self.runs: list[Requests] = asked.runs(seed) if like is None else like.runs
@@ -65,7 +73,7 @@ class Judge:
         self.course = Course.of(instance, routing=routing, host_tier=kept == "host")
         self._known: dict[object, Verdict] = {}
         self._known_of = len(self.runs)
-        self._tables: Tables = {}
+        self._tables = tables or Tables(asked.requests.longest)
 
     def judge(self, layout: Layout) -> Verdict:
         """Replay a layout until a run misses a target."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costmodel.question.scenario import Scenario
+from costmodel.replay.fleet import Tables
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.rounds import Search
@@ -61,8 +62,11 @@ class Way:
         plain = Search(own.spread, how.clock, how.gap, how.seed, None, workers=how.workers)
         spread = plain.run()
         assert spread is not None
-        fleets = Fleets(plain, asked.steady, asked.targets, how.seed, spare=bool(asked.spare))
-        judge = Judge(own.spread, asked, how.seed, None if like is None else like.judge)
+        tables = Tables(asked.requests.longest)
+        fleets = Fleets(
+            plain, asked.steady, asked.targets, how.seed, spare=bool(asked.spare), tables=tables
+        )
+        judge = Judge(own.spread, asked, how.seed, None if like is None else like.judge, tables)
         return cls(chunk, own, spread, fleets, least, judge)
 
 

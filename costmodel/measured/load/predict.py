@@ -94,7 +94,7 @@ def _paced(
     assert rate is not None
     assert lanes is not None
     count, stretch = round(len(requests) / _MORE), 1.0
-    tables: Tables = {}
+    tables = Tables()
     for _ in range(_TRIES):
         now = follows.stretched(stretch)
         arrival = replay(instance, layout, requests, replace(course, follows=now), tables).arrival_s

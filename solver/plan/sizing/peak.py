@@ -74,7 +74,7 @@ def peak_replay(
             "ask for a lower rate or shorter answers"
         )
         raise InstanceError(Problem("--replay", message))
-    tables: Tables = {}
+    tables = Tables()
     judged_requests, first, tokens, meets = 0, 0.0, 0.0, True
     for draw in range(_DRAWS):
         requests = steady(
