@@ -101,12 +101,11 @@ def remark(place: str, found: Drafts | None, priced: Speculative | None) -> tupl
             f"{place}: decodes with drafts there ({found.words}); priced without. The key speculative of a scenario "
             "(draft_tokens, acceptance) prices those of a model's own MTP module, with draft those of a head or model beside it",
         )
-    draft = None if priced is None else priced.draft
+    draft, here = None if priced is None else priced.draft, list[str]()
     if found.method in (_OWN if draft is not None else _BESIDE):
-        here = (
-            "the model's own MTP module drafts" if draft is None else f"{shown(draft, 60)} drafts"
-        )
-        return (f"{place}: {found.words} there; {here}, as the question says",)
-    if found.tokens in (None, asked):
-        return ()
-    return (f"{place}: {found.words} there; priced with {asked}, as the question says",)
+        own = "the model's own MTP module" if draft is None else shown(draft, 60)
+        here.append(f"{own} drafts")
+    if found.tokens not in (None, asked):
+        here.append(f"priced with {asked}")
+    said = f"{place}: {found.words} there; {', '.join(here)}, as the question says"
+    return (said,) if here else ()

@@ -219,7 +219,8 @@ def test_drafts_by_another_are_said(tmp_path: Path) -> None:
     """A head there and the model's own module in the question, and the other way round."""
     name, mtp, head = COMMANDS[0][1], COMMANDS[0][2], COMMANDS[1][2]
     (note,) = _of(tmp_path, name, head.replace('{"model"', '{"method": "eagle3", "model"'), None)
-    assert "eagle3, 1 token per pass there; the model's own MTP module drafts" in note
+    own = "the model's own MTP module drafts, priced with 2, as the question says"
+    assert f"eagle3, 1 token per pass there; {own}" in note
     (note,) = _of(tmp_path, name, mtp, "deepseek-v3-eagle3")
     assert "mtp, 2 tokens per pass there; deepseek-v3-eagle3 drafts, as the question says" in note
 
