@@ -156,7 +156,7 @@ def _least(search: Search, items: list[Item]) -> float:
     if question.whole and question.rate is None:
         rate, _ = rate_bound(items, classes, question.links, rounds=_ROUNDS)
         return question.whole_usd_per_hour / rate if rate > 0 else float("inf")
-    return cost_per_rate_bound(items, classes, question.links)
+    return cost_per_rate_bound(items, classes, question.links, question.rate)
 
 
 def _fleet(search: Search, items: list[Item], gap: float) -> Fleet | None:

@@ -18,8 +18,8 @@ from costmodel.replica.stage_times import StagePass, stage_times
 
 Array = NDArray[np.float64]
 
-#: numbers below which the cost model is asked for each, and points at which it is asked beyond
-_EACH, _POINTS = 160, 60
+#: numbers below which the cost model is asked for each, and points at which it is asked beyond; points for contexts
+_EACH, _POINTS, _CONTEXTS = 160, 60, 120
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def pass_table(
     decodes = model.ask(
         [Tokens(decode=n / verified, context=float(STEP), verified=verified) for n in rows]
     )
-    contexts = _spaced(max(longest, STEP) + STEP, 1)
+    contexts = _spaced(max(longest, STEP) + STEP, 1, _CONTEXTS)
     decode = model.attended(
         [Tokens(decode=1.0, context=float(n), verified=verified) for n in contexts]
     )
@@ -145,8 +145,8 @@ def _line(at: Array, values: Array, last: int, first: float | None) -> Line:
     return Line.through(np.concatenate([[0.0], at]), np.concatenate([[start], values]), last)
 
 
-def _spaced(last: int, each_to: int) -> Array:
+def _spaced(last: int, each_to: int, points: int = _POINTS) -> Array:
     """Whole numbers from 1 to ``last``: each one up to a number, and then farther and farther apart."""
     each = np.arange(1, min(each_to, last) + 1, dtype=float)
-    beyond = np.geomspace(each_to, max(last, each_to + 1), _POINTS).round()
+    beyond = np.geomspace(each_to, max(last, each_to + 1), points).round()
     return np.unique(np.concatenate([each, beyond[beyond <= last], [float(last)]]))

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from costmodel.layout.layout import KvShare, Layout, Replica, spread
 from costmodel.passes.tokens import runs_in_halves
 from costmodel.question.engine import ANY, EngineFacts
+from costmodel.question.engine_files import load_engine
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in, moved_by
 from costmodel.replica.replica import price_replica
@@ -44,9 +45,10 @@ def draft_path(deployment: Deployment) -> str:
     return options.draft_path or str(PurePosixPath(options.model_path).parent / name)
 
 
-def draft_method(deployment: Deployment) -> str:
-    """What the engine calls drafting by the deployment's draft model."""
-    drafts, drafter = facts_of(deployment).drafts, deployment.instance.model.drafter
+def draft_method(deployment: Deployment, engine: str) -> str:
+    """What an engine calls drafting by the deployment's draft model, also where a port of it is exported for."""
+    facts = deployment.instance.engine or load_engine(engine)
+    drafts, drafter = facts.drafts, deployment.instance.model.drafter
     assert drafts is not None, "an engine that is exported for says so"
     assert drafter is not None
     return drafts.kinds[drafter.kind]

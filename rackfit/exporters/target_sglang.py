@@ -119,7 +119,7 @@ def engine_words(
     if instance.speculative is not None:  # a chain of drafts
         drafter = instance.model.drafter
         words += [
-            "--speculative-algorithm", "EAGLE" if drafter is None else draft_method(deployment),
+            "--speculative-algorithm", "EAGLE" if drafter is None else draft_method(deployment, ENGINE),
             "--speculative-num-steps", str(instance.speculative.draft_tokens),
             "--speculative-eagle-topk", "1",
             "--speculative-num-draft-tokens", str(deployment.verified_tokens),

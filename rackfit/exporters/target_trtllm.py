@@ -188,7 +188,7 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
     if instance.speculative is not None:
         drafter = instance.model.drafter
         fields["speculative_config"] = {
-            "decoding_type": "MTP" if drafter is None else draft_method(deployment),
+            "decoding_type": "MTP" if drafter is None else draft_method(deployment, ENGINE),
             "max_draft_len": instance.speculative.draft_tokens,
             **({} if drafter is None else {"speculative_model": draft_path(deployment)}),
         }

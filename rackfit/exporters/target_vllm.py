@@ -199,7 +199,7 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
     if instance.speculative is not None:
         drafts = {"method": "mtp", "num_speculative_tokens": instance.speculative.draft_tokens}
         if instance.model.drafter is not None:
-            drafts |= {"method": draft_method(deployment), "model": draft_path(deployment)}
+            drafts |= {"method": draft_method(deployment, ENGINE), "model": draft_path(deployment)}
         words += ["--speculative-config", json.dumps(drafts)]
     return words
 

@@ -7,6 +7,9 @@ replica over several pools brings each its share, by chips). The smallest sum ov
 convex in ``y``.
 
 Pools whose domains' links can bind are worth what :mod:`solver.bounds.bottled` finds.
+
+That leaves out that replicas are whole. Where there are few chips, whole ones on all of them, wherever they stand, serve at most
+``W(n) = max over p + d + m = n of min(P(p), D(d)) + M(m)``, each role being a knapsack of chips of its own; the smaller bound counts.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.tolerance import RELATIVE
 from solver.bounds.bottled import Bottled, bottled
 from solver.bounds.packing import best_packing
 from solver.fleet.asked import Links
@@ -26,6 +30,8 @@ from solver.shapes.shapes import ROLES
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _PREFILL, _DECODE, _MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
+#: chips up to which replicas are taken whole: of more, one replica is too small a part to matter
+_WHOLE = 512
 
 
 class _Items:
@@ -106,13 +112,36 @@ def rate_bound(
             right = low + golden * (high - low)
             at_right = at(right)
         least = min(least, at_left, at_right)
-    return least, met
+    whole = whole_replicas(items, classes)
+    return least if whole is None else min(least, float(whole[-1])), met
+
+
+def whole_replicas(items: Sequence[Item], classes: Sequence[PoolClass]) -> Array | None:
+    """Requests/s that whole replicas serve at most on 0, 1, 2, ... of all chips, wherever these are; ``None``: too many chips."""
+    chips = sum(len(pool_class.pools) * pool_class.size for pool_class in classes)
+    if chips > _WHOLE:
+        return None
+    served = []
+    for role in (_PREFILL, _DECODE, _MIXED):
+        own = [item for item in items if item.role == role]
+        rates = np.array([item.requests_per_s for item in own])
+        sizes = np.array([item.chips for item in own], dtype=np.int64)
+        served.append(best_packing(rates, sizes, chips).best)
+    prefill, decode, mixed = served
+    apart = [np.minimum(prefill[: n + 1], decode[n::-1]).max() for n in range(chips + 1)]
+    both = np.array(apart)
+    return np.array([(both[: n + 1] + mixed[n::-1]).max() for n in range(chips + 1)])
 
 
 def cost_per_rate_bound(
-    items: Sequence[Item], classes: Sequence[PoolClass], links: Links | None = None
+    items: Sequence[Item],
+    classes: Sequence[PoolClass],
+    links: Links | None = None,
+    rate: float | None = None,
 ) -> float:
     """Least dollars per hour for one request per second, paying only for chips in replicas.
+
+    ``rate``: so many are asked for, and a fleet that serves more costs no less for each of them.
 
     For every ``y``, each item (or each number of chips in a pool whose links can bind) costs at least
     ``min price / worth`` per unit of worth, and the fleet's worth is at least ``R``: the largest such ratio
@@ -137,7 +166,20 @@ def cost_per_rate_bound(
             if np.any(served):
                 ratios.append(float(np.min(prices[index][served] / whole[served])))
         best = max(best, min(ratios, default=0.0))
-    return best
+    return max(best, _of_whole(items, classes, rate))
+
+
+def _of_whole(items: Sequence[Item], classes: Sequence[PoolClass], rate: float | None) -> float:
+    """The same by whole replicas on the cheapest chips; 0 where that tells nothing."""
+    whole = whole_replicas(items, classes)
+    if whole is None:
+        return 0.0
+    enough = whole > 0 if rate is None else whole >= rate * (1 - RELATIVE)
+    if not enough.any():
+        return 0.0
+    every = [price for one in classes for price in one.prices for _ in one.pools]
+    usd = np.concatenate([[0.0], np.cumsum(np.sort(every))])
+    return float((usd[enough] / (whole[enough] if rate is None else rate)).min())
 
 
 def cheapest_by_role(items: Sequence[Item], classes: Sequence[PoolClass]) -> list[int]:

@@ -44,7 +44,7 @@ def solve_fleet(
     if question.whole and wanted is None:
         floor = question.whole_usd_per_hour / relaxed
     else:
-        floor = cost_per_rate_bound(items, classes, links)
+        floor = cost_per_rate_bound(items, classes, links, wanted)
     run = Effort(clock, time_limit_s, seed, accept_gap)
     stock = Stock(items, classes, question, relaxed, met, linked)
     candidates: list[Fleet] = []

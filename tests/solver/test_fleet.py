@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from solver.bounds.apart import rate_bound
+from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.clock import Clock
 from solver.fleet import packing
 from solver.fleet.asked import Question
@@ -104,6 +104,36 @@ def test_best_fleet_equals_brute_force(sizes: list[int], mode: str) -> None:
             assert answer.bound == pytest.approx(expected, rel=1e-4)
         compared += 1
     assert compared >= 2
+
+
+@pytest.mark.parametrize("sizes", [[6], [3, 2], [2, 2, 2]], ids=str)
+def test_whole_replicas_are_bounded_by_their_number_on_all_chips(sizes: list[int]) -> None:
+    """On one pool the bound is what the best fleet does, whatever is paid; on several, replicas may not fit beside each other."""
+    met = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        classes = pools_of(sizes)
+        items = random_items(rng, classes)
+        hourly = sum(sizes) * CHIP.usd_per_hour
+        rate = float(rng.uniform(1.0, 6.0))
+        wanted = (
+            Question(True, hourly, None),
+            Question(False, hourly, None),
+            Question(False, hourly, rate),
+        )
+        best = [brute_force(items, classes, one) for one in wanted]
+        if best[0] == float("inf"):
+            continue
+        bounds = [
+            hourly / rate_bound(items, classes)[0],
+            cost_per_rate_bound(items, classes),
+            cost_per_rate_bound(items, classes, rate=rate) if best[2] < float("inf") else best[2],
+        ]
+        for found, own in zip(bounds, best, strict=True):
+            assert found <= own * (1 + 1e-9)
+            assert len(sizes) > 1 or found == pytest.approx(own)
+        met += 1
+    assert met >= 5
 
 
 def spans(rng: np.random.Generator, classes: tuple[PoolClass, ...], number: int) -> list[Item]:

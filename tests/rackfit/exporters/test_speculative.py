@@ -145,3 +145,17 @@ def test_sglang_refuses_a_draft_model_beside_attention_in_ranks():
                     export_layout(instance, layout, "sglang", allow_approximate=True)
             elif not refused:
                 export_layout(instance, layout, "sglang", allow_approximate=True)
+
+
+def test_a_port_of_an_engine_drafts_as_the_engine_does():
+    """vLLM-Ascend takes vLLM's options, and no question is priced under it."""
+    scenario = Scenario(
+        model="qwen3-32b",
+        cluster="cloudmatrix384",
+        workload=Workload(input_tokens=2000, output_tokens=500),
+        speculative=Speculative(draft_tokens=3, acceptance=0.7, draft="qwen3-32b-eagle3"),
+    )
+    instance = resolve_instance(scenario)
+    layout = plain_layout(instance, "mixed", tp=8, attention_dp=1, batch=16)
+    files = export_layout(instance, layout, "vllm-ascend", allow_approximate=True).files
+    assert '"method": "eagle3"' in "".join(files.values())
