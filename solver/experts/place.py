@@ -18,15 +18,15 @@ from solver.experts.replicas import greedy_replicas
 from solver.experts.slots import Floats, Ints, Slots, check_loads, check_slots
 from topology.errors import InstanceError, Problem, VerificationError
 
-Effort = Literal["fast", "good", "best"]
+Effort = Literal["fast", "enough", "good", "best"]
 
 #: Sweeps of the descent, and the gap to the bound at which a layer is left alone.
-SWEEPS = {"fast": 4, "good": 600, "best": 2000}
-TOLERANCE = {"fast": 1e-3, "good": 1e-3, "best": 2e-4}
+SWEEPS = {"fast": 4, "enough": 600, "good": 600, "best": 2000}
+TOLERANCE = {"fast": 1e-3, "enough": 1e-3, "good": 1e-3, "best": 2e-4}
 #: Powers of the loads by which replicas are spread beside the loads themselves, two slots per chip.
 BENT = (0.9, 1.1)
 #: CP-SAT's deterministic time for a layer that is small enough to be solved whole.
-WHOLE_EFFORT = {"fast": 0.0, "good": 0.5, "best": 10.0}
+WHOLE_EFFORT = {"fast": 0.0, "enough": 0.05, "good": 0.5, "best": 10.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,16 @@ def place_layers(
     """Place ``loads [layers, experts]`` on chips with ``slots_per_chip`` slots each.
 
     Every expert has at least one slot, every slot is used and no expert is twice on a chip.
-    ``effort`` "fast" is a construction and a few sweeps; "good" stops at a proven gap of 0.1 %;
-    "best" goes on to 0.02 %. ``time_limit_s`` ends the search early with what is best by then.
+    ``effort`` "fast" is a construction and a few sweeps; "good" stops at a proven gap of 0.1 %, "enough" too, but
+    leaves layers that are small and hard to prove sooner, for those who place many; "best" goes on to 0.02 %. ``time_limit_s`` ends the search early with what is best by then.
     The result depends on ``seed``, not on ``workers``, unless the time limit cuts it short. Raises ``InstanceError`` when the slots cannot hold the experts.
     """
     shares = check_loads(loads)
     slots = check_slots(slots_per_chip, shares.shape[1])
     if effort not in SWEEPS:
-        raise InstanceError(Problem("effort", f"unknown {effort!r}; known: fast, good, best"))
+        raise InstanceError(
+            Problem("effort", f"unknown {effort!r}; known: fast, enough, good, best")
+        )
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
     bound = load_bounds(shares, slots.num_chips, slots.total)
     if slots.total == shares.shape[1]:

@@ -91,7 +91,7 @@ def kept_placement(
     if known is not None:
         return known
     began = time.perf_counter()
-    placed = place_layers(loads, slots_per_chip, effort="good", time_limit_s=limit_s, seed=seed)
+    placed = place_layers(loads, slots_per_chip, effort="enough", time_limit_s=limit_s, seed=seed)
     if limit_s is None or time.perf_counter() - began < limit_s:
         with _changing:
             while len(_kept) >= _MOST_KEPT:
