@@ -11,11 +11,12 @@ from solver.answer import Progress, SearchResult
 from solver.clock import Clock
 from solver.engine_choice import Keep, Searched, cheapest_engine
 from solver.engine_choice import questions as by_engine
-from solver.traffic.asked import Asked
+from solver.rounds import Search
+from solver.traffic.asked import Asked, questions
+from solver.traffic.bounds.windows import least_share
 from solver.traffic.prefixes import search_prefixes
 from solver.traffic.search import search_traffic
-from solver.traffic.ways import Looking, Way, chunks_of
-from topology.errors import NoFeasibleLayout
+from solver.traffic.ways import chunks_of, of_chunk
 
 
 def search_for(
@@ -49,22 +50,16 @@ def search_for(
         return found, lambda: found
 
     def bound(question: Instance) -> float:
-        return _least_usd(question, asked, Looking(clock, gap, seed, workers))
+        every = (
+            questions(of_chunk(question.scenario, chunk), asked)
+            for chunk in chunks_of(question.scenario, asked)
+        )
+        return min(
+            Search(own.every, clock, gap, seed, None).first_bound_usd()
+            * least_share(own.every, asked.steady, own.exempt)
+            for own in every
+        )
 
     return cheapest_engine(
         instance, one, clock=clock, gap=gap, seed=seed, on_progress=on_progress, first_bound=bound
     )
-
-
-def _least_usd(question: Instance, asked: Asked, how: Looking) -> float:
-    """What no layout of one engine costs less than, where none was found that meets the targets."""
-    least = float("inf")
-    for chunk in chunks_of(question.scenario, asked):
-        try:
-            way = Way.of(question.scenario, asked, chunk, how)
-        except NoFeasibleLayout as error:
-            if not error.proven:
-                raise
-            continue
-        least = min(least, way.least.usd_per_m_output_tokens)
-    return least

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import judged
 from solver.answer import SearchResult
 from solver.clock import Clock
+from solver.traffic import engines, ways
 from solver.traffic.asked import Asked
 from solver.traffic.engines import search_for
 from tests.solver.traffic.test_search import TARGETS, requests, scenario
+from topology.errors import NoLayoutInTime
 
 
 def solved(engine: str | None, drafts: Speculative | None = None) -> SearchResult:
@@ -35,6 +38,34 @@ def test_the_cheapest_engine_answers_with_a_bound_over_all() -> None:
     alone = solved(named)
     assert alone.evaluation.usd_per_m_output_tokens == own.usd_per_m_output_tokens
     assert alone.certificate.bound_usd_per_m_output_tokens == own.bound_usd_per_m_output_tokens
+
+
+def test_an_engine_that_finds_nothing_in_its_time_leaves_the_others_their_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is bounded by its shapes alone, also once the whole time is over."""
+    clock, found = Clock(), solved("sglang")
+    known = solved("vllm").certificate.bound_usd_per_m_output_tokens
+
+    def one(scenario: Scenario, *_: object, **__: object) -> SearchResult:
+        if scenario.engine is not None and scenario.engine.startswith("sglang"):
+            return found
+        clock.stop()
+        raise NoLayoutInTime("too late")
+
+    def late(*_: object, **__: object) -> SearchResult:
+        raise NoLayoutInTime("no steady layout either")
+
+    monkeypatch.setattr(engines, "search_traffic", one)
+    monkeypatch.setattr(ways, "search", late)
+    asked = resolve_instance(scenario().model_copy(update={"engine": "any"}))
+    every = search_for(asked, Asked(requests(rate=120), TARGETS), clock=clock, gap=0.02)
+    assert every.layout == found.layout
+    assert every.engines is not None
+    assert [one.usd_per_m_output_tokens is None for one in every.engines] == [False, True, True]
+    bounds = [one.bound_usd_per_m_output_tokens for one in every.engines]
+    assert every.certificate.bound_usd_per_m_output_tokens == pytest.approx(min(bounds))
+    assert 0.5 * known < bounds[2] <= known
 
 
 @pytest.mark.parametrize(("acceptance", "pays"), [(0.95, True), (0.01, False)])
