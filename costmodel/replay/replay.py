@@ -229,7 +229,8 @@ def run(
                     else:
                         sent = links.sent_s(what.domain, away, job.first_s, moved, alone)
                     job.sent_s, job.first_s = sent, -1.0
-                    job.emitted -= course.habits.first_token == "decodes"
+                    if course.habits.first_token == "decodes":
+                        job.emitted = 0  # computed there again
                     heappush(heap, (sent, next(order), 2, (target, job), 0))
                     if patience is not None:
                         patience.sent(job)

@@ -43,8 +43,7 @@ class Server:
         self.slot_seconds = 0.0
         #: seconds by hundredths of the KV room in use
         self.kv_seconds = [0.0] * 101
-        self.put_back = 0
-        self.pending_tokens = 0
+        self.put_back = self.pending_tokens = 0
         self._stall = 0.0
         self._run: tuple[int, float, float] | None = None
         self._pass: tuple[list[tuple[Job, int]], float, int] | None = None
@@ -53,8 +52,9 @@ class Server:
         self._due = 0
         #: what came later is not part of the next pass
         self._settled = 0.0
-        #: requests that were handed over, whose first token is not out yet
+        #: requests that were handed over, whose first token is not out yet; first tokens that the round computes
         self._handed: list[Job] = []
+        self._firsts = 0
 
     @property
     def load(self) -> int:
@@ -108,7 +108,7 @@ class Server:
         self._run, self._due = None, max(0, self._due - rounds)
         self._settled = self.started + lasting(rounds - 1, first, more)
         count = len(self.running)
-        self.gaps.add(first + self._stall, count)
+        self.gaps.add(first + self._stall, count - self._firsts)
         if rounds > 1:
             self.gaps.add(first + more * rounds / 2, count * (rounds - 1))
         self._stall = 0.0
@@ -201,9 +201,9 @@ class Server:
         count = len(self.running)
         mean = self.context / count
         first = self.table.round_s(count, mean)
+        self._firsts = len(self._handed) * (self.habits.first_token == "decodes")
         while self._handed:
-            later = first if self.habits.first_token == "decodes" else 0.0
-            self._handed.pop().first_s = now + later
+            self._handed.pop().first_s = now + (first if self._firsts else 0.0)
         last = self.table.round_s(count, mean + rounds * self.table.emitted)
         more = (last - first) / rounds if rounds > 1 else 0.0
         self._run = (rounds, first, more)

@@ -67,11 +67,10 @@ def test_a_first_token_leaves_where_the_request_decodes(
     the three tokens of the answer.
     """
     habits = Habits(chunk_tokens=64, first_token=habit)
+    gaps = Gaps()
     pools: tuple[tuple[Role, float, int], ...] = (("prefill", 0.001, 64), ("decode", 0.005, 1))
     fleet = [
-        Standing(
-            Server(role, by_rows(Line.flat(took)), NOTHING, slots, habits, Gaps()), 0, 64e3, 0.0
-        )
+        Standing(Server(role, by_rows(Line.flat(took)), NOTHING, slots, habits, gaps), 0, 64e3, 0.0)
         for role, took, slots in pools
     ]
     more = int(habit == "decodes")
@@ -81,3 +80,4 @@ def test_a_first_token_leaves_where_the_request_decodes(
     assert one.ends_s == pytest.approx(0.110)
     assert other.first_s == pytest.approx(first_s)
     assert (other.ends_s - other.first_s) / 2 == pytest.approx(0.005)
+    assert gaps.count == lengths[1].sum() - 2
