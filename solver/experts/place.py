@@ -61,8 +61,9 @@ def place_layers(
     """Place ``loads [layers, experts]`` on chips with ``slots_per_chip`` slots each.
 
     Every expert has at least one slot, every slot is used and no expert is twice on a chip.
-    ``effort`` "fast" is a construction and a few sweeps; "good" stops at a proven gap of 0.1 %, "enough" too, but
-    leaves layers that are small and hard to prove sooner, for those who place many; "best" goes on to 0.02 %. ``time_limit_s`` ends the search early with what is best by then.
+    ``effort`` "fast" is a construction and a few sweeps; "good" stops at a proven gap of 0.1 %; "best" goes on to 0.02 %.
+    "enough", for those who place many, is "good" that leaves a small layer sooner where its proof is hard.
+    ``time_limit_s`` ends the search early with what is best by then.
     The result depends on ``seed``, not on ``workers``, unless the time limit cuts it short. Raises ``InstanceError`` when the slots cannot hold the experts.
     """
     shares = check_loads(loads)

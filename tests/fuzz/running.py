@@ -27,7 +27,8 @@ from random import Random
 
 import typer.main
 from child import Asker
-from corpus import COMMANDS, SLOW, write_corpus
+from commands import COMMANDS, SLOW
+from corpus import write_corpus
 from mutators import damaged_file, damaged_words, with_flags
 from watching import Scratch, listing
 

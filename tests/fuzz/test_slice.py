@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 from child import Asker
-from corpus import COMMANDS, SLOW, write_corpus
+from commands import COMMANDS, SLOW
+from corpus import write_corpus
 from mutators import (
     damaged_bytes,
     damaged_data,

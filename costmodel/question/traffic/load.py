@@ -10,12 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from costmodel.question.traffic.day import Day, Hours, draw_day
 from costmodel.question.traffic.description import Arrivals, BothLengths, Description
 from costmodel.question.traffic.requests import Requests, drawn_count
-from costmodel.question.traffic.trace import read_trace
+from costmodel.question.traffic.trace import LINES, TABLES, read_trace
 from topology.catalogue import beside, checked, data_dir, is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.quantity import PositiveSeconds
 
-_TRACES = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
 #: requests that are drawn where neither a number nor a duration is asked for
 _COUNT = 10_000
 
@@ -70,7 +69,7 @@ def load_traffic(
     ``rate`` stretches all gaps alike to that mean rate; ``duration_s`` cuts what comes later (described
     traffic is drawn for so long). Raises ``InstanceError`` with every problem.
     """
-    if name_or_path.endswith(_TRACES):
+    if name_or_path.endswith((*TABLES, *LINES)):
         found = read_trace(Path(name_or_path), block_tokens=block_tokens)
     else:
         path = _described(name_or_path)

@@ -26,6 +26,8 @@ from costmodel.question.traffic.table import (
 )
 from topology.errors import InstanceError, Problem
 
+#: what names of traces end with: of tables, and of lines of JSON
+TABLES, LINES = (".csv", ".csv.gz"), (".jsonl", ".jsonl.gz")
 #: tokens of a block where nothing says otherwise
 BLOCK_TOKENS = 512
 MOST_REQUESTS = 5_000_000
@@ -66,11 +68,6 @@ def _sizes(path: Path | None) -> dict[int, int] | None:
 
 #: a line's number, how its cells are read, and their format
 _Line = tuple[int, Callable[[], Mapping[str, object]], TraceFormat]
-
-
-def is_lines(path: Path) -> bool:
-    """Whether a trace is lines of JSON."""
-    return path.name.endswith((".jsonl", ".jsonl.gz"))
 
 
 class _Reader:
@@ -139,7 +136,9 @@ class _Reader:
 
     def _rows(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Lines with their cells by our columns."""
-        for line, cells, form in self._objects() if is_lines(self.path) else self._cells():
+        for line, cells, form in (
+            self._objects() if self.path.name.endswith(LINES) else self._cells()
+        ):
             place = f"{self.path}:{line}"
             try:
                 yield line, self._own(form, cells(), place)

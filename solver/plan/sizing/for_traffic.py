@@ -80,7 +80,7 @@ class TrafficUnits(Units):
     def _carries(self, units: int, layout: Layout) -> float:
         """The highest rate found, from the peak on, at which a draw by which no layout was chosen meets the targets."""
         instance = self._answered[units]
-        tables = Tables()
+        tables = Tables(self.asked.requests.longest)
         low = self.asked.requests.rate
         high = max(low, evaluate(instance, layout).priced.requests_per_s)
         for _ in range(_HALVINGS):

@@ -26,6 +26,8 @@ _LOSSES = (
     "largest of its replicas, as some unit takes it"
 )
 
+_DRAFTS = "drafts: a pass gives the tokens that it gives on average, as at most half of the requests get more"
+
 
 @dataclass(frozen=True)
 class LeastCost:
@@ -50,6 +52,8 @@ def least_cost(
         bound = max(bound, least_usd(known, rates))
     bound *= share
     covers = (*every.certificate.covers, *COVERS, *(WHOLE if asked.prefixes == "off" else REUSED))
+    if own.every.speculative is not None:
+        covers += (_DRAFTS,)
     if share < 1.0:
         covers += (
             f"windows: the bound is lowered by {1.0 - share:.1%}, as layers that read a part of the "

@@ -77,6 +77,7 @@ def test_drafts_are_replayed_and_bounded(acceptance: float, pays: bool) -> None:
     )
     assert (cost < without) == pays
     assert found.certificate.bound_usd_per_m_output_tokens <= cost * (1 + 1e-9)
+    assert any(line.startswith("drafts: ") for line in found.certificate.covers)
     instance = found.instance
     assert instance is not None
     met = [
