@@ -153,7 +153,7 @@ class Known:
             return float("inf")
         if self.question.whole and wanted is None:
             return self.question.whole_usd_per_hour / relaxed * self.to_usd
-        return cost_per_rate_bound(items, self.classes, links) * self.to_usd
+        return cost_per_rate_bound(items, self.classes, links, wanted) * self.to_usd
 
     def place(self, rows: Iterable[int]) -> None:
         """Realise shapes, each on its own, and lower their bounds to what that allows."""
