@@ -33,6 +33,12 @@ class OptionTable:
         """Title and version of the engine whose options these are."""
         return self.label
 
+    @property
+    def command_line(self) -> dict[str, Any]:
+        """How the engine's parser takes options beside their names, as its file says."""
+        told: dict[str, Any] = self.data.get("command_line", {})
+        return told
+
     def canonical(self, name: str) -> str | None:
         """The table's own name of an option or one of its aliases; ``None`` if unknown."""
         if name in self.options:
@@ -41,6 +47,9 @@ class OptionTable:
             if name in spec.get("aliases", ()):
                 return known
         spelling: str | None = self.data.get("spellings", {}).get(name)
+        flag = f"--{name[5:]}" if name.startswith("--no-") else ""
+        if spelling is None and self.options.get(flag, {}).get("type") == "flag":
+            return flag  # versions differ in how a flag is switched off
         return spelling
 
     def read(self, words: Sequence[str], place: str = "") -> tuple[dict[str, Any], list[str]]:

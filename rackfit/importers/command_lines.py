@@ -11,13 +11,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rackfit.importers.kubernetes import manifests
-from rackfit.importers.shell import STARTS, Line, Variables, assigned, computed, lines
+from rackfit.importers.scripts.branches import Branches
+from rackfit.importers.scripts.shell import STARTS, Line, Variables, assigned, computed, fill, lines
 from rackfit.importers.wrapped import Wrapped, inner_script, inside_container, units
-from topology.reading import read_text
+from topology.catalogue import is_file, read_data
+from topology.names import shown
+from topology.reading import parse_yaml, read_text
 
 #: A file larger than this is refused.
 MAX_BYTES = 4 * 2**20
@@ -27,7 +31,8 @@ MAX_BYTES = 4 * 2**20
 class Process:
     """One process of a command file.
 
-    ``doubtful`` are variables in it that a condition sets, ``container`` what it starts in, if a manifest says so.
+    ``doubtful`` are variables in it that a condition sets, ``container`` what it starts in, if a manifest says so;
+    ``written``: texts of files that its script has written before, by name.
     """
 
     place: str
@@ -36,6 +41,21 @@ class Process:
     words: tuple[str, ...]
     doubtful: tuple[str, ...] = ()
     container: str = ""
+    written: Mapping[str, str] = field(default_factory=dict)
+
+    def config(self, name: str, folder: Path) -> Any:
+        """The data of a file that the command names: what its script wrote, or one in ``folder``; ``None`` if there is none.
+
+        Raises ``InstanceError`` where it is no YAML.
+        """
+        if name in self.written:
+            # what the shell alone knows is a word of its own
+            text = re.sub(r"\$\{(\w+)[^{}\n]*\}|\$\([^()\n]*\)", r"$\1", self.written[name])
+            return parse_yaml(text, f"{self.place}: {shown(name, 200)}")
+        for path in (folder / name, folder / Path(name).name):
+            if is_file(path):
+                return read_data(path)
+        return None
 
 
 #: options that say where a process of a group runs; one command of a pod stands for the whole group
@@ -49,8 +69,10 @@ _PLACES = frozenset(
 
 #: programs that print or look for a command and start none
 _SAY = frozenset("echo printf cat tee grep sed awk ps pgrep pkill which type trap".split())  # noqa: SIM905
+#: a word that a guide leaves to its reader
+PLACEHOLDER = r"<[A-Za-z][\w./-]*>"
 #: where a command ends: another one, a pipe or a redirection
-_NEXT = re.compile(r"&&|\|\|?|;|&>.*|\d?>{1,2}.*|<.*|\}|\)")
+_NEXT = re.compile(rf":|&&|\|\|?|;|&>.*|\d?>{{1,2}}.*|(?!{PLACEHOLDER})<.*|\}}|\)")
 
 
 def without_hidden_places(words: Sequence[str]) -> tuple[str, ...]:
@@ -104,7 +126,19 @@ def shell_processes(
     found: list[Process] = []
     remarks: dict[str, str] = {}
     variables = Variables(dict(environment or {}))
-    for line in lines(text, name):
+    written: dict[str, str] = {}
+    branches = Branches()
+    for every in lines(text, name):
+        line = branches.follow(every, variables)
+        if line is None:
+            continue
+        if line.file is not None:
+            into, inside, filled = line.file
+            inside = fill(inside, variables.texts) if filled else inside
+            into = fill(into, variables.texts)
+            more = ">>" in line.text or " -a " in line.text
+            written[into] = f"{written[into]}\n{inside}" if more and into in written else inside
+            continue
         if line.text.startswith("# rackfit:"):
             remarks = dict(
                 part.split("=", 1)
@@ -112,20 +146,24 @@ def shell_processes(
                 if "=" in part
             )
             continue
+        line = replace(line, words=_computed_words(line, variables))
         if assigned(line, variables):
             continue
-        words = variables.words(_computed_words(line, variables))
+        words = variables.words(line.words)
         processes = _processes(f"{name}:{line.number}", remarks, words)
         doubtful = sorted(
             each for each in variables.doubtful if re.search(rf"\$\{{?{each}\b", line.text)
         )
-        found += [replace(process, doubtful=tuple(doubtful)) for process in processes]
+        found += [
+            replace(process, doubtful=tuple(doubtful), written=dict(written))
+            for process in processes
+        ]
         remarks = {} if processes else remarks
     return found
 
 
 def _computed_words(line: Line, variables: Variables) -> list[str]:
-    """Words of a line, products of known numbers worked out before they are split."""
+    """Words of a line, arithmetic on known numbers worked out before they are split."""
     if "$((" not in line.text:
         return line.words
     try:
@@ -161,15 +199,19 @@ def _processes(place: str, remarks: dict[str, str], words: list[str]) -> list[Pr
 def started(
     processes: Sequence[Process], program: str, modules: Sequence[str]
 ) -> Iterator[tuple[Process, tuple[str, ...]]]:
-    """Processes that start ``program serve`` or one of its modules, each with the options behind that."""
+    """Processes that start ``program serve`` or one of its modules, each with the options behind that.
+
+    A program whose name ends in ``-serve`` needs no such word.
+    """
     for process in processes:
         words = process.words
         if words and words[0].rpartition("/")[2] in _SAY:
             continue
         for at, word in enumerate(words):
-            serves = word.endswith(program) and words[at + 1 : at + 2] == ("serve",)
-            if serves or word in modules:
-                options = words[at + (1 if word in modules else 2) :]
+            second = words[at + 1 : at + 2] == ("serve",)
+            alone = word in modules or (word.endswith(program) and program.endswith("-serve"))
+            if alone or (word.endswith(program) and second):
+                options = words[at + (2 if second else 1) :]
                 yield process, without_hidden_places(_of_one_command(options))
                 break
 
@@ -179,6 +221,7 @@ def _of_one_command(words: Sequence[str]) -> Sequence[str]:
     for at, word in enumerate(words):
         if _NEXT.fullmatch(word):
             return words[:at]
-        if word.endswith(";") and word != ";":
-            return [*words[:at], word[:-1]]
+        ended = re.fullmatch(r"([^;]+);|(--[\w-]+)>{1,2}.*", word)
+        if ended is not None:
+            return [*words[:at], ended[1] or ended[2]]
     return words

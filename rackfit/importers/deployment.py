@@ -159,9 +159,13 @@ class _Builder:
             chip for domain in self.free for chip in domain[: len(domain) // server.tp * server.tp]
         ]
         if len(rest) < need:
-            message = (
-                f"needs {need} chips, {len(self.usable)} are left in {self.instance.cluster.name}"
-            )
+            name, widest = self.instance.cluster.name, max(map(len, self.free), default=0)
+            message = f"needs {need} chips, {len(self.usable)} are left in {name}"
+            if need <= len(self.usable):
+                message = (
+                    f"needs {need} chips in groups of tp {server.tp} that each lie in one scale-up domain; {name} has "
+                    f"domains of {widest} free chips at most"
+                )
             raise InstanceError(Problem(server.place, message))
         return rest[:need]
 
@@ -230,16 +234,11 @@ class _Builder:
     def _per_rank(self, server: FoundServer, make: Callable[[int], Replica]) -> int:
         """Sequences of one rank and microbatch: as the files say, else the largest that fits."""
         if server.batch is not None:
-            per_rank = server.batch // (server.attention_dp * server.pp)
-            if per_rank < 1:
-                message = (
-                    f"{server.batch} sequences for {server.attention_dp} ranks x {server.pp} stages"
-                )
-                raise InstanceError(Problem(server.place, message))
-            if per_rank * server.attention_dp * server.pp != server.batch:
-                priced = per_rank * server.attention_dp * server.pp
+            per_rank = max(1, server.batch // (server.attention_dp * server.pp))
+            priced = per_rank * server.attention_dp * server.pp
+            if priced != server.batch:
                 self.notes.append(
-                    f"{server.place}: {priced} of {server.batch} sequences are priced, {per_rank} on each of "
+                    f"{server.place}: {priced} sequences are priced for {server.batch}, {per_rank} on each of "
                     f"{server.attention_dp} ranks in each of {server.pp} microbatches"
                 )
             return min(per_rank, self._prompts(server)) if server.role == "prefill" else per_rank

@@ -29,9 +29,9 @@ from topology.spec import MAX_CHIPS
 
 NAME = "sglang"
 MODULES = ("sglang.launch_server", "dynamo.sglang")
+WIDTHS = ("--tp-size", "--dp-size", "--attn-dp-size", "--pp-size", "--ep-size")
 SIZES = (
-    "--tp-size", "--dp-size", "--attn-dp-size", "--pp-size", "--ep-size", "--ep-num-redundant-experts",
-    "--max-running-requests", "--chunked-prefill-size", "--disaggregation-mode", "--moe-a2a-backend",
+    "--ep-num-redundant-experts", "--max-running-requests", "--chunked-prefill-size", "--disaggregation-mode", "--moe-a2a-backend",
     "--init-expert-location",
 )  # fmt: skip
 
@@ -53,7 +53,7 @@ def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
     """Servers among processes; files that they name lie in ``folder``."""
     found = []
     for process, options in started(processes, "sglang", MODULES):
-        values, notes = read_options("sglang", process, options, SIZES)
+        values, notes = read_options("sglang", process, options, folder, WIDTHS, SIZES)
         if values.get("--node-rank", 0) == 0:
             found.append(_server(process, values, folder, notes))
     return with_others(found, processes, "sglang", MODULES)
@@ -96,7 +96,7 @@ def _server(
         sharded_experts=not uncut,
         kv_dtype=values.get("--kv-cache-dtype"),
         drafts=_drafts(values),
-        weights=weight_format(values.get("--quantization")),
+        weights=weight_format(values.get("--quantization"), values.get("--model-path")),
         memory_fraction=values.get("--mem-fraction-static"),
         longest=values.get("--context-length"),
         unpriced=options_of(UNPRICED, values),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rackfit.importers.command_lines import Process, read_processes
+from rackfit.importers.command_lines import Process, read_processes, started
 from rackfit.importers.servers import (
     FoundServer,
     Remarked,
@@ -19,12 +19,22 @@ from rackfit.importers.servers import (
     whole,
 )
 from rackfit.importers.understood import read_options
-from rackfit.importers.unpriced import ADAPTERS, CONTEXT, drafts_of, options_of
+from rackfit.importers.unpriced import ADAPTERS, CONTEXT, drafts_of, options_of, weight_format
 from topology.catalogue import is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
 NAME = "trtllm"
+WIDTHS = ("--tp_size", "--pp_size", "--ep_size", "--config")
+SIZES = ("--max_batch_size", "--max_num_tokens")
+#: fields of an engine YAML that options give, too
+_FIELDS = {
+    "--tp_size": "tensor_parallel_size", "--pp_size": "pipeline_parallel_size",
+    "--ep_size": "moe_expert_parallel_size", "--cp_size": "context_parallel_size",
+    "--max_batch_size": "max_batch_size", "--max_num_tokens": "max_num_tokens",
+    "--max_seq_len": "max_seq_len",
+}  # fmt: skip
+_MEMORY = "--free_gpu_memory_fraction"
 UNPRICED = {"context_parallel_size": CONTEXT, "enable_lora": ADAPTERS}
 
 
@@ -41,21 +51,29 @@ def read(path: Path) -> list[FoundServer]:
 def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
     """Servers among processes; configurations that they name lie in ``folder``."""
     found = []
-    for process in processes:
-        if "trtllm-serve" not in process.words:
-            continue
-        start = process.words.index("trtllm-serve")
-        end = process.words.index(":") if ":" in process.words else len(process.words)
-        values, notes = read_options(
-            "trtllm", process, process.words[start + 2 : end], ("--config",)
-        )
-        if "--config" not in values:
-            raise InstanceError(Problem(process.place, "has no --config"))
-        config = folder / values["--config"]
+    for process, words in started(processes, "trtllm-serve", ()):
+        model = words[0] if words and not words[0].startswith("-") else None
+        options = words[model is not None :]
+        values, notes = read_options("trtllm", process, options, folder, WIDTHS, SIZES)
+        fields = {field: values[name] for name, field in _FIELDS.items() if name in values}
+        if _MEMORY in values:
+            fields["kv_cache_config"] = {"free_gpu_memory_fraction": values[_MEMORY]}
+        beside = folder
+        if "--config" in values:  # overwrites the options
+            told = process.config(values["--config"], folder)
+            if not isinstance(told, dict):
+                what = "no such file" if told is None else "expected a mapping"
+                raise InstanceError(Problem(shown(str(folder / values["--config"]), 300), what))
+            cache = {
+                **fields.get("kv_cache_config", {}),
+                **section(told.get("kv_cache_config"), "kv_cache_config", process.place),
+            }
+            fields = {**fields, **told, **({"kv_cache_config": cache} if cache else {})}
+            beside = (folder / values["--config"]).parent
         remarked = from_remarks(process.remarks, process.place)
         role = process.remarks.get("role")
-        one = _server(_mapping(config), role, process.place, config.parent, remarked)
-        found.append(replace(one, notes=notes))
+        one = _server(fields, role, process.place, beside, remarked)
+        found.append(replace(one, weights=weight_format(None, model), notes=notes))
     return found
 
 

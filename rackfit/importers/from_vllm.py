@@ -24,9 +24,9 @@ from topology.errors import InstanceError, Problem
 
 NAME = "vllm"
 MODULES = ("vllm.entrypoints.openai.api_server", "dynamo.vllm")
+WIDTHS = ("--tensor-parallel-size", "--data-parallel-size", "--pipeline-parallel-size")
 SIZES = (
-    "--tensor-parallel-size", "--data-parallel-size", "--pipeline-parallel-size", "--kv-transfer-config",
-    "--max-num-seqs", "--max-num-batched-tokens", "--eplb-config",
+    "--kv-transfer-config", "--max-num-seqs", "--max-num-batched-tokens", "--eplb-config",
 )  # fmt: skip
 
 UNPRICED = {
@@ -45,18 +45,22 @@ def read(path: Path) -> list[FoundServer]:
 
 
 def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
-    """Servers among processes; ``folder`` is that of their file, from which vLLM reads nothing."""
+    """Servers among processes; files of ``--config`` lie in ``folder``."""
     found = []
     for process, options in started(processes, "vllm", MODULES):
-        values, notes = read_options("vllm", process, options, SIZES)
+        values, notes = read_options("vllm", process, options, folder, WIDTHS, SIZES)
         if "--is-prefill-worker" in options:  # of Dynamo's launcher
             values["--kv-transfer-config"] = {"kv_role": "kv_producer"}
         if not values.get("--headless") and values.get("--node-rank", 0) == 0:
-            found.append(_server(process, values, notes))
+            named = options[:1] and not options[0].startswith("-")
+            model = options[0] if named else values.get("--model")
+            found.append(_server(process, values, model, notes))
     return with_others(found, processes, "vllm", MODULES)
 
 
-def _server(process: Process, values: dict[str, Any], notes: tuple[str, ...]) -> FoundServer:
+def _server(
+    process: Process, values: dict[str, Any], model: str | None, notes: tuple[str, ...]
+) -> FoundServer:
     remarked = from_remarks(process.remarks, process.place)
     tp, dp = values.get("--tensor-parallel-size", 1), values.get("--data-parallel-size", 1)
     transfer = section(values.get("--kv-transfer-config"), "--kv-transfer-config", process.place)
@@ -84,11 +88,11 @@ def _server(process: Process, values: dict[str, Any], notes: tuple[str, ...]) ->
         idle=remarked.idle,
         sharded_experts=tp * dp > 1 and not values.get("--enable-expert-parallel"),
         kv_dtype=values.get("--kv-cache-dtype"),
-        weights=weight_format(values.get("--quantization")),
+        weights=weight_format(values.get("--quantization"), model),
         memory_fraction=values.get("--gpu-memory-utilization"),
         longest=longest if longest and longest > 0 else None,  # -1: what fits
         unpriced=options_of(UNPRICED, values),
-        drafts=drafts_of(drafts.get("method"), drafts.get("num_speculative_tokens"), "draft model")
+        drafts=drafts_of(drafts.get("method"), drafts.get("num_speculative_tokens"), "draft_model")
         if drafts
         else None,
         notes=notes,

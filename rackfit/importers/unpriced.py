@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,15 +22,20 @@ KV = "KV in host memory"
 ADAPTERS = "adapters"
 #: what no run can be compared under: the cost model has no such placement
 _FOREIGN = (CONTEXT, OFFLOAD)
-#: methods of engines that take the model's own module, or a head or model beside it
-_OWN = ("mtp", "nextn", "deepseek_mtp")
-_BESIDE = ("eagle3", "draft_model", "standalone", "draft_target")
+#: methods of engines that take a head or model beside the one that is served; eagle may be that or its own module
+_BESIDE = ("eagle", "eagle3", "draft_model", "standalone", "draft_target")
+_EITHER = "eagle"
 #: formats that engines turn weights into, or say that a checkpoint has, by their names
 _WEIGHTS = {
     "fp8": ("fp8", "ptpc_fp8", "modelopt_fp8", "mxfp8", "fbgemm_fp8", "w8a8_fp8"),
     "fp4": ("nvfp4_online", "modelopt_fp4", "petit_nvfp4", "mxfp4", "quark_mxfp4"),
     "int4": ("awq", "awq_marlin", "gptq", "gptq_marlin", "moe_wna16", "w4afp8"),
 }
+#: formats that names of checkpoints end in
+_NAMED = {
+    "fp8": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "fp4": "fp4",
+    "awq": "int4", "gptq": "int4", "int4": "int4", "w4a16": "int4",
+}  # fmt: skip
 
 
 def options_of(known: Mapping[str, str], values: dict[str, Any]) -> Options:
@@ -58,8 +64,11 @@ def foreign(found: Options) -> str:
     return next((f"{name} ({what})" for name, what in found if what in _FOREIGN), "")
 
 
-def weight_format(quantization: object) -> str | None:
-    """Weights as Rackfit calls them; ``None`` where the option is left out or its name says no format."""
+def weight_format(quantization: object, model: object) -> str | None:
+    """Weights as Rackfit calls them, by the option or by the name of what is served; ``None`` where neither says a format."""
+    if quantization is None and isinstance(model, str):
+        words = re.split(r"[-_.]", model.rstrip("/").rpartition("/")[2].lower())
+        return next((own for word, own in _NAMED.items() if word in words), None)
     return next((own for own, names in _WEIGHTS.items() if quantization in names), None)
 
 
@@ -77,6 +86,14 @@ class Drafts:
     tokens: int | None
 
     @property
+    def beside(self) -> bool | None:
+        """Whether a head or model beside the one that is served drafts, or its own module; ``None`` for other methods."""
+        if self.method in _BESIDE:
+            return True
+        own = self.method in ("mtp", "nextn") or self.method.endswith("_mtp")
+        return False if own else None
+
+    @property
     def words(self) -> str:
         """``mtp, 1 token per pass``."""
         if self.tokens is None:
@@ -86,7 +103,11 @@ class Drafts:
 
 def drafts_of(method: object, tokens: object, otherwise: str = "drafts") -> Drafts:
     """Drafts by what a command says of them; ``otherwise``: the method where it names none."""
-    named = shown(method, 40).lower() if isinstance(method, str) and method else otherwise
+    named = (
+        shown(method, 40).lower().replace("-", "_")
+        if isinstance(method, str) and method
+        else otherwise
+    )
     return Drafts(named, tokens if type(tokens) is int and tokens > 0 else None)
 
 
@@ -102,7 +123,7 @@ def remark(place: str, found: Drafts | None, priced: Speculative | None) -> tupl
             "(draft_tokens, acceptance) prices those of a model's own MTP module, with draft those of a head or model beside it",
         )
     draft, here = None if priced is None else priced.draft, list[str]()
-    if found.method in (_OWN if draft is not None else _BESIDE):
+    if found.method != _EITHER and found.beside is not (draft is not None):
         own = "the model's own MTP module" if draft is None else shown(draft, 60)
         here.append(f"{own} drafts")
     if found.tokens not in (None, asked):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackfit.importers.shell import computed, fill
+from rackfit.importers.scripts.shell import computed, fill
 
 #: programs that start a container, and their options that take no value
 _RUNNERS = frozenset({"docker", "podman", "nerdctl"})

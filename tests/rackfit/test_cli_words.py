@@ -115,7 +115,7 @@ def test_a_batch_that_is_rounded_is_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "commands.sh").write_text(command)
     instance = resolve_instance(Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat"))
     notes = import_deployment(instance, "vllm", tmp_path / "commands.sh").notes
-    assert any("4 of 5 sequences are priced" in note for note in notes)
+    assert any("4 sequences are priced for 5" in note for note in notes)
 
 
 def test_the_line_on_uneven_load_says_what_is_compared() -> None:

@@ -33,7 +33,7 @@ COMMANDS = [
         "vllm",
         "run.sh",
         f"""{VLLM} --speculative-config '{{"model": "some/draft", "num_speculative_tokens": 1}}'""",
-        "draft model, 1 token per pass",
+        "draft_model, 1 token per pass",
     ),
     (
         "sglang",

@@ -1,0 +1,1 @@
+"""Shell scripts that start servers, read without running them."""

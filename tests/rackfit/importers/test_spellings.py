@@ -1,0 +1,186 @@
+"""Options as the engines' own parsers take them, files of options, and words that guides leave to their readers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from costmodel.question.instance import resolve_instance
+from costmodel.question.scenario import Scenario
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.servers import FoundServer
+from rackfit.importers.unpriced import Drafts, remark, weight_format
+from tests.rackfit.importers.test_wrapped import found
+from topology.errors import InstanceError
+
+
+def one(engine: str, text: str, folder: Path) -> FoundServer:
+    (server,) = found(engine, "run.sh", text, folder)
+    return server
+
+
+def test_vllm_takes_underscores_beginnings_and_keys_behind_dots(tmp_path: Path) -> None:
+    """As its ``FlexibleArgumentParser`` does; guides for MTP and multimodal models are full of them."""
+    server = one(
+        "vllm",
+        "vllm serve zai-org/GLM-4.7-FP8 --tensor_parallel_size 8 --max-num-seq 64 --speculative-config.method mtp "
+        "--speculative_config.num_speculative_tokens=2 --eplb-config.num_redundant_experts 8 --no-enable-expert-parallel "
+        "--limit-mm-per-prompt.video 0 -cc.pass_config.fuse_rope_kvcache=True --compilation-config.sizes+ 1,2\n",
+        tmp_path,
+    )
+    assert (server.tp, server.batch, server.spare) == (8, 64, 8)
+    assert server.drafts == Drafts("mtp", 2)
+    assert server.sharded_experts
+    assert server.weights == "fp8"
+    assert not server.notes
+    nested = (
+        "vllm serve m -tp 2 --kv-transfer-config.kv_role kv_producer --kv-transfer-config.a.b.c 1"
+    )
+    assert one("vllm", nested, tmp_path).role == "prefill"
+    deep = "vllm serve m -tp 2 --kv-transfer-config" + ".a" * 4000 + " 1"
+    assert "not understood: --kv-transfer-config.a" in one("vllm", deep, tmp_path).notes[0]
+
+
+def test_a_word_that_begins_several_options_is_none_of_them(tmp_path: Path) -> None:
+    server = one("vllm", "vllm serve m -tp 2 --data-parallel 8\n", tmp_path)
+    assert server.attention_dp == 1
+    assert server.notes == ("run.sh:1: not understood: --data-parallel",)
+
+
+def test_sglang_takes_beginnings_and_names_values_of_other_versions(tmp_path: Path) -> None:
+    command = "python -m sglang.launch_server --model-path m --tp 8 --speculative-algo EAGLE --speculative-num-steps 3"
+    server = one(
+        "sglang", f"{command} --reasoning-parser of-tomorrow --tp_extra 3> log.txt\n", tmp_path
+    )
+    assert server.drafts == Drafts("eagle", 3)
+    assert server.notes == ("run.sh:1: not understood: --tp_extra, --reasoning-parser of-tomorrow",)
+    with pytest.raises(InstanceError, match="--moe-a2a-backend: expected one of"):
+        one("sglang", f"{command} --moe-a2a-backend of-tomorrow", tmp_path)
+    joined = one("sglang", f"{command} --disable-radix-cache> log.txt 2>&1 &\n", tmp_path)
+    assert not joined.notes
+
+
+def test_words_that_a_guide_leaves_to_its_reader(tmp_path: Path) -> None:
+    command = "vllm serve org/model --port <prefill_port> -tp 2 --data-parallel-size <ranks>\n"
+    with pytest.raises(InstanceError, match="--data-parallel-size: is <ranks>, which the file"):
+        one("vllm", command, tmp_path)
+    server = one("vllm", command.replace("<ranks>", "4 < /dev/null"), tmp_path)
+    assert (server.tp, server.attention_dp) == (2, 4)
+    assert server.notes == ("run.sh:1: left out, as only the shell knows their values: --port",)
+
+
+OPTIONS = "tensor-parallel-size: 4\nenable-expert-parallel: true\nspeculative-config: {method: mtp, num_speculative_tokens: 1}\n"
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["here-document", "beside"])
+def test_a_file_of_options_counts_and_the_command_over_it(written: bool, tmp_path: Path) -> None:
+    text = "vllm serve m --config $DIR/options.yaml --max-num-seqs 32 -tp 8\n"
+    if written:
+        text = f"DIR=conf\ncat > $DIR/options.yaml <<EOF\n{OPTIONS}EOF\n{text}"
+    else:
+        (tmp_path / "options.yaml").write_text(OPTIONS)
+        text = f"DIR=/elsewhere\n{text}"
+    server = one("vllm", text, tmp_path)
+    assert (server.tp, server.batch, server.sharded_experts) == (8, 32, False)
+    assert server.drafts == Drafts("mtp", 1)
+    assert not server.notes
+    assert one("vllm", text.replace(" -tp 8", ""), tmp_path).tp == 4
+
+
+def test_a_file_of_options_that_is_not_there_is_named(tmp_path: Path) -> None:
+    server = one("vllm", "vllm serve m -tp 2 --config gone.yaml\n", tmp_path)
+    assert server.notes == ("run.sh:1: options in the file of --config are not read",)
+    (tmp_path / "gone.yaml").write_text("- 1\n")
+    with pytest.raises(InstanceError, match="expected options, each with its value"):
+        one("vllm", "vllm serve m -tp 2 --config gone.yaml\n", tmp_path)
+
+
+def test_trtllm_takes_options_and_its_file_over_them(tmp_path: Path) -> None:
+    """Written anew after scripts of InferenceX (benchmarks/single_node): a file from a here-document, sizes as options."""
+    text = """CONC=16
+MAX_BATCH=$(( CONC > 64 ? CONC : 64 ))
+cat << EOF > extra.yaml
+cuda_graph_config: {enable_padding: true, batch_sizes: [${LIST%, }]}
+enable_attention_dp: true
+kv_cache_config:
+    dtype: fp8
+EOF
+mpirun -n 1 --oversubscribe trtllm-serve nvidia/DeepSeek-R1-NVFP4-v2 --port=8000 --trust_remote_code --backend=pytorch \\
+    --max_batch_size $MAX_BATCH --max_num_tokens=4096 --tp_size=8 --ep_size 8 \\
+    --kv_cache_free_gpu_memory_fraction 0.8 --extra_llm_api_options=extra.yaml > $SERVER_LOG 2>&1 &
+printf '%q ' trtllm-serve x | tee log
+"""
+    server = one("trtllm", text, tmp_path)
+    assert (server.tp, server.attention_dp, server.batch) == (1, 8, 64 * 8)
+    assert (server.prefill_tokens, server.kv_dtype, server.memory_fraction) == (4096, "fp8", 0.8)
+    assert (server.weights, server.sharded_experts) == ("fp4", False)
+    assert not server.notes
+    again = text.replace(
+        "    dtype: fp8\n", "    free_gpu_memory_fraction: 0.6\nmax_batch_size: 4\n"
+    )
+    assert (
+        one("trtllm", again, tmp_path).memory_fraction,
+        one("trtllm", again, tmp_path).batch,
+    ) == (
+        0.6,
+        4 * 8,
+    )
+    alone = one("trtllm", "trtllm-serve serve org/m --tp_size 4\n", tmp_path)
+    assert (alone.tp, alone.sharded_experts, alone.weights) == (4, True, None)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "model", "weights"),
+    [
+        (None, "nvidia/DeepSeek-R1-FP4", "fp4"),
+        (None, "/models/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic/", "fp8"),
+        (None, "org/Kimi-K2.5-MXFP4", "fp4"),
+        (None, "org/model-AWQ", "int4"),
+        ("fp8", "org/model-AWQ", "fp8"),
+        (None, "deepseek-ai/DeepSeek-R1", None),
+        (None, None, None),
+    ],
+)
+def test_names_of_checkpoints_say_their_format(
+    quantization: str | None, model: str | None, weights: str | None
+) -> None:
+    assert weight_format(quantization, model) == weights
+
+
+@pytest.mark.parametrize("method", ["mtp", "nextn", "deepseek_mtp", "ernie_mtp", "qwen3_next_mtp"])
+def test_modules_of_the_model_itself_are_told_from_others(method: str) -> None:
+    from costmodel.question.speculation import Speculative
+
+    own = Speculative(draft_tokens=1, acceptance=0.8)
+    beside = own.model_copy(update={"draft": "qwen3-32b-eagle3"})
+    assert remark("x", Drafts(method, 1), own) == ()
+    assert remark("x", Drafts(method, 1), beside)
+    for other in ("eagle3", "ngram", "dspark"):
+        assert remark("x", Drafts(other, 1), own)
+    assert remark("x", Drafts("ngram", 1), beside)
+    assert remark("x", Drafts("eagle", 1), own) == remark("x", Drafts("eagle", 1), beside) == ()
+
+
+def test_a_width_beyond_a_domain_is_said_with_both(tmp_path: Path) -> None:
+    asked = {"model": "llama-3.1-405b", "cluster": "hgx-h200@4", "workload": "chat"}
+    instance = resolve_instance(Scenario.model_validate(asked))
+    wide = one("vllm", "vllm serve m -tp 16 --max-num-seqs 8\n", tmp_path)
+    words = re.escape(
+        "needs 16 chips in groups of tp 16 that each lie in one scale-up domain; hgx-h200@4 has domains of 8 free chips at most"
+    )
+    with pytest.raises(InstanceError, match=words):
+        build_layout(instance, [wide])
+
+
+def test_fewer_sequences_than_stages_are_priced_as_one_for_each(tmp_path: Path) -> None:
+    asked = {"model": "llama-3.1-405b", "cluster": "hgx-h200@4", "workload": "chat"}
+    instance = resolve_instance(Scenario.model_validate(asked))
+    server = one("vllm", "vllm serve m -tp 8 -pp 2 --max-num-seqs 1\n", tmp_path)
+    told = build_layout(instance, [server])
+    assert told.layout.replicas[0].shape.batch == 2
+    assert (
+        "run.sh:1: 2 sequences are priced for 1, 1 on each of 1 ranks in each of 2 microbatches"
+        in told.notes
+    )
