@@ -1,4 +1,4 @@
-"""Commands in Kubernetes manifests, those of llm-d and Dynamo among them."""
+"""Commands in Kubernetes manifests, those of Dynamo among them, and in what charts and operators read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 import yaml
 
-from rackfit.importers.helm_values import commands, is_values
-from rackfit.importers.wrapped import Wrapped, container
+from rackfit.importers import charts
+from rackfit.importers.wrapped import Wrapped, container, listed, mapped
+from rackfit.shelf import modules
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 
 
 def manifests(text: str, name: str) -> list[Wrapped]:
-    """Commands of every container of Kubernetes objects, or of a Helm chart's values. Raises ``InstanceError``."""
+    """Commands of every container of Kubernetes objects, or of what a chart or an operator reads. Raises ``InstanceError``."""
     try:
         documents = list(yaml.safe_load_all(text))
     except (yaml.YAMLError, RecursionError) as error:
@@ -27,11 +28,12 @@ def manifests(text: str, name: str) -> list[Wrapped]:
         str(key): str(value)
         for document in documents
         if isinstance(document, dict) and document.get("kind") == "ConfigMap"
-        for key, value in (document.get("data") or {}).items()
+        for key, value in mapped(document, "data", f"{name}: ConfigMap").items()
     }
     for document in documents:
-        if is_values(document):
-            found += commands(document, name)
+        chart = next((one for one in modules(charts).values() if one.fits(document)), None)
+        if chart is not None:
+            found += chart.commands(document, name)
         elif isinstance(document, dict) and "kind" in document:
             title = document.get("metadata") or {}
             called = title.get("name", "") if isinstance(title, dict) else ""
@@ -79,7 +81,7 @@ def _containers(
     role = data.get("subComponentType", data.get("type"))
     if role in ("prefill", "decode"):
         remarks["role"] = role
-    variables = [*variables, *(data.get("envs") or ())]
+    variables = [*variables, *listed(data, "envs", place)]
     for key, value in data.items():
         if key == "workerTemplate" and "leaderTemplate" in data:
             continue  # the leader's command names the whole group

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackfit.importers.scripts.shell import computed, fill
+from topology.errors import InstanceError, Problem
+from topology.names import brief
 
 #: programs that start a container, and their options that take no value
 _RUNNERS = frozenset({"docker", "podman", "nerdctl"})
@@ -96,10 +98,12 @@ def container(
     where = f"{place}, {data['name']}" if isinstance(data.get("name"), str) else place
     environment = {
         str(one["name"]): str(one["value"])
-        for one in [*variables, *(data.get("env") or ())]
+        for one in [*variables, *listed(data, "env", where)]
         if isinstance(one, dict) and "name" in one and "value" in one
     }
-    command, words = ([str(word) for word in data.get(key) or ()] for key in ("command", "args"))
+    command, words = (
+        [str(word) for word in listed(data, key, where)] for key in ("command", "args")
+    )
     whole = [
         fill(word, environment) for word in _started(str(data.get("image", "")), command, words)
     ]
@@ -107,3 +111,35 @@ def container(
         script = computed(inner_script(whole) or "", environment)
         return Wrapped(where, script=script, environment=environment, remarks=remarks)
     return Wrapped(where, whole, environment=environment, remarks=remarks)
+
+
+def number(data: dict[str, Any], key: str, place: str, default: int) -> int:
+    """A size of a chart's values; ``default`` where it is left out. Raises ``InstanceError`` for what is no whole number."""
+    value = data.get(key, default)
+    if value is None:
+        return default
+    if type(value) is not int or not 0 <= value <= 100_000:
+        message = f"expected a whole number from 0 to 100,000, got {brief(value)}"
+        raise InstanceError(Problem(f"{place}.{key}", message))
+    return value
+
+
+def listed(data: dict[str, Any], key: str, place: str) -> list[Any]:
+    """A list of a manifest; empty where it is left out. Raises ``InstanceError`` for anything else."""
+    value = data.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InstanceError(Problem(f"{place}.{key}", f"expected a list, got {brief(value)}"))
+    return value
+
+
+def mapped(data: dict[str, Any], key: str, place: str) -> dict[str, Any]:
+    """Settings by name; empty where they are left out. Raises ``InstanceError`` for anything else."""
+    value = data.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        message = f"expected settings by name, got {brief(value)}"
+        raise InstanceError(Problem(f"{place}.{key}", message))
+    return value

@@ -87,7 +87,7 @@ def test_what_a_variable_hides_is_named(tmp_path: Path) -> None:
     [
         ({"replicas": -1}, r"decode\.replicas: expected a whole number"),
         ({"parallelism": {"tensor": "four"}}, r"decode\.parallelism\.tensor: expected a whole number"),
-        ({"parallelism": [4]}, r"decode\.parallelism: expected sizes by name"),
+        ({"parallelism": [4]}, r"decode\.parallelism: expected settings by name"),
         ({"replicas": 0}, "holds no vllm serve command"),
     ],
 )  # fmt: skip
