@@ -1,4 +1,8 @@
-"""``nvidia-smi topo -m``, saved as HOST.txt: how many NVLinks lead from each GPU to each other one."""
+"""``nvidia-smi topo -m``, saved as HOST.txt: how many NVLinks lead from each GPU to each other one.
+
+The same file may hold what tells the kind of GPU: ``nvidia-smi -L``, the table of ``nvidia-smi``, or the report of
+PyTorch's and vLLM's ``collect_env``.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,10 @@ TITLE = "nvidia-smi topo -m (the file named like its host)"
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _PATH = re.compile(r"NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|X|SOC")
+#: a GPU in the list of ``nvidia-smi -L`` or of ``collect_env``, and in the table of ``nvidia-smi``
+_NAMED = re.compile(
+    r"GPU \d{1,3}: (NVIDIA [^()|]{1,80}?)\s*(?:\(UUID.*)?|\|\s+\d{1,3}\s+(NVIDIA [^|]{1,80}?)\s+(?:On|Off)\s*\|.*"
+)
 
 
 def recognises(document: Document) -> bool:
@@ -27,8 +35,12 @@ def read(document: Document) -> Found:
     found = Found()
     host = found.host(document.stem, document.place)
     rows: dict[int, list[str]] = {}
-    for line in document.text.splitlines():
-        words = _COLOUR.sub("", line).split()
+    products: set[str] = set()
+    for raw in document.text.splitlines():
+        line = _COLOUR.sub("", raw).strip()
+        named = _NAMED.fullmatch(line)
+        products |= {named[1] or named[2]} if named else set()
+        words = line.split()
         number = re.fullmatch(r"GPU(\d{1,3})", words[0]) if words else None
         if number and len(words) > 1 and _PATH.fullmatch(words[1]):
             rows.setdefault(int(number[1]), words[1:])
@@ -44,4 +56,8 @@ def read(document: Document) -> Found:
         pairs = paths[:position] + paths[position + 1 :]
         host.links[position] = tuple(int(path[2:]) if path[:2] == "NV" else 0 for path in pairs)
     host.chips = len(rows)
+    if len(products) > 1:
+        message = f"several kinds of GPU in one host: {shown(', '.join(sorted(products)), 120)}"
+        raise InstanceError(Problem(document.place, message))
+    host.product = next(iter(products), None)
     return found

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from rackfit.cli.app import build_app
 from rackfit.discovery.discover import Discovered, discover
 from rackfit.discovery.shelf import readers
+from tests.rackfit.discovery.samples import TOPO
 from topology import load_cluster
 from topology.errors import InstanceError
 
@@ -241,3 +242,28 @@ def test_the_cluster_found_is_solved(folder: Path, tmp_path: Path) -> None:
         used = {chip for replica in json.loads(done.stdout)["layout"]["replicas"]
                 for stage in replica["stages"] for chip in stage["chips"]}  # fmt: skip
         assert used <= {chip.id for chip in load_cluster(str(out)).usable}
+
+
+TABLE = (
+    "|   {}  NVIDIA H100 80GB HBM3          On  |   00000000:9D:00.0 Off |                    0 |"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "chip"),
+    [
+        ("GPU {}: NVIDIA H200 (UUID: GPU-c7a0294c-c2c2-5476-438c-fb468eaa223b)", "h200"),
+        ("    GPU {}: NVIDIA H100 80GB HBM3", "h100"),
+        (TABLE, "h100"),
+    ],
+    ids=["list", "report", "table"],
+)
+def test_a_console_with_the_matrix_tells_the_product(line: str, chip: str, tmp_path: Path) -> None:
+    """As people keep them: a prompt, what ``nvidia-smi`` printed before, the matrix moved in."""
+    matrix = "\n".join(f"    {row}" for row in TOPO["nv8.txt"].splitlines())
+    named = [line.format(number) for number in range(8)]
+    path = tmp_path / "node-1.txt"
+    path.write_text("\n".join(["$ nvidia-smi", *named, "$ nvidia-smi topo -m", matrix]))
+    assert discover([path]).cluster.chip_names == (chip,)
+    path.write_text(path.read_text() + "\nGPU 8: NVIDIA A100-SXM4-80GB\n")
+    assert "several kinds of GPU in one host" in refused(path)
