@@ -179,7 +179,17 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
             )
             loss = f" after the loss of {asked.spare}" if asked.spare else ""
             cap = "" if asked.power_cap_w is None else " within the power limit"
-            return f"hour {hour} ({rates} requests/s) is more than all units carry{loss}{cap}"
+            served = sum(own[hour] > 0 for own in asked.demand)
+            units = sum(kind.units for kind in asked.kinds) - asked.spare
+            shared = (
+                f"; a unit serves one model in an hour, and the losses leave {units} for {served} models (rackfit solve with "
+                "models: places several on the chips of one)"
+                if served > units
+                else ""
+            )
+            return (
+                f"hour {hour} ({rates} requests/s) is more than all units carry{loss}{cap}{shared}"
+            )
     return (
         "each hour can be met alone, but no plan changes from hour to hour: units that load or finish requests, or "
         "that must stay on, are too many"
