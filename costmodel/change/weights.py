@@ -18,8 +18,8 @@ Experts = frozenset[tuple[int, int]]
 class Weights:
     """Weights on one chip.
 
-    ``shard``: equal where attention, dense and shared weights are the same, of which there are ``dense_bytes``;
-    ``experts`` by (layer, expert), each once however many slots it has.
+    ``shard``: equal where attention, dense and shared weights are the same, of which there are ``dense_bytes``, with its
+    slices of experts that are cut; ``experts`` by (layer, expert), each once however many slots it has.
     """
 
     shard: tuple[object, ...]
@@ -55,9 +55,14 @@ def weights_by_chip(layout: Layout, priced: PricedLayout | None = None) -> dict[
         known: dict[object, Weights] = {}
         for number, stage in enumerate(replica.stages):
             held = stage_experts(layout, stage)
-            dense = priced.replicas[at].stages[number].memory["weights"] if priced else None
+            memory = priced.replicas[at].stages[number].memory if priced else None
+            dense = None if memory is None else memory["weights"]
+            if memory is not None and replica.cuts_experts:
+                dense = memory["weights"] + memory["experts"]
+            slices = len(stage.chips) if replica.cuts_experts else 1
             for place, chip in enumerate(stage.chips):
-                shard = (stage.layers, replica.shape.tp, place % replica.shape.tp)
+                tp = replica.shape.tp
+                shard = (stage.layers, tp, place % tp, slices, place % slices)
                 size = 0.0 if dense is None else float(dense[place])
                 key = (shard, size, held[place])
                 found[chip] = known.setdefault(key, Weights(shard, size, held[place]))

@@ -50,7 +50,7 @@ class Shape(_Decision):
 
     Each stage is ``tp * attention_dp`` chips. Attention, dense FFN and shared experts are sharded
     ``tp`` ways and replicated over ``attention_dp`` ranks; the routed experts lie on ``ep`` chips
-    of the stage (all of them for a mixture of experts, 1 for a dense model). ``batch`` is the
+    of the stage: on all of them, whole; 1 where each is cut over all chips, and for a dense model. ``batch`` is the
     number of sequences in flight (decode, mixed) or of prompts in one pass (prefill), over all
     ranks and microbatches.
     """
@@ -78,6 +78,11 @@ class Stage(_Decision):
     expert_map: MapId | None = None
     #: the MoE layers that have other slots than ``slots_per_chip``, with theirs
     layer_slots: dict[Annotated[int, Field(ge=0)], Slots] | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether every expert is cut over all chips: these have 0 slots each, and there is no map."""
+        return self.slots_per_chip == 0 and self.expert_map is None and not self.layer_slots
 
     @property
     def uneven(self) -> str | None:
@@ -173,6 +178,11 @@ class Replica(_Decision):
         if found.get("apart", ...) is None:
             del found["apart"]
         return found
+
+    @cached_property
+    def cuts_experts(self) -> bool:
+        """Whether each routed expert is cut over all chips of its stage."""
+        return self.apart is None and all(stage.cut for stage in self.stages)
 
     @cached_property
     def groups(self) -> tuple[Stage, ...]:

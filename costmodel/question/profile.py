@@ -18,6 +18,8 @@ from topology.quantity import Bytes, Seconds
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Combination = Literal["per_op", "lecture", "book"]
+#: behind the name of a profile: of no engine alone
+COMMON = "common"
 #: what a read of HBM is for
 Stream = Literal["weights", "kv", "experts"]
 
@@ -150,6 +152,11 @@ class Profile(BaseModel):
         }
         return self.model_copy(update=quieted)
 
+    @property
+    def common(self) -> Profile:
+        """The profile for all engines alike, whichever the question names."""
+        return self.model_copy(update={"engines": {}})
+
     def of_engine(self, engine: str) -> Profile:
         """The profile of one engine; itself where the engine has none of its own."""
         found = self.engines.get(engine)
@@ -166,7 +173,7 @@ class Profile(BaseModel):
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """Read a shipped profile or a file; ``NAME:ENGINE`` is one engine's. Raises ``InstanceError``."""
+    """Read a shipped profile or a file; ``NAME:ENGINE`` is one engine's, ``NAME:common`` that of all. Raises ``InstanceError``."""
     name, colon, engine = name_or_path.rpartition(":")
     if not colon or "/" in engine or "\\" in engine:
         name, engine = name_or_path, ""
@@ -175,6 +182,8 @@ def load_profile(name_or_path: str) -> Profile:
         profile = Profile.model_validate(read_data(path))
     if not engine:
         return profile
+    if engine == COMMON:
+        return profile.common
     if engine not in profile.engines:
         known = ", ".join(sorted(profile.engines)) or "none"
         raise InstanceError(Problem("profile", f"{name} has no engine {engine!r}; known: {known}"))

@@ -27,6 +27,8 @@ def exchange_in(instance: Instance, replica: Replica) -> Exchange | None:
     """:func:`exchange_of` a replica on named chips."""
     if instance.engine is None or replica.shape.attention_dp == 1:
         return None
+    if replica.cuts_experts:  # every chip needs every token
+        return next((one for one in instance.engine.exchange if one.kind == "collectives"), None)
     runs = domain_runs(instance.cluster, [stage.chips for stage in replica.stages])
     chip = instance.cluster.chip(replica.chips[0]).chip
     even = all(len(set(stage.slots())) == 1 for stage in replica.stages)
@@ -51,4 +53,7 @@ def moved_by(instance: Instance, found: Exchange | None) -> Moved:
 
 def moved_in(instance: Instance, replica: Replica) -> Moved:
     """How tokens reach the experts of a replica."""
-    return moved_by(instance, exchange_in(instance, replica))
+    found = exchange_in(instance, replica)
+    if found is None and replica.cuts_experts:
+        return Moved(gathers=True)
+    return moved_by(instance, found)

@@ -37,7 +37,8 @@ def stage_shares(
 
     A stage has ``counts`` layers from ``kind.layers[starts]`` on; ``tokens [stages]`` in the pass over
     all ranks. Stages with the same slots on their chips are computed together; where stages differ in
-    width, the narrower ones have chips without load.
+    width, the narrower ones have chips without load. Experts that are cut over all chips weigh on all alike: each reads as
+    much of their weights as of whole ones spread evenly.
     """
     moe = kind.moe
     assert moe is not None
@@ -47,9 +48,11 @@ def stage_shares(
     ends = counts.cumsum()
     of_stage = [slice(*span) for span in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
     alike: dict[tuple[int, ...], list[int]] = {}
-    unlike = []
+    unlike, cut = [], []
     for index, stage in enumerate(stages):
-        if counts[index] and stage.layer_slots:
+        if counts[index] and stage.cut:
+            cut.append(index)
+        elif counts[index] and stage.layer_slots:
             unlike.append(index)
         elif counts[index]:
             alike.setdefault(stage.slots(), []).append(index)
@@ -86,6 +89,11 @@ def stage_shares(
                 load[of_stage[index], : len(slots)] = shares.load[first:last]
                 touched[of_stage[index], : len(slots)] = shares.touched[first:last]
                 first = last
+    for index in cut:
+        wide = len(stages[index].chips)
+        load[of_stage[index], :wide] = 1.0 / wide
+        reached = every[tokens[index]][of_kind[index]].sum(axis=-1)
+        touched[of_stage[index], :wide] = reached[:, None] / wide
     for index in unlike:
         layers, own = kind.layers[of_kind[index]], loads[of_kind[index]]
         alone, wide = every[tokens[index]][of_kind[index]], len(stages[index].chips)

@@ -26,7 +26,9 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
         # only the last stage scores a vocabulary
         active = width.active(rows, sampled if last else 0.0)
         experts = width.slot(counts) * np.array(stage.slots(), dtype=float)
-        if stage.layer_slots:
+        if replica.cuts_experts and instance.operations.moe is not None:
+            experts = ones * width.slot(counts) * instance.operations.moe.num_experts / chips
+        elif stage.layer_slots:
             experts = _unlike_experts(instance, stage)
         found.append(
             {

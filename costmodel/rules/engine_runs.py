@@ -46,6 +46,8 @@ def _broken(instance: Instance, engine: EngineFacts, layout: Layout, replica: Re
     if moe is None:
         return found
     found += _exchange(instance, engine, replica)
+    if replica.cuts_experts:
+        return found  # as engines start without expert parallelism
     if any(stage.unlike for stage in replica.stages):
         return [
             *found,

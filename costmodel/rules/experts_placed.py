@@ -1,4 +1,4 @@
-"""Each expert of each MoE layer has a slot; no chip holds an expert of a layer twice."""
+"""Each expert of each MoE layer has a slot, or is cut over all chips; no chip holds an expert of a layer twice."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
                 continue
             if replica.apart is not None and stage is not replica.apart.experts:
                 continue  # attention alone
+            if replica.cuts_experts:
+                continue
             key = (stage.expert_map, stage.layers, stage.slot_key)
             if key not in seen:  # replicas share maps; one look is enough
                 seen.add(key)

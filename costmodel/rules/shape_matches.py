@@ -11,10 +11,11 @@ STRUCTURE = True
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
-    """Stage counts, chips per stage, expert width and head divisibility that do not fit."""
+    """Stage counts, chips per stage, and widths of experts and heads that do not fit."""
     violations = []
     cluster = instance.cluster
     kinds = instance.operations.kinds
+    moe = instance.operations.moe
     heads = {attention.query_heads for kind in kinds for attention in kind.attentions}
     for index, replica in enumerate(layout.replicas):
         shape, place = replica.shape, f"replicas[{index}]"
@@ -33,12 +34,17 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         uneven = sorted(count for count in heads if count % shape.tp)
         if uneven:
             broken(f"tp {shape.tp} does not divide {uneven[0]} query heads")
-        experts = shape.chips_per_stage if instance.operations.moe else 1
+        experts = shape.chips_per_stage if moe else 1
         where = f"all {experts} chips of a stage"
         if replica.apart is not None:
             experts = len(replica.apart.experts.chips)
             where = f"{experts} chips of their own"
-        if shape.ep != experts:
+        if replica.cuts_experts and moe is not None:
+            if moe.expert_width % experts:
+                broken(f"{moe.expert_width} columns of an expert are not cut evenly over {where}")
+            if shape.ep != 1:
+                broken(f"ep is {shape.ep}; it is 1 where each expert is cut over {where}")
+        elif shape.ep != experts:
             broken(f"ep is {shape.ep}; experts lie on {where}")
         homes = {
             rank_home

@@ -10,6 +10,7 @@ from costmodel.passes.tokens import runs_in_halves
 from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import load_engine
 from costmodel.question.instance import Instance
+from costmodel.question.profile import COMMON
 from costmodel.replica.exchanges import exchange_in, moved_by
 from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
@@ -28,7 +29,10 @@ def under_engine(instance: Instance, engine: str) -> Instance:
     asked = instance.scenario.engine
     if asked is not None and asked != ANY and asked.partition("@")[0] == engine:
         return instance
-    return replace(instance, scenario=instance.scenario.model_copy(update={"engine": engine}))
+    update, profile = {"engine": engine}, instance.profile
+    if profile.engines:  # read back, the question would get that engine's own
+        update["profile"], profile = f"{instance.scenario.profile}:{COMMON}", profile.common
+    return replace(instance, profile=profile, scenario=instance.scenario.model_copy(update=update))
 
 
 def facts_of(deployment: Deployment) -> EngineFacts:

@@ -68,6 +68,8 @@ def placed_anew(instance: Instance, layout: Layout, seed: int = 0) -> tuple[Layo
     Slots stay as they are: which expert is in which is all that changes.
     """
     if not layout.expert_maps:
+        if any(replica.cuts_experts for replica in layout.replicas):
+            return None, "each expert is cut over all chips; there is none to place"
         return None, "there are no routed experts to place"
     for replica in layout.replicas:
         if not engine_places(instance, replica.shape.attention_dp):

@@ -193,9 +193,12 @@ class _Builder:
         moe = self.instance.operations.moe
         if moe is None:
             return (), None
-        if server.sharded_experts and server.width > 1:
+        if server.sharded_experts and server.width > 1 and server.experts is None:
+            if not moe.expert_width % server.width:
+                return (0,) * server.width, None
             self.notes.append(
-                f"{server.place}: experts are sharded by tensor there; priced as expert parallel"
+                f"{server.place}: {moe.expert_width} columns of an expert are not cut evenly over {server.width} chips; "
+                "experts are priced whole on them"
             )
         total = server.slots or moe.num_experts + server.spare
         if total < moe.num_experts:

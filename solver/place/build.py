@@ -82,7 +82,7 @@ def build_replica(
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
 
     ``sequences`` of each rank, over all microbatches; ``expert_maps[s]``: name of the stage's expert map;
-    ``idle`` conversations wait on each rank, where the plan of the search says. ``layer_slots``: layers whose slots
+    ``slots``: none for a dense model, 0 on each chip where experts are cut over all. ``idle`` conversations wait on each rank, where the plan of the search says. ``layer_slots``: layers whose slots
     are not ``slots``.
     """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
@@ -107,7 +107,7 @@ def build_replica(
         role=role,
         shape=Shape(
             tp=tp,
-            ep=tp * ranks if slots else 1,
+            ep=tp * ranks if any(slots) else 1,
             pp=pp,
             attention_dp=ranks,
             batch=sum(sequences),

@@ -173,3 +173,25 @@ def test_seconds_that_look_like_milliseconds_are_doubted(call: Call) -> None:
     assert "--tpot 40 is 40 seconds; write 40ms for milliseconds" in err
     code, _, err = call(*question, "--tpot", "40ms", "--ttft", "2")
     assert (code, err) == (0, "")
+
+
+def test_what_is_written_of_a_running_server_reads_back_to_its_figures(
+    call: Call, tmp_path: Path
+) -> None:
+    """The document names the engine, and constants of all engines, by which it was priced."""
+    (tmp_path / "run.sh").write_text(
+        "vllm serve m -tp 8 --enable-expert-parallel --max-num-seqs 64\n"
+    )
+    question = ("--model", "qwen3-30b-a3b-fp8", "--cluster", "hgx-h200", "--workload", "chat")
+    written = tmp_path / "running.json"
+    code, _, _ = call(
+        "evaluate", "--from", "vllm", tmp_path / "run.sh", *question, "--out", written
+    )
+    assert code == 0
+    then = json.loads(written.read_text())
+    assert then["instance"]["scenario"]["profile"] == "calibrated:common"
+    code, out, err = call("evaluate", written, "--json")
+    assert code == 0
+    assert "has changed" not in err
+    cost = "usd_per_m_output_tokens"
+    assert json.loads(out)["evaluation"][cost] == then["evaluation"][cost]

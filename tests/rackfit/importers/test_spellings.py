@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from costmodel.evaluate import evaluate
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
-from rackfit.importers.deployment import build_layout
+from rackfit.exporters.engine_limits import under_engine
+from rackfit.exporters.export import export_layout, write_files
+from rackfit.importers.change import placed_anew
+from rackfit.importers.deployment import build_layout, read_servers
 from rackfit.importers.servers import FoundServer
 from rackfit.importers.unpriced import Drafts, remark, weight_format
 from tests.rackfit.importers.test_wrapped import found
@@ -184,3 +188,42 @@ def test_fewer_sequences_than_stages_are_priced_as_one_for_each(tmp_path: Path) 
         "run.sh:1: 2 sequences are priced for 1, 1 on each of 1 ranks in each of 2 microbatches"
         in told.notes
     )
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_experts_that_a_server_cuts_are_priced_cut_and_written_so(
+    engine: str, tmp_path: Path
+) -> None:
+    """A server without expert parallelism: its layout, the files that are exported of it, and these read again."""
+    asked = {"model": "qwen3-30b-a3b-fp8", "cluster": "hgx-h200", "workload": "chat"}
+    instance = under_engine(resolve_instance(Scenario.model_validate(asked)), engine)
+    command = {
+        "vllm": "vllm serve m -tp 4 --max-num-seqs 32",
+        "sglang": "python -m sglang.launch_server --model-path m --tp 4 --max-running-requests 32",
+        "trtllm": "trtllm-serve m --tp_size 4 --max_batch_size 32",
+    }[engine]
+    told = build_layout(instance, [one(engine, command, tmp_path)])
+    (replica,) = told.layout.replicas
+    assert replica.cuts_experts
+    assert replica.shape.ep == 1
+    assert not told.layout.expert_maps
+    assert not [note for note in told.notes if "expert" in note]
+    before = evaluate(instance, told.layout)
+    assert not before.violations
+    exported = export_layout(instance, told.layout, engine)
+    assert exported.loss == 0.0
+    write_files(exported.files, tmp_path / "out")
+    again = build_layout(instance, read_servers(engine, tmp_path / "out"))
+    assert again.layout.replicas[0].cuts_experts
+    assert evaluate(instance, again.layout).tpot_s == pytest.approx(before.tpot_s, rel=1e-12)
+    kept, why = placed_anew(instance, told.layout)
+    assert (kept, why) == (None, "each expert is cut over all chips; there is none to place")
+
+
+def test_experts_that_cannot_be_cut_evenly_are_priced_whole(tmp_path: Path) -> None:
+    asked = {"model": "gpt-oss-120b", "cluster": "hgx-h200", "workload": "chat", "failed": ["r0g7"]}
+    instance = resolve_instance(Scenario.model_validate(asked))
+    seven = FoundServer("x", "mixed", tp=1, attention_dp=7, pp=1, batch=7, sharded_experts=True)
+    told = build_layout(instance, [seven])
+    assert told.layout.replicas[0].shape.ep == 7
+    assert any("2880 columns of an expert are not cut evenly over 7 chips" in n for n in told.notes)
