@@ -52,10 +52,23 @@ class Process:
             # what the shell alone knows is a word of its own
             text = re.sub(r"\$\{(\w+)[^{}\n]*\}|\$\([^()\n]*\)", r"$\1", self.written[name])
             return parse_yaml(text, f"{self.place}: {shown(name, 200)}")
-        for path in (folder / name, folder / Path(name).name):
-            if is_file(path):
-                return read_data(path)
-        return None
+        path = file_beside(name, folder)
+        return None if path is None else read_data(path)
+
+
+def file_beside(name: str, folder: Path) -> Path | None:
+    """The file that a command names, in its own folder or below; one of another place by its last name alone.
+
+    Commands come from elsewhere, over HTTP too: what else lies on this machine is not theirs to read.
+    """
+    inside = folder.resolve()
+    for path in (folder / name, folder / Path(name).name):
+        try:
+            if path.resolve().is_relative_to(inside) and is_file(path):
+                return path
+        except (OSError, RuntimeError, ValueError):  # too long, a circle of links, a zero byte
+            continue
+    return None
 
 
 #: options that say where a process of a group runs; one command of a pod stands for the whole group

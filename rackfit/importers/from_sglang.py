@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rackfit.importers.command_lines import Process, read_processes, started
+from rackfit.importers.command_lines import Process, file_beside, read_processes, started
 from rackfit.importers.servers import FoundServer, Rows, from_remarks, role_of, stage_layers, whole
 from rackfit.importers.understood import read_options, with_others
 from rackfit.importers.unpriced import (
@@ -22,7 +22,7 @@ from rackfit.importers.unpriced import (
     options_of,
     weight_format,
 )
-from topology.catalogue import is_file, read_data
+from topology.catalogue import read_data
 from topology.errors import InstanceError, Problem
 from topology.names import brief, shown
 from topology.spec import MAX_CHIPS
@@ -123,9 +123,9 @@ def _location_data(text: str, folder: Path, place: str) -> tuple[Any, str]:
             raise InstanceError(
                 Problem(place, f"--init-expert-location: not JSON: {brief(text)}")
             ) from None
-    path = Path(text) if Path(text).is_absolute() else folder / text
-    if not is_file(path):
-        message = f"--init-expert-location {shown(text, 200)}: no such file"
+    path = file_beside(text, folder)
+    if path is None:
+        message = f"--init-expert-location {shown(text, 200)}: no such file beside the command"
         raise InstanceError(Problem(place, message))
     return read_data(path), str(path)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rackfit.importers.command_lines import Process, read_processes, started
+from rackfit.importers.command_lines import Process, file_beside, read_processes, started
 from rackfit.importers.servers import (
     FoundServer,
     Remarked,
@@ -153,7 +153,7 @@ def _balancer(config: dict[str, Any], folder: Path, place: str) -> tuple[Rows | 
     """Rows of a load balancer file, and its slots per layer."""
     balancer = config.get("load_balancer")
     if isinstance(balancer, str):
-        balancer = _mapping(folder / balancer)
+        balancer = _mapping(file_beside(balancer, folder) or folder / Path(balancer).name)
     if not isinstance(balancer, dict):
         return None, None
     rows = balancer.get("initial_global_assignments")

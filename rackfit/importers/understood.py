@@ -31,9 +31,9 @@ def read_options(
     """Values by option, and remarks on words that are left out.
 
     Options that the engine does not have, values that only the shell knows or that another version takes, and words that
-    stand for others are left out and named. ``sizes`` are the options that a layout needs; a file of ``--config`` is read
-    where it lies in ``folder``. Raises ``InstanceError`` where the shell alone knows one of the sizes or may hide all of
-    them, and for values of a wrong type.
+    stand for others are left out and named. ``widths`` and ``sizes`` are the options that a layout needs; a file of
+    ``--config`` is read where it lies in ``folder``. Raises ``InstanceError`` where the shell alone knows one of them or
+    may hide all widths, and for values of a wrong type.
     """
     table = option_table(engine)
     kept: list[str] = []
@@ -105,11 +105,11 @@ def _spelled(table: OptionTable, words: Sequence[str]) -> list[str]:
             first = first.replace("_", "-")
         known = table.canonical(first)
         if known is None and takes.get("beginnings"):
-            known = first = _begun(table, first) or first
+            known = _begun(table, first)
+            first = known or first
         place = keys.split(".")
-        spec = table.options.get(known or "", {})
-        if dot and takes.get("dots") and spec.get("type") == "json" and len(place) <= _DEEPEST:
-            assert known is not None
+        json_value = known is not None and table.options[known]["type"] == "json"
+        if known and dot and takes.get("dots") and json_value and len(place) <= _DEEPEST:
             value = value if equals or not queue else queue.popleft()
             _put(nested.setdefault(known, {}), place, value)
             continue

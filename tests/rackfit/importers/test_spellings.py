@@ -227,3 +227,25 @@ def test_experts_that_cannot_be_cut_evenly_are_priced_whole(tmp_path: Path) -> N
     told = build_layout(instance, [seven])
     assert told.layout.replicas[0].shape.ep == 7
     assert any("2880 columns of an expert are not cut evenly over 7 chips" in n for n in told.notes)
+
+
+@pytest.mark.parametrize("name", ["{}/secret.yaml", "../secret.yaml", "sub/../../secret.yaml"])
+def test_files_of_other_places_are_not_read(name: str, tmp_path: Path) -> None:
+    """A command comes from elsewhere; what lies on the machine beside its folder is not read."""
+    (tmp_path / "secret.yaml").write_text("tensor-parallel-size: 8\nmoe_config: {}\n")
+    folder = tmp_path / "commands"
+    (folder / "sub").mkdir(parents=True)
+    path = name.format(tmp_path)
+    server = one("vllm", f"vllm serve m -tp 2 --config {path}\n", folder)
+    assert server.tp == 2
+    assert server.notes == ("run.sh:1: options in the file of --config are not read",)
+    location = f"python -m sglang.launch_server --tp 2 --init-expert-location {path}\n"
+    with pytest.raises(InstanceError, match="no such file beside the command"):
+        one("sglang", location, folder)
+    with pytest.raises(InstanceError, match="no such file"):
+        one("trtllm", f"trtllm-serve m --config {path}\n", folder)
+    balancer = f"cat > c.yaml <<EOF\nmoe_config: {{load_balancer: {path}}}\nEOF\ntrtllm-serve m --config c.yaml\n"
+    with pytest.raises(InstanceError, match="no such file"):
+        one("trtllm", balancer, folder)
+    (folder / "secret.yaml").write_text("tensor-parallel-size: 4\n")
+    assert one("vllm", f"vllm serve m --config {path}\n", folder).tp == 4
