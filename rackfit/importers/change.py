@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import ExpertMap, Layout
 from costmodel.question.instance import Instance
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.servers import FoundServer
 from rackfit.report.compare import Difference, compare
 from solver.experts import place_layers
 from solver.place.placements import engine_places
@@ -48,6 +51,47 @@ class Change:
             f"{1e3 * (self.evaluation.tpot_s or 0.0):.1f} ms"
         )
         return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Fuller:
+    """The same servers with as many sequences as targets and HBM allow.
+
+    ``words``: the option, and how many it was told before. ``mends``: targets that were missed are met.
+    """
+
+    change: Change
+    words: str
+    mends: bool
+
+
+def filled(
+    instance: Instance,
+    before: tuple[Layout, Evaluation],
+    servers: Sequence[FoundServer],
+    *,
+    balanced: bool,
+) -> Fuller | None:
+    """What servers bring whose commands limit their sequences, at the most that meets the targets; ``None`` where none is held back."""
+    limited = [one for one in servers if one.role != "prefill" and one.batch is not None]
+    opened = [
+        replace(one, batch=None, sequences=None) if one in limited else one for one in servers
+    ]
+    if not limited:
+        return None
+    layout = build_layout(instance, opened, balanced=balanced).layout
+    change = change_to(instance, before, layout, instance)
+    if change is None or len(change.evaluation.violations) > len(before[1].violations):
+        return None
+    engine = instance.engine
+    option = "sequences" if engine is None else engine.habits.slots
+    told = dict.fromkeys(
+        f"{new.shape.batch:,} instead of {old.shape.batch:,} on a {old.role} server"
+        for old, new in zip(before[0].replicas, layout.replicas, strict=True)
+        if old.shape.batch != new.shape.batch
+    )
+    mends = len(change.evaluation.violations) < len(before[1].violations)
+    return Fuller(change, f"{option}: {', '.join(told)}", mends) if told else None
 
 
 def change_to(

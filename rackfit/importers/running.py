@@ -15,8 +15,8 @@ from rackfit.documents.output import say, write_folder, write_whole
 from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout
-from rackfit.importers.change import Change, change_to, placed_anew
-from rackfit.importers.deployment import import_deployment
+from rackfit.importers.change import Change, Fuller, change_to, filled, placed_anew
+from rackfit.importers.deployment import build_layout, read_servers
 from rackfit.quoting import shell_word
 from rackfit.report.compare import built_words
 from topology.errors import ExportError, InstanceError, NoFeasibleLayout, NoLayoutInTime
@@ -37,6 +37,7 @@ class Running:
     nothing_instead: str = ""
     keep: Change | None = None
     nothing_kept: str = ""
+    fuller: Fuller | None = None
     best: Change | None = None
     compared: bool = False
 
@@ -46,6 +47,13 @@ class Running:
         now = self.evaluation.usd_per_m_output_tokens
         best = self.instead.evaluation.usd_per_m_output_tokens if self.instead else None
         return now / best - 1 if now and best else None
+
+    @property
+    def filled(self) -> Fuller | None:
+        """What as many sequences as fit bring, where that is worth a word."""
+        if self.fuller is None or not (self.fuller.mends or self.fuller.change.faster >= _WORTH):
+            return None
+        return self.fuller
 
     def as_dict(self) -> dict[str, Any]:
         """The published document."""
@@ -59,6 +67,9 @@ class Running:
         }
         if self.keep is not None:
             data["keep"] = {"layout": layout_dict(self.keep.layout), **self.keep.as_dict()}
+        if self.filled is not None:
+            change = self.filled.change
+            data["fuller"] = {"layout": layout_dict(change.layout), **change.as_dict()}
         if self.instead is not None:
             data["instead"] = {
                 "excess": self.excess,
@@ -86,17 +97,19 @@ def evaluate_running(
     """
     asked = resolve_instance(scenario)
     instance = under_engine(asked, engine)
-    imported = import_deployment(instance, engine, path, balanced=balanced)
+    servers = read_servers(engine, path)
+    imported = build_layout(instance, servers, balanced=balanced)
     evaluation = evaluate(instance, imported.layout)
     # what runs does run: which layouts an engine takes is for the answer in its place
     judged = tuple(one for one in evaluation.violations if one.rule != "engine_runs")
     evaluation = replace(evaluation, violations=judged)
     instead, nothing = None, ""
-    keep, not_kept, best = None, "", None
+    keep, not_kept, fuller, best = None, "", None, None
     if compare:
         running = (imported.layout, evaluation)
         anew, not_kept = placed_anew(instance, imported.layout)
         keep = None if anew is None else change_to(instance, running, anew, instance)
+        fuller = filled(instance, running, servers, balanced=balanced)
         from rackfit.api import solve
 
         try:
@@ -113,6 +126,7 @@ def evaluate_running(
         nothing,
         keep,
         not_kept,
+        fuller,
         best,
         compare,
     )
@@ -177,10 +191,11 @@ def verdict(running: Running) -> str:
 
 
 def change_files(running: Running) -> dict[str, str]:
-    """``keep.json`` and ``best.json``: what `rackfit export` makes launch files of."""
+    """``keep.json``, ``fuller.json`` and ``best.json``: what `rackfit export` makes launch files of."""
     found = {}
     changes = {
         "keep.json": (running.instance, running.keep),
+        "fuller.json": (running.instance, running.filled.change if running.filled else None),
         "best.json": (running.instead.instance if running.instead else None, running.best),
     }
     for name, (instance, change) in changes.items():
@@ -208,6 +223,12 @@ def change_words(running: Running) -> list[str]:
         found = [
             f"keep the servers ({built_words(running.layout)}) and load another expert placement: {running.keep.words()}"
         ]
+    if running.filled is not None:
+        met = "meets the targets, " if running.filled.mends else ""
+        found.append(
+            "keep the servers and let them run as many sequences as targets and HBM allow "
+            f"({running.filled.words}): {met}{running.filled.change.words()}"
+        )
     if running.best is not None:
         found.append(
             f"the best layout altogether ({built_words(running.best.layout)}): {running.best.words()}"
@@ -218,7 +239,8 @@ def change_words(running: Running) -> list[str]:
 def _commands(running: Running, engine: str, into: Path | None) -> list[str]:
     """How the layouts of the change become launch files."""
     worth = running.keep is not None and running.keep.faster >= _WORTH
-    written = ["keep"] * worth + ["best"] * (running.best is not None)
+    written = ["keep"] * worth + ["fuller"] * (running.filled is not None)
+    written += ["best"] * (running.best is not None)
     if into is None:
         return ["--into DIR writes these layouts for rackfit export"] if written else []
     found = []

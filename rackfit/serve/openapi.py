@@ -126,7 +126,8 @@ def _documents(solved: dict[str, Any]) -> dict[str, Any]:
         }),
         "Ran": _object(
             {**asked, "evaluation": evaluation, "layout": layout, "notes": words, "words": words},
-            keep=_object({"layout": layout, **change}), instead=_object(instead),
+            keep=_object({"layout": layout, **change}), fuller=_object({"layout": layout, **change}),
+            instead=_object(instead),
         ),
         "Compared": _object({
             "figures": {"type": "object", "additionalProperties": figures}, "replicas": counts,

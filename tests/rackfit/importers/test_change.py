@@ -49,14 +49,24 @@ def test_the_words_applied_give_the_throughput_they_promise(folder: Path) -> Non
     before = evaluate_running(scenario("sglang"), "sglang", folder / "run.sh").evaluation
     said = rackfit("evaluate", folder / "run.sh", "--from", "sglang", *QUESTION, "--engine", "sglang",
                    "--compare", "--into", folder / "change").stdout  # fmt: skip
-    lines = {line.partition(" ")[0]: line for line in said.splitlines()}
+    begun = {
+        "placed": "keep the servers (",
+        "filled": "keep the servers and let them run as many sequences as targets and HBM allow (--max-running-requests: ",
+        "best": "the best layout altogether",
+    }
+    lines = {
+        name: line
+        for name, words in begun.items()
+        for line in said.splitlines()
+        if line.startswith(words)
+    }
     promised = {
         name: float(re.search(r"([+-][\d.]+)% output tokens/s", lines[first])[1]) / 100  # type: ignore[index]
-        for name, first in (("keep", "keep"), ("best", "the"))
+        for name, first in (("keep", "placed"), ("fuller", "filled"), ("best", "best"))
     }
     commands = [line for line in said.splitlines() if line.startswith("rackfit export ")]
-    assert len(commands) == 2
-    for name, command in zip(("keep", "best"), commands, strict=True):
+    assert len(commands) == 3
+    for name, command in zip(("keep", "fuller", "best"), commands, strict=True):
         assert promised[name] > 0
         instance, layout, _ = read_result(folder / "change" / f"{name}.json")
         judged = evaluate(instance, layout)
@@ -109,3 +119,26 @@ def test_into_is_for_compare(folder: Path) -> None:
     )
     assert isinstance(done.exception, InstanceError)
     assert "--compare" in str(done.exception)
+
+
+def test_fewer_sequences_that_meet_a_missed_target_are_named(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        "vllm serve x -tp 8 --enable-expert-parallel --max-num-seqs 512\n"
+    )
+    asked = Scenario.model_validate(
+        {**scenario("vllm").model_dump(exclude_unset=True), "slo": {"tpot": 0.006}}
+    )
+    running = evaluate_running(asked, "vllm", tmp_path / "run.sh", compare=True)
+    assert {one.rule for one in running.evaluation.violations} == {"tpot_target"}
+    assert running.filled is not None
+    assert running.filled.mends
+    assert not running.filled.change.evaluation.violations
+    assert running.filled.words.startswith("--max-num-seqs: ")
+    assert any("meets the targets, -" in words for words in running.as_dict()["words"])
+
+
+def test_servers_that_hold_nothing_back_are_not_told_to_run_more(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("vllm serve x -tp 8 --enable-expert-parallel\n")
+    running = evaluate_running(scenario("vllm"), "vllm", tmp_path / "run.sh", compare=True)
+    assert running.fuller is None
+    assert "fuller" not in running.as_dict()
