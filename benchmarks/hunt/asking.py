@@ -27,7 +27,8 @@ from rackfit.api import solve
 from rackfit.documents.result import Result, read_result
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout, write_files
-from rackfit.importers.deployment import ENGINES, import_deployment
+from rackfit.importers.deployment import import_deployment
+from rackfit.importers.files import ENGINES
 from rackfit.report.render import print_evaluation, print_result
 from rackfit.report.report import report_page
 from solver.answer import SearchResult

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,8 +23,21 @@ class _Left(BaseException):
     """Ends work that nobody waits for any more."""
 
 
+class _Quiet:
+    """Says nothing of work that is left while it cleans up, where Python has nobody to hand the error to."""
+
+    def __init__(self) -> None:
+        self.before = sys.unraisablehook
+
+    def __call__(self, raised: sys.UnraisableHookArgs, /) -> None:
+        if not issubclass(raised.exc_type, _Left):
+            self.before(raised)
+
+
 def _break_off(thread: threading.Thread) -> None:
     """Raise in another thread, which else takes half of the time that is left; native code is not reached."""
+    if not isinstance(sys.unraisablehook, _Quiet):
+        sys.unraisablehook = _Quiet()
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(thread.ident), ctypes.py_object(_Left)

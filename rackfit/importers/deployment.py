@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,16 +11,13 @@ from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
+from rackfit.importers.files import read_servers
 from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
 from solver.place.build import build_replica
 from solver.place.held_kv import with_idle
 from solver.shapes.shapes import ROLES
-from topology.catalogue import is_file, is_folder
 from topology.errors import InstanceError, Problem
-from topology.names import shown
-
-ENGINES = ("sglang", "trtllm", "vllm")
 
 
 @dataclass(frozen=True)
@@ -30,21 +26,6 @@ class Imported:
 
     layout: Layout
     notes: tuple[str, ...]
-
-
-def read_servers(engine: str, path: Path) -> list[FoundServer]:
-    """Servers of one engine's files; of a folder, its ``commands.sh``. Raises ``InstanceError``."""
-    if engine not in ENGINES:
-        raise InstanceError(
-            Problem("--from", f"unknown engine {engine[:40]!r}; known: {', '.join(ENGINES)}")
-        )
-    if is_folder(path):
-        path = path / "commands.sh"
-    if not is_file(path):
-        raise InstanceError(Problem(shown(path, 300), "no such file"))
-    module = importlib.import_module(f"rackfit.importers.from_{engine}")
-    found: list[FoundServer] = module.read(path)
-    return found
 
 
 def import_deployment(

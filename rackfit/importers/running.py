@@ -16,7 +16,8 @@ from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout
 from rackfit.importers.change import Change, Fuller, change_to, filled, placed_anew
-from rackfit.importers.deployment import build_layout, read_servers
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.files import read_servers
 from rackfit.quoting import shell_word
 from rackfit.report.compare import built_words
 from topology.errors import ExportError, InstanceError, NoFeasibleLayout, NoLayoutInTime

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
 
 from rackfit import stopping
-from rackfit.cli import app
+from rackfit.cli import app, interrupts
 from rackfit.cli.interrupts import GRACE_S, Stop
 from rackfit.documents.output import write_whole
 from topology import load_cluster
@@ -264,3 +265,32 @@ def test_every_solver_leaves_signals_alone() -> None:
         if "CpSolver()" in path.read_text(encoding="utf-8")
     ]
     assert makers == ["solver/clock.py"]
+
+
+def test_work_that_is_left_in_a_callback_says_nothing() -> None:
+    """Where the error falls into a weak reference's callback, Python only reports it."""
+    said: list[object] = []
+    before = sys.unraisablehook
+    sys.unraisablehook = said.append
+    try:
+        interrupts._break_off(threading.Thread())
+        quiet = sys.unraisablehook
+        assert quiet is not said.append
+        interrupts._break_off(threading.Thread())
+        assert sys.unraisablehook is quiet  # once is enough
+
+        class Item:
+            pass
+
+        for error in (interrupts._Left, ValueError):
+
+            def callback(_: object, raised: type[BaseException] = error) -> None:
+                raise raised
+
+            item = Item()
+            kept = weakref.ref(item, callback)
+            del item
+            assert kept() is None
+        assert [one.exc_type for one in said] == [ValueError]  # type: ignore[attr-defined]
+    finally:
+        sys.unraisablehook = before

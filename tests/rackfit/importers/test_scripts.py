@@ -9,7 +9,8 @@ import pytest
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.exporters.export import export_layout
-from rackfit.importers.deployment import build_layout, read_servers
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.files import read_servers
 from rackfit.importers.servers import FoundServer
 from tests.rackfit.importers.samples import (
     DYNAMO_VLLM,

@@ -13,7 +13,8 @@ from costmodel.question.scenario import Scenario
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout, write_files
 from rackfit.importers.change import placed_anew
-from rackfit.importers.deployment import build_layout, read_servers
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.files import read_servers
 from rackfit.importers.servers import FoundServer
 from rackfit.importers.unpriced import Drafts, remark, weight_format
 from tests.rackfit.importers.test_wrapped import found

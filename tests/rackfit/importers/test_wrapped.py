@@ -10,7 +10,8 @@ import yaml
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.exporters.export import export_layout
-from rackfit.importers.deployment import build_layout, read_servers
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.files import read_servers
 from rackfit.importers.servers import FoundServer
 from tests.rackfit.importers.samples import (
     DOCKER_NAMED,
@@ -131,3 +132,31 @@ def test_the_exported_dynamo_resource_is_read_back(tmp_path: Path) -> None:
         ("decode", 1, 16, 64),
     }
     assert all(one.experts is not None and len(one.experts) == 61 for one in again)
+
+
+def test_a_folder_is_all_its_scripts_and_manifests(tmp_path: Path) -> None:
+    """As repositories keep them: one script for prefill, a manifest for decode, a router that starts no server."""
+    (tmp_path / "start_prefill.sh").write_text(
+        """vllm serve m -tp 4 --kv-transfer-config '{"kv_role": "kv_producer"}'\n"""
+    )
+    decode = """vllm serve m -tp 2 --config more.yaml --kv-transfer-config '{"kv_role": "kv_consumer"}'"""
+    manifest = {
+        "kind": "Deployment",
+        "metadata": {"name": "decode"},
+        "spec": {"replicas": 3, "containers": [{"name": "d", "command": ["sh", "-c"], "args": [decode]}]},
+    }  # fmt: skip
+    (tmp_path / "decode.yaml").write_text(yaml.safe_dump(manifest))
+    (tmp_path / "more.yaml").write_text("max-num-seqs: 32\n")
+    (tmp_path / "router.sh").write_text("python -m vllm_router.app --port 8000\n")
+    (tmp_path / "notes.txt").write_text("vllm serve m -tp 8\n")
+    servers = read_servers("vllm", tmp_path)
+    assert [(one.role, one.tp, one.copies, one.batch) for one in servers] == [
+        ("decode", 2, 3, 32),
+        ("prefill", 4, 1, None),
+    ]
+    with pytest.raises(InstanceError, match=r"holds no sglang command in \.sh, \.service, "):
+        read_servers("sglang", tmp_path)
+    (tmp_path / "commands.sh").write_text(
+        "vllm serve m -tp 8\n"
+    )  # an export's own file stands alone
+    assert [one.tp for one in read_servers("vllm", tmp_path)] == [8]

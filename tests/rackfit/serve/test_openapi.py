@@ -8,7 +8,7 @@ from collections import Counter
 
 import jsonschema
 
-from rackfit.importers.deployment import ENGINES
+from rackfit.importers.files import ENGINES
 from rackfit.serve.openapi import openapi
 
 
