@@ -50,7 +50,9 @@ class Process:
         """
         if name in self.written:
             # what the shell alone knows is a word of its own
-            text = re.sub(r"\$\{(\w+)[^{}\n]*\}|\$\([^()\n]*\)", r"$\1", self.written[name])
+            text = re.sub(
+                r"\$\{(\w{1,200})[^{}\n]{0,200}\}|\$\([^()\n]{0,500}\)", r"$\1", self.written[name]
+            )
             return parse_yaml(text, f"{self.place}: {shown(name, 200)}")
         path = file_beside(name, folder)
         return None if path is None else read_data(path)

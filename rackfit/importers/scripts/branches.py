@@ -15,6 +15,8 @@ from rackfit.importers.scripts.shell import Line, Variables, compared, fill
 _TEST = re.compile(
     r"(if|elif)\s+(?:\[\[?\s+(?P<words>[^\]]+?)\s+\]\]?|\(\((?P<sum>[^()]+)\)\))\s*(?:;\s*then)?\s*"
 )
+#: characters of a test that is looked at
+_LONGEST = 1000
 
 
 @dataclass
@@ -60,7 +62,7 @@ class Branches:
 
 def decide(text: str, variables: Variables) -> bool | None:
     """Whether the test of an ``if`` or ``elif`` holds; ``None`` where the script does not say."""
-    test = _TEST.fullmatch(text)
+    test = _TEST.fullmatch(text) if len(text) <= _LONGEST else None
     if test is None:
         return None
     if test["sum"] is not None:

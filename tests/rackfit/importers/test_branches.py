@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,16 @@ def test_a_server_in_a_branch_that_does_not_run_is_none(tmp_path: Path) -> None:
     with_function = f"start() {{\n  TP=2\n  if [ 1 -eq 1 ]; then\n    TP=4\n  fi\n}}\nvllm serve m -tp $TP\n{text}"
     with pytest.raises(InstanceError, match=r"\$TP, which the file"):
         found("vllm", "run.sh", with_function, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["if [ a" + " " * 10**5 + "b", "if (( " + "1 " * 10**6, "cat > x <<E\n${" + "a" * 10**6 + "\nE", "> " * 10**5, "tee" + " " * 10**6],
+)  # fmt: skip
+def test_long_lines_are_read_in_no_time(text: str, tmp_path: Path) -> None:
+    """Patterns that look again from every place of a line would take hours."""
+    with suppress(InstanceError):
+        found("vllm", "run.sh", f"{text}\nvllm serve m -tp 2 --config x\n", tmp_path)
 
 
 TESTS = [
