@@ -69,7 +69,8 @@ def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
                 **section(told.get("kv_cache_config"), "kv_cache_config", process.place),
             }
             fields = {**fields, **told, **({"kv_cache_config": cache} if cache else {})}
-            beside = (folder / values["--config"]).parent
+            path = file_beside(values["--config"], folder)
+            beside = folder if path is None else path.parent
         remarked = from_remarks(process.remarks, process.place)
         role = process.remarks.get("role")
         one = _server(fields, role, process.place, beside, remarked)

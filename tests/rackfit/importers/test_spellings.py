@@ -248,5 +248,9 @@ def test_files_of_other_places_are_not_read(name: str, tmp_path: Path) -> None:
     balancer = f"cat > c.yaml <<EOF\nmoe_config: {{load_balancer: {path}}}\nEOF\ntrtllm-serve m --config c.yaml\n"
     with pytest.raises(InstanceError, match="no such file"):
         one("trtllm", balancer, folder)
+    (tmp_path / "map.yaml").write_text("num_slots: 8\n")
+    written = f"cat > {tmp_path}/c.yaml <<EOF\nmoe_config: {{load_balancer: map.yaml}}\nEOF\n"
+    with pytest.raises(InstanceError, match="no such file"):
+        one("trtllm", f"{written}trtllm-serve m --config {tmp_path}/c.yaml\n", folder)
     (folder / "secret.yaml").write_text("tensor-parallel-size: 4\n")
     assert one("vllm", f"vllm serve m --config {path}\n", folder).tp == 4
