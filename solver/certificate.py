@@ -83,6 +83,11 @@ def covers(
         found.append(f"of all these, what {engine.title} runs as it stands")
     drafts = instance.speculative
     missing = [
+        *(
+            ["experts that are each cut over all chips of a stage"]
+            if instance.operations.moe
+            else []
+        ),
         "mixed replicas in pipeline stages",
         "chips of different types in one replica",
         *dict.fromkeys(_LEFT_OUT[family.kind] for family in families if family.kind != "every"),
