@@ -18,13 +18,16 @@ Experts = frozenset[tuple[int, int]]
 class Weights:
     """Weights on one chip.
 
-    ``shard``: equal where attention, dense and shared weights are the same, of which there are ``dense_bytes``, with its
-    slices of experts that are cut; ``experts`` by (layer, expert), each once however many slots it has.
+    ``shard``: equal where attention, dense and shared weights are the same, of which there are ``dense_bytes``;
+    ``experts`` by (layer, expert), each once however many slots it has. ``cut``: equal where slices of all experts are the
+    same, of which there are ``cut_bytes``; empty where experts are whole.
     """
 
     shard: tuple[object, ...]
     dense_bytes: float
     experts: Experts
+    cut: tuple[object, ...] = ()
+    cut_bytes: float = 0.0
 
     def fresh(self, there: Weights | None, expert_bytes: Mapping[int, float]) -> float:
         """Bytes of these weights that a chip which holds ``there`` does not hold."""
@@ -32,6 +35,8 @@ class Weights:
         size = sum(expert_bytes.get(layer, 0.0) for layer, _ in missing)
         if there is None or self.shard != there.shard:
             size += self.dense_bytes
+        if there is None or self.cut != there.cut:
+            size += self.cut_bytes
         return size
 
 
@@ -56,16 +61,16 @@ def weights_by_chip(layout: Layout, priced: PricedLayout | None = None) -> dict[
         for number, stage in enumerate(replica.stages):
             held = stage_experts(layout, stage)
             memory = priced.replicas[at].stages[number].memory if priced else None
-            dense = None if memory is None else memory["weights"]
-            if memory is not None and replica.cuts_experts:
-                dense = memory["weights"] + memory["experts"]
-            slices = len(stage.chips) if replica.cuts_experts else 1
             for place, chip in enumerate(stage.chips):
-                tp = replica.shape.tp
-                shard = (stage.layers, tp, place % tp, slices, place % slices)
-                size = 0.0 if dense is None else float(dense[place])
-                key = (shard, size, held[place])
-                found[chip] = known.setdefault(key, Weights(shard, size, held[place]))
+                shard = (stage.layers, replica.shape.tp, place % replica.shape.tp)
+                size = 0.0 if memory is None else float(memory["weights"][place])
+                cut: tuple[object, ...] = ()
+                slices = 0.0
+                if replica.cuts_experts:
+                    cut = (stage.layers, len(stage.chips), place)
+                    slices = 0.0 if memory is None else float(memory["experts"][place])
+                key = (shard, size, held[place], cut, slices)
+                found[chip] = known.setdefault(key, Weights(shard, size, held[place], cut, slices))
     return found
 
 

@@ -90,7 +90,7 @@ def filled(
         for old, new in zip(before[0].replicas, layout.replicas, strict=True)
         if old.shape.batch != new.shape.batch
     )
-    mends = len(change.evaluation.violations) < len(before[1].violations)
+    mends = bool(before[1].violations) and not change.evaluation.violations
     return Fuller(change, f"{option}: {', '.join(told)}", mends) if told else None
 
 

@@ -87,9 +87,9 @@ class Block(Passes):
         rate = self.service(self.spread.at_most(largest), exact_stages=True)[0].requests_per_s
         full = self.spread.full_below(largest)
         fewer = np.flatnonzero(full > 0)
-        if len(
-            fewer
-        ):  # the last batch that is full on every rank may serve more, or one below where HBM has no room for it
+        if len(fewer):
+            # the last batch that is full on every rank may serve more; where HBM has no room for it, one below it may,
+            # which serves less than that
             less = self.take(fewer)
             batch = less.spread.smooth(full[fewer])
             rate = rate.copy()

@@ -81,9 +81,9 @@ def build_replica(
 ) -> Replica:
     """Assemble a replica. ``chips[s]`` are the chips of stage ``s``, rank by rank.
 
-    ``sequences`` of each rank, over all microbatches; ``expert_maps[s]``: name of the stage's expert map;
-    ``slots``: none for a dense model, 0 on each chip where experts are cut over all. ``idle`` conversations wait on each rank, where the plan of the search says. ``layer_slots``: layers whose slots
-    are not ``slots``.
+    ``sequences`` of each rank, over all microbatches; ``expert_maps[s]``: name of the stage's expert map; ``slots``: none for
+    a dense model, 0 on each chip where experts are cut over all. ``idle`` conversations wait on each rank, where the plan
+    of the search says. ``layer_slots``: layers whose slots are not ``slots``.
     """
     tp, ranks, pp = shape["tp"], shape["attention_dp"], shape["pp"]
     role: Role = ROLES[shape["role"]]

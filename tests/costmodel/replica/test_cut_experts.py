@@ -122,3 +122,5 @@ def test_other_slices_are_other_weights() -> None:
             for stage in judged[id(other)].priced.replicas[0].stages
         )
         assert moved.total_bytes >= experts * (1 - 1e-9)
+    # attention of as many shards stays where it is
+    assert moved.total_bytes == pytest.approx(experts, rel=1e-9)
