@@ -269,7 +269,7 @@ def test_every_solver_leaves_signals_alone() -> None:
 
 def test_work_that_is_left_in_a_callback_says_nothing() -> None:
     """Where the error falls into a weak reference's callback, Python only reports it."""
-    said: list[object] = []
+    said: list[sys.UnraisableHookArgs] = []
     before = sys.unraisablehook
     sys.unraisablehook = said.append
     try:
@@ -291,6 +291,6 @@ def test_work_that_is_left_in_a_callback_says_nothing() -> None:
             kept = weakref.ref(item, callback)
             del item
             assert kept() is None
-        assert [one.exc_type for one in said] == [ValueError]  # type: ignore[attr-defined]
+        assert [one.exc_type for one in said] == [ValueError]
     finally:
         sys.unraisablehook = before
