@@ -88,6 +88,11 @@ def covers(
             if instance.operations.moe
             else []
         ),
+        *(
+            ["attention ranks over several domains"]
+            if min(domains, len(instance.cluster.domains)) > 1
+            else []
+        ),
         "mixed replicas in pipeline stages",
         "chips of different types in one replica",
         *dict.fromkeys(_LEFT_OUT[family.kind] for family in families if family.kind != "every"),

@@ -24,8 +24,8 @@ from topology.errors import InstanceError, Problem
 from topology.spec import read_cluster_spec
 
 #: endings of checkpoint names that are no part of the architecture
-_ENDINGS = ("instruct", "it", "hf", "chat", "base", "fp8", "fp4", "nvfp4", "mxfp4", "int4", "bf16",
-            "dynamic", "kv", "w8a8", "0528", "0324", "0711", "0905", "2507", "preview", "v2")  # fmt: skip
+_ENDINGS = ("instruct", "thinking", "it", "hf", "chat", "base", "fp8", "mxfp8", "fp4", "nvfp4", "mxfp4", "int4",
+            "awq", "gptq", "w4a16", "bf16", "dynamic", "kv", "w8a8", "0528", "0324", "0711", "0905", "2507", "preview", "v2")  # fmt: skip
 #: released under several names with one architecture
 _SAME = {
     "deepseek-v3-0324": "deepseek-v3",
@@ -86,11 +86,21 @@ def served_as(model: str, precision: str, engine: str, system: str) -> Served:
 
     Raises ``InstanceError`` for a model or system the catalogue lacks.
     """
-    name = model_name(model)
-    lowered = model.lower()
-    asked = "fp4" if "fp4" in precision or (not precision and "fp4" in lowered) else precision
-    if not asked and "fp8" in lowered:
-        asked = "fp8"
+    name, weight = checkpoint(model, precision)
+    asked = _asked(model, precision)
+    by_nvidia = engine == "trtllm" or model.lower().startswith("nvidia/")
+    small = asked.startswith("fp4") or (by_nvidia and asked.startswith("fp8"))
+    kv: Dtype | None = "fp8" if small else None
+    chip, cluster = system_names(system)
+    return Served(name, weight, kv, cluster, chip)
+
+
+def checkpoint(model: str, precision: str) -> tuple[str, Dtype | None]:
+    """Catalogue name of a checkpoint, and the precision of its weights where that is not the one's own.
+
+    ``precision``: as said beside the name; empty: by the name. Raises ``InstanceError`` for a model the catalogue lacks.
+    """
+    name, asked = model_name(model), _asked(model, precision)
     native = load_model(name).native_dtype.lower()
     weight: Dtype | None = None
     if asked.startswith("fp4") and name in _FP4_RELEASE:
@@ -103,11 +113,14 @@ def served_as(model: str, precision: str, engine: str, system: str) -> Served:
         weight = "bf16"
     elif asked.startswith("int4") and "int4" not in native and "4" not in native:
         weight = "int4"
-    by_nvidia = engine == "trtllm" or model.lower().startswith("nvidia/")
-    small = asked.startswith("fp4") or (by_nvidia and asked.startswith("fp8"))
-    kv: Dtype | None = "fp8" if small else None
-    chip, cluster = system_names(system)
-    return Served(name, weight, kv, cluster, chip)
+    return name, weight
+
+
+def _asked(model: str, precision: str) -> str:
+    lowered = model.lower()
+    if "fp4" in precision or (not precision and "fp4" in lowered):
+        return "fp4"
+    return precision or ("fp8" if "fp8" in lowered else "")
 
 
 def model_name(path: str) -> str:

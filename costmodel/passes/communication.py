@@ -170,10 +170,9 @@ def _of_stages(
     for index, chips in enumerate(stages):
         reduce = _NONE
         if tp > 1:
-            ranks = [chips[start : start + tp] for start in range(0, len(chips), tp)]
             found = [
                 achieved(partial(cluster.rate, "all-reduce", r), efficiency.all_reduce)
-                for r in ranks
+                for r in ranks_of(chips, tp)
             ]
             reduce = _slowest(found)
         dispatch = _NONE
@@ -190,6 +189,17 @@ def _of_stages(
             send = _slowest(found)
         result.append((*reduce, *dispatch, *send, *moved.numbers))
     return result
+
+
+def ranks_of(chips: Sequence[str], tp: int) -> list[Sequence[str]]:
+    """The chips of each attention rank of a stage; none where a rank is one chip, which reduces nothing."""
+    return [chips[start : start + tp] for start in range(0, len(chips) if tp > 1 else 0, tp)]
+
+
+def crossing(cluster: Cluster, rank: Sequence[str]) -> set[int]:
+    """Domains between which a rank's all-reduces go; empty where all of its (known) chips lie in one."""
+    homes = {cluster.chip(chip).domain for chip in rank if chip in cluster}
+    return homes if len(homes) > 1 else set()
 
 
 def exchange_rate(cluster: Cluster, chips: Sequence[str], top_k: float, moved: Moved) -> Rate:

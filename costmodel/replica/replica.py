@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from costmodel.layout.layout import Layout, Replica
 from costmodel.passes.communication import (
     GroupRates,
+    crossing,
     exchange_rate,
     hand_off_s,
     joined,
+    ranks_of,
     stacked_rates_of_chips,
 )
 from costmodel.passes.pass_sums import Term
+from costmodel.passes.pass_time import reductions_of
 from costmodel.passes.routed import dispatch_element_bytes
 from costmodel.passes.tokens import Tokens
 from costmodel.question.instance import Instance
@@ -221,7 +224,7 @@ def _egress(
     draft_rows: float,
     period_s: float,
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Bytes per second leaving each domain, and its unit: dispatched and combined copies, stage hand-offs.
+    """Bytes per second leaving each domain, and its unit: dispatched and combined copies, sums of a rank, hand-offs.
 
     ``rows`` tokens per rank pass every layer in a period, ``draft_rows`` the MTP module's. Stages that are
     not ``linked`` dispatch nothing.
@@ -233,11 +236,24 @@ def _egress(
     egress, far = dict.fromkeys(used, 0.0), dict.fromkeys(used, 0.0)
     unit_of = cluster.uplinks.unit_of
     moe = operations.moe
-    moe_layers = np.zeros(len(replica.stages))
+    moe_layers, reductions = np.zeros(len(replica.stages)), np.zeros(len(replica.stages))
+    widths = np.array(shape.tp), np.array(shape.attention_dp)
     for kind, _, counts in stage_layers(instance, replica.stages):
         moe_layers += counts if kind.moe is not None else 0
+        reductions += counts * reductions_of(kind, *widths)
+    draft = operations.draft
     for index, stage in enumerate(replica.stages):
         homes = [cluster.chip(chip).domain for chip in stage.chips]
+        drafted = draft_rows if draft is not None and index == shape.pp - 1 else 0.0
+        summed = rows * float(reductions[index])
+        if draft is not None:
+            summed += drafted * sum(n * float(reductions_of(k, *widths)) for k, n in draft.layers)
+        summed *= operations.hidden_size * operations.activation_bytes / period_s
+        for rank in ranks_of(stage.chips, shape.tp) if linked[index] else ():
+            for home in crossing(cluster, rank):
+                rate = cluster.rate("all-reduce", rank)
+                egress[home] += rate.out_bytes_per_byte * summed
+                far[home] += rate.far_bytes_per_byte * summed
         if moe is not None and len(set(homes)) > 1 and linked[index]:
             moved = moved_in(instance, replica)
             rate = exchange_rate(cluster, stage.chips, moe.top_k, moved)
@@ -246,8 +262,8 @@ def _egress(
             if moved.gathers:
                 element *= len(stage.chips)
             routed = rows * moe_layers[index]
-            if operations.draft is not None and index == shape.pp - 1:
-                routed += draft_rows * sum(n for kind, n in operations.draft.layers if kind.moe)
+            if draft is not None:
+                routed += drafted * sum(n for kind, n in draft.layers if kind.moe)
             sourced = routed / shape.tp * moe.expert_input_dim * element
             for home in set(homes):
                 egress[home] += rate.out_bytes_per_byte * sourced / period_s

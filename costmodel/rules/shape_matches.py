@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from costmodel.layout.layout import Layout
+from costmodel.passes.communication import crossing, ranks_of
 from costmodel.question.instance import Instance
 from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
@@ -46,19 +47,10 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
                 broken(f"ep is {shape.ep}; it is 1 where each expert is cut over {where}")
         elif shape.ep != experts:
             broken(f"ep is {shape.ep}; experts lie on {where}")
-        homes = {
-            rank_home
+        if replica.apart is not None and any(
+            crossing(cluster, rank)
             for stage in replica.stages
-            for start in range(0, len(stage.chips) if shape.tp > 1 else 0, shape.tp)
-            if len(
-                rank_home := frozenset(
-                    cluster.chip(chip).domain
-                    for chip in stage.chips[start : start + shape.tp]
-                    if chip in cluster
-                )
-            )
-            > 1
-        }
-        if homes:
-            broken("an attention rank's tp shards lie in different domains")
+            for rank in ranks_of(stage.chips, shape.tp)
+        ):
+            broken("an attention rank's tp shards lie in different domains, its experts apart")
     return violations

@@ -11,6 +11,7 @@ from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
+from rackfit.importers.checkpoints import other_model
 from rackfit.importers.files import read_servers
 from rackfit.importers.servers import FoundServer
 from solver.experts import place_layers
@@ -75,6 +76,10 @@ class _Builder:
     def add(self, server: FoundServer) -> None:
         """One replica of a server."""
         self.notes += (*server.notes, *server.otherwise(self.instance))
+        if (other := other_model(server, self.instance.model)) is not None:
+            self.notes.append(
+                f"{server.place}: serves {other}, not {self.instance.model.name}: --model {other} prices what runs"
+            )
         chips = self._chips(server)
         self._take(chips)
         width = server.width
@@ -136,18 +141,21 @@ class _Builder:
         for domain in self.free:
             if len(domain) >= need:
                 return domain[:need]
-        rest = [
-            chip for domain in self.free for chip in domain[: len(domain) // server.tp * server.tp]
-        ]
-        if len(rest) < need:
-            name, widest = self.instance.cluster.name, max(map(len, self.free), default=0)
-            message = f"needs {need} chips, {len(self.usable)} are left in {name}"
-            if need <= len(self.usable):
-                message = (
-                    f"needs {need} chips in groups of tp {server.tp} that each lie in one scale-up domain; {name} has "
-                    f"domains of {widest} free chips at most"
-                )
+        # a rank in one domain where it fits, else in the largest equal parts
+        for part in (one for one in range(server.tp, 0, -1) if server.tp % one == 0):
+            rest = [chip for domain in self.free for chip in domain[: len(domain) // part * part]]
+            if len(rest) >= need:
+                break
+        else:
+            message = (
+                f"needs {need} chips, {len(self.usable)} are left in {self.instance.cluster.name}"
+            )
             raise InstanceError(Problem(server.place, message))
+        if part < server.tp:
+            self.notes.append(
+                f"{server.place}: tp {server.tp} is wider than any free domain; {part} chips of a rank lie in each, and "
+                "its sums go between domains"
+            )
         return rest[:need]
 
     def _take(self, chips: Sequence[str]) -> None:

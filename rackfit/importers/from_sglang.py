@@ -98,6 +98,7 @@ def _server(
         drafts=_drafts(values),
         weights=weight_format(values.get("--quantization"), values.get("--model-path")),
         memory_fraction=values.get("--mem-fraction-static"),
+        model=values.get("--model-path"),
         longest=values.get("--context-length"),
         unpriced=options_of(UNPRICED, values),
         notes=notes,

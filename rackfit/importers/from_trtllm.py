@@ -74,7 +74,7 @@ def servers(processes: Sequence[Process], folder: Path) -> list[FoundServer]:
         remarked = from_remarks(process.remarks, process.place)
         role = process.remarks.get("role")
         one = _server(fields, role, process.place, beside, remarked)
-        found.append(replace(one, weights=weight_format(None, model), notes=notes))
+        found.append(replace(one, weights=weight_format(None, model), model=model, notes=notes))
     return found
 
 

@@ -90,6 +90,7 @@ def _server(
         kv_dtype=values.get("--kv-cache-dtype"),
         weights=weight_format(values.get("--quantization"), model),
         memory_fraction=values.get("--gpu-memory-utilization"),
+        model=model,
         longest=longest if longest and longest > 0 else None,  # -1: what fits
         unpriced=options_of(UNPRICED, values),
         drafts=drafts_of(drafts.get("method"), drafts.get("num_speculative_tokens"), "draft_model")

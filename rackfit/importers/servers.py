@@ -47,7 +47,7 @@ class FoundServer:
     engine takes one limit for all ranks). ``idle``: the tier in which waiting conversations are kept and how many
     of each rank, where a remark says so. ``sharded_experts``: the engine cuts every expert instead of spreading whole ones. ``kv_dtype``: as the engine calls it.
     ``drafts``: its speculative decoding; ``weights``: what the engine turns weights into; ``memory_fraction`` of HBM as the engine counts it;
-    ``longest``: tokens of a request with its answer that it takes at most;
+    ``longest``: tokens of a request with its answer that it takes at most; ``model``: what it loads, by name or path;
     ``unpriced``: options that change costs, with what they do. ``notes`` name what of its command is not understood.
     """
 
@@ -74,6 +74,7 @@ class FoundServer:
     weights: str | None = None
     memory_fraction: float | None = None
     longest: int | None = None
+    model: str | None = None
     unpriced: Options = ()
     notes: tuple[str, ...] = ()
 
@@ -91,6 +92,8 @@ class FoundServer:
         ):
             message = f"expected a share of memory above 0 and up to 1, got {brief(share)}"
             raise InstanceError(Problem(self.place, message))
+        if not isinstance(self.model, str | None):
+            raise InstanceError(Problem(self.place, f"expected a model, got {brief(self.model)}"))
         if not isinstance(self.kv_dtype, str | None):
             message = f"expected a format of the KV cache, got {brief(self.kv_dtype)}"
             raise InstanceError(Problem(self.place, message))

@@ -66,6 +66,8 @@ def evaluate_command(
         from rackfit.documents.output import check_writable
         from rackfit.importers.running import price_running
 
+        if asked.model is None and asked.scenario is None:
+            asked = _served(asked, from_, layout)
         if not compare:
             _refuse({"into": into, "time_limit": time_limit}, "is for --compare")
         check_writable(out, besides=(layout, *asked.files()))
@@ -105,6 +107,21 @@ def evaluate_command(
         print_evaluation(instance, decision, evaluation)
     if evaluation.violations:
         raise typer.Exit(1)
+
+
+def _served(asked: question.Asked, engine: str, path: Path) -> question.Asked:
+    """What is asked, of the shipped model that the commands name, in its precision there; both are said."""
+    from rackfit.documents.output import say
+    from rackfit.importers.checkpoints import model_of
+    from rackfit.importers.files import read_servers
+    from topology.names import shown
+
+    servers = read_servers(engine, path)
+    model, weights = model_of(servers)
+    served, weights = shown(servers[0].model or "", 120), asked.weight_dtype or weights
+    precision = f" in {weights}" if weights else ""
+    say(f"note: {servers[0].place}: serves {served}, read as {model}{precision}")
+    return replace(asked, model=model, weight_dtype=weights)
 
 
 def _refuse(

@@ -195,3 +195,19 @@ def test_what_is_written_of_a_running_server_reads_back_to_its_figures(
     assert "has changed" not in err
     cost = "usd_per_m_output_tokens"
     assert json.loads(out)["evaluation"][cost] == then["evaluation"][cost]
+
+
+def test_a_command_says_its_model(call: Call, tmp_path: Path) -> None:
+    """By name and precision; an option comes first."""
+    (tmp_path / "run.sh").write_text(
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct-FP8 -tp 2 --max-num-seqs 8\n"
+    )
+    question = ("evaluate", "--from", "vllm", tmp_path / "run.sh", "--cluster", "hgx-h100")
+    code, out, err = call(*question, "--json")
+    assert code == 0
+    assert "serves meta-llama/Llama-3.1-8B-Instruct-FP8, read as llama-3.1-8b in fp8" in err
+    scenario = json.loads(out)["instance"]["scenario"]
+    assert (scenario["model"], scenario["weight_dtype"]) == ("llama-3.1-8b", "fp8")
+    code, out, err = call(*question, "--model", "qwen3-8b", "--json")
+    assert json.loads(out)["instance"]["scenario"]["model"] == "qwen3-8b"
+    assert "serves llama-3.1-8b, not qwen3-8b" in err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -166,17 +165,6 @@ def test_modules_of_the_model_itself_are_told_from_others(method: str) -> None:
         assert remark("x", Drafts(other, 1), own)
     assert remark("x", Drafts("ngram", 1), beside)
     assert remark("x", Drafts("eagle", 1), own) == remark("x", Drafts("eagle", 1), beside) == ()
-
-
-def test_a_width_beyond_a_domain_is_said_with_both(tmp_path: Path) -> None:
-    asked = {"model": "llama-3.1-405b", "cluster": "hgx-h200@4", "workload": "chat"}
-    instance = resolve_instance(Scenario.model_validate(asked))
-    wide = one("vllm", "vllm serve m -tp 16 --max-num-seqs 8\n", tmp_path)
-    words = re.escape(
-        "needs 16 chips in groups of tp 16 that each lie in one scale-up domain; hgx-h200@4 has domains of 8 free chips at most"
-    )
-    with pytest.raises(InstanceError, match=words):
-        build_layout(instance, [wide])
 
 
 def test_fewer_sequences_than_stages_are_priced_as_one_for_each(tmp_path: Path) -> None:
