@@ -85,6 +85,8 @@ class _TrafficSearch:
         #: what met the targets, each cheaper than the one before
         self.passed: list[Found] = []
         self.last: Verdict | None = None
+        #: by role, the least capacity that was not too slow
+        self.fine: dict[str, float] = dict.fromkeys(ROLES, float("inf"))
         self.tries = 0
 
     def _first_way(self) -> Way:
@@ -120,9 +122,7 @@ class _TrafficSearch:
         return found
 
     def _turns(self) -> Iterator[tuple[Way, float]]:
-        """Each way with the time to a first token that suits it; then with others, that of the best layout first.
-
-        One with a layout near its bound has the others at once."""
+        """Each way with the time to a first token that suits it, near its bound with all; then with others, the best's first."""
         later: list[tuple[Way, float]] = []
         way: Way | None = self.way
         while way is not None:
@@ -181,20 +181,19 @@ class _TrafficSearch:
                 break
             self.passed.remove(found)
             self.best = min(self.passed, key=lambda one: one.fleet.usd_per_hour, default=None)
-            none: dict[str, float] = dict.fromkeys(ROLES, 1.0)
+            failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
             if self.best is not None:
-                failed = dict(none)
                 if self.best.fleets is found.fleets:
                     failed |= {role: found.has[role] or 1.0 for role in self.last.missed}
                 self._use(self.best.way, self.best.fleets)
                 self._less(failed, {role: has or 1.0 for role, has in self.best.has.items()})
             else:
                 self._use(found.way, found.fleets)
-                more = dict.fromkeys(self.last.missed, 1.0 + step)
-                needs = {
-                    role: more.get(role, 1.0) * (has or 1.0) for role, has in found.has.items()
+                needs = {role: min(has or 1.0, self.fine[role]) for role, has in found.has.items()}
+                needs |= {
+                    role: (found.has[role] or 1.0) * (1.0 + step) for role in self.last.missed
                 }
-                self._first(none, needs)
+                self._first(failed, needs)
                 step *= 2
 
     def _first(self, failed: dict[str, float], needs: dict[str, float]) -> dict[str, float] | None:
@@ -209,9 +208,7 @@ class _TrafficSearch:
                 return needs  # what meets the targets with these replicas costs no less
             found = None if fleet is None else self._replayed(fleet, needs)
             if found is None:  # the chips do not allow so much: between that and what failed
-                closer: dict[str, float] = {
-                    role: (needs[role] * failed[role]) ** 0.5 for role in ROLES
-                }
+                closer: dict[str, float] = {r: (needs[r] * failed[r]) ** 0.5 for r in ROLES}
                 if all(needs[role] / closer[role] < _AS_MUCH**0.5 for role in ROLES):
                     return None
                 needs = closer
@@ -263,9 +260,11 @@ class _TrafficSearch:
             fleet, layout, evaluation, verdict,
             capacities(fleet, needs, self.asked.peak_rate), self.fleets, self.way,
         )  # fmt: skip
-        if verdict.meets and (
-            self.best is None or fleet.usd_per_hour < self.best.fleet.usd_per_hour
-        ):
+        for role, has in found.has.items():
+            if has and role not in verdict.missed:
+                self.fine[role] = min(has, self.fine[role])
+        best = self.best
+        if verdict.meets and (best is None or fleet.usd_per_hour < best.fleet.usd_per_hour):
             self.best = found
             self.passed.append(found)
         self._report()
