@@ -124,6 +124,8 @@ class ForTraffic:
     loads: dict[str, float]
     prefill_chunk_tokens: int
     chunks_tried: tuple[int, ...]
+    #: whether replays began with sequences that decode, as their requests alone would not fill the fleet
+    under_way: bool = False
     #: ``None`` where prompts are computed whole
     prefixes: PrefixUse | None = None
 

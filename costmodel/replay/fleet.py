@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
+from costmodel.question.traffic.requests import Requests
 from costmodel.replay.gaps import Gaps
-from costmodel.replay.job import Habits
+from costmodel.replay.job import Habits, Job
 from costmodel.replay.pass_table import STEP, Line, PassTable
 from costmodel.replay.prefix_cache import HostRoom
 from costmodel.replay.server import Server
@@ -18,6 +20,9 @@ from costmodel.replay.tabulate import pass_table
 from costmodel.replica.fleet import PricedLayout
 from costmodel.replica.replica import ReplicaPrice
 from topology.errors import InstanceError, Problem
+
+#: halvings by which the part of slots that is taken is found
+_HALVINGS = 30
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,56 @@ def _standing(
         priced.transfer_s[index] or 0.0,
         host_room(instance, replica),
     )
+
+
+def under_way(
+    fleet: Sequence[Standing], requests: Requests, seed: int
+) -> list[tuple[Standing, list[Job]]]:
+    """Sequences that decode when the first request comes, by replica: those of a steady state at the requests' rate.
+
+    Each has a part of its answer out, drawn evenly; longer answers are met more often. Their number is that at which as many
+    answers end as requests come, spread like arrivals by chance.
+    """
+    own = [one for one in fleet if one.server.role != "prefill"]
+    steps = np.maximum(requests.output_tokens - 1.0, 0.0)
+    if not own or not steps.any():
+        return []
+    context = float(
+        (steps * (requests.input_tokens + requests.output_tokens / 2)).sum() / steps.sum()
+    )
+
+    def served(part: float) -> float:
+        """Requests/s where so large a part of all slots is taken."""
+        rate = 0.0
+        for one in own:
+            count, table = max(1, round(part * one.server.slots)), one.server.table
+            a_round = table.round_s(count, context) / table.emitted
+            prompt_s = requests.input_tokens.mean() / one.prompt_tokens_per_s
+            prompt_s *= one.server.role == "mixed"
+            rate += 1.0 / (float(steps.mean()) * a_round / count + float(prompt_s))
+        return rate
+
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if served(middle) < requests.rate else (low, middle)
+    rng = np.random.default_rng([seed, len(requests)])
+    expected = high * sum(one.server.slots for one in own)
+    part = high * rng.poisson(expected) / max(expected, 1.0)
+    found, index = list[tuple[Standing, list[Job]]](), 0
+    for one in own:
+        count = min(one.server.slots, round(part * one.server.slots))
+        rows = rng.choice(len(steps), count, p=steps / steps.sum())
+        jobs = []
+        for row, share in zip(rows.tolist(), rng.random(count).tolist(), strict=True):
+            index -= 1
+            given, asked = int(requests.input_tokens[row]), int(requests.output_tokens[row])
+            out = 1 + int(share * (asked - 1))
+            jobs.append(
+                Job(index, 0.0, given, asked, done=given, prompt=given, emitted=out, first_s=0.0)
+            )
+        found.append((one, jobs))
+    return found
 
 
 def host_room(instance: Instance, replica: Replica) -> HostRoom | None:

@@ -18,7 +18,7 @@ from costmodel.question.instance import Instance
 from costmodel.question.profile_parts import HostTime
 from costmodel.question.traffic.follows import Follows
 from costmodel.question.traffic.requests import Requests
-from costmodel.replay.fleet import Standing, Tables, standing
+from costmodel.replay.fleet import Standing, Tables, standing, under_way
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.job import Habits, Job
 from costmodel.replay.links import Links
@@ -36,7 +36,8 @@ class Course:
     ``in_flight``: a closed loop of so many requests, each begun when another ends (``None``: they come when
     they come). ``follows``: requests that wait for the answers of others; the rest come when they come. ``host``: what the server takes before a request joins the engine's queue. ``host_tier``: whether prefix
     blocks stay in the hosts' memory too. ``alike``: drafts of all sequences are right equally often, as where one draw
-    stands for a batch; else each has its own luck.
+    stands for a batch; else each has its own luck. ``under_way``: seed of the sequences that decode already when the first
+    request comes (``None``: the fleet is empty then).
     """
 
     habits: Habits = field(default_factory=Habits)
@@ -46,6 +47,7 @@ class Course:
     host_tier: bool = False
     follows: Follows | None = None
     alike: bool = False
+    under_way: int | None = None
 
     @property
     def closed(self) -> bool:
@@ -196,6 +198,9 @@ def run(
             upcoming += 1
             begin(jobs[upcoming - 1], now)
 
+    if course.under_way is not None:
+        for one, own in under_way(fleet, requests, course.under_way):
+            wake(one, one.server.resume(own, 0.0))
     if closed is not None:
         for _ in range(min(closed, len(jobs))):
             begin_next(0.0)
@@ -240,7 +245,7 @@ def run(
                 elif follows is not None:
                     for other in waiting[job.index]:
                         begin(jobs[other], now + float(follows.pause_s[other]))
-                if patience is not None:
+                if patience is not None and job.index >= 0:
                     patience.ended(job)
             done.clear()
             if patience is not None and patience.over:

@@ -8,7 +8,9 @@ so that any number of rounds is one sum.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from heapq import heappop, heappush
+from itertools import takewhile
 
 from costmodel.layout.layout import Role
 from costmodel.replay.gaps import Gaps
@@ -33,18 +35,12 @@ class Server:
         self.prompts: list[Job] = []
         self.running: list[tuple[int, int, Job]] = []
         self.cache: Prefixes | None = None
-        self.rounds = 0
-        self.context = 0.0
-        self.kv_kept = 0.0
-        self.version = 0
+        self.rounds = self.version = self.put_back = self.pending_tokens = 0
+        self.context = self.kv_kept = 0.0
         self.busy = False
-        self.started = 0.0
-        self.busy_s = 0.0
-        self.slot_seconds = 0.0
+        self.started = self.busy_s = self.slot_seconds = self._stall = 0.0
         #: seconds by hundredths of the KV room in use
         self.kv_seconds = [0.0] * 101
-        self.put_back = self.pending_tokens = 0
-        self._stall = 0.0
         self._run: tuple[int, float, float] | None = None
         self._pass: tuple[list[tuple[Job, int]], float, int] | None = None
         self._rank = [0] * table.ranks
@@ -87,6 +83,12 @@ class Server:
         self._run = (shorter, first, more)
         self.version += 1
         return self.started + lasting(shorter, first, more)
+
+    def resume(self, jobs: Iterable[Job], now: float) -> float | None:
+        """Go on with sequences that decode already, as many as there is room for; when the next decision is."""
+        for job in takewhile(self._room, jobs):
+            self._join(job)
+        return self._decide(now)
 
     def step(self, now: float, done: list[Job]) -> float | None:
         """End what runs at ``now``; adds what left to ``done``; when the next decision is."""
@@ -175,8 +177,7 @@ class Server:
         whole = self.habits.reserves and self.role != "prefill"
         job.kv = self.share.at(job.input_tokens + (job.output_tokens if whole else job.emitted))
         used = self.kv_kept if self.habits.reserves else self.kv_fill()
-        alone = not self.running and not self.prompts
-        if used + job.kv > 1.0 + 1e-9 and not alone:
+        if used + job.kv > 1.0 + 1e-9 and (self.running or self.prompts):
             return False
         self.kv_kept += job.kv
         return True
@@ -215,8 +216,7 @@ class Server:
             count = len(self.running)
             mean = self.context / count
             used = count * self.share.at(mean)
-            slope = count * (self.share.at(mean + 1.0) - self.share.at(mean))
-            slope *= self.table.emitted
+            slope = count * self.table.emitted * (self.share.at(mean + 1.0) - self.share.at(mean))
             if count == 1 or slope <= 0 or used + slope <= 1.0:
                 return max(1, min(rounds, int((1.0 - used) / slope))) if slope > 0 else rounds
             last = max(range(count), key=lambda i: (self.running[i][2].started_s, i))

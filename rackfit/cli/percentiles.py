@@ -20,10 +20,12 @@ Traffic = Annotated[
     ),
 ]
 TtftP99 = Annotated[
-    str | None, typer.Option(help="With --traffic: 99th percentile of TTFT, s (else --ttft).")
+    str | None,
+    typer.Option(help="With --traffic or --rate: 99th percentile of TTFT, s (else --ttft)."),
 ]
 TpotP99 = Annotated[
-    str | None, typer.Option(help="With --traffic: 99th percentile of TPOT, s (else --tpot).")
+    str | None,
+    typer.Option(help="With --traffic or --rate: 99th percentile of TPOT, s (else --tpot)."),
 ]
 Goodput = Annotated[
     float | None, typer.Option(help="With --traffic: share of requests that meets both targets.")
@@ -43,19 +45,25 @@ class Percentiles:
     prefixes: Literal["off", "hbm", "host", "any"] = "off"
 
     def read(self, scenario: Scenario, seed: int) -> Asked | None:
-        """What is asked; ``None`` without traffic. Raises ``InstanceError`` with everything wrong."""
-        from costmodel.question.traffic.load import load_traffic, over_time
+        """What is asked; ``None`` where no option is about traffic. Raises ``InstanceError`` with everything wrong.
+
+        Without ``--traffic``, requests of the question's own lengths come at random at its rate.
+        """
+        from costmodel.question.instance import resolve_instance
+        from costmodel.question.traffic.load import at_random, load_traffic, over_time
         from costmodel.replay.targets import Targets
         from costmodel.together.question import MOST_SPARE
         from solver.traffic.asked import Asked
         from topology.errors import InstanceError, Problem
 
         given = self._given()
-        if self.traffic is None:
-            if given:
-                problems = [Problem(name, "needs --traffic") for name in given]
-                raise InstanceError(problems)
+        if self.traffic is None and not given:
             return None
+        if self.traffic is None and (scenario.rate is None or "--prefixes" in given):
+            message = "needs --traffic"
+            if "--prefixes" not in given:
+                message += ", or --rate for requests of the question's lengths that come at random"
+            raise InstanceError([Problem(name, message) for name in given])
         problems = []
         if self.goodput is not None and not 0 < self.goodput < 1:
             message = f"expected a share above 0 and below 1, got {self.goodput:g}"
@@ -70,11 +78,16 @@ class Percentiles:
             problems.append(Problem("--spare", message))
         slo = self._slo(scenario)
         if slo.ttft is None and slo.tpot is None:
-            problems.append(Problem("--traffic", "has no target: give --ttft-p99 or --tpot-p99"))
+            place = "--traffic" if self.traffic is not None else given[0]
+            problems.append(Problem(place, "has no target: give --ttft-p99 or --tpot-p99"))
         if problems:
             raise InstanceError(problems)
-        loaded = load_traffic(self.traffic, rate=scenario.rate, seed=seed)
-        requests = over_time(loaded, "--traffic")
+        if self.traffic is not None:
+            loaded = load_traffic(self.traffic, rate=scenario.rate, seed=seed)
+            requests = over_time(loaded, "--traffic")
+        else:
+            assert scenario.rate is not None
+            requests = at_random(resolve_instance(scenario).workload, scenario.rate, seed)
         if self.prefixes == "off":
             requests = requests.whole_prompts()
         return Asked(

@@ -214,6 +214,7 @@ def _traffic() -> dict[str, Any]:
             "runs": COUNT,
             "losses": {"type": "integer", "minimum": 0},
             "confirmed": {"type": "boolean"},
+            "under_way": {"type": "boolean"},
             "loads": {"type": "object", "additionalProperties": SHARE},
             "prefill_chunk_tokens": COUNT,
             "chunks_tried": {"type": "array", "items": COUNT},

@@ -46,6 +46,7 @@ class _Traffic(BaseModel):
     loads: dict[str, float]
     prefill_chunk_tokens: int | None = None
     chunks_tried: tuple[int, ...] = ()
+    under_way: bool = False
     prefixes: _Prefixes | None = None
 
 
@@ -79,7 +80,7 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
         f"traffic: {met.requests:,} requests, {met.rate:,.4g} per second{peak}; {found.runs} replays{after}, all met "
         + ", ".join(one for one in wanted if one)
         + open_end,
-        f"replayed as it is: TTFT {_words(met.ttft_s, 1.0, 's')}; TPOT {_words(met.tpot_s, 1e3, 'ms')}"
+        f"replayed as it is{', on a fleet that is busy from the start' * found.under_way}: TTFT {_words(met.ttft_s, 1.0, 's')}; TPOT {_words(met.tpot_s, 1e3, 'ms')}"
         + (f"; {met.goodput:.2%} of requests within both" if met.goodput is not None else ""),
         "loads: " + ", ".join(f"{role} {load:.1%}" for role, load in found.loads.items()),
         f"${found.usd_per_hour:,.2f}/h; a steady answer at the mean lengths costs ${found.mean_usd_per_hour:,.2f}/h "

@@ -131,14 +131,17 @@ def _met(
     units = found.asked.units[found.hours.columns[column].kind]
     off, _ = chips_off(units, found.asked.power_overhead)
     instance, layout = copies(found.layouts[column], groups, units.cluster, off)
+    course = Course.of(instance)
     if asked is None:
-        count = min(_MOST, ceil(rate * _STEADY_S))
+        count = ceil(rate * _STEADY_S)
         even = Arrivals(process="constant", rate=rate)
-        requests, targets = steady(instance.workload, even, count, seed), _steady_targets(instance)
+        requests = steady(instance.workload, even, min(_MOST, count), seed)
+        targets = _steady_targets(instance)
+        course = replace(course, under_way=seed if count > _MOST else None)
     else:
-        requests = replace(asked, requests=asked.requests.at_rate(rate)).another(seed, 0)
-        targets = asked.targets
-    met = replay(instance, layout, requests, Course.of(instance), tables)
+        own = replace(asked, requests=asked.requests.at_rate(rate))
+        requests, targets, course = own.another(seed, 0), own.targets, own.course(instance, seed)
+    met = replay(instance, layout, requests, course, tables)
     return met.ttft_s.p99, met.tpot_s.p99, judged(met, targets).meets
 
 

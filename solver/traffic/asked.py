@@ -15,6 +15,8 @@ from costmodel.question.spread import Spread, spread_of
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.reuse import known_before
 from costmodel.question.workload import Slo, Workload
+from costmodel.replay.replay import Course
+from costmodel.replay.router import Routing
 from costmodel.replay.targets import Targets
 from topology.errors import InstanceError, Problem
 
@@ -94,14 +96,25 @@ class Asked:
         first = seed + 1 + _MOST_AGAIN + _MOST_FRESH + number
         return self._again(range(first, first + 1))[0]
 
-    @cached_property
+    def course(self, instance: Instance, seed: int, routing: Routing = "least-loaded") -> Course:
+        """How draws are replayed: with requests under way from the start where so many are that a draw would not fill the fleet."""
+        tier = self.prefixes == "host"
+        own = Course.of(instance, routing=routing, host_tier=tier)
+        return replace(own, under_way=seed if self._enough > _MOST else None)
+
+    @property
     def _count(self) -> int:
         """Requests of a draw."""
+        return min(_MOST, max(_REQUESTS, self._enough))
+
+    @cached_property
+    def _enough(self) -> int:
+        """Requests that come while a fleet fills and some times longer."""
         slowest = float(np.sort(self.requests.output_tokens)[int(0.99 * (len(self.requests) - 1))])
         lasts = _ANSWERS * (
             slowest * (self.targets.tpot_p99_s or 0.0) + (self.targets.ttft_p99_s or 0.0)
         )
-        return min(_MOST, max(_REQUESTS, ceil(lasts * self.peak_rate)))
+        return ceil(lasts * self.peak_rate)
 
     def _again(self, seeds: range) -> list[Requests]:
         own = self.requests.at_rate(self.peak_rate)

@@ -84,6 +84,7 @@ def answered(
             loads={role: 1.0 / has for role, has in found.has.items() if has},
             prefill_chunk_tokens=found.way.chunk,
             chunks_tried=steady.chunks,
+            under_way=found.way.judge.course.under_way is not None,
         ),
     )
 

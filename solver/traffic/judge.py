@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
@@ -15,6 +16,7 @@ from costmodel.replay.router import Routing
 from costmodel.replay.targets import Judged, Patience, Targets
 from solver.traffic.asked import Asked
 from solver.traffic.losses import losses
+from solver.verify import ROUNDING
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,16 @@ class Judge:
         self.instance, self.asked, self.seed = instance, asked, seed
         self.runs: list[Requests] = asked.runs(seed) if like is None else like.runs
         self._fresh: list[Requests] = asked.fresh(seed) if like is None else like._fresh
-        kept = asked.prefixes
-        routing: Routing = "least-loaded" if kept == "off" else "prefix-aware"
-        self.course = Course.of(instance, routing=routing, host_tier=kept == "host")
+        routing: Routing = "least-loaded" if asked.prefixes == "off" else "prefix-aware"
+        self.course = asked.course(instance, seed, routing)
         self._known: dict[object, Verdict] = {}
         self._known_of = len(self.runs)
         self._tables = tables or Tables(asked.requests.longest)
+
+    @property
+    def nothing(self) -> Verdict:
+        """That of a layout by which no request meets its targets."""
+        return Verdict(None, (Judged(1.0, 1.0, 0.0, self.asked.targets),), 0)
 
     def judge(self, layout: Layout) -> Verdict:
         """Replay a layout until a run misses a target."""
@@ -129,8 +135,7 @@ class Judge:
             for rest in losses(self.instance, layout, self.asked.spare):
                 after += 1
                 if not rest.replicas:
-                    gone = Judged(1.0, 1.0, 0.0, self.asked.targets)
-                    return Verdict(met, (*found, gone), after)
+                    return Verdict(met, (*found, *self.nothing.runs), after)
                 self._replay(rest, self.runs[1:2], found)
                 if not found[-1].meets:
                     break
@@ -143,6 +148,9 @@ class Judge:
     ) -> tuple[Met | None, list[Judged]]:
         """Replay up to the first run that misses a target, and that one up to where it does."""
         first: Met | None = None
+        if self.course.under_way is not None and (short := self._overloaded(layout)) is not None:
+            found.append(short)
+            return None, found
         for number, requests in enumerate(runs):
             patience = Patience(self.asked.targets, len(requests))
             met = replay_with(self.instance, layout, requests, patience, self.course, self._tables)
@@ -151,6 +159,18 @@ class Judge:
             if met is None:
                 break
         return first, found
+
+    def _overloaded(self, layout: Layout) -> Judged | None:
+        """The verdict where a layout carries less than the rate, which a short replay would not see; ``None``: it carries it."""
+        priced = evaluate(self.instance, layout).priced
+        rate = self.asked.peak_rate * (1 - ROUNDING)
+        if priced.requests_per_s >= rate:
+            return None
+        need = rate - priced.mixed_per_s
+        prefill, decode = priced.prefill_per_s < need, priced.decode_per_s < need
+        none = not (prefill or decode)  # links hold the KV back
+        slow = float(none or (decode and prefill) or self.asked.targets.ttft_p99_s is None)
+        return Judged(1.0, slow, 0.0, self.asked.targets, float(decode and not prefill))
 
 
 def meets_targets(

@@ -255,7 +255,7 @@ class _TrafficSearch:
             return None
         layout, evaluation = stands
         self.tries += 1
-        verdict = self.last = self.way.judge.judge(layout)
+        verdict = self.last = self.way.verdict(layout, evaluation)
         found = Found(
             fleet, layout, evaluation, verdict,
             capacities(fleet, needs, self.asked.peak_rate), self.fleets, self.way,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from costmodel.evaluate import Evaluation
+from costmodel.layout.layout import Layout
 from costmodel.question.scenario import Scenario
 from costmodel.replay.fleet import Tables
 from solver.answer import SearchResult
@@ -17,7 +19,8 @@ from solver.search import search
 from solver.traffic.asked import Asked, Questions, questions
 from solver.traffic.bounds.least_cost import LeastCost, least_cost
 from solver.traffic.fleets import Fleets
-from solver.traffic.judge import Judge
+from solver.traffic.judge import Judge, Verdict
+from solver.verify import ROUNDING
 from topology.errors import InstanceError, Problem
 
 #: a pass takes all of the tokens that it takes unless told, or a half, a quarter or a sixteenth
@@ -49,6 +52,12 @@ class Way:
     def ttft_s(self) -> float:
         """What a first token takes without a queue."""
         return self.spread.evaluation.ttft_s or 0.0
+
+    def verdict(self, layout: Layout, evaluation: Evaluation) -> Verdict:
+        """What replays say of a layout. What costs less than the bound carries the rate for as long as a replay lasts, not for ever."""
+        cost = evaluation.usd_per_m_output_tokens
+        beneath = cost is None or cost < self.least.usd_per_m_output_tokens * (1 - ROUNDING)
+        return self.judge.nothing if beneath else self.judge.judge(layout)
 
     @classmethod
     def of(

@@ -168,7 +168,7 @@ def test_traffic_is_sized_by_replays() -> None:
     ("words", "message"),
     [
         (("--traffic", "azure-conversation-2023"), "--traffic: has no target: give --ttft-p99"),
-        (("--rate", "5", "--goodput", "0.9"), "--goodput: needs --traffic"),
+        (("--rate", "5", "--goodput", "0.9"), "--goodput: has no target"),
     ],
 )
 def test_traffic_needs_a_target_and_its_options_traffic(

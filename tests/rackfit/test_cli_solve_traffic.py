@@ -59,7 +59,9 @@ def test_the_answer_says_what_replays_met(trace: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--ttft-p99", "1s", "--peak", 2), "--ttft-p99: needs --traffic"),
+        (("--ttft-p99", "1s", "--peak", 2), "--ttft-p99: needs --traffic, or --rate for"),
+        (("--rate", "5", "--spare", "node"), "--spare: has no target"),
+        (("--rate", "5", "--ttft-p99", "1s", "--prefixes", "hbm"), "--prefixes: needs --traffic"),
         (("--traffic", "chat-poisson"), "has no target"),
         (
             ("--traffic", "chat-poisson", "--tpot-p99", "30ms", "--goodput", 1),

@@ -8,9 +8,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costmodel.question.traffic.day import Day, Hours, draw_day
-from costmodel.question.traffic.description import Arrivals, BothLengths, Description
+from costmodel.question.traffic.description import Arrivals, BothLengths, Description, steady
 from costmodel.question.traffic.requests import Requests, drawn_count
 from costmodel.question.traffic.trace import LINES, TABLES, read_trace
+from costmodel.question.workload import Workload
 from topology.catalogue import beside, checked, data_dir, is_file, read_data
 from topology.errors import InstanceError, Problem
 from topology.quantity import PositiveSeconds
@@ -83,6 +84,12 @@ def load_traffic(
     if not len(found):
         raise InstanceError(Problem("--duration", f"no request comes within {duration_s:g} s"))
     return found
+
+
+def at_random(workload: Workload, rate: float, seed: int) -> Requests:
+    """Requests of a workload's own lengths that come by chance (Poisson), so many per second on average."""
+    requests = steady(workload, Arrivals(process="poisson", rate=rate), _COUNT, seed)
+    return requests.at_rate(rate)
 
 
 def read_traffic(name_or_path: str) -> Traffic:

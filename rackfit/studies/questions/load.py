@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 from typing import Any
@@ -12,7 +13,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.description import Arrivals, steady
-from costmodel.replay.replay import replay
+from costmodel.replay.replay import Course, replay
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import ONE_RACK, Axes, Options, Own, Row, Study, solved
 from rackfit.studies.point import solve_instance
@@ -33,9 +34,12 @@ def _answer(instance: Instance, own: Own, options: Options) -> Row:
     most = evaluation.requests_per_s or 0.0
     rate, workload = most * float(own["load"]), instance.workload
     lasts = (evaluation.ttft_s or 0.0) + workload.output_tokens * (evaluation.tpot_s or 0.0)
-    count = min(_MOST, max(_LEAST, ceil(_LASTS * lasts * rate)))
+    enough = ceil(_LASTS * lasts * rate)
+    count = min(_MOST, max(_LEAST, enough))
     arrivals = Arrivals(process="gamma", cv=float(own["cv"]), rate=rate)
-    met = replay(instance, layout, steady(workload, arrivals, count, options.seed))
+    # so many would end before a large fleet has filled
+    course = replace(Course.of(instance), under_way=options.seed if enough > _MOST else None)
+    met = replay(instance, layout, steady(workload, arrivals, count, options.seed), course)
     return {
         "capacity_requests_per_s": most,
         "requests_per_s": rate,

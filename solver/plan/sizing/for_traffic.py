@@ -127,7 +127,8 @@ class TrafficUnits(Units):
         meets = True
         for draw in range(_DRAWS):
             requests = self.asked.another(self.seed, _BEYOND + draw)
-            found.append(replay(instance, layout, requests, Course.of(instance)))
+            course = self.asked.course(instance, self.seed)
+            found.append(replay(instance, layout, requests, course))
             meets = judged(found[-1], self.asked.targets).meets
             if not meets:
                 break

@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 
 from costmodel.question.scenario import Scenario
-from costmodel.question.traffic.description import Arrivals, BothLengths, Description, Lengths
+from costmodel.question.traffic.description import (
+    Arrivals,
+    BothLengths,
+    Description,
+    Lengths,
+    steady,
+)
 from costmodel.question.workload import Workload
+from costmodel.replay.replay import replay
 from costmodel.replay.targets import Targets
 from solver.clock import Clock
 from solver.fleet.asked import Fleet
@@ -21,10 +28,11 @@ from solver.rounds import Search
 from solver.search import search
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import ROLES
+from solver.traffic import asked as asked_module
 from solver.traffic.apart import dealt, hosts_apart
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import Fleets
-from solver.traffic.losses import units
+from solver.traffic.losses import losses, units
 from solver.traffic.search import search_traffic
 from solver.traffic.spared import least_chips, ways
 from topology.errors import NoFeasibleLayout
@@ -195,3 +203,27 @@ def test_replicas_over_several_domains_are_tried_where_no_others_stand(
     assert fleets._solve(plain.hoped_rates(), dict.fromkeys(ROLES, 1.0)) is not None
     assert any(tried) == (not narrow_stand)
     assert not tried[0]
+
+
+def test_draws_too_short_to_fill_a_fleet_begin_on_a_busy_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a layout passes that cannot carry the rate after a loss, below the bound."""
+    monkeypatch.setattr(asked_module, "_MOST", 250)
+    monkeypatch.setattr(asked_module, "_REQUESTS", 200)
+    workload = Workload(input_tokens=500, output_tokens=1500)
+    own = steady(workload, Arrivals(rate=40), 250, 1).at_rate(40.0)
+    scenario = Scenario(model="llama-3.1-8b", cluster="hgx-h100@4", workload=workload)
+    asked = Asked(own, Targets(1.0, 0.015), spare="node")
+    found = search_traffic(scenario, asked, clock=Clock(), gap=0.05)
+    assert found.traffic is not None
+    assert found.instance is not None
+    assert found.traffic.under_way
+    cost, bound = found.evaluation.usd_per_m_output_tokens, found.certificate
+    assert cost is not None
+    assert cost >= bound.bound_usd_per_m_output_tokens * (1 - 1e-6)
+    long = steady(workload, Arrivals(rate=40), 6000, 5).at_rate(40.0)
+    for rest in losses(found.instance, found.layout, "node"):
+        met = replay(found.instance, rest, long)
+        assert met.stable
+        assert met.ttft_s.p50 < 1.0
