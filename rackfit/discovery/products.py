@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: the card of a DGX Station for its screens, beside its GPUs
+DISPLAY = "DGX Display"
 #: words of a product name, letters and digits only in lower case, and the chip; the first that matches counts
 _PRODUCTS = (
     (r"pcie|v100s(?!xm)|h100nvl|h200nvl|a100pci|h800pci|a800|a10080gbpci", None),  # cards with other rates than the SXM modules
