@@ -85,3 +85,25 @@ def test_the_configuration_is_no_listing_of_nodes(line: str, tmp_path: Path) -> 
     """Its states are those at the start, UNKNOWN as a rule, and one line stands for many hosts."""
     said = refusal(tmp_path, "slurm.conf", f"ClusterName=test\n{line}\n")
     assert "a line of slurm.conf, which tells no states; expected scontrol show node" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SwitchName=s0 Nodes=tux[0-3],\\\ntux[4-5]\nSwitchName=s1 Nodes=tux[6-7]",
+        "SwitchName = s0 Nodes = tux[0-5]\nSwitchName = s1  Nodes= tux[6-7]",
+        'SwitchName=s0 Nodes="tux[0-5]" # rack 1 \\\nSwitchName=s1 Nodes=tux[6-7]',
+    ],
+    ids=["continued", "spaces", "quotes"],
+)
+def test_lines_of_a_topology_are_written_as_slurm_reads_them(text: str, tmp_path: Path) -> None:
+    found = found_in(tmp_path, "topology.conf", text, chip="h100")
+    assert [host for hosts in found.hosts.values() for host in hosts] == [
+        f"tux{n}" for n in range(8)
+    ]
+    assert found.data["scale_out"]["domains_per_unit"] == 6
+
+
+def test_a_topology_that_ends_in_a_backslash_is_cut_off(tmp_path: Path) -> None:
+    said = refusal(tmp_path, "topology.conf", "SwitchName=s0 Nodes=a,\\\n", chip="h100")
+    assert "ends in a backslash" in said
