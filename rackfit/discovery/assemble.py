@@ -211,7 +211,7 @@ def _health(index: int, place: Place, done: Assembled, *, free: bool) -> None:
     for host in place.hosts:
         chips = host.chips or 0
         failed, taken = _of_host(host, chips, done, free=free)
-        if len(failed) == chips == place.chips:
+        if failed and len(failed) == chips == place.chips:
             done.failed[f"r{index}"] = f"{host.name}: {failed[0]}"
         else:
             for position, reason in failed.items():

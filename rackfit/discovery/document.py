@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from topology.errors import InstanceError
+from topology.errors import InstanceError, Problem
 from topology.names import check_name, shown
 from topology.reading import MAX_YAML_BYTES, parse_json, parse_yaml, read_text
 
 #: more than any listing of 200,000 chips needs
 _MOST_BYTES = 64 * 2**20
+#: a key that every Kubernetes object or list has, in whatever order
+_KUBERNETES = re.compile(r"(?m)^(?:apiVersion|kind|items):")
 
 
 @dataclass(frozen=True)
@@ -41,21 +44,27 @@ class Document:
 
     @cached_property
     def items(self) -> list[dict[str, Any]]:
-        """The objects of a Kubernetes listing, or of one object; empty if the text is none.
+        """The objects of a Kubernetes listing, or of one object, or of several between ``---``; empty if it is none.
 
-        Raises ``InstanceError`` if the text begins like a listing and cannot be read.
+        An object of a typed list, such as ``NodeList``, may leave its kind to the list. Raises ``InstanceError`` if
+        the text looks like a listing and cannot be read.
         """
-        head = self.text.lstrip()
-        if head[:1] not in ("{", "[") and not head.startswith(
-            ("apiVersion:", "kind:", "items:", "---", "-")
-        ):
+        head = self.text.lstrip()[:1]
+        if head in ("{", "["):
+            return _objects(self.data)
+        if head != "-" and not _KUBERNETES.search(self.text):
             return []
-        if head[:1] not in ("{", "[") and len(self.text) > MAX_YAML_BYTES:
-            return []
-        data = self.data
-        if isinstance(data, dict):
-            data = data["items"] if isinstance(data.get("items"), list) else [data]
-        return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+        if len(self.text) > MAX_YAML_BYTES:
+            message = f"{len(self.text):,} characters of YAML, at most {MAX_YAML_BYTES:,} are read; save it with -o json"
+            raise InstanceError(Problem(self.place, message))
+        parts = [part for part in re.split(r"(?m)^---(?=\s)", self.text) if part.strip()]
+        if len(parts) == 1:
+            return _objects(self.data)  # its mistakes have the lines of the file
+        return [
+            item
+            for number, part in enumerate(parts, 1)
+            for item in _objects(parse_yaml(part, f"{self.place}: document {number}"))
+        ]
 
     def kinds(self) -> set[str]:
         """Values of ``kind`` of the objects."""
@@ -63,6 +72,17 @@ class Document:
             return {str(item.get("kind")) for item in self.items}
         except InstanceError:
             return set()
+
+
+def _objects(data: Any) -> list[dict[str, Any]]:
+    """The objects of a list, of a mapping with ``items``, or the one object."""
+    kind = ""
+    if isinstance(data, dict):
+        inside = data.get("items")
+        kind = str(data.get("kind")).removesuffix("List") if isinstance(inside, list) else ""
+        data = inside if isinstance(inside, list) else [data]
+    objects = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+    return [{"kind": kind, **item} if kind and "kind" not in item else item for item in objects]
 
 
 def read_document(path: Path) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rackfit.discovery.products import chip_of, words
 from topology.errors import InstanceError, Problem
 from topology.names import check_name, shown
 from topology.spec import MAX_CHIPS
@@ -102,13 +103,17 @@ def join(parts: list[tuple[str, Found]]) -> Found:
 
 
 def _add(mine: Host, host: Host, place: str, told: dict[tuple[str, str], str]) -> list[Problem]:
-    """Add what a file told of a host to what is known of it; what contradicts is returned."""
+    """Add what a file told of a host to what is known of it; what contradicts is returned.
+
+    Of two names of a product the one that says more counts, where it holds all words of the other: drivers name form
+    and memory, schedulers often a word alone.
+    """
     problems = []
     for name in _ONE_VALUE:
         new, old = getattr(host, name), getattr(mine, name)
         if new is None:
             continue
-        if old is None:
+        if old is None or (name == "product" and words(old) < words(new)):
             setattr(mine, name, new)
             told[mine.name, name] = place
         elif not _same(name, old, new):
@@ -134,9 +139,8 @@ def _add(mine: Host, host: Host, place: str, told: dict[tuple[str, str], str]) -
 def _same(name: str, old: object, new: object) -> bool:
     """Whether two files mean the same; names of one product differ in spelling, sizes in what drivers keep back."""
     if name == "product":
-        from rackfit.discovery.products import chip_of
-
-        return chip_of(str(old)) == chip_of(str(new))
+        old, new = str(old), str(new)
+        return words(new) <= words(old) or chip_of(old) == chip_of(new)
     if name == "hbm_bytes" and isinstance(old, float) and isinstance(new, float):
         return abs(old - new) <= 0.05 * max(old, new)
     return old == new

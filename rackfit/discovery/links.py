@@ -51,14 +51,23 @@ def fabric_of(host: Host, kind: Typical, assumed: list[str]) -> dict[str, Any]:
 def lost_wires(
     position: int, kind: Typical, fabric: dict[str, Any], host: Host, assumed: list[str]
 ) -> Iterator[tuple[int, str]]:
-    """Switches that a GPU has lost its wire to, and why: whole wires, at least as wide as what is lost."""
+    """Switches that a GPU has lost its wire to, and why: whole wires, at least as wide as what is lost.
+
+    A matrix of one GPU has no pair and tells nothing of its links. Raises ``InstanceError`` where the chip has NVLinks
+    and no pair of the host does: over PCIe it is another chip, with a rate of its own.
+    """
     whole = kind.chip.scale_up_links
+    if not host.links[position]:
+        return
     wires = fabric.get("links_per_switch")
     links = max(host.links[position], default=0)
     if kind.cluster is None or not isinstance(wires, list | tuple) or whole == 1 or links >= whole:
         return
     if links == 0:
-        message = f"no NVLink at GPU {position}; {kind.name} of the catalogue has {whole}: give --chip for such cards"
+        message = (
+            f"no NVLink at GPU {position}, {kind.name} of the catalogue has {whole}; where there are none give --chip "
+            "the path of a chip file of another name, with the rate of PCIe as scale_up_bytes_per_s"
+        )
         raise InstanceError(Problem(host.name, message))
     lost = ceil((whole - links) * sum(wires) / whole)
     for switch, width in sorted(enumerate(wires), key=lambda pair: (pair[1], pair[0])):

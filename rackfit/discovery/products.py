@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: the card of a DGX Station for its screens, beside its GPUs
+DISPLAY = "DGX Display"
 #: words of a product name, letters and digits only in lower case, and the chip; the first that matches counts
 _PRODUCTS = (
     (r"pcie|v100s(?!xm)|h100nvl|h200nvl|a100pci|h800pci|a800|a10080gbpci", None),  # cards with other rates than the SXM modules
@@ -22,7 +24,8 @@ _PRODUCTS = (
     (r"l40s", "l40s"),
     (r"(nvidia|^)l4$", "l4"),
     (r"(nvidia|tesla|^)t4$", "t4"),
-    (r"rtx4090", "rtx4090"),
+    (r"4090(d|laptop)", None),
+    (r"rtx4090|geforce4090|^4090", "rtx4090"),
     (r"rtxpro6000.*(maxq|workstation)", None),
     (r"rtxpro6000", "rtxpro6000"),
     (r"mi355x", "mi355x"),
@@ -55,6 +58,7 @@ _MACHINES = {
     "a3-ultragpu-8g": "H200",
     "a4-highgpu-8g": "B200",
     "a4x-highgpu-4g": "GB200",
+    "standard_nd96asr_v4": "A100-SXM4-40GB",
     "standard_nd96amsr_a100_v4": "A100-SXM4-80GB",
     "standard_nd96isr_h100_v5": "H100",
     "standard_nd96isr_h200_v5": "H200",
@@ -66,15 +70,27 @@ _MACHINES = {
     "bm.gpu.mi300x.8": "MI300X",
     "trn2.48xlarge": "trn2",
 }
+#: the same of machine types that differ in size alone
+_FAMILIES = {"g4dn": "T4", "g6": "L4", "g6e": "L40S"}
 
 
 def chip_of(product: str) -> str | None:
-    """The catalogue's chip of a product name; ``None`` if it has none with that product's rates."""
+    """The catalogue's chip of a product name; ``None`` if it has none with that product's rates.
+
+    A virtual GPU is none: NVIDIA's names of them end in gigabytes and a letter (L40S-48Q).
+    """
     bare = re.sub(r"[^a-z0-9]", "", product.lower())[:200]
+    if re.search(r"\d[abcq]$", bare):
+        return None
     for pattern, chip in _PRODUCTS:
         if re.search(pattern, bare):
             return chip
     return None
+
+
+def words(product: str) -> set[str]:
+    """Words of a product's name in lower case, however they are joined."""
+    return set(re.findall(r"[a-z0-9]+", product.lower()[:200]))
 
 
 def bytes_in(product: str) -> float | None:
@@ -85,4 +101,5 @@ def bytes_in(product: str) -> float | None:
 
 def product_of_machine(machine: str) -> str | None:
     """The product in a cloud's machine type, if that is known."""
-    return _MACHINES.get(machine.lower())
+    machine = machine.lower()
+    return _MACHINES.get(machine) or _FAMILIES.get(machine.split(".")[0])

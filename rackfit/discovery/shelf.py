@@ -42,6 +42,9 @@ def read(document: Document) -> Found:
     for reader in readers().values():
         if reader.recognises(document):
             found = reader.read(document)
+            for name in [name for name, host in found.hosts.items() if host.chips == 0]:
+                found.notes.append(f"{document.place}: {name}: left out; it has 0 accelerators")
+                del found.hosts[name]
             if not found.hosts:
                 said = "; ".join(found.notes[:3])
                 message = f"{reader.TITLE}, with no host that has accelerators in it" + (

@@ -62,7 +62,11 @@ def parse_xml(text: str, place: str) -> Element:
         open_elements[-1].text += data
 
     def refuse(*_: object) -> int:
-        raise InstanceError(Problem(where(), "XML with entities of its own is not read"))
+        message = (
+            "XML with a document type or entities of its own is not read; leave the DOCTYPE out (of nvidia-smi: "
+            "without --dtd)"
+        )
+        raise InstanceError(Problem(where(), message))
 
     def doctype(name: str, system: str | None, public: str | None, internal: int) -> None:
         if internal:

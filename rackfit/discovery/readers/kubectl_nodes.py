@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rackfit.discovery.document import Document, mapping, sequence
 from rackfit.discovery.found import Found, Host
-from rackfit.discovery.products import product_of_machine
+from rackfit.discovery.products import product_of_machine, words
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
 TITLE = "kubectl get nodes -o json"
 
-#: resources that count whole chips
+#: resources that count whole chips, each with the one that counts shares of them
 _RESOURCES = (
-    "nvidia.com/gpu",
-    "amd.com/gpu",
-    "google.com/tpu",
-    "habana.ai/gaudi",
-    "aws.amazon.com/neurondevice",
+    ("nvidia.com/gpu", "nvidia.com/gpu.shared"),
+    ("amd.com/gpu", "amd.com/spx_nps1"),
+    ("google.com/tpu",),
+    ("habana.ai/gaudi",),
+    ("aws.amazon.com/neuron",),
+    ("aws.amazon.com/neurondevice",),
 )
-#: labels that name the product, the most telling first
-_PRODUCT = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-tpu-accelerator",
-            "cloud.google.com/gke-accelerator")  # fmt: skip
+#: resources and labels that count partitions of AMD's GPUs
+_PARTITIONS = re.compile(r"amd\.com/[dtqc]px_nps\d")
+_PARTITIONED = ("amd.com/gpu.compute-memory-partition", "beta.amd.com/gpu.compute-memory-partition")
+#: labels that name the product, the most telling first; those of a machine's type say no more than the word for it
+_PRODUCT = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name",
+            "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-accelerator")  # fmt: skip
+_WORD = ("eks.amazonaws.com/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-name")
+#: labels of the memory of one GPU, in MiB
+_MEMORY = (
+    "nvidia.com/gpu.memory",
+    "eks.amazonaws.com/instance-gpu-memory",
+    "karpenter.k8s.aws/instance-gpu-memory",
+)
 #: labels that name the scale-up domain
 _DOMAIN = ("nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator")
 _LEAF = ("network.topology.nvidia.com/leaf", "topology.nvidia.com/leaf")
@@ -47,14 +59,25 @@ def read(document: Document) -> Found:
         metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
         labels = {str(k): str(v) for k, v in mapping(metadata.get("labels")).items()}
         name = shown(metadata.get("name"), 80)
-        if "-MIG-" in labels.get("nvidia.com/gpu.product", ""):
+        if whose := _parts_alone(labels):
             found.notes.append(
-                f"{document.place}: {name}: left out; its labels count parts that MIG makes, not GPUs"
+                f"{document.place}: {name}: left out; its labels count parts that {whose}, not GPUs"
             )
             continue
-        counted = _count(status, labels, f"{document.place}: {name}")
+        place = f"{document.place}: {name}"
+        partitions = any(
+            _PARTITIONS.fullmatch(str(key)) and str(number) != "0"
+            for key, number in mapping(status.get("capacity")).items()
+        )
+        if partitions:
+            found.notes.append(f"{place}: GPUs that partitions split are left out")
+        counted = _count(status, labels, place, found.notes)
         if counted is None:
-            others += 1
+            labelled = labels.get("nvidia.com/gpu.count", "0")
+            if labelled != "0":
+                message = f"left out; its labels count {shown(labelled, 40)} GPUs, no resource does"
+                found.notes.append(f"{place}: {message}")
+            others += labelled == "0" and not partitions
             continue
         host = found.host(str(metadata.get("name") or ""), document.place)
         host.chips, lost, split = counted
@@ -69,28 +92,59 @@ def read(document: Document) -> Found:
     return found
 
 
+def _parts_alone(labels: dict[str, str]) -> str:
+    """What makes parts of GPUs that are counted like whole ones; empty if nothing does."""
+    if "-MIG-" in labels.get("nvidia.com/gpu.product", ""):
+        return "MIG makes"
+    mode = next((labels[key] for key in _PARTITIONED if labels.get(key)), "")
+    return f"the mode {shown(mode, 40)} makes" if re.match("[dtqc]px", mode.lower()) else ""
+
+
 def _count(
-    status: dict[str, Any], labels: dict[str, str], place: str
+    status: dict[str, Any], labels: dict[str, str], place: str, notes: list[str]
 ) -> tuple[int, int, int] | None:
     """Chips of a node, how many of them are not allocatable and how many MIG splits; ``None`` if it has none.
 
-    Where parts are resources of their own, ``nvidia.com/gpu`` counts the whole GPUs and the label all of them.
+    Where parts are resources of their own, ``nvidia.com/gpu`` counts the whole GPUs and the label all of them. A
+    resource that counts more than the label counts shares of GPUs.
     """
     capacity, allocatable = mapping(status.get("capacity")), mapping(status.get("allocatable"))
     parts = any(str(key).startswith("nvidia.com/mig-") for key in capacity)
     physical = _whole(labels.get("nvidia.com/gpu.count"), place, "nvidia.com/gpu.count") or 0
-    for resource in _RESOURCES:
-        if (number := _whole(capacity.get(resource), place, resource)) is None:
+    for names in (*_RESOURCES, _renamed(capacity, labels) if physical and not parts else ()):
+        told = {name: _whole(capacity.get(name), place, name) or 0 for name in names}
+        if not (number := sum(told.values())):
             continue
-        free = _whole(allocatable.get(resource), place, resource)
-        replicas = _whole(labels.get("nvidia.com/gpu.replicas"), place, "gpu.replicas") or 1
-        shared = replicas if labels.get("nvidia.com/gpu.sharing-strategy", "none") != "none" else 1
-        chips = number // shared
-        lost = chips - min(chips, (number if free is None else free) // shared)
-        if chips:
-            split = max(0, physical - chips) if parts else 0
-            return chips + split, lost, split
+        free = [_whole(allocatable.get(name, told[name]), place, name) or 0 for name in names]
+        chips = number // _replicas(labels, place)
+        if physical and not parts and names[0].startswith("nvidia.com/"):
+            chips = min(chips, physical)
+        if not chips:
+            continue
+        if chips < number:
+            notes.append(f"{place}: {names[0]} counts {number} shares of {chips} GPUs")
+        lost = chips - min(chips, sum(free) * chips // number)
+        split = max(0, physical - chips) if parts else 0
+        return chips + split, lost, split
     return (physical, 0, physical) if physical and parts else None
+
+
+def _replicas(labels: dict[str, str], place: str) -> int:
+    """How many shares each GPU counts as; old device plugins say by the product's name alone that it is shared."""
+    named = labels.get("nvidia.com/gpu.product", "").endswith("-SHARED")
+    if not named and labels.get("nvidia.com/gpu.sharing-strategy", "none") == "none":
+        return 1
+    return _whole(labels.get("nvidia.com/gpu.replicas"), place, "gpu.replicas") or 1
+
+
+def _renamed(capacity: dict[str, Any], labels: dict[str, str]) -> tuple[str, ...]:
+    """A resource that an operator named after the product, such as ``nvidia.com/a100``."""
+    product = words(labels.get("nvidia.com/gpu.product", ""))
+    for name in map(str, capacity):
+        own = words(name.removeprefix("nvidia.com/").removesuffix(".shared"))
+        if name.startswith("nvidia.com/") and own and own <= product:
+            return (name,)
+    return ()
 
 
 def _whole(value: Any, place: str, name: str) -> int | None:
@@ -107,8 +161,12 @@ def _whole(value: Any, place: str, name: str) -> int | None:
 def _describe(host: Host, labels: dict[str, str], place: str) -> None:
     product = next((labels[key] for key in _PRODUCT if labels.get(key)), None)
     machine = labels.get("node.kubernetes.io/instance-type", "")
-    host.product = product.removesuffix("-SHARED") if product else product_of_machine(machine)
-    if (memory := labels.get("nvidia.com/gpu.memory", "")).isdecimal() and len(memory) < 10:
+    word = next((labels[key] for key in _WORD if labels.get(key)), None)
+    host.product = (
+        product.removesuffix("-SHARED") if product else product_of_machine(machine) or word
+    )
+    memory = next((labels[key] for key in _MEMORY if labels.get(key)), "")
+    if memory.isdecimal() and len(memory) < 10:
         host.hbm_bytes = float(memory) * 2**20
     host.domain = next((labels[key] for key in _DOMAIN if labels.get(key)), None)
     host.leaves = tuple(labels[key] for key in _LEAF if labels.get(key))[:1]

@@ -6,6 +6,7 @@ import re
 
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
+from rackfit.discovery.products import DISPLAY
 from rackfit.discovery.xml_tree import Element, parse_xml
 from topology.errors import InstanceError, Problem
 from topology.names import shown
@@ -27,24 +28,44 @@ _NONE = (
     "full",
     "false",
 )
+#: fields of the fabric's health that say so if a GPU is unwell, the most telling first
+_FABRIC_HEALTH = (
+    ("route_unhealthy", "route unhealthy"),
+    ("incorrect_configuration", "incorrect configuration"),
+    ("access_timeout_recovery", "recovers from a time-out"),
+    ("route_recovery_in_progress", "a route recovers"),
+    ("summary", "health"),
+)
 
 
 def recognises(document: Document) -> bool:
-    """XML of the root nvidia_smi_log."""
-    return "<nvidia_smi_log" in document.text[:5000]
+    """XML of the root nvidia_smi_log, also behind a document type of its own."""
+    return (
+        "<nvidia_smi_log" in document.text[:5000]
+        or "<!DOCTYPE nvidia_smi_log" in document.text[:500]
+    )
 
 
 def read(document: Document) -> Found:
     """One host, its GPUs in the order of the log, which is that of their numbers."""
     found = Found()
     root = parse_xml(document.text, document.place)
-    gpus = list(root.each("gpu"))
+    logged = list(root.each("gpu"))
+    gpus = [gpu for gpu in logged if DISPLAY not in gpu.at("product_name")]
+    displays = len(logged) - len(gpus)
     host = found.host(document.stem, document.place)
     attached = root.at("attached_gpus")
-    if not attached.isdecimal() or not gpus:
-        message = "no GPUs and no number of attached GPUs in it"
+    if not attached.isdecimal():
+        message = "no number of attached GPUs in it; expected all that nvidia-smi -q -x prints"
         raise InstanceError(Problem(document.place, message))
-    host.chips = max(len(gpus), min(int(attached[:5]), 1024))
+    if not gpus:
+        message = (
+            f"{attached[:5]} GPUs attached, none in the log; leave the file of such a host out"
+        )
+        raise InstanceError(Problem(document.place, message))
+    if displays:
+        found.notes.append(f"{host.name}: {displays} {DISPLAY} left out; it serves screens")
+    host.chips = max(len(gpus), min(int(attached[:5]), 1024) - displays)
     products: set[str] = set()
     for position, gpu in enumerate(gpus):
         product = gpu.at("product_name")
@@ -93,8 +114,10 @@ def _failure(gpu: Element) -> str:
         return f"NVLink fabric: {shown(status, 60)}"
     if (width := gpu.at("fabric/health/bandwidth")).lower() not in _NONE:
         return f"NVLink bandwidth: {shown(width, 60)}"
-    if gpu.at("fabric/health/route_unhealthy").lower() == "true":
-        return "NVLink fabric: route unhealthy"
+    for path, meaning in _FABRIC_HEALTH:
+        if (state := gpu.at(f"fabric/health/{path}")).lower() not in _NONE:
+            told = "" if state.lower() == "true" else f": {shown(state, 60)}"
+            return f"NVLink fabric: {meaning}{told}"
     return ""
 
 

@@ -11,13 +11,15 @@ from topology.names import shown
 
 TITLE = "kubectl get resourceslices -o json"
 
-_NUMBER = re.compile(r"gpu-(\d{1,4})(?:-\d{1,4})?")
+_NUMBER = re.compile(r"gpu-(?:vfio-)?(\d{1,4})(?:-\d{1,4})?")
 #: types of devices that are a whole GPU and those that are a part of one, with the attribute that names the whole
 _WHOLE = ("gpu", "amdgpu")
 _PARTS = {
     "mig": ("parentUUID", "split by MIG"),
     "amdgpu-partition": ("parentDeviceID", "split into partitions"),
 }
+#: type of a whole GPU that is handed to a virtual machine
+_PASSED_ON = "vfio"
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "": 1, "M": 10**6, "G": 10**9}
 
 
@@ -27,7 +29,7 @@ def recognises(document: Document) -> bool:
 
 
 def read(document: Document) -> Found:
-    """Whole GPUs of each node; GPUs of which parts are offered count as taken, tainted ones as failed."""
+    """Whole GPUs of each node; GPUs that are split or kept for virtual machines are taken, tainted ones have failed."""
     found = Found()
     pools: dict[str, tuple[int, list[dict[str, Any]]]] = {}
     for item in document.items:
@@ -70,32 +72,53 @@ def _attribute(device: dict[str, Any], name: str) -> str:
 
 
 def _devices(found: Found, node: str, devices: list[dict[str, Any]], place: str) -> None:
-    """Add the GPUs of one node, in the order of their numbers."""
+    """Add the GPUs of one node, in the order of their numbers.
+
+    Parts that draw on the counters of a GPU and have no identity are those that MIG could make of it: they take
+    nothing from a GPU that is offered whole.
+    """
     host = found.host(node, place)
     gpus: dict[str, dict[str, Any]] = {}
+    reasons: dict[str, str] = {}
     parents: dict[str, tuple[str, str]] = {}
+    passed_on: dict[str, dict[str, Any]] = {}
+    products: set[str] = set()
     for device in devices:
         kind, name = _attribute(device, "type"), str(device.get("name", ""))
+        identity = _attribute(device, "uuid")
         if kind in _WHOLE or (not kind and _NUMBER.fullmatch(name)):
-            gpus[_attribute(device, "uuid") or name] = device
+            gpus[identity or name] = device
+        elif kind == _PASSED_ON:
+            passed_on[identity or name.replace("vfio-", "")] = device
         elif kind in _PARTS:
             key, reason = _PARTS[kind]
-            parents[_attribute(device, key)] = name.split("-mig")[0], reason
-            host.product = host.product or _attribute(device, "productName") or None
+            parent = _attribute(device, key)
+            parents[parent] = name.split("-mig")[0], reason
+            if identity or not (mapping(device.get("basic")) or device).get("consumesCounters"):
+                reasons[parent] = reason
+        else:
+            continue
+        if product := _attribute(device, "productName"):
+            products.add(product)
+    for uuid in sorted(set(passed_on) - set(gpus)):
+        gpus[uuid], reasons[uuid] = passed_on[uuid], "kept for virtual machines"
     for parent in sorted(set(parents) - set(gpus) - {""}):
         gpus[parent] = {"name": parents[parent][0]}
+        reasons[parent] = parents[parent][1]
     ordered = sorted(gpus.items(), key=lambda pair: _order(pair[1]))
     for position, (uuid, device) in enumerate(ordered):
-        if uuid in parents:
-            host.taken[position] = parents[uuid][1]
+        if uuid in reasons:
+            host.taken[position] = reasons[uuid]
         for taint in map(mapping, sequence((mapping(device.get("basic")) or device).get("taints"))):
             if taint.get("effect") in ("NoSchedule", "NoExecute"):
                 host.failed[position] = f"device taint {shown(taint.get('key'), 80)}"
-        if name := _attribute(device, "productName"):
-            host.product = name
         if (size := _memory(device)) is not None:
             host.hbm_bytes = size
     host.chips = len(gpus)
+    host.product = next(iter(products)) if len(products) == 1 else None
+    if len(products) > 1:
+        kinds = ", ".join(sorted(products))
+        host.unread = f"several kinds of GPU in one host: {shown(kinds, 200)}"
 
 
 def _order(device: dict[str, Any]) -> tuple[int, str]:

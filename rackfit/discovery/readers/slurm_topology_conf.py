@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
 from rackfit.discovery.hostlist import expand
@@ -11,19 +13,27 @@ from topology.names import shown
 
 TITLE = "Slurm topology.conf"
 
+_EQUALS = re.compile(r"[ \t]{0,80}=[ \t]{0,80}")
+
 
 def recognises(document: Document) -> bool:
     """Lines that begin with SwitchName= or BlockName=."""
-    lines = (line.strip().lower() for line in document.text[:100_000].splitlines())
-    return any(line.startswith(("switchname=", "blockname=")) for line in lines)
+    head = document.text[:100_000].lower()
+    return re.search(r"(?m)^[ \t]{0,80}(?:switch|block)name[ \t]{0,80}=", head) is not None
 
 
 def read(document: Document) -> Found:
     """Hosts with their leaf switch or their block. They need another file, or --chip, for their chips."""
     found = Found(whole=False)
     switches: dict[str, list[str]] = {}
+    pieces: list[str] = []
     for number, line in enumerate(document.text.splitlines(), 1):
-        words = line.split("#", 1)[0].split()
+        piece = line.split("#", 1)[0].rstrip()
+        pieces.append(piece.removesuffix("\\"))
+        if piece.endswith("\\"):
+            continue
+        words = _EQUALS.sub("=", "".join(pieces)).split()
+        pieces = []
         place = f"{document.place}:{number}"
         values = {}
         for word in words:
@@ -31,7 +41,7 @@ def read(document: Document) -> Found:
             if not equals:
                 message = f"expected KEY=VALUE, got {shown(word, 60)}"
                 raise InstanceError(Problem(place, message))
-            values[key.lower()] = value
+            values[key.lower()] = value.strip('"')
         if name := values.get("blockname"):
             for host in expand(values.get("nodes", ""), place):
                 found.host(host, place).block = name
@@ -39,5 +49,7 @@ def read(document: Document) -> Found:
             for host in expand(values.get("nodes", ""), place):
                 found.host(host, place).leaves = (name,)
             switches[name] = expand(values.get("switches", ""), place)
+    if pieces:
+        raise InstanceError(Problem(document.place, "ends in a backslash; the file seems cut off"))
     leaves_of(found, switches)
     return found
