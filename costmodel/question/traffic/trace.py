@@ -101,6 +101,8 @@ class _Reader:
                 own = tuple(whole(i, "hash_ids", place, most=_MOST_ID) for i in (ids or "").split())
                 if self.sizes is not None:
                     self._known(own, place)
+                else:
+                    self._fit(own, lengths[0], place)
             except InstanceError as error:
                 self.problems += error.problems
                 if len(self.problems) >= _MOST_PROBLEMS:
@@ -204,6 +206,17 @@ class _Reader:
         unknown = [block for block in ids if block not in self.sizes]
         if unknown:
             raise InstanceError(Problem(place, f"hash_ids {unknown[0]} is not in the components"))
+
+    def _fit(self, ids: tuple[int, ...], tokens: int, place: str) -> None:
+        """Refuse more blocks than a prompt has: smaller ones, whose prefixes would be counted too long."""
+        size = self.block_tokens or BLOCK_TOKENS
+        if len(ids) <= -(-tokens // size):
+            return
+        message = f"{len(ids):,} hash_ids for {tokens:,} tokens at {size:,} a block; give --block-tokens, or block_tokens of a YAML file"
+        likely = 1 << (-(-tokens // len(ids)) - 1).bit_length()  # the least power of two that fits
+        if -(-tokens // likely) == len(ids):
+            message += f" ({likely:,}?)"
+        raise InstanceError(Problem(place, message))
 
     def _block_sizes(self, ids: tuple[int, ...], tokens: int) -> tuple[int, ...]:
         """Tokens of each block; the last one holds what is left of the prompt."""

@@ -35,6 +35,9 @@ BAILIAN = """{"chat_id": 3, "parent_chat_id": -1, "timestamp": 61.0, "input_leng
 """
 
 
+LINE = {"timestamp": 1, "input_length": 5, "output_length": 5}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "tokens", "blocks", "sizes"),
     [
@@ -64,13 +67,28 @@ def test_tokens_of_a_block_may_be_said(tmp_path: Path) -> None:
     assert read_trace(path, block_tokens=300).block_sizes == [(300, 300), (300,)]
 
 
+@pytest.mark.parametrize(
+    ("ids", "tokens", "likely"), [(16, 1024, "64"), (63, 1000, "16"), (3, 9, "4"), (9, 5, "")]
+)
+def test_more_ids_than_a_prompt_has_blocks_are_refused(
+    ids: int, tokens: int, likely: str, tmp_path: Path
+) -> None:
+    """Smaller blocks read as large ones would make the first ids hold the whole prompt."""
+    path = tmp_path / "d.jsonl"
+    path.write_text(json.dumps(LINE | {"input_length": tokens, "hash_ids": list(range(ids))}))
+    with pytest.raises(InstanceError) as refused:
+        read_trace(path)
+    said = f"{path}:1: {ids} hash_ids for {tokens:,} tokens at 512 a block; give --block-tokens"
+    assert str(refused.value).startswith(said)
+    assert str(refused.value).endswith(f"({likely}?)" if likely else "YAML file")
+    if likely:
+        assert len(read_trace(path, block_tokens=int(likely)).blocks[0]) == ids
+
+
 def test_a_file_of_its_own_name_is_its_format() -> None:
     assert [one.title for one in trace_formats()] == [
         "Azure", "Bailian", "BurstGPT", "Mooncake", "Rackfit's own",
     ]  # fmt: skip
-
-
-LINE = {"timestamp": 1, "input_length": 5, "output_length": 5}
 
 
 @pytest.mark.parametrize(
