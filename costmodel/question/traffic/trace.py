@@ -158,7 +158,7 @@ class _Reader:
             self._comment(first)
             first = next(lines, "")
             skipped = 2
-        header = columns_of(first)
+        header = columns_of(first, f"{self.path}:{skipped}")
         form = format_of(header, f"{self.path}:{skipped}", lines=False)
         known = tuple(form.columns.values())
         header_of(first, form.needed, known, f"{self.path}:{skipped}")
@@ -179,6 +179,8 @@ class _Reader:
         missing = [name for name in form.needed if cells.get(name) is None]
         if missing:
             raise InstanceError(Problem(place, f"{', '.join(missing)} missing"))
+        if form.failed and cells[form.columns["output_tokens"]] == "0":
+            raise InstanceError(Problem(place, f"the request failed; {form.failed}"))
         found = {
             ours: cells[name] for ours, name in form.columns.items() if cells.get(name) is not None
         }
