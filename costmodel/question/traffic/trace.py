@@ -78,6 +78,7 @@ class _Reader:
         self.block_tokens = block_tokens
         self.problems: list[Problem] = []
         self._ids: dict[str, int] = {}
+        self._smaller = False
 
     def read(self) -> Requests:
         arrival: list[float] = []
@@ -210,10 +211,11 @@ class _Reader:
             raise InstanceError(Problem(place, f"hash_ids {unknown[0]} is not in the components"))
 
     def _fit(self, ids: tuple[int, ...], tokens: int, place: str) -> None:
-        """Refuse more blocks than a prompt has: smaller ones, whose prefixes would be counted too long."""
+        """Refuse more blocks than a prompt has: smaller ones, whose prefixes would be counted too long. Said once."""
         size = self.block_tokens or BLOCK_TOKENS
-        if len(ids) <= -(-tokens // size):
+        if self._smaller or len(ids) <= -(-tokens // size):
             return
+        self._smaller = True
         message = f"{len(ids):,} hash_ids for {tokens:,} tokens at {size:,} a block; give --block-tokens, or block_tokens of a YAML file"
         likely = 1 << (-(-tokens // len(ids)) - 1).bit_length()  # the least power of two that fits
         if -(-tokens // likely) == len(ids):

@@ -75,7 +75,8 @@ def test_more_ids_than_a_prompt_has_blocks_are_refused(
 ) -> None:
     """Smaller blocks read as large ones would make the first ids hold the whole prompt."""
     path = tmp_path / "d.jsonl"
-    path.write_text(json.dumps(LINE | {"input_length": tokens, "hash_ids": list(range(ids))}))
+    line = json.dumps(LINE | {"input_length": tokens, "hash_ids": list(range(ids))})
+    path.write_text(f"{line}\n{line}\n")  # it is said once
     with pytest.raises(InstanceError) as refused:
         read_trace(path)
     said = f"{path}:1: {ids} hash_ids for {tokens:,} tokens at 512 a block; give --block-tokens"
