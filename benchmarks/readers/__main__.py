@@ -72,7 +72,7 @@ def once(folder: Path, tool: Tool, version: str, home: Path, fail_every: int) ->
         row["exit"] = "timeout"
     finally:
         server.shutdown()
-    return row | _sent(log) | _read(sorted(out.glob(tool.results)), out)
+    return row | _sent(log) | _read(sorted(out.glob(tool.results)), out, tool)
 
 
 def _sent(log: Log) -> dict[str, Any]:
@@ -91,13 +91,14 @@ def _sent(log: Log) -> dict[str, Any]:
     }
 
 
-def _read(files: list[Path], out: Path) -> dict[str, Any]:
+def _read(files: list[Path], out: Path, tool: Tool) -> dict[str, Any]:
     """What Rackfit reads: the run, and the row of a calibration."""
     if not files:
         return {"error": "no result was written"}
-    (out / "launch.sh").write_text(
-        f"vllm serve {MODEL} --tensor-parallel-size 2 --max-num-seqs 64\n"
-    )
+    launch = f"vllm serve {MODEL} --tensor-parallel-size 2 --max-num-seqs 64\n"
+    if tool.name == "sglang":  # it asks its own engine
+        launch = f"python -m sglang.launch_server --model-path {MODEL} --tp-size 2\n"
+    (out / "launch.sh").write_text(launch)
     try:
         (bench,) = read_benches(files[0])
         rows, skipped = read_runs([out], Told(launch=out / "launch.sh", chip="h100", model=MODEL))

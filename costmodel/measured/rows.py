@@ -112,7 +112,7 @@ class Skipped:
 
 
 class ForeignFileError(InstanceError):
-    """A file that holds no measured runs."""
+    """A file that holds no measured runs, or is too large or no text to hold them."""
 
 
 def read_measured(
@@ -126,7 +126,10 @@ def read_measured(
     """
     text = _read_text(Path(path))
     table = csv.DictReader(io.StringIO(text))
-    names = [name.strip() for name in table.fieldnames or []]
+    try:
+        names = [name.strip() for name in table.fieldnames or []]
+    except csv.Error as error:
+        raise ForeignFileError(Problem(f"{path}:1", f"not CSV: {error}")) from None
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         found = ", ".join(names[:40]) or "none"
@@ -162,12 +165,14 @@ def _read_text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error) or "cannot be read"
         raise InstanceError(Problem(str(path), reason)) from None
+    except InstanceError as error:
+        raise ForeignFileError(error.problems) from None
     if len(data) > MAX_BYTES:
-        raise InstanceError(Problem(str(path), f"more than {MAX_BYTES} bytes"))
+        raise ForeignFileError(Problem(str(path), f"more than {MAX_BYTES} bytes"))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InstanceError(Problem(str(path), f"not UTF-8 text (byte {error.start})")) from None
+        raise ForeignFileError(Problem(str(path), f"not UTF-8 text (byte {error.start})")) from None
 
 
 def _row(name: str, cells: Mapping[str, str]) -> MeasuredRow:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,16 +11,12 @@ from typing import Any, Protocol, cast
 from costmodel.measured.rows import ForeignFileError, MeasuredRow, Skipped, read_measured
 from rackfit.measurements.bench import Bench
 from rackfit.measurements.deployment import deployed_as, deployed_by
+from rackfit.measurements.files import entries, result_files
 from rackfit.shelf import modules
-from topology.catalogue import is_file, is_folder
+from topology.catalogue import is_file
 from topology.errors import InstanceError, Problem
 from topology.names import shown
-from topology.reading import parse_json, read_text
 
-#: runs of one call
-MAX_FILES = 5000
-#: entries of a folder that are looked at; a whole disk is no folder of results
-MAX_ENTRIES = 20_000
 #: launch commands of a run, in the folder of its results
 _BESIDE = ("launch.sh", "run.sh", "commands.sh")
 #: rows of a table with this id are those of the template
@@ -66,16 +61,16 @@ def read_runs(
 ) -> tuple[list[MeasuredRow], list[Skipped]]:
     """Rows of files and folders, and runs that cannot be compared with the reason.
 
-    Tools write more than their result into a folder: files of a given folder that hold no runs are left out with that
-    reason. Raises ``InstanceError`` for files that are named and no runs, folders without any, files that are cut
-    off, and runs that leave open how the model was served.
+    Tools write more than their result into a folder: files of a given folder that hold no runs (of no known tool, too large,
+    no text) are left out with that reason. Raises ``InstanceError`` for files that are named and hold no runs, folders without
+    any, files that are cut off, and runs that leave open how the model was served or contradict it.
     """
     told = told or Told()
     rows: list[MeasuredRow] = []
     skipped: list[Skipped] = []
     foreign: list[ForeignFileError] = []
     read = 0
-    for path in _files(paths):
+    for path in result_files(paths):
         try:
             found, left_out = _runs(path, told)
         except ForeignFileError as error:
@@ -110,49 +105,12 @@ def _runs(path: Path, told: Told) -> tuple[list[MeasuredRow], list[Skipped]]:
     return rows, skipped
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    """Files as given, and the results in folders. Raises ``InstanceError``."""
-    found: list[Path] = []
-    for path in paths:
-        if not is_folder(path):
-            found.append(path)
-            continue
-        inside = sorted(_results(path))
-        if not inside:
-            raise InstanceError(Problem(shown(path, 200), "holds no .json, .jsonl or .csv file"))
-        found += inside
-        if len(found) > MAX_FILES:
-            break
-    if len(found) > MAX_FILES:
-        raise InstanceError(Problem("runs", f"more than {MAX_FILES:,} files"))
-    return found
-
-
-def _results(folder: Path) -> Iterator[Path]:
-    """Result files below a folder. Raises ``InstanceError`` for a folder of so many entries that it is no such one."""
-    from rackfit.measurements.readers import inference_perf
-
-    seen = 0
-    for parent, folders, files in os.walk(folder):
-        seen += len(folders) + len(files)
-        if seen > MAX_ENTRIES:
-            message = f"holds more than {MAX_ENTRIES:,} files and folders; name a folder of results"
-            raise InstanceError(Problem(shown(folder, 200), message))
-        for name in files:
-            if (
-                name.endswith((".json", ".jsonl", ".csv", ".csv.gz"))
-                and not inference_perf.is_sum(name, files)
-                and is_file(file := Path(parent, name))
-            ):
-                yield file
-
-
 def read_benches(path: Path, warm_up_s: float = 0.0) -> list[Bench]:
     """Every run of one result file. Raises ``InstanceError`` for a file of no tool that is known."""
     from rackfit.measurements.readers import vllm_bench
 
     found: list[Bench] = []
-    for entry, place in _entries(path):
+    for entry, place in entries(path):
         reader = next(
             (r for r in readers().values() if isinstance(entry, dict) and r.recognises(entry)), None
         )
@@ -166,24 +124,9 @@ def read_benches(path: Path, warm_up_s: float = 0.0) -> list[Bench]:
                 raise InstanceError(Problem(f"{place}: --warm-up", message))
             entry = vllm_bench.after_warm_up(entry, warm_up_s, place)
         found += reader.read(entry, place)
+    if not found:
+        raise ForeignFileError(Problem(shown(path, 200), "holds no run"))
     return found
-
-
-def _entries(path: Path) -> Iterator[tuple[Any, str]]:
-    """The JSON objects of a file, one or one per line, and their places."""
-    text = read_text(path)
-    place = shown(path, 200)
-    if path.suffix == ".jsonl":
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                yield parse_json(line, f"{place}:{number}", python=True), f"{place}:{number}"
-        return
-    data = parse_json(text, place, python=True)
-    if isinstance(data, list):
-        for index, entry in enumerate(data):
-            yield entry, f"{place}[{index}]"
-    else:
-        yield data, place
 
 
 def _row(bench: Bench, path: Path, told: Told) -> MeasuredRow | Skipped:
@@ -206,17 +149,23 @@ def _row(bench: Bench, path: Path, told: Told) -> MeasuredRow | Skipped:
         problems.append(Problem(bench.place, f"{bench.tool} does not name the chip; give --chip"))
     if problems or deployed is None or model is None or system is None:
         raise InstanceError(problems)
+    if bench.engine not in (None, deployed.engine):
+        message = f"{bench.tool} sent its requests to {bench.engine}, but the launch command is of {deployed.engine}; give that of {bench.engine} with --launch"
+        raise InstanceError(Problem(bench.place, message))
     if deployed.unusable:
         return Skipped(bench.place, deployed.unusable)
+    concurrency = bench.concurrency
+    if not concurrency > 0:
+        return Skipped(bench.place, f"concurrency: must be above 0, got {concurrency:g}")
     return MeasuredRow(
         id=bench.place,
-        engine=(bench.engine if bench.deployed else None) or deployed.engine,
+        engine=deployed.engine,
         model=model,
         system=system.lower(),
         precision=(bench.precision or deployed.precision).lower(),
         input_tokens=bench.input_tokens,
         output_tokens=bench.output_tokens,
-        concurrency=bench.concurrency,
+        concurrency=concurrency,
         decode=deployed.decode,
         prefill=deployed.prefill,
         tpot_s=bench.tpot_s,

@@ -117,7 +117,7 @@ def test_blank_lines_and_ids_of_blocks_are_counted(
     monkeypatch.setattr(trace, "_MOST_IDS", 50)
     head = HEAD.replace("\n", ",hash_ids\n")
     with pytest.raises(InstanceError, match=r"t.csv:12: more than 50 hash_ids"):
-        read_trace(_trace(tmp_path, "0,1,1,1 2 3 4 5\n" * 40, head))
+        read_trace(_trace(tmp_path, "0,2560,1,1 2 3 4 5\n" * 40, head))
 
 
 def test_a_column_or_a_block_is_there_once(tmp_path: Path) -> None:

@@ -50,14 +50,17 @@ def text_lines(path: Path) -> Iterator[str]:
         raise InstanceError(Problem(place, "not a usable path")) from None
 
 
-def columns_of(line: str) -> list[str]:
-    """The columns that a line names."""
-    return next(csv.reader([line]), [])
+def columns_of(line: str, place: str) -> list[str]:
+    """The columns that a line names. Raises ``InstanceError`` where a name has no end."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error as error:
+        raise InstanceError(Problem(place, f"not CSV: {error}")) from None
 
 
 def header_of(line: str, needed: tuple[str, ...], known: tuple[str, ...], place: str) -> list[str]:
     """The columns that a line names. Raises ``InstanceError`` where one is missing or there twice."""
-    header = columns_of(line)
+    header = columns_of(line, place)
     missing = [name for name in needed if name not in header]
     if missing:
         message = f"columns missing: {', '.join(missing)}; known: {', '.join(known)}"

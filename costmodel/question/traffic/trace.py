@@ -78,6 +78,7 @@ class _Reader:
         self.block_tokens = block_tokens
         self.problems: list[Problem] = []
         self._ids: dict[str, int] = {}
+        self._smaller = False
 
     def read(self) -> Requests:
         arrival: list[float] = []
@@ -101,6 +102,8 @@ class _Reader:
                 own = tuple(whole(i, "hash_ids", place, most=_MOST_ID) for i in (ids or "").split())
                 if self.sizes is not None:
                     self._known(own, place)
+                else:
+                    self._fit(own, lengths[0], place)
             except InstanceError as error:
                 self.problems += error.problems
                 if len(self.problems) >= _MOST_PROBLEMS:
@@ -156,7 +159,7 @@ class _Reader:
             self._comment(first)
             first = next(lines, "")
             skipped = 2
-        header = columns_of(first)
+        header = columns_of(first, f"{self.path}:{skipped}")
         form = format_of(header, f"{self.path}:{skipped}", lines=False)
         known = tuple(form.columns.values())
         header_of(first, form.needed, known, f"{self.path}:{skipped}")
@@ -177,6 +180,8 @@ class _Reader:
         missing = [name for name in form.needed if cells.get(name) is None]
         if missing:
             raise InstanceError(Problem(place, f"{', '.join(missing)} missing"))
+        if form.failed and cells[form.columns["output_tokens"]] == "0":
+            raise InstanceError(Problem(place, f"the request failed; {form.failed}"))
         found = {
             ours: cells[name] for ours, name in form.columns.items() if cells.get(name) is not None
         }
@@ -204,6 +209,18 @@ class _Reader:
         unknown = [block for block in ids if block not in self.sizes]
         if unknown:
             raise InstanceError(Problem(place, f"hash_ids {unknown[0]} is not in the components"))
+
+    def _fit(self, ids: tuple[int, ...], tokens: int, place: str) -> None:
+        """Refuse more blocks than a prompt has: smaller ones, whose prefixes would be counted too long. Said once."""
+        size = self.block_tokens or BLOCK_TOKENS
+        if self._smaller or len(ids) <= -(-tokens // size):
+            return
+        self._smaller = True
+        message = f"{len(ids):,} hash_ids for {tokens:,} tokens at {size:,} a block; give --block-tokens, or block_tokens of a YAML file"
+        likely = 1 << (-(-tokens // len(ids)) - 1).bit_length()  # the least power of two that fits
+        if -(-tokens // likely) == len(ids):
+            message += f" ({likely:,}?)"
+        raise InstanceError(Problem(place, message))
 
     def _block_sizes(self, ids: tuple[int, ...], tokens: int) -> tuple[int, ...]:
         """Tokens of each block; the last one holds what is left of the prompt."""

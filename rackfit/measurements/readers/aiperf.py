@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rackfit.measurements.bench import Bench, failed, number, optional, percentiles
+from rackfit.measurements.bench import (
+    Bench,
+    failed,
+    left_out,
+    no_tpot,
+    number,
+    optional,
+    percentiles,
+    shared_prompts,
+)
 from topology.errors import InstanceError, Problem
 from topology.names import brief, shown
 
@@ -14,27 +23,35 @@ TITLE = "AIPerf or GenAI-Perf"
 _SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _POINTS = ("p50", "p90", "p95", "p99")
 _DEPTH = 6
+#: metrics that only these tools write so
+_OWN = ("inter_token_latency", "request_latency", "request_count", "error_request_count")
+#: data sets whose requests repeat the beginning of earlier ones
+_CONVERSATIONS = ("multi_turn", "mooncake_trace", "bailian_trace")
+#: numbers of a configuration above which prompts begin alike: turns of a conversation, common beginnings
+_ALIKE = (("turns", "mean", 1), ("turn", "mean", 1), ("prefix_prompt", "num", 0), ("prefix_prompt", "pool_size", 0),
+          ("num_prefix_prompts", "", 0))  # fmt: skip
 
 
 def recognises(entry: dict[str, Any]) -> bool:
-    """Metrics that are objects with a unit."""
-    metric = entry.get("inter_token_latency")
-    return "input_config" in entry and isinstance(metric, dict) and "unit" in metric
+    """Metrics of requests that are objects with a unit; which of them there are depends on the run."""
+    metrics = [entry.get(name) for name in _OWN]
+    return "input_config" in entry and any(
+        isinstance(one, dict) and "unit" in one for one in metrics
+    )
 
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
     """The run. Its concurrency is that of the configuration, where it had one."""
-    tpot, points = _seconds(entry, "inter_token_latency", "tpot", place)
-    if tpot is None:
-        raise InstanceError(
-            Problem(f"{place}: inter_token_latency", "is missing; was the run streaming?")
-        )
-    ttft, more = _seconds(entry, "time_to_first_token", "ttft", place)
-    e2e, most = _seconds(entry, "request_latency", "e2e", place)
     found = entry.get("input_config")
     counted = _average(entry, "request_count", place)
     requests = counted if counted is not None else _average(entry, "good_request_count", place)
     errors = _average(entry, "error_request_count", place)
+    if reason := _no_figures(entry, requests, errors, place) or _shared(found):
+        return [left_out(place, TITLE, reason)]
+    tpot, points = _seconds(entry, "inter_token_latency", "tpot", place)
+    assert tpot is not None
+    ttft, more = _seconds(entry, "time_to_first_token", "ttft", place)
+    e2e, most = _seconds(entry, "request_latency", "e2e", place)
     return [
         Bench(
             place=place,
@@ -50,9 +67,34 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             streams=_streams(found, place),
             percentiles=points | more | most,
             fixed_lengths=_spread(entry, "input_sequence_length", place) == 0,
-            unusable=failed(errors, requests or 0.0),
         )
     ]
+
+
+def _no_figures(
+    entry: dict[str, Any], requests: float | None, errors: float | None, place: str
+) -> str:
+    """Why a run has no figures to compare: requests failed, or were not streamed; empty: it has."""
+    counted = requests is not None or errors is not None  # older versions count neither
+    if counted and (reason := failed(errors, requests or 0.0)):
+        return reason
+    if not (metric := _metric(entry, "inter_token_latency")):
+        return "without inter_token_latency: not streamed"
+    return no_tpot(metric, "avg", _average(entry, "output_sequence_length", place))
+
+
+def _shared(config: Any) -> str:
+    """Why a run is not used whose prompts begin alike: conversations, traces, a common beginning."""
+    for key in ("format", "custom_dataset_type"):
+        for value in _values(config, key):
+            if value in _CONVERSATIONS:
+                return shared_prompts(value)
+    for key, inside, most in _ALIKE:
+        for value in _values(config, key):
+            many = value.get(inside) if isinstance(value, dict) else value
+            if isinstance(many, int | float) and many > most:
+                return shared_prompts(f"{key}: {brief(many)}")
+    return ""
 
 
 def _metric(entry: dict[str, Any], name: str) -> dict[str, Any]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackfit.measurements.bench import Bench, failed, number, optional, percentiles, text
+from rackfit.measurements.bench import (
+    Bench,
+    failed,
+    left_out,
+    no_tpot,
+    number,
+    optional,
+    percentiles,
+    text,
+)
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 
@@ -36,6 +45,13 @@ def _bench(row: Any, place: str, model: str | None) -> Bench:
     metrics = row.get("metrics") if isinstance(row, dict) else None
     if not isinstance(metrics, dict):
         raise InstanceError(Problem(f"{place}.metrics", "is missing; the file seems cut off"))
+    totals = metrics.get(
+        "request_totals", row.get("request_totals")
+    )  # beside the metrics until 0.3
+    totals = totals if isinstance(totals, dict) else {}
+    done = optional(totals, "successful", place)
+    if reason := _no_figures(metrics, totals, done, place):
+        return left_out(place, TITLE, reason)
     points: dict[str, float] = {}
     means: dict[str, float] = {}
     for key, short in _TIMES.items():
@@ -48,11 +64,6 @@ def _bench(row: Any, place: str, model: str | None) -> Bench:
         points |= percentiles(
             shares if isinstance(shares, dict) else {}, names, 1e-3, f"{place}.{key}"
         )
-    totals = metrics.get(
-        "request_totals", row.get("request_totals")
-    )  # beside the metrics until 0.3
-    totals = totals if isinstance(totals, dict) else {}
-    done = optional(totals, "successful", place) or 0.0
     inputs = _successful(metrics, "prompt_token_count", place)
     latency = _successful(metrics, "request_latency", place)
     return Bench(
@@ -65,13 +76,36 @@ def _bench(row: Any, place: str, model: str | None) -> Bench:
         ),
         tpot_s=means["tpot"],
         ttft_s=means["ttft"],
-        requests=int(done),
+        requests=int(done or 0),
         requests_per_s=optional(_successful(metrics, "requests_per_second", place), "mean", place),
         e2e_s=optional(latency, "mean", place),
         streams=_streams(row, place),
+        in_flight=_in_flight(metrics, place),
         percentiles=points,
         fixed_lengths=optional(inputs, "std_dev", place) == 0,
-        unusable=failed(optional(totals, "errored", place), done),
+    )
+
+
+def _no_figures(
+    metrics: dict[str, Any], totals: dict[str, Any], done: float | None, place: str
+) -> str:
+    """Why a benchmark has no figures to compare: requests failed, or were not streamed; empty: it has."""
+    if done is not None and (reason := failed(optional(totals, "errored", place), done)):
+        return reason
+    for key in _TIMES:
+        value = metrics.get(key)
+        if isinstance(value, dict) and value.get("successful") is None:
+            return f"without {key} of successful requests: not streamed"
+    outputs = optional(_successful(metrics, "output_token_count", place), "mean", place)
+    return no_tpot(_successful(metrics, "inter_token_latency_ms", place), "mean", outputs)
+
+
+def _in_flight(metrics: dict[str, Any], place: str) -> float | None:
+    """Mean requests in flight, those included that had not ended when the benchmark did."""
+    value = metrics.get("request_concurrency")
+    total = value.get("total") if isinstance(value, dict) else None
+    return (
+        optional(total, "mean", f"{place}.request_concurrency") if isinstance(total, dict) else None
     )
 
 
@@ -86,7 +120,7 @@ def _successful(metrics: dict[str, Any], key: str, place: str) -> dict[str, Any]
 
 
 def _streams(row: dict[str, Any], place: str) -> float | None:
-    """Streams of a closed loop: ``synchronous`` is one; rates and ``throughput`` have the measured concurrency."""
+    """Streams of a closed loop: ``synchronous`` is one; rates and ``throughput`` have none."""
     for holder in ("config", "args"):
         value = row.get(holder)
         strategy = value.get("strategy") if isinstance(value, dict) else None

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rackfit.measurements.bench import Bench, failed, number, optional, percentiles
+from rackfit.measurements.bench import (
+    Bench,
+    failed,
+    left_out,
+    no_tpot,
+    number,
+    optional,
+    percentiles,
+)
 from topology.errors import InstanceError, Problem
 
 TITLE = "inference-perf"
@@ -24,13 +32,18 @@ def is_sum(name: str, beside: Iterable[str]) -> bool:
 
 
 def recognises(entry: dict[str, Any]) -> bool:
-    """The three parts of its reports."""
-    return {"load_summary", "successes", "failures"} <= entry.keys()
+    """The three parts of its reports; what it collects from the server has them, too, without latencies of requests."""
+    done = entry.get("successes")
+    parts = {"load_summary", "successes", "failures"} <= entry.keys()
+    return parts and isinstance(done, dict) and "latency" in done
 
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
     """One stage, or all of them together. The model's name is not in it."""
-    successes = _part(entry, "successes", place)
+    successes, failures = _part(entry, "successes", place), _part(entry, "failures", place)
+    done = optional(successes, "count", place) or 0.0
+    if reason := failed(optional(failures, "count", place), done):
+        return [left_out(place, TITLE, reason)]
     latency = _part(successes, "latency", f"{place}: successes")
     means: dict[str, float | None] = {}
     points: dict[str, float] = {}
@@ -43,13 +56,13 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             "median": f"{short}_p50_s"
         }
         points |= percentiles(inside, names, 1.0, where)
-    if not means["tpot"]:
-        raise InstanceError(
-            Problem(f"{place}: time_per_output_token", "is missing; was the run streaming?")
-        )
-    done = number(successes, "count", place)
-    load, failures = _part(entry, "load_summary", place), _part(entry, "failures", place)
+    load = _part(entry, "load_summary", place)
     outputs = number(*_lengths(successes, "output", place))
+    per_token = latency.get("time_per_output_token")
+    reason = no_tpot(per_token if isinstance(per_token, dict) else {}, "mean", outputs)
+    if reason or means["tpot"] is None:
+        reason = reason or "without time_per_output_token: not streamed"
+        return [left_out(place, TITLE, reason)]
     tpot = _per_token(means, outputs)
     if abs(tpot - means["tpot"]) > _CHUNKS * tpot:
         points = {name: value for name, value in points.items() if not name.startswith("tpot")}
@@ -71,7 +84,6 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             streams=optional(load, "concurrency", place),
             percentiles=points,
             fixed_lengths=inputs[0].get("min") == inputs[0].get("max"),
-            unusable=failed(optional(failures, "count", place), done),
         )
     ]
 

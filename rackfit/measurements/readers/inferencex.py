@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from costmodel.measured.rows import Group
-from rackfit.measurements.bench import Bench, Deployed, number, optional, percentiles, text
+from costmodel.measured.rows import DRAWN, Group
+from rackfit.measurements.bench import (
+    Bench,
+    Deployed,
+    left_out,
+    no_tpot,
+    number,
+    optional,
+    percentiles,
+    text,
+)
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 
@@ -26,7 +35,10 @@ def recognises(entry: dict[str, Any]) -> bool:
 
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
-    """The run. ``tp`` counts all GPUs of attention, data parallel ranks included, as the harness sets it."""
+    """The run. ``tp`` counts all GPUs of attention, data parallel ranks included, as the harness sets it.
+
+    ``isl`` and ``osl`` are nominal: the harness draws lengths between 0.8 and 1 of them (``--random-range-ratio 0.8``).
+    """
     framework = (text(entry, "framework") or "").removeprefix("dynamo-").split("-disagg")[0].lower()
     ttft = optional(entry, "mean_ttft", place)
     names = {
@@ -39,6 +51,8 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
         for name, value in percentiles(entry, names, 1.0, place).items()
     }
     key = "mean_tpot" if "mean_tpot" in entry else "median_tpot"
+    if reason := no_tpot(entry, key, optional(entry, "osl", place)):
+        return [left_out(place, TITLE, reason)]
     return [
         Bench(
             place=place,
@@ -47,8 +61,8 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             engine=_ENGINES.get(framework, framework),
             system=_system(text(entry, "hw") or ""),
             precision=text(entry, "precision") or "",
-            input_tokens=number(entry, "isl", place),
-            output_tokens=number(entry, "osl", place),
+            input_tokens=DRAWN * number(entry, "isl", place),
+            output_tokens=DRAWN * number(entry, "osl", place),
             tpot_s=number(entry, key, place),
             ttft_s=ttft if ttft else None,
             requests=0,
@@ -78,8 +92,10 @@ def _system(hardware: str) -> str:
 
 def _deployed(entry: dict[str, Any], engine: str, place: str) -> Deployed:
     """Groups: of one pool, or of two where ``disagg`` says so."""
-    apart = str(entry.get("disagg", "false")).lower() == "true" or "prefill_tp" in entry
-    if not apart:
+    apart = str(entry.get("disagg", "false")).lower() == "true"
+    if not apart and "prefill_tp" in entry and optional(entry, "decode_tp", place) == 0:
+        return Deployed(engine, _group(entry, "prefill_", place))  # of several nodes, in one pool
+    if not apart and "prefill_tp" not in entry:
         return Deployed(engine, _group(entry, "", place))
     return Deployed(engine, _group(entry, "decode_", place), _group(entry, "prefill_", place))
 

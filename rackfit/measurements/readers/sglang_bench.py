@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackfit.measurements.bench import Bench, means, optional, percentiles, text
+from rackfit.measurements.bench import (
+    Bench,
+    count,
+    left_out,
+    means,
+    no_figures,
+    optional,
+    percentiles,
+    shared_prompts,
+    text,
+)
 from topology.errors import InstanceError, Problem
 
 TITLE = "sglang.bench_serving"
 
+#: data sets whose prompts begin alike
+_SHARED = ("generated-shared-prefix", "mooncake")
 _METRICS = ("ttft", "tpot", "itl", "e2e_latency")
 
 
@@ -26,7 +38,9 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
         raise InstanceError(Problem(f"{place}: mean_tpot_ms", message))
     info = entry.get("server_info")
     info = info if isinstance(info, dict) else {}
-    accept = optional(entry, "accept_length", place)
+    completed = count(entry, "completed", place)
+    if reason := no_figures(entry, place, completed):
+        return [left_out(place, TITLE, reason)]
     rate = optional(entry, "request_rate", place)  # Infinity is none
     timed = isinstance(entry.get("request_rate"), str)
     streams = (
@@ -45,13 +59,23 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
             tool=TITLE,
             model=text(info, "served_model_name") or text(info, "model_path"),
             engine="sglang" if text(entry, "backend") in ("sglang", "sglang-native") else None,
-            **means(entry, place, "e2e_latency"),
+            **means(entry, place, "e2e_latency", completed),
             streams=streams,
+            in_flight=optional(entry, "concurrency", place),
             percentiles=percentiles(entry, names, 1e-3, place),
             fixed_lengths=text(entry, "dataset_name") in ("random", "random-ids")
             and entry.get("random_range_ratio") == 1.0,
-            unusable=f"ran with drafts, {accept:g} tokens per pass"
-            if accept and accept > 1.001
-            else "",
+            unusable=_unusable(entry, info, place),
         )
     ]
+
+
+def _unusable(entry: dict[str, Any], info: dict[str, Any], place: str) -> str:
+    """Why a run cannot be compared: drafts, or prompts that a cache knows in part."""
+    accept = optional(entry, "accept_length", place)
+    if accept and accept > 1.001:
+        return f"ran with drafts, {accept:g} tokens per pass"
+    dataset = text(entry, "dataset_name")
+    if dataset in _SHARED and info.get("disable_radix_cache") is not True:
+        return shared_prompts(dataset)
+    return ""

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
-from rackfit.measurements.bench import Bench, failed, means, number, optional, percentiles, text
+from rackfit.measurements.bench import (
+    Bench,
+    count,
+    left_out,
+    means,
+    no_figures,
+    optional,
+    percentiles,
+    text,
+)
 from topology.errors import InstanceError, Problem
 
 TITLE = "vllm bench serve"
 
 _POINTS = ("p25", "p50", "p75", "p90", "p95", "p99")
+#: mean number of requests in flight after the warm-up; the tool has no such key
+_IN_FLIGHT = "requests in flight after the warm-up"
 _METRICS = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
 
 
@@ -18,11 +31,19 @@ def recognises(entry: dict[str, Any]) -> bool:
     return {"model_id", "tokenizer_id", "num_prompts", "duration"} <= entry.keys()
 
 
+def is_sum(name: str, beside: Iterable[str]) -> bool:
+    """Whether a file repeats the runs of ``vllm bench sweep`` that lie beside it."""
+    return name == "summary.json" and any(re.fullmatch(r"run=\d+\.json", other) for other in beside)
+
+
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
-    """The run; several outputs of one text are no token times, so they are refused."""
-    completed = number(entry, "completed", place)
-    if "mean_tpot_ms" not in entry and "mean_e2el_ms" in entry:
-        raise InstanceError(Problem(place, "a run without token times (embeddings or scores)"))
+    """The run; several outputs of one text are no token times, so they are left out. Raises ``InstanceError``."""
+    completed = count(entry, "completed", place)
+    reason = no_figures(entry, place, completed)
+    if not reason and "mean_tpot_ms" not in entry and "mean_e2el_ms" in entry:
+        reason = "a run without token times (embeddings or scores)"
+    if reason:
+        return [left_out(place, TITLE, reason)]
     drafts = optional(entry, "spec_decode_acceptance_length", place)
     inputs = entry.get("input_lens")
     names = {f"median_{metric}_ms": f"{short}_p50_s" for metric, short in _METRICS.items()} | {
@@ -30,24 +51,17 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
     }
     rate = entry.get("request_rate")
     closed = rate in ("inf", None) or rate == float("inf")
-    lost = optional(entry, "failed", place)
-    errors = entry.get("errors")
-    if lost is None and isinstance(
-        errors, list
-    ):  # older versions list an error or nothing per request
-        lost = float(sum(bool(error) for error in errors))
     return [
         Bench(
             place=place,
             tool=TITLE,
             model=text(entry, "model_id"),
-            **means(entry, place, "e2el"),
+            **means(entry, place, "e2el", completed),
             streams=optional(entry, "max_concurrency", place) if closed else None,
             percentiles=percentiles(entry, names, 1e-3, place),
             fixed_lengths=isinstance(inputs, list) and len(set(map(str, inputs))) == 1,
-            unusable=f"ran with drafts, {drafts:g} tokens per pass"
-            if drafts
-            else failed(lost, completed),
+            in_flight=optional(entry, _IN_FLIGHT, place),
+            unusable=f"ran with drafts, {drafts:g} tokens per pass" if drafts else "",
         )
     ]
 
@@ -77,19 +91,25 @@ def after_warm_up(entry: dict[str, Any], seconds: float, place: str) -> dict[str
     tpots = [sum(row[2]) / (row[4] - 1) for row in left if row[4] > 1]
     if not tpots:
         raise InstanceError(Problem(place, "no request has more than one output token"))
-    duration = max(ends) - begin
+    end = max(ends)
+    duration = end - begin
+    # those that started earlier are in flight, too
+    spans = [(max(row[0], begin), min(row[0] + row[1] + sum(row[2]), end)) for row in times]
     cut = {key: value for key, value in entry.items() if not key.startswith(("p", "median", "std"))}
-    count = len(left)
+    found = len(left)
     return cut | {
-        "completed": count,
+        _IN_FLIGHT: sum(max(0.0, stop - start) for start, stop in spans) / duration
+        if duration > 0
+        else None,
+        "completed": found,
         "failed": 0,
         "input_lens": [row[3] for row in left],
         "total_input_tokens": sum(row[3] for row in left),
         "total_output_tokens": sum(row[4] for row in left),
-        "mean_ttft_ms": sum(row[1] for row in left) / count * 1e3,
+        "mean_ttft_ms": sum(row[1] for row in left) / found * 1e3,
         "mean_tpot_ms": sum(tpots) / len(tpots) * 1e3,
-        "mean_e2el_ms": sum(row[1] + sum(row[2]) for row in left) / count * 1e3,
-        "request_throughput": count / duration if duration > 0 else 0.0,
+        "mean_e2el_ms": sum(row[1] + sum(row[2]) for row in left) / found * 1e3,
+        "request_throughput": found / duration if duration > 0 else 0.0,
     }
 
 

@@ -35,6 +35,9 @@ BAILIAN = """{"chat_id": 3, "parent_chat_id": -1, "timestamp": 61.0, "input_leng
 """
 
 
+LINE = {"timestamp": 1, "input_length": 5, "output_length": 5}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "tokens", "blocks", "sizes"),
     [
@@ -64,13 +67,29 @@ def test_tokens_of_a_block_may_be_said(tmp_path: Path) -> None:
     assert read_trace(path, block_tokens=300).block_sizes == [(300, 300), (300,)]
 
 
+@pytest.mark.parametrize(
+    ("ids", "tokens", "likely"), [(16, 1024, "64"), (63, 1000, "16"), (3, 9, "4"), (9, 5, "")]
+)
+def test_more_ids_than_a_prompt_has_blocks_are_refused(
+    ids: int, tokens: int, likely: str, tmp_path: Path
+) -> None:
+    """Smaller blocks read as large ones would make the first ids hold the whole prompt."""
+    path = tmp_path / "d.jsonl"
+    line = json.dumps(LINE | {"input_length": tokens, "hash_ids": list(range(ids))})
+    path.write_text(f"{line}\n{line}\n")  # it is said once
+    with pytest.raises(InstanceError) as refused:
+        read_trace(path)
+    said = f"{path}:1: {ids} hash_ids for {tokens:,} tokens at 512 a block; give --block-tokens"
+    assert str(refused.value).startswith(said)
+    assert str(refused.value).endswith(f"({likely}?)" if likely else "YAML file")
+    if likely:
+        assert len(read_trace(path, block_tokens=int(likely)).blocks[0]) == ids
+
+
 def test_a_file_of_its_own_name_is_its_format() -> None:
     assert [one.title for one in trace_formats()] == [
         "Azure", "Bailian", "BurstGPT", "Mooncake", "Rackfit's own",
     ]  # fmt: skip
-
-
-LINE = {"timestamp": 1, "input_length": 5, "output_length": 5}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +99,8 @@ LINE = {"timestamp": 1, "input_length": 5, "output_length": 5}
         ("a.csv", AZURE.replace("18:15:50", "18:15:40"), ":3", "sort the requests by time"),
         ("a.csv", AZURE.replace("GeneratedTokens", "Tokens"), ":1", "columns missing: GeneratedTokens; known are those of Azure"),
         ("a.csv", AZURE + "2023-11-16 18:15:51,1\n", ":4", "2 cells under 3 columns"),
-        ("c.csv", BURSTGPT.replace(",44,", ",0,"), ":2", "output_tokens: expected a whole number from 1, got '0'"),
+        ("c.csv", BURSTGPT.replace(",44,", ",0,"), ":2", "the request failed; read the file of the same number without such requests"),
+        ("t.csv", "t_s,input_tokens,output_tokens,%s\n" % ("x" * 200_000), ":1", "not CSV: field larger than field limit"),
         ("d.jsonl", "[1]\n", ":1", "expected an object"),
         ("d.jsonl", "{\n", ":1", "not JSON"),
         ("d.jsonl", "[" * 200_000, ":1", "not JSON"),

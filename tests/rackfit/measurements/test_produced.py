@@ -12,6 +12,9 @@ import pytest
 
 from rackfit.measurements.rows import Told, read_benches, read_runs
 
+LAUNCH = (
+    "python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --tp-size 2\n"
+)
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 FILES = sorted(Path(__file__).with_name("produced").iterdir())
 #: versions that send a rate, not a closed loop
@@ -52,6 +55,7 @@ def test_what_a_tool_wrote_is_read(path: Path, tmp_path: Path) -> None:
         assert value == pytest.approx(means[name.partition("_")[0]], rel=0.25), name
     assert not bench.unusable
     launch = tmp_path / "launch.sh"
-    launch.write_text(f"vllm serve {MODEL} --tensor-parallel-size 2 --max-num-seqs 64\n")
+    engine = path.stem.startswith("sglang")  # whose tool asks its own engine
+    launch.write_text(LAUNCH if engine else f"vllm serve {MODEL} --tensor-parallel-size 2\n")
     (row,), skipped = read_runs([path], Told(launch=launch, chip="h100", model=MODEL))
     assert (row.model, row.decode.tp, skipped) == (MODEL, 2, [])

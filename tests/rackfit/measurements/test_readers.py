@@ -281,7 +281,7 @@ def test_the_template_is_read_and_its_example_left_out(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_folder_of_results_is_not_walked_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rackfit.measurements.rows.MAX_ENTRIES", 20)
+    monkeypatch.setattr("rackfit.measurements.files.MAX_ENTRIES", 20)
     for number in range(12):
         (tmp_path / f"{number}" / "inside").mkdir(parents=True)
     with pytest.raises(InstanceError, match="holds more than 20 files and folders"):

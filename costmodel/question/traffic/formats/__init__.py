@@ -23,7 +23,8 @@ class TraceFormat:
     """One format: its own name of each of our columns.
 
     ``lines``: whether it is lines of JSON, else CSV. ``marks``: fields that tell it from others. ``seconds``: what a cell of its
-    times says; raises ``ValueError``. ``block_tokens``: tokens of a block.
+    times says; raises ``ValueError``. ``block_tokens``: tokens of a block. ``failed``: what to read instead, where requests
+    without an answer are in it.
     """
 
     title: str
@@ -32,6 +33,7 @@ class TraceFormat:
     seconds: Callable[[str], float] = float
     marks: tuple[str, ...] = ()
     block_tokens: int | None = None
+    failed: str = ""
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -13,4 +13,5 @@ FORMAT = TraceFormat(
         "input_tokens": "Request tokens",
         "output_tokens": "Response tokens",
     },
+    failed="read the file of the same number without such requests, BurstGPT_without_fails_N.csv",
 )
