@@ -52,12 +52,12 @@ class Fleets:
         targets: Targets,
         seed: int,
         *,
-        spare: bool = False,
+        units: int = 0,
         tables: Tables | None = None,
     ) -> None:
-        """``spare``: whether the capacity has to be there without any one replica. ``tables``: of passes, of this question."""
+        """``units``: any one of so many may be lost, with the replicas on it; 0: none. ``tables``: of passes, of this question."""
         self.targets = targets
-        self.search, self.requests, self.spare = search, requests, spare
+        self.search, self.requests, self.units = search, requests, units
         self.prompts = requests.rows(_spread_alike(requests.input_tokens, _PROMPTS, seed))
         self.course = Course.of(search.instance)
         self.tables = tables or Tables(requests.longest)
@@ -81,7 +81,7 @@ class Fleets:
         except (NoFeasibleLayout, NoLayoutInTime):
             return None
         return Fleets(
-            search, self.requests, self.targets, own.seed, spare=self.spare, tables=self.tables
+            search, self.requests, self.targets, own.seed, units=self.units, tables=self.tables
         )
 
     def least(self, needs: Needs) -> Fleet | None:
@@ -110,7 +110,7 @@ class Fleets:
         items = search.items.best(rates * scale, leaving * scale)
         rate = search.question.rate
         assert rate is not None
-        fewest = least_chips(items, rate, all_chips(search.classes), spare=self.spare)
+        fewest = least_chips(items, rate, all_chips(search.classes), spare=bool(self.units))
         return fewest * min(min(one.prices) for one in search.classes)
 
     def _solve(
@@ -121,7 +121,7 @@ class Fleets:
         items = search.items.best(rates[0] * scale, rates[1] * scale)
         if placed:
             items = [search.placed.sending(item) for item in items]
-        if not self.spare:
+        if not self.units:
             return self._cheapest(items)
         # a domain that is lost takes parts of several replicas that stand in many: those only where others do not do
         narrow = [item for item in items if not (item.role == _PREFILL and item.wide)]
@@ -139,12 +139,14 @@ class Fleets:
         ).fleet  # fmt: skip
 
     def _without_any(self, items: list[Item]) -> Iterator[list[Item]]:
-        """Items no larger than some, at what is left of their rates where any one of them may be lost."""
+        """Items no larger than some, at what is left of their rates where any unit may be lost: one of them, or an even part of all."""
         rate = self.search.question.rate
         assert rate is not None
-        for most in ways(items, rate, all_chips(self.search.classes), _WAYS):
+        part = rate / max(1, self.units - 1)
+        for most in ways(items, rate, all_chips(self.search.classes), _WAYS, part):
+            left = {role: rate / (rate + max(one, part)) for role, one in most.items()}
             yield [
-                replace(item, requests_per_s=item.requests_per_s * rate / (rate + most[item.role]))
+                replace(item, requests_per_s=item.requests_per_s * left[item.role])
                 for item in items
                 if item.requests_per_s <= most.get(item.role, 0.0)
             ]

@@ -58,10 +58,10 @@ class _Role:
             _reach(rates[rates <= most], sizes[rates <= most], chips) for most in self.most
         ]
 
-    def spared(self, wanted: float) -> list[Spared]:
-        """On how many chips ``wanted`` is left without any one replica, by the largest; fewest first."""
+    def spared(self, wanted: float, part: float = 0.0) -> list[Spared]:
+        """On how many chips ``wanted`` is left without any one replica, and without ``part``, by the largest; fewest first."""
         found = [
-            Spared(_first(reach, wanted + most), float(most))
+            Spared(_first(reach, wanted + max(most, part)), float(most))
             for most, reach in zip(self.most, self.reach, strict=True)
         ]
         return sorted((one for one in found if one.chips < inf), key=lambda one: one.chips)
@@ -109,12 +109,15 @@ def least_chips(items: Sequence[Item], wanted: float, chips: int, *, spare: bool
     return least if least <= chips else inf
 
 
-def ways(items: Sequence[Item], wanted: float, chips: int, number: int) -> list[dict[int, float]]:
+def ways(
+    items: Sequence[Item], wanted: float, chips: int, number: int, part: float = 0.0
+) -> list[dict[int, float]]:
     """The rate of the largest replica by role, of fleets that keep ``wanted``: those on the fewest chips first.
 
+    ``part``: what is lost of each role at least, as where some unit has no less than an even part of it.
     Roles that a fleet does without are left out.
     """
-    found = [role.spared(wanted) for role in _roles(items, chips)]
+    found = [role.spared(wanted, part) for role in _roles(items, chips)]
     pooled = [
         (one.chips + other.chips, {_PREFILL: one.most, _DECODE: other.most})
         for one in found[_PREFILL][:number]

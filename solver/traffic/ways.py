@@ -20,6 +20,7 @@ from solver.traffic.asked import Asked, Questions, questions
 from solver.traffic.bounds.least_cost import LeastCost, least_cost
 from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Judge, Verdict
+from solver.traffic.losses import units
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, Problem
 
@@ -72,9 +73,8 @@ class Way:
         spread = plain.run()
         assert spread is not None
         tables = Tables(asked.requests.longest)
-        fleets = Fleets(
-            plain, asked.steady, asked.targets, how.seed, spare=bool(asked.spare), tables=tables
-        )
+        number = len(units(own.spread, asked.spare)) if asked.spare else 0
+        fleets = Fleets(plain, asked.steady, asked.targets, how.seed, units=number, tables=tables)
         judge = Judge(own.spread, asked, how.seed, None if like is None else like.judge, tables)
         return cls(chunk, own, spread, fleets, least, judge)
 

@@ -34,7 +34,7 @@ from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import Fleets
 from solver.traffic.losses import losses, units
 from solver.traffic.search import search_traffic
-from solver.traffic.spared import least_chips, ways
+from solver.traffic.spared import _roles, least_chips, ways
 from topology.errors import NoFeasibleLayout
 
 TRAFFIC = Description(
@@ -108,7 +108,7 @@ def test_what_a_fleet_costs_at_least_is_no_more_than_it_costs(spare: bool) -> No
     scenario, wanted = asked(60.0, "hgx-h100")
     plain = Search(questions(scenario, wanted).spread, Clock(), 0.05, 0, None)
     plain.run()
-    fleets = Fleets(plain, wanted.steady, TARGETS, 0, spare=spare)
+    fleets = Fleets(plain, wanted.steady, TARGETS, 0, units=8 * spare)
     for needs in ((1.0, 1.0, 1.0), (1.3, 1.0, 1.2), (1.0, 1.5, 1.5), (2.0, 1.1, 3.0)):
         by_role: dict[str, float] = dict(zip(ROLES, needs, strict=True))
         floor, fleet = fleets.at_least(by_role), fleets.least(by_role)
@@ -199,7 +199,7 @@ def test_replicas_over_several_domains_are_tried_where_no_others_stand(
 
     monkeypatch.setattr(plain.items, "best", lambda *_: [*narrow, wide])
     monkeypatch.setattr(Fleets, "_cheapest", cheapest)
-    fleets = Fleets(plain, wanted.steady, TARGETS, 0, spare=True)
+    fleets = Fleets(plain, wanted.steady, TARGETS, 0, units=8)
     assert fleets._solve(plain.hoped_rates(), dict.fromkeys(ROLES, 1.0)) is not None
     assert any(tried) == (not narrow_stand)
     assert not tried[0]
@@ -227,3 +227,13 @@ def test_draws_too_short_to_fill_a_fleet_begin_on_a_busy_one(
         met = replay(found.instance, rest, long)
         assert met.stable
         assert met.ttft_s.p50 < 1.0
+
+
+def test_what_a_unit_takes_at_least_is_asked_of_small_replicas() -> None:
+    """Twenty of one chip each: of four units the fullest takes five, not one."""
+    items = [item(MIXED, 1, 1.0)]
+    assert ways(items, 15.0, 30, 1) == [{MIXED: 1.0}]
+    (alone,) = (role.spared(15.0) for role in _roles(items, 30)[2:])
+    (shared,) = (role.spared(15.0, 15.0 / 3) for role in _roles(items, 30)[2:])
+    assert [one.chips for one in alone] == [16]
+    assert [one.chips for one in shared] == [20]
