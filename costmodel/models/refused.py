@@ -51,6 +51,7 @@ _ENCODER_DECODERS = frozenset(
 _OTHERS = {
     "blip": "cross-attention layers read an image encoder's output",
     "blt": "bytes pass a local encoder and decoder around a global decoder",
+    "ernie4_5_moe_vl": "two sets of experts, one for text and one for images",
     "ernie4_5_vl_moe": "two sets of experts, one for text and one for images",
     "evolla": "cross-attention layers read a protein encoder's output",
     "idefics": "cross-attention layers read an image encoder's output",

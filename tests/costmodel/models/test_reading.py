@@ -134,6 +134,32 @@ def test_model_type_and_architecture_must_agree() -> None:
     assert "contradicts" in _problems({**_config("llama-3.1-8b"), "model_type": "mixtral"})
 
 
+@pytest.mark.parametrize(
+    ("model", "change", "places"),
+    [
+        ("mixtral-8x7b", {"num_local_experts": [64, 64]}, {"num_local_experts"}),
+        ("deepseek-v3", {"n_routed_experts": None}, {"n_routed_experts"}),
+        ("deepseek-v3", {"n_routed_experts": "many", "topk_group": -1}, {"n_routed_experts", "topk_group"}),
+        ("llama-3.1-8b", {"num_attention_heads": "32"}, {"num_attention_heads"}),
+        ("llama-3.1-8b", {"hidden_size": None}, {"hidden_size"}),
+    ],
+)  # fmt: skip
+def test_a_wrong_key_is_not_said_to_contradict_others(
+    model: str, change: dict[str, Any], places: set[str]
+) -> None:
+    with pytest.raises(InstanceError) as found:
+        _read(_config(model) | change)
+    assert {problem.place.rpartition(" ")[2] for problem in found.value.problems} == places
+
+
+def test_heads_of_mamba_2_follow_from_its_channels() -> None:
+    config = {"model_type": "mamba2", "hidden_size": 2048, "num_hidden_layers": 48, "vocab_size": 32000, "state_size": 128,
+              "head_dim": 64, "n_groups": 1, "expand": 2, "conv_kernel": 4, "tie_word_embeddings": False}  # fmt: skip
+    assert summarise(_read(config)) == summarise(_read(config | {"num_heads": 64}))
+    with pytest.raises(InstanceError, match="num_heads: 63 heads of 64 are not 2 times 2048"):
+        _read(config | {"num_heads": 63})
+
+
 def test_aliases_must_agree() -> None:
     assert "which means the same" in _problems({**_config("gpt-oss-20b"), "experts_per_token": 5})
 
