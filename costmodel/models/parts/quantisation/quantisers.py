@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from costmodel.models.config import Config
+from costmodel.models.parts.quantisation.beside_weights import kv_scheme, modelopt_kv, note_sparsity
 from costmodel.models.parts.quantisation.formats import (
     FP8_BLOCK,
     FP8_CHANNEL,
@@ -107,7 +108,7 @@ def _fbgemm(section: Config, base: Format) -> Precision:
 def _compressed(section: Config, base: Format) -> Precision:
     section.ignore("format", "quantization_status", "global_compression_ratio", "version")
     section.ignore("transform_config", "quant_algo", "producer")
-    _note_sparsity(section)
+    note_sparsity(section)
     excluded = Patterns(_names(section, "ignore"))
     groups = section.section("config_groups")
     if groups is None:
@@ -125,35 +126,8 @@ def _compressed(section: Config, base: Format) -> Precision:
         raise section.fail("config_groups", "has no group")
     return Precision(
         base, tuple(rules), label="; ".join(dict.fromkeys(rule[1].label for rule in rules)),
-        kv_dtype=_kv_scheme(section), excluded=excluded,
+        kv_dtype=kv_scheme(section), excluded=excluded,
     )  # fmt: skip
-
-
-def _note_sparsity(section: Config) -> None:
-    """Warn where matrices have zeros that the checkpoint leaves out, or kernels may."""
-    sparse = section.section("sparsity_config")
-    if sparse is not None:
-        kept = sparse.data.get("format")
-        sparse.ignore(*sparse.data)
-        if sparse.data and kept != "dense":
-            said = shown(sparse.data.get("sparsity_structure", kept))
-            section.log.note(
-                f"warning: {section.path}sparsity_config: matrices are sparse ({said}), bytes and FLOPs are counted as of dense ones"
-            )
-    elif section.data.get("format") == "marlin-24":
-        section.log.note(
-            f"warning: {section.path}format 'marlin-24': matrices are sparse (2:4), bytes and FLOPs are counted as of dense ones"
-        )
-
-
-def _kv_scheme(section: Config) -> str | None:
-    scheme = section.section("kv_cache_scheme")
-    if scheme is None:
-        section.log.note(f"assumed: {section.path}kv_cache_scheme not given (KV cache in bf16)")
-        return None
-    bits = scheme.size("num_bits", low=4, high=16)
-    scheme.ignore(*scheme.data)
-    return {8: "fp8", 4: "fp4"}.get(bits, "bf16")
 
 
 def _group_format(group: Config) -> Format:
@@ -206,7 +180,7 @@ def modelopt(section: Config, base: Format) -> Precision:
     section.ignore("producer", "config_groups", "group_size", "has_zero_point", "pre_quant_scale")
     section.ignore("weights", "input_activations", "version")
     algorithm = section.choice("quant_algo", allowed=(*_MODELOPT, "MIXED_PRECISION"))
-    kv_dtype = _modelopt_kv(section)
+    kv_dtype = modelopt_kv(section)
     excluded = Patterns(_names(section, "exclude_modules", "ignore"))
     rules: tuple[tuple[Patterns | None, Format], ...]
     if algorithm == "MIXED_PRECISION":
@@ -218,23 +192,6 @@ def modelopt(section: Config, base: Format) -> Precision:
         base, rules, label=f"{'; '.join(rule[1].label for rule in rules)} (ModelOpt {algorithm})",
         kv_dtype=kv_dtype, excluded=excluded,
     )  # fmt: skip
-
-
-def _modelopt_kv(section: Config) -> str | None:
-    """The KV cache by its scheme, or by its algorithm: files have either. The scheme decides where both are given."""
-    scheme = _kv_scheme(section) if section.has("kv_cache_scheme") else None
-    if scheme is not None and not section.has("kv_cache_quant_algo"):
-        return scheme
-    algorithm = section.choice(
-        "kv_cache_quant_algo", allowed=("FP8", "NVFP4", "none"), default="none",
-        because="KV cache not quantised",
-    )  # fmt: skip
-    named = {"FP8": "fp8", "NVFP4": "fp4"}.get(algorithm)
-    if scheme is not None and scheme != (named or "bf16"):
-        section.log.note(
-            f"warning: {section.path}kv_cache_scheme says {scheme} and kv_cache_quant_algo {algorithm}: the scheme is taken"
-        )
-    return scheme or named
 
 
 def _listed_layers(section: Config) -> tuple[tuple[Patterns | None, Format], ...]:
