@@ -13,7 +13,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, NoLayoutInTime, Problem
 
 #: least time given to a solve, seconds: enough to prove a small model
 _LEAST_S = 0.05
@@ -100,6 +100,12 @@ class Clock:
         count: int = getattr(self._own, "unsettled", 0)
         return count
 
+    def late(self, what: str) -> NoLayoutInTime:
+        """The error that says what was not reached, and whether the time limit or somebody ended the search."""
+        passed = self.limit_s is not None and self.elapsed_s >= self.limit_s
+        why = "stopped" if self.stopped and not passed else "the time limit came"
+        return NoLayoutInTime(f"{why} before {what}")
+
     def stop(self) -> None:
         """End the search as soon as possible. Safe from any thread."""
         self._stopped.set()
@@ -115,7 +121,8 @@ class Clock:
 
         ``share``: of the time that is left, what it has.
         """
-        limit = None if self.limit_s is None else share * self.remaining_s
+        # what is left by the time alone, so that a stopped search is not said to be late
+        limit = None if self.limit_s is None else share * max(0.0, self.limit_s - self.elapsed_s)
         found = Clock(limit)
         with self._lock:
             self._followers.append(found)

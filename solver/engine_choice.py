@@ -199,7 +199,7 @@ def _first_bound(question: Instance, clock: Clock, gap: float, seed: int) -> flo
     """A bound of one engine's layouts before anything is placed; not known where that is one of many searches."""
     several = question.scenario.kv_tiers or question.scenario.choices is not None
     if several or question.workload.hold_s is not None:
-        raise NoLayoutInTime("the time limit came before every engine was bounded")
+        raise clock.late("every engine was bounded")
     return Search(question, clock, gap, seed, None).first_bound_usd()
 
 

@@ -121,9 +121,7 @@ class PlanSearch:
         clock, gap, seed, workers = self.clock, self.gap, self.seed, self.workers
         for plan in plans:
             if clock.over:
-                raise NoLayoutInTime(
-                    f"the time limit came before every {self.SEARCHED} was bounded"
-                )
+                raise clock.late(f"every {self.SEARCHED} was bounded")
             here = under_plan(instance, plan)
             whole = Search(here, clock, gap, seed, self._relay, like, workers)
             like = like or whole

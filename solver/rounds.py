@@ -224,7 +224,7 @@ class Search(Known):
         """Raise why there is no layout. ``proven``: a bound shows that none exists."""
         cut_short = self.clock.limit_s is not None and self.clock.unsettled > 0
         if self.clock.over or (cut_short and not proven):
-            raise NoLayoutInTime("the time limit came before the first verified layout")
+            raise self.clock.late("the first verified layout")
         if proven:
             raise NoFeasibleLayout(self.why())
         raise NoFeasibleLayout(

@@ -8,7 +8,7 @@ it has a head of its own, often over fewer tokens. Both use the model's embeddin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from costmodel.models.parts.ffn import dense_ffn
 from costmodel.models.parts.mla import Latent, latent_attention
 from costmodel.models.parts.quantisation.quantisers import read_precision
 from costmodel.models.read_log import shown
+from costmodel.models.refused import DECODERS, class_names, is_eagle
+from costmodel.models.registry import by_architecture
 from costmodel.models.spec import Attention, Drafter, DrafterKind, Layer, ModelSpec, Weights
 from costmodel.models.summary import bytes_of, layer_bytes
 from topology.catalogue import catalogue_names
@@ -37,6 +39,11 @@ _TAPS, _STATES = "eagle_aux_hidden_state_layer_ids", 3
 _PADDED_TO = 1024
 #: layers of a head at most; published ones have one
 _MOST_LAYERS = 8
+#: keys of heads and models that draft side by side: DFlash and its kin, then the token that P-EAGLE and PARD fill up with
+_PARALLEL = ("dflash_config", "block_size", "num_target_layers", "ptd_token_id", "pard_token")
+_READ = "EAGLE and EAGLE-3 heads and whole text generators, which draft a token in a run, are read"
+_WHOLE_BLOCK = f"drafts a whole block of tokens in one pass, which is not priced: {_READ}"
+_NOT_READ = f"is no draft that is known: {_READ}"
 
 
 def load_drafter(name_or_path: str, target: ModelSpec) -> Drafter:
@@ -46,7 +53,7 @@ def load_drafter(name_or_path: str, target: ModelSpec) -> Drafter:
     """
     path = _found(name_or_path)
     data = read_object(path)
-    kind = _kind_of(data)
+    kind = _kind_of(data, str(path))
     if kind == "model":
         return _whole(path, target)
     folder = path.resolve().parent.name
@@ -59,7 +66,7 @@ def drafts_of_catalogue() -> Iterator[tuple[Drafter, float]]:
     for name in catalogue_names("drafts", (".json",)):
         path = find_config(name, "drafts")
         data = read_object(path)
-        drafter = _head(_kind_of(data), data, name, str(path), None)
+        drafter = _head(_kind_of(data, str(path)), data, name, str(path), None)
         spec = drafter.spec
         layers = sum(layer_bytes(layer) for layer in spec.layers)
         yield drafter, layers + bytes_of(spec.head) + bytes_of(drafter.once)
@@ -80,14 +87,29 @@ def _found(name_or_path: str) -> Path:
         raise InstanceError(Problem("speculative.draft", message)) from None
 
 
-def _kind_of(data: dict[str, Any]) -> DrafterKind:
-    names = data.get("architectures")
-    listed = names if isinstance(names, list) else [names]
-    said = [*listed, data.get("model_type"), data.get("speculators_model_type")]
-    words = [name.lower() for name in said if isinstance(name, str)]
-    if any("eagle3" in word for word in words):
-        return "eagle3"
-    return "eagle" if any("eagle" in word for word in words) else "model"
+def _kind_of(data: Mapping[str, Any], place: str) -> DrafterKind:
+    """Which of the kinds that are read a config is; raises ``InstanceError`` for every other."""
+    asked, classes = Config(data, place), class_names(data)
+    form = data.get("speculators_model_type")
+    for key, value in [
+        *(("architectures", name) for name in classes),
+        ("speculators_model_type", form),
+    ]:
+        if isinstance(value, str) and "peagle" in value.lower().replace("-", ""):
+            raise asked.fail(key, f"{shown(value)} {_WHOLE_BLOCK}")
+    for key in filter(asked.has, _PARALLEL):
+        whose = shown(classes[0]) if classes else "this"
+        raise asked.fail(key, f"says that {whose} {_WHOLE_BLOCK}")
+    words = [name for name in (*classes, data.get("model_type"), form) if isinstance(name, str)]
+    heads = [word.lower() for word in words if is_eagle(word)]
+    if heads:
+        return "eagle3" if any("eagle3" in word for word in heads) else "eagle"
+    if form is not None:
+        raise asked.fail("speculators_model_type", f"{shown(form)} {_NOT_READ}")
+    known = by_architecture()
+    if classes and not any(name.endswith(DECODERS) or name in known for name in classes):
+        raise asked.fail("architectures", f"{shown(classes[0])} {_NOT_READ}")
+    return "model"
 
 
 def _whole(path: Path, target: ModelSpec) -> Drafter:

@@ -22,11 +22,10 @@ from costmodel.models.parts.mtp import next_token_modules, num_modules
 from costmodel.models.parts.schedule import sparse_layers
 from costmodel.models.parts.windows import listed_windows
 from costmodel.models.read_log import shown
+from costmodel.models.refused import DECODERS
 from costmodel.models.registry import Family
 from costmodel.models.spec import Attention, DenseFFN, Layer, ModelSpec, MoE
 
-#: Endings of class names that are decoders which write text.
-_DECODERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 #: Activations that come with a gate matrix in nearly every model.
 _GATED = ("silu", "swish", "swiglu", "swigluoai", "gelu_pytorch_tanh", "geglu")
 
@@ -58,12 +57,12 @@ def read(b: Builder) -> ModelSpec:
 def _check_decoder(b: Builder) -> None:
     names = b.outer.data.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
-    if not isinstance(name, str) or not name.endswith(_DECODERS):
+    if not isinstance(name, str) or not name.endswith(DECODERS):
         kind = b.config.data.get("model_type")
         raise b.config.fail(
             "architectures",
             f"{'none is named' if name is None else shown(name)}, and model_type {shown(kind)} is not known; "
-            f"a text decoder of another kind is read where its name ends in {' or '.join(_DECODERS)}",
+            f"a text decoder of another kind is read where its name ends in {' or '.join(DECODERS)}",
         )
 
 

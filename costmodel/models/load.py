@@ -18,7 +18,7 @@ from costmodel.models.parts.quantisation.precision import requested_precision
 from costmodel.models.parts.quantisation.quantisers import read_precision
 from costmodel.models.published_size import compared, published_bytes
 from costmodel.models.read_log import shown
-from costmodel.models.refused import refuse_by_kind
+from costmodel.models.refused import refuse_by_class, refuse_by_kind
 from costmodel.models.registry import Family, by_architecture, by_model_type, class_defaults
 from costmodel.models.spec import ModelSpec
 from costmodel.models.summary import summarise
@@ -80,6 +80,7 @@ def read_model(
     outer = Config(data, place)
     config = _text_config(outer)
     refuse_by_kind(config, outer)
+    refuse_by_class(config, outer, by_architecture())
     family = _choose(config, outer)
     config.class_defaults = {
         **class_defaults(config.data.get("model_type")),

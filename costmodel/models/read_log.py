@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,14 @@ class ReadLog:
         """Add a note once."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def so_far(self) -> Callable[[], bool]:
+        """A question to ask after some keys were read: whether none of them was wrong.
+
+        A key that is wrong has a stand-in, which must not be said to contradict another.
+        """
+        before = len(self.problems)
+        return lambda: len(self.problems) == before
 
     def stop_if_wrong(self) -> None:
         """Raise ``InstanceError`` with every problem found so far, if there is one."""

@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from costmodel.models.config import Config
+from costmodel.models.read_log import shown
+
+#: Endings of class names that are decoders which write text.
+DECODERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+#: Endings of class names whose head writes no text, and what such a class is.
+_OTHER_HEADS = {
+    "ForSequenceClassification": "a classifier or reward model",
+    "ForTokenClassification": "a classifier of tokens",
+    "ForMultipleChoice": "a classifier",
+    "RewardModel": "a reward model",
+    "RewardModelWithGating": "a reward model",
+    "ModelForScore": "a reward model",
+    "ForQuestionAnswering": "a finder of answers in a text",
+    "ForMaskedLM": "an encoder that fills in masked tokens",
+    "ForRetrieval": "an embedding model",
+    "ForEmbedding": "an embedding model",
+    "BidirectionalModel": "an embedding model",
+    "BidirectModel": "an embedding model",
+}
+#: Class names of EAGLE heads in lower case; NVIDIA's models for images are called Eagle, too.
+_EAGLE = re.compile(r"eagle3?(\w*forcausallm|draftmodel|speculator|model)|\w*(?<!p)eagle3?")
 
 #: Encoders; transformers has causal-LM classes for them all the same.
 _ENCODERS = frozenset(
@@ -26,6 +51,7 @@ _ENCODER_DECODERS = frozenset(
 _OTHERS = {
     "blip": "cross-attention layers read an image encoder's output",
     "blt": "bytes pass a local encoder and decoder around a global decoder",
+    "ernie4_5_moe_vl": "two sets of experts, one for text and one for images",
     "ernie4_5_vl_moe": "two sets of experts, one for text and one for images",
     "evolla": "cross-attention layers read a protein encoder's output",
     "idefics": "cross-attention layers read an image encoder's output",
@@ -54,3 +80,46 @@ def refuse_by_kind(config: Config, outer: Config) -> None:
         for key in ("cross_attention_layers", "cross_attention_hidden_size"):
             if where.data.get(key):
                 raise where.fail(key, "cross-attention to another model's output is not read")
+
+
+def class_names(data: Mapping[str, Any]) -> list[str]:
+    """The classes that ``architectures`` names, as a list of them or alone."""
+    names = data.get("architectures")
+    listed = names if isinstance(names, list) else [names]
+    return [name for name in listed[:4] if isinstance(name, str)]
+
+
+def is_eagle(name: str) -> bool:
+    """Whether a class of this name is an EAGLE head, which drafts one token in a run."""
+    return _EAGLE.fullmatch(name.lower()) is not None
+
+
+def refuse_by_class(config: Config, outer: Config, known: Collection[str]) -> None:
+    """Raise ``InstanceError`` where the class writes no text; warn of one of a ``known`` family that lacks its head.
+
+    Class names that nobody lists are read by ``model_type`` all the same: code of their own has such. Decoders were
+    released under the bare name of their class (Bloom), embedding models are: these get a warning.
+    """
+    for key in ("use_bidirectional_attention", "use_bidirectional_attn"):
+        value = config.data.get(key)
+        if value is True or value == "all":
+            message = "attention in both directions makes an embedding model, no text generator"
+            raise config.fail(key, f"{'true' if value is True else shown(value)}: {message}")
+    where = outer if class_names(outer.data) else config
+    names = class_names(where.data)
+    if any(name.endswith(DECODERS) and not is_eagle(name) for name in names):
+        return
+    for name in names:
+        ending = next((end for end in _OTHER_HEADS if name.endswith(end)), None)
+        if ending is not None:
+            message = f"{shown(name)} is {_OTHER_HEADS[ending]}, no text generator: a class with a language-model head is read"
+            raise where.fail("architectures", message)
+        if is_eagle(name) or name.endswith(("DraftModel", "Speculator")):
+            message = f"{shown(name)} drafts tokens for another model and writes no text alone: name the model, and this as its draft"
+            raise where.fail("architectures", message)
+        stem = name.removesuffix("Model").removesuffix("Text")
+        if name.endswith("Model") and any(stem + end in known for end in DECODERS):
+            where.log.note(
+                f"warning: architectures names {shown(name)}, which has no language-model head, as embedding models have "
+                "none: it is read as the text generator of its family"
+            )

@@ -226,3 +226,9 @@ class ModelSpec:
     def warnings(self) -> tuple[str, ...]:
         """Notes that may mean wrong numbers: whoever uses the model should see them."""
         return tuple(note for note in self.notes if note.startswith("warning: "))
+
+    @property
+    def named_warnings(self) -> tuple[str, ...]:
+        """The warnings of the model and of what drafts for it, each after the name of its model."""
+        both = (self,) if self.drafter is None else (self, self.drafter.spec)
+        return tuple(f"{spec.name}: {warning}" for spec in both for warning in spec.warnings)

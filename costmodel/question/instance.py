@@ -26,7 +26,7 @@ from costmodel.question.engine import ANY, EngineFacts
 from costmodel.question.engine_files import engine_problems, load_engine
 from costmodel.question.measured_shapes import most_sequences
 from costmodel.question.profile import Profile, load_profile
-from costmodel.question.recorded_loads import loads_of_model
+from costmodel.question.recorded_loads import expert_problems, loads_of_model
 from costmodel.question.scenario import Scenario, load_workload
 from costmodel.question.speculation import Speculative
 from costmodel.question.what_if import cluster_of, model_of
@@ -245,6 +245,7 @@ def resolve_instance(scenario: Scenario) -> Instance:
     if scenario.engine is not None:
         chips = {placed.chip.name: placed.chip for placed in found["cluster"].usable}
         problems += engine_problems(scenario.engine, scenario.layer_slots, model, chips.values())
+    problems += expert_problems(model, workload, scenario.layer_slots)
     unknown = {model.kv_dtype, model.activation_dtype} - set(ELEMENT_BYTES)
     if unknown:
         problems.append(Problem("model", f"dtypes {sorted(unknown)} are not known"))

@@ -8,10 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.experts.expert_load import read_loads, skewed_load
-from costmodel.models.spec import ModelSpec
+from costmodel.models.spec import ModelSpec, MoE
 from costmodel.passes.operations import operations_of
 from costmodel.question.workload import Workload
 from topology.errors import InstanceError, Problem
+from topology.names import shown
+
+#: loads that are no recording; of a model without routed experts they say nothing
+_GENERATED = ("skewed", "uniform")
+
+
+def expert_problems(
+    model: ModelSpec, workload: Workload, layer_slots: str = "same"
+) -> list[Problem]:
+    """What is asked of routed experts that the model does not have."""
+    if any(isinstance(part, MoE) for layer in model.layers for part in layer.sublayers):
+        return []
+    asked = {} if layer_slots == "same" else {"layer_slots": layer_slots}
+    if workload.expert_load not in _GENERATED:
+        asked["workload.expert_load"] = shown(workload.expert_load, 80)
+    message = f"{model.name} has no routed experts: leave it out"
+    return [Problem(place, f"{value}: {message}") for place, value in asked.items()]
 
 
 def loads_of_model(
@@ -19,12 +36,14 @@ def loads_of_model(
 ) -> tuple[NDArray[np.float64], Literal["measured", "assumed"]]:
     """Loads ``[moe layers, experts]``, each row summing to 1, and whether they were measured.
 
-    Raises ``InstanceError`` for a recording of another model.
+    Raises ``InstanceError`` for a recording of another model, or for one where the model has no routed experts.
     """
     operations = operations_of(model)
     num_layers = len(operations.moe_layers)
     num_experts = operations.moe.num_experts if operations.moe else 0
     if not num_layers or num_experts == 0:
+        if problems := expert_problems(model, workload):
+            raise InstanceError(problems)
         return np.zeros((0, 0)), "assumed"
     if workload.expert_load == "uniform":
         return np.full((num_layers, num_experts), 1.0 / num_experts), "assumed"

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 #: options that hold for all models; others are said by model, in the file
 _SHARED = ("cluster", "pay", "profile", "granularity")
+#: options that no file says either, and what to do
+_INSTEAD = {
+    "report": "is of one layout: name --out FOLDER, then rackfit report on each of FOLDER/layouts/*.json",
+    "confidence": "is of one model, and no layouts of several are found for one: leave it out",
+}
 
 
 class Effort(NamedTuple):
@@ -50,7 +55,10 @@ def divide(
     own = {key: said.pop(key) for key in _SHARED if key in said}
     said |= {key: value for key, value in unlike.items() if value is not None}
     problems = [
-        Problem(f"--{key.replace('_', '-')}", "is of one model; of several, say it in the file")
+        Problem(
+            f"--{key.replace('_', '-')}",
+            _INSTEAD.get(key, "is of one model; of several, say it in the file"),
+        )
         for key in said
     ]
     try:

@@ -20,13 +20,14 @@ from costmodel.question.uncertainty import Comparison, compare_costs
 from costmodel.replica.fleet import uplink_bytes_per_s
 from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.documents.distance import measured_distance
+from rackfit.documents.layout_file import read_layout_data
 from rackfit.documents.notebook import answer_html
 from rackfit.documents.output import write_whole
 from solver.answer import Alone, Chosen, ForTraffic, SearchResult
 from solver.certificate import Certificate
-from topology.catalogue import checked, is_file, read_data
+from topology.catalogue import checked
 from topology.errors import InstanceError, Problem
-from topology.names import Line, shown
+from topology.names import Line
 
 SCHEMA_VERSION = "1.0"
 
@@ -261,14 +262,7 @@ def read_result(path: Path) -> tuple[Instance, Layout, dict[str, Any]]:
 
     Raises ``InstanceError`` for a file that is not one, also for another major schema version.
     """
-    if not is_file(path):
-        raise InstanceError(Problem(shown(path, 300), "no such file"))
-    data = read_data(path)
-    if not isinstance(data, dict):
-        raise InstanceError(Problem(str(path), "expected a JSON object written by rackfit solve"))
-    if "layout" not in data and "schema_version" not in data:
-        message = "is not a layout: write one with rackfit solve ... --out FILE"
-        raise InstanceError(Problem(str(path), message))
+    data = read_layout_data(path)
     with checked(path.name):
         document = LayoutDocument.model_validate(data)
     if document.schema_version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:

@@ -19,24 +19,21 @@ from costmodel.measured.own.pace import own_errors
 from costmodel.measured.own.prior import Prior, prior_of, shipped_known
 from costmodel.measured.own.profile import efficiency_of
 from costmodel.measured.predict import predict
-from costmodel.measured.rows import Group, MeasuredRow
-from costmodel.measured.runs import Run, sequences_that_fit, worker_rates
-from costmodel.measured.systems import resolve_instance_like
+from costmodel.measured.runs import Run
 from costmodel.question.instance import Instance
-from costmodel.question.workload import Workload
 from rackfit.measurements.bench_commands import ENGINES, bench_command, launch_command
+from rackfit.measurements.candidates import candidate_runs
 from rackfit.report.compare import built, built_words
+from solver.clock import Clock
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 Array = NDArray[np.float64]
 #: parameter sets under which the question is solved beside the shipped one
 WORLDS = 4
-#: parameter sets on which runs are tried
-DRAWS = 192
-#: tokens of a short answer and of a short prompt
-_SHORT, _SHORT_PROMPT = 16, 64
-#: shares of a layout's batch that are worth measuring
-_SHARES = (1.0, 0.25, 0.0625)
+#: parameter sets on which runs are tried, and how many are tried however little time is left
+DRAWS, LEAST_DRAWS = 192, 16
+#: share of the time limit that the searches may take
+_SEARCHING = 0.7
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,22 @@ class Probed:
     runs: tuple[Run, ...]
     picks: tuple[Pick, ...]
     between: tuple[int, int] | None = None
+    #: parameter sets under which the question was solved and on which runs were tried, of as many asked for
+    solved: tuple[int, int] = (WORLDS, WORLDS)
+    tried: tuple[int, int] = (DRAWS, DRAWS)
+
+    @property
+    def cut_short(self) -> str | None:
+        """What the time limit left out, in words."""
+        short = [
+            f"{what} {done} of {asked} sampled parameter sets"
+            for what, (done, asked) in (
+                ("solved under", self.solved),
+                ("runs tried on", self.tried),
+            )
+            if done < asked
+        ]
+        return f"the time limit came first: {', '.join(short)}" if short else None
 
     @cached_property
     def tpot_s(self) -> Array:
@@ -66,6 +79,8 @@ class Probed:
             ],
             "answer_sd": self.question.answer_sd([]),
             "between": self.between,
+            "solved_sets": self.solved[0],
+            "tried_sets": self.tried[0],
             "runs": [self._run(pick) for pick in self.picks],
         }
 
@@ -101,6 +116,8 @@ class Probed:
         if len(self.layouts) > 1:
             turned = float(self.question.open_pairs()[0, 1:].max())
             found.append(f"the chance that one of the others costs less is up to {turned:.0%}")
+        if self.cut_short is not None:
+            found.append(self.cut_short)
         found.append("runs to measure, the most telling first:")
         for number, one in enumerate(data["runs"], 1):
             after = "this run" if number == 1 else f"runs 1 to {number}"
@@ -138,37 +155,54 @@ def probe(
     between: tuple[int, int] | None = None,
 ) -> Probed:
     """Solve a question under several parameter sets and choose runs; ``between``: those that order two of its layouts,
-    numbered from 1 as they are listed. Raises ``InstanceError``, ``NoFeasibleLayout``."""
+    numbered from 1 as they are listed. Where the time ends first, fewer parameter sets are sampled.
+    Raises ``InstanceError``, ``NoFeasibleLayout``, ``NoLayoutInTime``."""
+    clock = Clock(time_limit_s)
     prior = _prior(instance)
-    layouts = _top_layouts(instance, prior, worlds, time_limit_s, seed)
+    layouts, solved = _top_layouts(instance, prior, worlds, clock, seed)
     runs = candidate_runs(instance, layouts)
     if not runs:
         raise InstanceError(Problem("probe", "no worker of these layouts holds the model alone"))
     if between is not None and not all(1 <= one <= len(layouts) for one in between):
         message = f"expected two of the layouts 1 to {len(layouts)}, got {between[0]},{between[1]}"
         raise InstanceError(Problem("--between", message))
-    question = Question(
-        np.array([log_cost(instance, layout, prior.mean) for layout in layouts]),
-        *_tried(instance, layouts, runs, prior, seed),
-        shipped_known().row_sd,
-    )
+    costs, times = _tried(instance, layouts, runs, prior, seed, clock)
+    expected = np.array([log_cost(instance, layout, prior.mean) for layout in layouts])
+    question = Question(expected, costs, times, shipped_known().row_sd)
     pair = None if between is None else (between[0] - 1, between[1] - 1)
     picks = tuple(choose(question, count, pair))
-    return Probed(instance, prior, tuple(layouts), question, tuple(runs), picks, between)
+    return Probed(
+        instance, prior, tuple(layouts), question, tuple(runs), picks, between,
+        (solved, worlds), (len(costs), DRAWS),
+    )  # fmt: skip
 
 
 def _tried(
-    instance: Instance, layouts: list[Layout], runs: list[Run], prior: Prior, seed: int
+    instance: Instance,
+    layouts: list[Layout],
+    runs: list[Run],
+    prior: Prior,
+    seed: int,
+    clock: Clock,
 ) -> tuple[Array, Array]:
     """Logs of the layouts' costs ``[draws, layouts]`` and of the runs' times ``[draws, runs]`` under drawn parameters."""
     rng = np.random.default_rng(seed)
     half = rng.multivariate_normal(prior.mean, prior.covariance, DRAWS // 2, method="cholesky")
     draws = np.concatenate([half, 2.0 * prior.mean - half])
     times = own_errors(problem_of(runs, pricing_at(prior.mean)))
-    return (
-        np.array([[log_cost(instance, layout, one) for layout in layouts] for one in draws]),
-        np.array([times.at(np.repeat(one[:, None], len(runs), axis=1)) for one in draws]),
-    )
+    rows: dict[int, tuple[list[float], Array]] = {}
+    for near in range(len(half)):
+        if len(rows) >= LEAST_DRAWS and clock.over:
+            break
+        for place in (
+            near,
+            near + len(half),
+        ):  # one and its mirror image: their mean is the expected set
+            one = draws[place]
+            costs = [log_cost(instance, layout, one) for layout in layouts]
+            rows[place] = costs, times.at(np.repeat(one[:, None], len(runs), axis=1))
+    tried = [rows[place] for place in sorted(rows)]
+    return np.array([costs for costs, _ in tried]), np.array([seconds for _, seconds in tried])
 
 
 def _prior(instance: Instance) -> Prior:
@@ -217,71 +251,35 @@ def log_cost(instance: Instance, layout: Layout, scales: Array) -> float:
 
 
 def _top_layouts(
-    instance: Instance, prior: Prior, worlds: int, time_limit_s: float, seed: int
-) -> list[Layout]:
-    """The best layout, its runner-up, and the best under parameters drawn from what is open; each kind once."""
+    instance: Instance, prior: Prior, worlds: int, clock: Clock, seed: int
+) -> tuple[list[Layout], int]:
+    """The best layout, its runner-up, and the best under parameters drawn from what is open, each kind once; and under
+    how many of the drawn sets the question was solved in time."""
     from rackfit.api import solve
 
     rng = np.random.default_rng(seed)
-    each = time_limit_s / (worlds + 1)
+    assert clock.limit_s is not None
+    kept_s = (1.0 - _SEARCHING) * clock.limit_s
+    each = _SEARCHING * clock.limit_s / (worlds + 1)
     answer = solve(instance, time_limit_s=each, seed=seed)
     found = [answer.layout]
     if answer.search.runner_up is not None:
         found.append(answer.search.runner_up.layout)
-    for _ in range(worlds):
+    solved = 0
+    for left in range(worlds, 0, -1):
+        each = (clock.remaining_s - kept_s) / left
+        if each <= 0:
+            break
         drawn = rng.multivariate_normal(prior.mean, prior.covariance, method="cholesky")
         try:
             found.append(solve(under(instance, drawn), time_limit_s=each, seed=seed).layout)
-        except (NoFeasibleLayout, NoLayoutInTime):
+        except NoLayoutInTime:
             continue
+        except NoFeasibleLayout:
+            pass
+        solved += 1
     unlike: dict[frozenset[object], Layout] = {}
     for layout in found:
         unlike.setdefault(frozenset(built(layout).items()), layout)
-    return sorted(unlike.values(), key=lambda layout: log_cost(instance, layout, prior.mean))
-
-
-def candidate_runs(instance: Instance, layouts: list[Layout]) -> list[Run]:
-    """One worker of every width of the layouts, at its batch and below: on the question's requests, on their prompts
-    with short answers, of which prefill takes most of the time, and on short prompts with their answers, of which it takes none."""
-    found: dict[tuple[Group, int, float, float], Run] = {}
-    asked = [instance]
-    workload = instance.workload.model_copy(update={"spread": None})
-    if workload.output_tokens > _SHORT:
-        asked.append(_of_lengths(instance, workload, {"output_tokens": _SHORT}))
-    if workload.input_tokens > _SHORT_PROMPT:
-        short = {"input_tokens": _SHORT_PROMPT, "images": 0.0, "audio_frames": 0}
-        asked.append(_of_lengths(instance, workload.first_time(), short))
-    for question in asked:
-        for layout in layouts:
-            for replica in layout.replicas:
-                shape = replica.shape
-                group = Group(shape.tp, shape.attention_dp, shape.pp, 1, shape.ep)
-                for share in _SHARES:
-                    users = max(1, round(share * shape.batch))
-                    lengths = question.workload.new_tokens, question.workload.output_tokens
-                    key = (group, users, *lengths)
-                    run = None if key in found else _run(question, group, users, len(found))
-                    if run is not None:
-                        found[key] = run
-    return list(found.values())
-
-
-def _of_lengths(instance: Instance, workload: Workload, tokens: dict[str, Any]) -> Instance:
-    """The question with a workload of other lengths."""
-    other = workload.model_copy(update=tokens)
-    return resolve_instance_like(instance, instance.scenario.model_copy(update={"workload": other}))
-
-
-def _run(instance: Instance, group: Group, users: int, number: int) -> Run | None:
-    """A run of one worker; ``None`` where it does not hold so many requests."""
-    engine = (instance.scenario.engine or "").partition("@")[0]
-    workload, chip = instance.workload, instance.cluster.usable[0].chip.name
-    most = sequences_that_fit(instance, group, engine)
-    if most < users:
-        return None
-    row = MeasuredRow(
-        id=f"{number}", engine=engine, model=instance.model.name, system=chip, precision="",
-        input_tokens=workload.new_tokens, output_tokens=workload.output_tokens, concurrency=users,
-        decode=group, prefill=None, tpot_s=1.0, ttft_s=None, fixed_lengths=True,
-    )  # fmt: skip
-    return Run(row, instance, chip, worker_rates(instance, group, 0), None, most)
+    best = sorted(unlike.values(), key=lambda layout: log_cost(instance, layout, prior.mean))
+    return best, solved

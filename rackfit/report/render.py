@@ -102,8 +102,8 @@ def _print_question(console: Console, instance: Instance) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    for warning in instance.model.warnings:
-        console.print(plain(f"{instance.model.name}: {warning}"), highlight=False, soft_wrap=True)
+    for warning in instance.model.named_warnings:
+        console.print(plain(warning), highlight=False, soft_wrap=True)
 
 
 def _print_figures(console: Console, evaluation: Evaluation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from posixpath import normpath
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -89,6 +90,11 @@ class Question(BaseModel):
         """Whether it holds names of the catalogue and numbers alone: such may share a process."""
         return False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _offered_by_their_last_part(cls, data: object) -> object:
+        return by_last_part(data)
+
     @model_validator(mode="after")
     def _nothing_else_is_read(self) -> Question:
         for place, name in self.named():
@@ -113,6 +119,72 @@ def names_of(scenario: str | Scenario | Mapping[str, Any]) -> Iterator[tuple[str
     for key in _PATHS:
         if isinstance(value := data.get(key), str):
             yield f"scenario.{key}", value
+    drafts = data.get("speculative")
+    if isinstance(drafts, dict) and isinstance(value := drafts.get("draft"), str):
+        yield "scenario.speculative.draft", value
+
+
+def by_last_part(data: object) -> object:
+    """A request whose scenarios name files of ``files`` by other paths, named as there: by the last part alone.
+
+    A layout holds the paths that its question was asked with, which mean nothing to a server. A ``config.json`` is
+    named after its folder, as its model is. Paths stay, and are refused, where ``files`` has no such name.
+    Raises ``ValueError`` where two paths end in one name.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get("files"), dict):
+        return data
+    paths = _Paths(data["files"])
+    found = dict(data)
+    if "scenario" in data:
+        found["scenario"] = paths.renamed(data["scenario"])
+    for key in ("document", "second"):
+        document = data.get(key)
+        if isinstance(document, dict) and isinstance(asked := document.get("instance"), dict):
+            own = {**asked, "scenario": paths.renamed(asked.get("scenario"))}
+            found[key] = {**document, "instance": own}
+    return {**found, "files": paths.files}
+
+
+class _Paths:
+    """Paths of a request, and what is offered of them; a ``config.json`` is offered by the name of its folder, too."""
+
+    def __init__(self, files: dict[str, Any]):
+        self.files, self.offered = dict(files), frozenset(files)
+        self.meant: dict[str, str] = {}
+
+    def renamed(self, scenario: Any) -> Any:
+        """A scenario, or whatever else was given for one, with the names of offered files for their paths."""
+        if not isinstance(scenario, dict):
+            return scenario
+        found = self._part(scenario, _PATHS)
+        for key, inner in (("workload", "expert_load"), ("speculative", "draft")):
+            if isinstance(part := scenario.get(key), dict):
+                found[key] = self._part(part, (inner,))
+        return found
+
+    def _part(self, data: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+        texts = {key: data[key] for key in keys if isinstance(data.get(key), str)}
+        return {**data, **{key: self._name(text) for key, text in texts.items()}}
+
+    def _name(self, text: str) -> str:
+        stem, at, count = text.rpartition("@")
+        path, units = (stem, at + count) if at and count.isdecimal() else (text, "")
+        *above, last = path.split("/")
+        own = f"{above[-1]}.json" if above and last == "config.json" else ""
+        if own in self.offered:
+            source = named = own
+        elif above and last in self.offered:
+            source, named = last, own if re.fullmatch(_FILE, own) else last
+        else:
+            return text
+        # two paths of one question are two files, of which one was offered
+        before = self.meant.setdefault(source, normpath(path))
+        if before != normpath(path):
+            raise ValueError(
+                f"{before[:80]!r} and {path[:80]!r} would both be {source} of files: give each a name of its own"
+            )
+        self.files[named] = self.files[source]
+        return named + units
 
 
 def _is_offered(name: str, files: Mapping[str, str]) -> bool:

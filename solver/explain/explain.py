@@ -13,6 +13,9 @@ from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from topology import Chip
 
+#: the command that says more
+_EXPLAIN = "rackfit explain"
+
 
 def why_nothing_fits(
     instance: Instance,
@@ -79,7 +82,12 @@ def rate_words(asked: float, most_rate: float) -> str:
             f"no set of whole replicas on these chips serves them, though parts of replicas could serve "
             f"{most_rate:.4g}"
         )
-    return f"{text}. rackfit explain says which rate or how many chips would fit"
+    return f"{text}. {_EXPLAIN} says which rate or how many chips would fit"
+
+
+def of_one_of_several(text: str) -> str:
+    """The message for one of several models: ``rackfit explain`` takes the question of one model, not theirs."""
+    return text.replace(_EXPLAIN, "rackfit explain, asked about this model alone,")
 
 
 def _hbm(

@@ -40,7 +40,7 @@ def made_of(
             chosen = choice.least_money(min(most_bytes, 1e18), price, clock, seed)
         elif fresh:
             chosen = choice.least_moved(price * (1 + within), clock, seed)
-        else:  # what runs alone, whatever it costs: to be shown beside the others
+        else:  # the cheapest of running replicas alone, to be shown beside the others
             chosen = choice.least_money(0.0, price, clock, seed)
         made = None if chosen is None else _layout(engine, running, chosen)
         if made is None:
@@ -48,7 +48,9 @@ def made_of(
         judged = evaluate(instance, made)
         left = mended(instance, made, judged) if judged.violations else (made, judged)
         if left is not None and left[1].usd_per_m_output_tokens is not None:
-            found.append(("kept and new replicas" if fresh else "what runs", left[0]))
+            found.append(
+                ("kept and new replicas" if fresh else "of running replicas alone", left[0])
+            )
     return found
 
 

@@ -70,7 +70,7 @@ def best_for_traffic(
     if len(errors) == len(chunks):
         raise min(errors, key=lambda error: error.proven)
     if best is None and clock.over:
-        raise NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
+        raise clock.late("a layout whose replay meets the targets")
     return best
 
 

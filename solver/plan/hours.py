@@ -90,7 +90,7 @@ def _begun(first: First, clock: Clock) -> Planned:
         plan, judged = first.found
         return Planned(plan, judged, min(first.bound_usd, judged.usd))
     if clock.over:
-        raise NoLayoutInTime("the time limit came before a plan")
+        raise clock.late("a plan")
     raise NoFeasibleLayout(
         "no plan was found in the work that one search may take; none is proven not to exist",
         proven=False,

@@ -23,7 +23,7 @@ from solver.traffic.bounds.late import least_usd, rates_with_late
 from solver.traffic.bounds.windows import least_share
 from solver.traffic.ways import chunk_line, chunks_of, of_chunk
 from topology import load_cluster
-from topology.errors import NoFeasibleLayout, NoLayoutInTime
+from topology.errors import NoFeasibleLayout
 
 #: units of a kind up to which each number of them is bounded alone: always, and on so many chips
 _FEW, _FEW_CHIPS = 4, 128
@@ -141,7 +141,7 @@ def _most(
             continue
         bound = max(bound, alone)
         if bound <= 0.0:
-            raise NoLayoutInTime("the time limit came before a bound")
+            raise clock.late("a bound")
         rate = every.requests_per_s(bound * every.share)
         if rate > most:
             most, covers = rate, said

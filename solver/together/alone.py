@@ -7,6 +7,7 @@ from collections.abc import Callable
 from costmodel.together.question import Models
 from solver.answer import Progress, SearchResult
 from solver.clock import Clock
+from solver.explain.explain import of_one_of_several
 from solver.rounds import Search
 from solver.search import searched
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
@@ -46,7 +47,7 @@ class Alone:
             self.searches.append(search)
         if reasons:
             raise NoFeasibleLayout(
-                "\n".join(f"{name}: {error}" for name, error in reasons),
+                "\n".join(f"{name}: {of_one_of_several(str(error))}" for name, error in reasons),
                 proven=any(error.proven for _, error in reasons),
             )
 

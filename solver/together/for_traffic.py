@@ -16,6 +16,7 @@ from costmodel.together.judge import Judged, judge
 from costmodel.together.question import Models
 from solver.answer import SearchResult
 from solver.clock import Clock, check_seed
+from solver.explain.explain import of_one_of_several
 from solver.together.alone import OnProgress, told_under
 from solver.together.divided import Divided, gap_of, money_alone
 from solver.traffic.asked import Asked
@@ -124,9 +125,7 @@ class _InTurn:
         if answer is not None:
             return answer
         if self.clock.over:
-            raise NoLayoutInTime(
-                "the time limit came before layouts of all models that meet the percentiles"
-            )
+            raise self.clock.late("layouts of all models that meet the percentiles")
         raise NoFeasibleLayout(f"no division of the chips was found: {self._why()}", proven=False)
 
     def snapshot(self) -> Divided | None:
@@ -173,7 +172,7 @@ class _InTurn:
             self.to_come = len(late)
         if reasons:
             raise NoFeasibleLayout(
-                "\n".join(f"{name}: {error}" for name, error in reasons),
+                "\n".join(f"{name}: {of_one_of_several(str(error))}" for name, error in reasons),
                 proven=any(error.proven for _, error in reasons),
             )
         for at, slow in late.items():

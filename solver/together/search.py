@@ -277,9 +277,7 @@ class _Rounds:
         found = self.snapshot()
         if found is None:
             if self.clock.over:
-                raise NoLayoutInTime(
-                    "the time limit came before the first verified layouts of all models"
-                )
+                raise self.clock.late("the first verified layouts of all models")
             raise NoFeasibleLayout(
                 f"no division of the chips was found: {self._why()}", proven=False
             )

@@ -10,6 +10,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from solver.answer import ForTraffic, SearchResult
 from solver.certificate import Certificate
+from solver.clock import Clock
 from solver.fleet.asked import Fleet
 from solver.place.assemble import assemble
 from solver.place.mend import mended
@@ -21,7 +22,7 @@ from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Verdict
 from solver.traffic.ways import Way
 from solver.verify import ROUNDING, verify
-from topology.errors import NoFeasibleLayout, NoLayoutInTime
+from topology.errors import NoFeasibleLayout
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,10 @@ def capacities(fleet: Fleet, needs: Mapping[str, float], rate: float) -> dict[st
     }
 
 
-def nothing_found(asked: Asked, last: Verdict | None, *, over: bool) -> Exception:
-    """Why no layout was found; ``last``: the verdict on the last one, ``over``: whether the time was."""
-    if over:
-        return NoLayoutInTime("the time limit came before a layout whose replay meets the targets")
+def nothing_found(asked: Asked, last: Verdict | None, *, clock: Clock) -> Exception:
+    """Why no layout was found; ``last``: the verdict on the last one, ``clock``: of the search."""
+    if clock.over:
+        return clock.late("a layout whose replay meets the targets")
     head = (
         f"layouts carry {asked.peak_rate:,.4g} requests/s in a steady state, but of those found none meets the "
         "percentiles when it is replayed"

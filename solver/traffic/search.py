@@ -118,7 +118,7 @@ class _TrafficSearch:
                 self._confirm()
         found = self._kept()
         if found is None:
-            raise nothing_found(self.asked, self.last, over=self.clock.over)
+            raise nothing_found(self.asked, self.last, clock=self.clock)
         return found
 
     def _turns(self) -> Iterator[tuple[Way, float]]:

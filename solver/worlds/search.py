@@ -105,9 +105,7 @@ class WorldsSearch:
                 self.look(question)
         if self.best is None or self.bound <= 0:
             if self.clock.over:
-                raise NoLayoutInTime(
-                    "the time limit came before a layout and a bound for this confidence"
-                )
+                raise self.clock.late("a layout and a bound for this confidence")
             raise NoFeasibleLayout(
                 f"no layout was found that meets the targets in {self.confidence:.0%} of the parameter sets",
                 proven=False,

@@ -142,6 +142,14 @@ def test_nothing_moves_within_a_budget_of_nothing(running: Path) -> None:
     assert more["moved_bytes"] <= 1e12
 
 
+def test_candidates_are_named_for_what_they_are(running: Path) -> None:
+    """The cheapest of running replicas may restart them: it is not what runs."""
+    document = moved(running, "--failed", "r1")
+    names = {one["name"] for one in document["candidates"]}
+    assert names == {"best", "kept and new replicas", "of running replicas alone"}
+    assert "of running replicas alone" in rackfit("move", running, "--failed", "r1").output
+
+
 def test_the_same_layout_is_no_move(running: Path) -> None:
     document = moved(running, running)
     assert document["steps"] == []

@@ -198,6 +198,28 @@ def test_models_that_fit_alone_but_not_together_are_told(tmp_path: Path, pay: st
     assert rackfit.solve_together(fewer).judged.headroom >= 1
 
 
+def test_the_folder_of_several_models_is_no_layout(
+    made: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
+    _, folder = made
+    code, said = refused(run("evaluate", folder))
+    assert (code, said) == (2, f"{folder}: is a folder: name one of its layouts/*.json")
+    code, said = refused(run("report", folder / "together.json", "--out", tmp_path / "r.html"))
+    assert code == 2
+    assert said.startswith(
+        f"{folder / 'together.json'}: holds several models: name one of layouts/*.json"
+    )
+    code, said = refused(run("evaluate", tmp_path))
+    assert said.startswith(f"{tmp_path}: is a folder: name the layout in it")
+    assert refused(run("evaluate", tmp_path / "none"))[1].endswith("none: no such file")
+
+
+def test_what_is_advised_of_one_of_several_models_can_be_followed(tmp_path: Path) -> None:
+    with pytest.raises(NoFeasibleLayout) as found:
+        rackfit.solve_together(written(tmp_path, SMALL | {"rate": 100_000}, LARGE))
+    assert "rackfit explain, asked about this model alone, says which rate" in str(found.value)
+
+
 @pytest.mark.parametrize("command", ["explain", "size", "study"])
 def test_other_commands_say_that_they_take_one_model(command: str) -> None:
     words = {
@@ -216,8 +238,10 @@ def test_options_of_one_model_are_refused(tmp_path: Path) -> None:
     words = ["--rate", "3", "--tpot", "20ms", "--traffic", "chat-poisson", "--confidence", "0.9"]
     code, said = refused(run("solve", NAME, *words, "--report", tmp_path / "r.html"))
     assert code == 2
-    for option in ("--rate", "--tpot", "--traffic", "--confidence", "--report"):
+    for option in ("--rate", "--tpot", "--traffic"):
         assert f"{option}: is of one model; of several, say it in the file" in said
+    assert "--report: is of one layout: name --out FOLDER, then rackfit report on each of" in said
+    assert "--confidence: is of one model" in said
     assert not list(tmp_path.iterdir())
     (tmp_path / "full").write_text("x")
     assert refused(run("solve", NAME, "--out", tmp_path))[0] == 2

@@ -21,12 +21,13 @@ def read(b: Builder) -> ModelSpec:
     if c.size("num_attention_groups", "num_key_value_heads", default=1, high=2**12) != 1:
         c.problem("num_attention_groups", "only 1 is understood: one key and value head")
     rank = c.size("share_q_dim", default=dim, because="one head's width")
+    sound = c.log.so_far()
     experts = Experts(
         c.size("moe_num_experts", "n_routed_experts", high=MAX_EXPERTS),
         c.size("moe_top_k", "num_experts_per_tok", high=MAX_EXPERTS),
         c.size("moe_intermediate_size"),
     )
-    if experts.top_k > experts.num:
+    if sound() and experts.top_k > experts.num:
         c.problem("moe_top_k", f"{experts.top_k} experts per token, but only {experts.num}")
     shared_width = c.size("share_expert_dim", low=0)
     width, sparse = b.ffn_width, c.indices("moe_layers_enum", count)

@@ -84,12 +84,13 @@ class Builder:
 
     def kv_heads(self, *names: str) -> int:
         """Key/value heads; absent or null means as many as query heads."""
+        sound = self.config.log.so_far()
         heads = self.heads
         found = self.config.size(
             "num_key_value_heads", *names, default=heads, because="as many as query heads",
             high=2**12,
         )  # fmt: skip
-        if heads % found:
+        if sound() and heads % found:
             self.config.problem(
                 "num_key_value_heads", f"{found} does not divide the {heads} query heads"
             )
@@ -102,8 +103,11 @@ class Builder:
             # a class without a number of its own takes hidden size / heads
             default = self.config.class_default(("head_dim",), int)
         if default is None:
+            sound = self.config.log.so_far()
             default, because = max(self.hidden // self.heads, 1), "hidden size / query heads"
-            if self.config.class_defaults and self.hidden % self.heads:
+            if not sound():
+                pass
+            elif self.config.class_defaults and self.hidden % self.heads:
                 self.config.log.note(
                     f"warning: head_dim is not given, and {self.heads} heads do not divide the hidden "
                     f"size {self.hidden}: rounded down, as the model's class does"

@@ -55,15 +55,19 @@ class Experts:
              groups: bool = False, group_names: tuple[str, ...] = ("n_group",)) -> Experts:  # fmt: skip
         """The usual aliases. ``groups``: the family's router may pick expert groups first."""
         c = b.config
+        sound = c.log.so_far()
         num = c.size(*EXPERT_COUNT_KEYS, high=MAX_EXPERTS)
         top_k = c.size(*TOP_K_KEYS, high=MAX_EXPERTS)
+        most = num if sound() else MAX_EXPERTS
         width = c.size(*width_keys)
-        if top_k > num:
+        if top_k > most:
             c.problem(TOP_K_KEYS[0], f"{top_k} experts per token, but only {num} experts")
         if not groups:
             return cls(num, top_k, width)
-        num_groups = c.size(*group_names, default=1, because="no expert groups", high=num)
-        top_groups = c.size("topk_group", default=1, because="no expert groups", high=num)
+        num_groups = c.size(*group_names, default=1, because="no expert groups", high=most)
+        top_groups = c.size("topk_group", default=1, because="no expert groups", high=most)
+        if not sound():
+            return cls(num, top_k, width)
         if num % num_groups:
             c.problem(group_names[0], f"{num_groups} groups do not divide {num} experts")
         elif top_groups > num_groups:

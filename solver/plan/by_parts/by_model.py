@@ -17,7 +17,7 @@ from costmodel.plan.hours import Decision, Hours
 from solver.clock import Clock
 from solver.plan.by_parts.linear import Array
 from solver.plan.model import Given, HoursModel
-from topology.errors import NoFeasibleLayout, NoLayoutInTime
+from topology.errors import NoFeasibleLayout
 
 Groups = NDArray[np.int64]
 Units = list[list[int]]
@@ -111,7 +111,7 @@ def _turn(
         if hint is not None:
             return hint
         if clock.over:
-            raise NoLayoutInTime("the time limit came before a plan")
+            raise clock.late("a plan")
     raise NoFeasibleLayout(
         f"{asked.models[model]} finds no room beside the others in whole units", proven=False
     )

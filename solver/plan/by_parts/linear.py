@@ -21,7 +21,7 @@ from ortools.linear_solver import pywraplp
 
 from costmodel.plan.hours import Hours
 from solver.clock import Clock
-from topology.errors import NoFeasibleLayout, NoLayoutInTime
+from topology.errors import NoFeasibleLayout
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -202,7 +202,7 @@ class Linear:
         if status == pywraplp.Solver.INFEASIBLE:
             raise NoFeasibleLayout("even parts of units together do not meet the demand")
         if status != pywraplp.Solver.OPTIMAL:
-            raise NoLayoutInTime("the time limit came before the linear relaxation was solved")
+            raise clock.late("the linear relaxation was solved")
         dual = np.array([row.dual_value() for row in own_rows])
         found = np.array([one.solution_value() for one in own])
         bound = max(0.0, self.proven(dual))

@@ -159,6 +159,65 @@ def test_a_draft_is_held_and_takes_its_time(draft: str) -> None:
     assert float(timed.total_s("per_op")) == pytest.approx(read / chip.hbm_bytes_per_s, rel=0.01)
 
 
+BLOCK = "drafts a whole block of tokens in one pass"
+UNKNOWN = "is no draft that is known: EAGLE and EAGLE-3 heads and whole text generators"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architectures": ["DFlashDraftModel"], "dflash_config": {"mask_token_id": 1}, "block_size": 16},
+         f"dflash_config: says that 'DFlashDraftModel' {BLOCK}"),
+        ({"architectures": ["DSparkDraftModel"], "block_size": 7}, f"block_size: says that 'DSparkDraftModel' {BLOCK}"),
+        ({"architectures": ["Qwen3ForCausalLM"], "num_target_layers": 36}, f"num_target_layers: says .* {BLOCK}"),
+        ({"architectures": ["LlamaForCausalLM"], "pard_token": 7}, f"pard_token: says that 'LlamaForCausalLM' {BLOCK}"),
+        ({"ptd_token_id": 7}, f"ptd_token_id: says that 'LlamaForCausalLMEagle3' {BLOCK}"),
+        ({"architectures": ["PEagleDraftModel"]}, f"architectures: 'PEagleDraftModel' {BLOCK}"),
+        ({"speculators_model_type": "p-eagle"}, f"speculators_model_type: 'p-eagle' {BLOCK}"),
+        ({"architectures": [], "speculators_model_type": "mlp"}, f"speculators_model_type: 'mlp' {UNKNOWN}"),
+        ({"architectures": ["DominoDraftModel"]}, f"architectures: 'DominoDraftModel' {UNKNOWN}"),
+        ({"architectures": ["MedusaModel"], "model_type": "medusa"}, f"architectures: 'MedusaModel' {UNKNOWN}"),
+    ],
+)  # fmt: skip
+def test_other_drafts_are_refused_by_name(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(EAGLE3 | change))
+    with pytest.raises(InstanceError, match=message):
+        load_drafter(str(path), load_model("llama-3.1-8b"))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"architectures": ["Eagle3LlamaForCausalLM"]}, "eagle3"),
+        ({"architectures": ["Eagle3DraftModel"], "speculators_model_type": "eagle3"}, "eagle3"),
+        ({"architectures": ["EagleSpeculator"]}, "eagle"),
+        ({"architectures": ["LlamaForCausalLMEagle"]}, "eagle"),
+        ({"architectures": ["LlamaForCausalLM"]}, "model"),
+        ({"architectures": None}, "model"),
+    ],
+)
+def test_names_of_what_drafts_a_token_in_a_run(
+    change: dict[str, Any], kind: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(EAGLE3 | change))
+    assert load_drafter(str(path), load_model("llama-3.1-8b")).kind == kind
+
+
+def test_warnings_of_a_draft_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "small.json"
+    path.write_text(
+        json.dumps(EAGLE3 | {"architectures": ["LlamaForCausalLM"], "draft_vocab_size": 7})
+    )
+    found = asked(str(path), model="llama-3.1-8b")
+    assert found.model.named_warnings == (
+        "small: warning: draft_vocab_size = 7 is not understood and was not used",
+    )
+
+
 def test_the_question_with_a_draft_is_another(tmp_path: Path) -> None:
     (tmp_path / "heads").mkdir()
     (tmp_path / "heads" / "config.json").write_text(json.dumps(EAGLE3))

@@ -11,7 +11,7 @@ from costmodel.models import load_model
 from costmodel.models.load import read_model
 from costmodel.models.parts.quantisation.formats import FP8_BLOCK, MXFP4, NVFP4, grouped_int
 from costmodel.models.parts.quantisation.matching import PatternError, Patterns
-from costmodel.models.spec import Attention, MoE
+from costmodel.models.spec import Attention, ModelSpec, MoE
 from costmodel.models.summary import summarise
 from topology.catalogue import data_dir
 from topology.errors import InstanceError
@@ -122,6 +122,61 @@ def test_groups_of_different_precision() -> None:
     assert dtypes["query"] == "fp8"
     assert moe.expert_dtype == "fp4"
     assert spec.head[0].dtype == "bf16"
+
+
+_FP8 = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True}
+
+
+def _compressed(**more: Any) -> ModelSpec:
+    groups = {"group_0": {"targets": ["Linear"], "weights": _FP8}}
+    settings = {
+        "quant_method": "compressed-tensors",
+        "ignore": ["lm_head"],
+        "config_groups": groups,
+    }
+    return read_model(_config("llama-3.1-8b") | {"quantization_config": settings | more}, "m", "m")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sparsity_config": {"format": "sparse-24-bitmask", "sparsity_structure": "2:4"}},
+        {"sparsity_config": {"format": "sparse-bitmask", "sparsity_structure": "2:4"}},
+        {"format": "marlin-24"},
+    ],
+)
+def test_sparse_matrices_are_counted_dense_with_a_warning(more: dict[str, Any]) -> None:
+    plain, spec = _compressed(), _compressed(**more)
+    (warning,) = spec.warnings
+    assert "matrices are sparse" in warning
+    assert "2:4" in warning
+    assert summarise(spec) == summarise(plain)
+
+
+@pytest.mark.parametrize("sparsity", [{}, None, {"format": "dense"}])
+def test_dense_matrices_have_no_warning_of_sparsity(sparsity: dict[str, Any] | None) -> None:
+    assert _compressed(sparsity_config=sparsity).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype", "notes", "warnings"),
+    [
+        ({"kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8", 0, 0),
+        ({"kv_cache_quant_algo": "FP8"}, "fp8", 0, 0),
+        ({"kv_cache_quant_algo": "FP8", "kv_cache_scheme": {"num_bits": 8}}, "fp8", 0, 0),
+        ({"kv_cache_quant_algo": "NVFP4", "kv_cache_scheme": {"num_bits": 8}}, "fp8", 0, 1),
+        ({}, "bf16", 1, 0),
+    ],
+)
+def test_notes_on_the_kv_cache_of_modelopt_do_not_contradict(
+    settings: dict[str, Any], dtype: str, notes: int, warnings: int
+) -> None:
+    plain = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
+    data = _config("qwen3-30b-a3b") | {"quantization_config": plain | settings}
+    spec = read_model(data, "m", "m")
+    assert spec.kv_dtype == dtype
+    assert len([note for note in spec.notes if "assumed" in note and "kv_cache" in note]) == notes
+    assert len([note for note in spec.warnings if "kv_cache" in note]) == warnings
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("bf16", 16), ("fp8", 8), ("int8", 8), ("fp4", 4.5)])

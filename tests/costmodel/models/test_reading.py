@@ -86,6 +86,45 @@ def test_encoders_are_refused() -> None:
     assert "cross-attention" in _problems({**UNKNOWN, "cross_attention_layers": [3, 8]})
 
 
+@pytest.mark.parametrize(
+    ("model", "change", "message"),
+    [
+        ("qwen3-8b", {"architectures": ["Qwen3ForSequenceClassification"]},
+         "architectures: 'Qwen3ForSequenceClassification' is a classifier or reward model, no text generator"),
+        ("qwen3-8b", {"architectures": ["NewForTokenClassification"]}, "is a classifier of tokens, no text generator"),
+        ("qwen2.5-72b", {"architectures": ["Qwen2ForRewardModel"]}, "is a reward model, no text generator"),
+        ("deepseek-v3", {"architectures": ["DeepseekV3ForQuestionAnswering"]}, "no text generator"),
+        ("llama-3.1-8b", {"architectures": ["LlamaBidirectionalModel"]}, "is an embedding model, no text generator"),
+        ("gemma-3-27b", {"architectures": ["Gemma3ForSequenceClassification"]}, "no text generator"),
+        ("llama-3.1-8b", {"use_bidirectional_attention": True},
+         "use_bidirectional_attention: true: attention in both directions makes an embedding model"),
+        ("llama-3.1-8b", {"architectures": ["LlamaForCausalLMEagle3"]},
+         "drafts tokens for another model and writes no text alone: name the model, and this as its draft"),
+        ("qwen3-8b", {"architectures": ["DFlashDraftModel"]}, "'DFlashDraftModel' drafts tokens for another model"),
+    ],
+)  # fmt: skip
+def test_classes_that_write_no_text_are_refused(
+    model: str, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InstanceError, match=message):
+        _read(_config(model) | change)
+
+
+@pytest.mark.parametrize("name", ["Qwen3Model", "Qwen3TextModel"])
+def test_bare_class_names_are_read_with_a_warning(name: str) -> None:
+    (warning,) = _read(_config("qwen3-8b") | {"architectures": [name]}).warnings
+    assert f"architectures names '{name}', which has no language-model head" in warning
+
+
+def test_class_names_nobody_lists_are_read_by_their_model_type() -> None:
+    plain = _read(_config("qwen3-8b"))
+    for names in (["MyOwnChatModel"], ["QWenLMHeadModel"], ["Qwen3VLForConditionalGeneration"], ["Eagle2ForConditionalGeneration"],
+                  ["Qwen3ForCausalLM", "Qwen3ForSequenceClassification"], [], None):  # fmt: skip
+        found = _read(_config("qwen3-8b") | {"architectures": names})
+        assert (summarise(found), found.warnings) == (summarise(plain), ())
+    assert not _read(_config("gemma-3-27b") | {"use_bidirectional_attention": False}).warnings
+
+
 def test_known_architecture_notes_keys_it_does_not_understand() -> None:
     spec = _read({**_config("llama-3.1-8b"), "mystery": 3})
     assert any(note.startswith("warning: mystery = 3") for note in spec.notes)
@@ -93,6 +132,32 @@ def test_known_architecture_notes_keys_it_does_not_understand() -> None:
 
 def test_model_type_and_architecture_must_agree() -> None:
     assert "contradicts" in _problems({**_config("llama-3.1-8b"), "model_type": "mixtral"})
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "places"),
+    [
+        ("mixtral-8x7b", {"num_local_experts": [64, 64]}, {"num_local_experts"}),
+        ("deepseek-v3", {"n_routed_experts": None}, {"n_routed_experts"}),
+        ("deepseek-v3", {"n_routed_experts": "many", "topk_group": -1}, {"n_routed_experts", "topk_group"}),
+        ("llama-3.1-8b", {"num_attention_heads": "32"}, {"num_attention_heads"}),
+        ("llama-3.1-8b", {"hidden_size": None}, {"hidden_size"}),
+    ],
+)  # fmt: skip
+def test_a_wrong_key_is_not_said_to_contradict_others(
+    model: str, change: dict[str, Any], places: set[str]
+) -> None:
+    with pytest.raises(InstanceError) as found:
+        _read(_config(model) | change)
+    assert {problem.place.rpartition(" ")[2] for problem in found.value.problems} == places
+
+
+def test_heads_of_mamba_2_follow_from_its_channels() -> None:
+    config = {"model_type": "mamba2", "hidden_size": 2048, "num_hidden_layers": 48, "vocab_size": 32000, "state_size": 128,
+              "head_dim": 64, "n_groups": 1, "expand": 2, "conv_kernel": 4, "tie_word_embeddings": False}  # fmt: skip
+    assert summarise(_read(config)) == summarise(_read(config | {"num_heads": 64}))
+    with pytest.raises(InstanceError, match="num_heads: 63 heads of 64 are not 2 times 2048"):
+        _read(config | {"num_heads": 63})
 
 
 def test_aliases_must_agree() -> None:

@@ -12,6 +12,7 @@ from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import load_scenario
 from costmodel.tolerance import apart
 from topology.catalogue import beside, data_dir
+from topology.errors import InstanceError
 
 CHIP = """
 name: mine
@@ -90,6 +91,26 @@ def test_a_workload_written_in_place_too(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir("/")
     instance = resolve_instance(load_scenario(str(folder / "scenario.yaml")))
     assert instance.expert_loads_provenance == "measured"
+
+
+@pytest.mark.parametrize("load", ["counts.npy", "missing.npz"])
+def test_a_model_without_experts_takes_nothing_of_them(folder: Path, load: str) -> None:
+    path = folder / "scenario.yaml"
+    workload = f"{{input_tokens: 100, output_tokens: 10, expert_load: {load}}}"
+    path.write_text(
+        f"model: llama-3.1-8b\ncluster: hgx-h200\nlayer_slots: rows\nworkload: {workload}\n"
+    )
+    with pytest.raises(InstanceError) as found:
+        resolve_instance(load_scenario(str(path)))
+    slots, loads = map(str, found.value.problems)
+    assert slots == "layer_slots: rows: llama-3.1-8b has no routed experts: leave it out"
+    assert loads.startswith("workload.expert_load: ")
+    assert loads.endswith(f"{load}: llama-3.1-8b has no routed experts: leave it out")
+    for word in ("skewed", "uniform"):
+        path.write_text(
+            f"model: llama-3.1-8b\ncluster: hgx-h200\nworkload: {workload.replace(load, word)}\n"
+        )
+        assert resolve_instance(load_scenario(str(path))).expert_loads.size == 0
 
 
 def test_names_of_the_catalogue_stay_names(tmp_path: Path) -> None:

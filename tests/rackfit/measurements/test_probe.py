@@ -14,9 +14,11 @@ from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.cli.app import build_app
+from rackfit.measurements import probe as probe_module
 from rackfit.measurements.bench_commands import launch_command
 from rackfit.measurements.deployment import deployed_as
-from rackfit.measurements.probe import DRAWS, log_cost, probe
+from rackfit.measurements.probe import DRAWS, LEAST_DRAWS, log_cost, probe
+from solver.clock import Clock
 from topology.errors import InstanceError
 
 pytest.importorskip("scipy")
@@ -67,6 +69,50 @@ def test_a_probe_is_about_layouts_of_the_question(probed):
     gains = [pick.gain for pick in probed.picks]
     assert all(gain >= -1e-6 for gain in gains)
     assert probed.picks[-1].answer_sd < probed.question.answer_sd([])
+
+
+def test_a_time_limit_that_ends_first_leaves_out_sampled_sets_and_says_so(probed, monkeypatch):
+    assert (probed.solved, probed.tried) == ((2, 2), (DRAWS, DRAWS))
+    assert probed.cut_short is None
+    # time stands still until runs are tried; then none is left
+    priced = []
+    real = probe_module.log_cost
+
+    def counted(*words):
+        priced.append(words)
+        return real(*words)
+
+    class Ending(Clock):
+        @property
+        def remaining_s(self):
+            return 0.0 if len(priced) > 100 else 100.0
+
+    monkeypatch.setattr(probe_module, "Clock", Ending)
+    monkeypatch.setattr(probe_module, "log_cost", counted)
+    found = probe(probed.instance, 3, worlds=2)
+    layouts = len(found.layouts)
+    assert len(found.question.costs) == found.tried[0] < DRAWS
+    assert found.tried[0] % 2 == 0
+    assert found.tried[0] >= LEAST_DRAWS
+    assert len(priced) <= max(100, LEAST_DRAWS * layouts) + 4 * layouts
+    half = found.tried[0] // 2
+    for place, former in ((0, 0), (half, DRAWS // 2)):
+        assert found.question.costs[place] == pytest.approx(probed.question.costs[former])
+    text = "\n".join(found.lines())
+    assert f"the time limit came first: runs tried on {found.tried[0]} of {DRAWS} sampled" in text
+    assert found.as_dict()["tried_sets"] == found.tried[0]
+
+
+def test_no_time_for_other_sets_leaves_the_first_answer(probed, monkeypatch):
+    class Late(Clock):
+        @property
+        def remaining_s(self):
+            return 0.0
+
+    monkeypatch.setattr(probe_module, "Clock", Late)
+    found = probe(probed.instance, 1, worlds=2)
+    assert (found.solved, found.tried) == ((0, 2), (LEAST_DRAWS, DRAWS))
+    assert "solved under 0 of 2 sampled parameter sets" in "\n".join(found.lines())
 
 
 def test_runs_are_tried_on_what_the_cost_model_says_under_drawn_parameters(probed):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from costmodel.models.config import Config
+from costmodel.models.parts.quantisation.beside_weights import kv_scheme, modelopt_kv, note_sparsity
 from costmodel.models.parts.quantisation.formats import (
     FP8_BLOCK,
     FP8_CHANNEL,
@@ -106,7 +107,8 @@ def _fbgemm(section: Config, base: Format) -> Precision:
 
 def _compressed(section: Config, base: Format) -> Precision:
     section.ignore("format", "quantization_status", "global_compression_ratio", "version")
-    section.ignore("sparsity_config", "transform_config", "quant_algo", "producer")
+    section.ignore("transform_config", "quant_algo", "producer")
+    note_sparsity(section)
     excluded = Patterns(_names(section, "ignore"))
     groups = section.section("config_groups")
     if groups is None:
@@ -124,18 +126,8 @@ def _compressed(section: Config, base: Format) -> Precision:
         raise section.fail("config_groups", "has no group")
     return Precision(
         base, tuple(rules), label="; ".join(dict.fromkeys(rule[1].label for rule in rules)),
-        kv_dtype=_kv_scheme(section), excluded=excluded,
+        kv_dtype=kv_scheme(section), excluded=excluded,
     )  # fmt: skip
-
-
-def _kv_scheme(section: Config) -> str | None:
-    scheme = section.section("kv_cache_scheme")
-    if scheme is None:
-        section.log.note(f"assumed: {section.path}kv_cache_scheme not given (KV cache in bf16)")
-        return None
-    bits = scheme.size("num_bits", low=4, high=16)
-    scheme.ignore(*scheme.data)
-    return {8: "fp8", 4: "fp4"}.get(bits, "bf16")
 
 
 def _group_format(group: Config) -> Format:
@@ -188,10 +180,7 @@ def modelopt(section: Config, base: Format) -> Precision:
     section.ignore("producer", "config_groups", "group_size", "has_zero_point", "pre_quant_scale")
     section.ignore("weights", "input_activations", "version")
     algorithm = section.choice("quant_algo", allowed=(*_MODELOPT, "MIXED_PRECISION"))
-    kv_algorithm = section.choice(
-        "kv_cache_quant_algo", allowed=("FP8", "NVFP4", "none"), default="none",
-        because="KV cache not quantised",
-    )  # fmt: skip
+    kv_dtype = modelopt_kv(section)
     excluded = Patterns(_names(section, "exclude_modules", "ignore"))
     rules: tuple[tuple[Patterns | None, Format], ...]
     if algorithm == "MIXED_PRECISION":
@@ -201,8 +190,7 @@ def modelopt(section: Config, base: Format) -> Precision:
         rules = ((None, _MODELOPT[algorithm]),)
     return Precision(
         base, rules, label=f"{'; '.join(rule[1].label for rule in rules)} (ModelOpt {algorithm})",
-        kv_dtype=_kv_scheme(section) or {"FP8": "fp8", "NVFP4": "fp4"}.get(kv_algorithm),
-        excluded=excluded,
+        kv_dtype=kv_dtype, excluded=excluded,
     )  # fmt: skip
 
 
