@@ -1,9 +1,9 @@
 """What ``rackfit size`` says to buy, each distinct unit taken away: replays of random arrivals at the peak.
 
 ``python -m benchmarks.plan.bought [--buy gb200-nvl72,hgx-h200] [--rate 500] [--peak 3] [--seed 0]`` sizes DeepSeek-R1 (3,000 prompt and
-2,000 answer tokens) with one unit lost, TTFT 2 s and TPOT 25 ms. Two ways to run what was bought are replayed: the layout of the units
-without the spare (a lost unit's work begun anew on it), and a layout of all units of which one is taken away with the replicas
-that stand on it. Requests come by a Poisson process; judged are 99th percentiles of those that come once the first could have ended.
+2,000 answer tokens) with one unit lost, TTFT 2 s and TPOT 25 ms. Three ways to run what was bought are replayed: the layout of the units
+without the spare (a lost unit's work begun anew on it), a layout of all units of which one is taken away with the replicas
+that stand on it, and one that was searched to survive each loss as it stands. Requests come by a Poisson process; judged are 99th percentiles of those that come once the first could have ended.
 """
 
 from __future__ import annotations
@@ -14,13 +14,20 @@ from collections.abc import Iterator
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
+from costmodel.question.traffic.load import at_random
 from costmodel.question.workload import Slo, Workload
+from costmodel.replay.targets import Targets
 from solver.clock import Clock
 from solver.plan.sizing.peak import peak_replay
 from solver.plan.sizing.size import Sized, Wanted, size
 from solver.search import search
+from solver.traffic.asked import Asked
+from solver.traffic.search import search_traffic
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 TTFT_S, TPOT_S = 2.0, 0.025
+#: seconds for the layout that survives each loss as it stands
+_SURVIVING_S = 300.0
 
 
 def question() -> Scenario:
@@ -80,6 +87,30 @@ def report(scenario: Scenario, one: Sized, wanted: Wanted, seed: int) -> None:
     found = search(instance, clock=Clock(), gap=0.01, seed=seed)
     for units, layout in without_each(instance, found.layout, one.count):
         print(f"  all {one.count} units at work, one of {units} alike lost: "
+              f"{replayed(instance, layout, one.count, wanted.peak_rate, seed)}", flush=True)  # fmt: skip
+    report_surviving(scenario, one, wanted, seed)
+
+
+def report_surviving(scenario: Scenario, one: Sized, wanted: Wanted, seed: int) -> None:
+    """Replays of a layout of all units that was searched to survive the loss of any."""
+    assert one.count is not None
+    asked = Asked(
+        at_random(resolve_instance(scenario).workload, wanted.peak_rate, seed),
+        Targets(TTFT_S, TPOT_S),
+        spare="rack",
+    )
+    instance = on(scenario, one.kind, one.count)
+    try:
+        found = search_traffic(
+            instance.scenario, asked, clock=Clock(_SURVIVING_S), gap=0.05, seed=seed
+        )
+    except (NoFeasibleLayout, NoLayoutInTime) as error:
+        print(f"  none of all {one.count} units survives each loss as it stands: {error}")
+        return
+    chips = sum(len(replica.chips) for replica in found.layout.replicas)
+    print(f"  surviving as it stands: {chips:,} chips, at most {found.certificate.gap:.1%} above the bound", flush=True)  # fmt: skip
+    for units, layout in without_each(instance, found.layout, one.count):
+        print(f"  one of {units} alike lost, nothing begun anew: "
               f"{replayed(instance, layout, one.count, wanted.peak_rate, seed)}", flush=True)  # fmt: skip
 
 
