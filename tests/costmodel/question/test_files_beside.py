@@ -105,7 +105,7 @@ def test_a_model_without_experts_takes_nothing_of_them(folder: Path, load: str) 
     slots, loads = map(str, found.value.problems)
     assert slots == "layer_slots: rows: llama-3.1-8b has no routed experts: leave it out"
     assert loads.startswith("workload.expert_load: ")
-    assert loads.endswith(f"{load}: llama-3.1-8b has no routed experts: leave it out")
+    assert loads.endswith(": llama-3.1-8b has no routed experts: leave it out")
     for word in ("skewed", "uniform"):
         path.write_text(
             f"model: llama-3.1-8b\ncluster: hgx-h200\nworkload: {workload.replace(load, word)}\n"
