@@ -34,11 +34,10 @@ def _answer(instance: Instance, own: Own, options: Options) -> Row:
     most = evaluation.requests_per_s or 0.0
     rate, workload = most * float(own["load"]), instance.workload
     lasts = (evaluation.ttft_s or 0.0) + workload.output_tokens * (evaluation.tpot_s or 0.0)
-    enough = ceil(_LASTS * lasts * rate)
-    count = min(_MOST, max(_LEAST, enough))
+    count = min(_MOST, max(_LEAST, ceil(_LASTS * lasts * rate)))
     arrivals = Arrivals(process="gamma", cv=float(own["cv"]), rate=rate)
-    # so many would end before a large fleet has filled
-    course = replace(Course.of(instance), under_way=options.seed if enough > _MOST else None)
+    # a fleet that fills first would meet more than one that is busy, most of all a large one
+    course = replace(Course.of(instance), under_way=options.seed)
     met = replay(instance, layout, steady(workload, arrivals, count, options.seed), course)
     return {
         "capacity_requests_per_s": most,
