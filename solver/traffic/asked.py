@@ -96,10 +96,10 @@ class Asked:
         first = seed + 1 + _MOST_AGAIN + _MOST_FRESH + number
         return self._again(range(first, first + 1))[0]
 
-    def course(self, instance: Instance, seed: int, routing: Routing = "least-loaded") -> Course:
-        """How draws are replayed: with requests under way from the start where so many are that a draw would not fill the fleet."""
-        tier = self.prefixes == "host"
-        own = Course.of(instance, routing=routing, host_tier=tier)
+    def course(self, instance: Instance, seed: int) -> Course:
+        """How requests are replayed. Where so many are under way at once that a draw would not fill the fleet, it is busy from the start."""
+        routing: Routing = "least-loaded" if self.prefixes == "off" else "prefix-aware"
+        own = Course.of(instance, routing=routing, host_tier=self.prefixes == "host")
         return replace(own, under_way=seed if self._enough > _MOST else None)
 
     @property

@@ -12,7 +12,6 @@ from costmodel.question.traffic.requests import Requests
 from costmodel.replay.fleet import Tables
 from costmodel.replay.met import Met
 from costmodel.replay.replay import Course, replay_with
-from costmodel.replay.router import Routing
 from costmodel.replay.targets import Judged, Patience, Targets
 from solver.traffic.asked import Asked
 from solver.traffic.losses import losses
@@ -70,8 +69,7 @@ class Judge:
         self.instance, self.asked, self.seed = instance, asked, seed
         self.runs: list[Requests] = asked.runs(seed) if like is None else like.runs
         self._fresh: list[Requests] = asked.fresh(seed) if like is None else like._fresh
-        routing: Routing = "least-loaded" if asked.prefixes == "off" else "prefix-aware"
-        self.course = asked.course(instance, seed, routing)
+        self.course = asked.course(instance, seed)
         self._known: dict[object, Verdict] = {}
         self._known_of = len(self.runs)
         self._tables = tables or Tables(asked.requests.longest)
@@ -128,6 +126,8 @@ class Judge:
         return tuple(sorted(repr((_built(one), where and one.chips)) for one in layout.replicas))
 
     def _judge(self, layout: Layout) -> Verdict:
+        if (short := self._overloaded(layout)) is not None:
+            return Verdict(None, (short,), 0)
         losing = bool(self.asked.spare)
         met, found = self._replay(layout, self.runs[:1] if losing else self.runs, [])
         after = 0
@@ -136,6 +136,8 @@ class Judge:
                 after += 1
                 if not rest.replicas:
                     return Verdict(met, (*found, *self.nothing.runs), after)
+                if (short := self._overloaded(rest)) is not None:
+                    return Verdict(met, (*found, short), after)
                 self._replay(rest, self.runs[1:2], found)
                 if not found[-1].meets:
                     break
@@ -148,9 +150,6 @@ class Judge:
     ) -> tuple[Met | None, list[Judged]]:
         """Replay up to the first run that misses a target, and that one up to where it does."""
         first: Met | None = None
-        if self.course.under_way is not None and (short := self._overloaded(layout)) is not None:
-            found.append(short)
-            return None, found
         for number, requests in enumerate(runs):
             patience = Patience(self.asked.targets, len(requests))
             met = replay_with(self.instance, layout, requests, patience, self.course, self._tables)
@@ -161,7 +160,9 @@ class Judge:
         return first, found
 
     def _overloaded(self, layout: Layout) -> Judged | None:
-        """The verdict where a layout carries less than the rate, which a short replay would not see; ``None``: it carries it."""
+        """The verdict where a layout carries less than the rate and replays are too short to see it; ``None``: they judge."""
+        if self.course.under_way is None:
+            return None
         priced = evaluate(self.instance, layout).priced
         rate = self.asked.peak_rate * (1 - ROUNDING)
         if priced.requests_per_s >= rate:
