@@ -3,7 +3,8 @@
 ``python -m benchmarks.plan.bought [--buy gb200-nvl72,hgx-h200] [--rate 500] [--peak 3] [--seed 0]`` sizes DeepSeek-R1 (3,000 prompt and
 2,000 answer tokens) with one unit lost, TTFT 2 s and TPOT 25 ms. Three ways to run what was bought are replayed: the layout of the units
 without the spare (a lost unit's work begun anew on it), a layout of all units of which one is taken away with the replicas
-that stand on it, and one that was searched to survive each loss as it stands. Requests come by a Poisson process; judged are 99th percentiles of those that come once the first could have ended.
+that stand on it, and one that was searched to survive each loss as it stands. Requests come by a Poisson process; judged are 99th
+percentiles of those that come once the first could have ended.
 """
 
 from __future__ import annotations

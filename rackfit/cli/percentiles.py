@@ -28,7 +28,8 @@ TpotP99 = Annotated[
     typer.Option(help="With --traffic or --rate: 99th percentile of TPOT, s (else --tpot)."),
 ]
 Goodput = Annotated[
-    float | None, typer.Option(help="With --traffic: share of requests that meets both targets.")
+    float | None,
+    typer.Option(help="Share of requests that meets both targets, with --traffic or --rate."),
 ]
 
 

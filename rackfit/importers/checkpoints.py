@@ -15,16 +15,17 @@ from topology.names import shown
 def model_of(servers: Sequence[FoundServer]) -> tuple[str, str | None]:
     """The shipped model that all servers serve, and the precision of its weights where they have another there.
 
-    Raises ``InstanceError`` where none is called so, or several are.
+    Raises ``InstanceError`` where none has such a name, or they serve several.
     """
     names = dict.fromkeys((server.model, server.weights) for server in servers)
     found = {_shipped(*name) for name in names}
     (only,) = found if len(found) == 1 else (None,)
     if only is None:
         said = ", ".join(shown(name, 80) for name, _ in names if name) or "nothing by name"
+        what = "no shipped model" if len(found) == 1 else "more than one model"
         message = (
-            f"is missing: the commands serve {said}, and no one shipped model is called so; give a name "
-            "(rackfit catalogue models) or a config.json"
+            f"is missing: the commands serve {said}, {what}; give a name (rackfit catalogue models) or a "
+            "config.json"
         )
         raise InstanceError(Problem("--model", message))
     return only

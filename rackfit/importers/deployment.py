@@ -153,8 +153,8 @@ class _Builder:
             raise InstanceError(Problem(server.place, message))
         if part < server.tp:
             self.notes.append(
-                f"{server.place}: tp {server.tp} is wider than any free domain; {part} chips of a rank lie in each, and "
-                "its sums go between domains"
+                f"{server.place}: ranks of tp {server.tp} find no room in one domain each: {part} chips of a rank lie "
+                "together, and its sums go between domains"
             )
         return rest[:need]
 

@@ -44,10 +44,11 @@ def lines(instance: Instance, requests: Requests, met: Met) -> list[str]:
         f"served: {met.output_tokens_per_s:,.0f} output tokens/s over {met.duration_s:,.0f} s; "
         f"${met.usd_per_m_output_tokens:.4f} per million output tokens served",
     ]
-    if 0 < requests.duration_s < met.e2e_s.p50:
+    came_s = float(met.arrival_s.max())  # of a closed loop: when the last one began
+    if 0 < came_s < met.e2e_s.p50:
         found.append(
-            f"short: requests come for {requests.duration_s:,.3g} s and half of them take longer than {met.e2e_s.p50:,.3g} s, so that "
-            "the fleet may never be as full as it would be; --duration asks for more"
+            f"short: requests come for {came_s:,.3g} s, and half of them take longer than {met.e2e_s.p50:,.3g} s: the fleet may "
+            "never fill; a longer run says more (--duration, where requests are drawn)"
         )
     if not met.stable:
         found.append(

@@ -58,6 +58,16 @@ def test_more_load_waits_longer_and_too_much_is_said(layout: Path) -> None:
     assert "overloaded" in run(layout, "--rate", 60, "--duration", 300).stdout
 
 
+def test_requests_that_come_for_less_than_they_take_are_said(layout: Path) -> None:
+    """Of a closed loop the time counts in which they begin."""
+    for words, short in (
+        (("--rate", 3, "--duration", 5), True),
+        (("--rate", 1, "--duration", 200), False),
+        (("--concurrency", 4), False),
+    ):
+        assert ("the fleet may never fill" in run(layout, *words).stdout) is short
+
+
 def test_traffic_and_a_closed_loop(layout: Path) -> None:
     bursts = run(layout, "--traffic", "azure-code-2023", "--rate", 2, "--duration", 60)
     assert bursts.exit_code == 0, bursts.output

@@ -105,14 +105,13 @@ class Builder:
         if default is None:
             sound = self.config.log.so_far()
             default, because = max(self.hidden // self.heads, 1), "hidden size / query heads"
-            if not sound():
-                pass
-            elif self.config.class_defaults and self.hidden % self.heads:
+            uneven = sound() and bool(self.hidden % self.heads)
+            if uneven and self.config.class_defaults:
                 self.config.log.note(
                     f"warning: head_dim is not given, and {self.heads} heads do not divide the hidden "
                     f"size {self.hidden}: rounded down, as the model's class does"
                 )
-            elif not self.config.has("head_dim") and self.hidden % self.heads:
+            elif uneven and not self.config.has("head_dim"):
                 self.config.problem(
                     "head_dim",
                     f"is missing, and {self.heads} heads do not divide the hidden size {self.hidden}",

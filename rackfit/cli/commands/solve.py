@@ -31,10 +31,14 @@ def solve_command(
     tpot_p99: percentiles.TpotP99 = None,
     goodput: percentiles.Goodput = None,
     peak: Annotated[
-        float, typer.Option(help="With --traffic: targets hold at so many times the mean rate.")
+        float,
+        typer.Option(help="With --traffic or --rate: targets hold at so many times the mean rate."),
     ] = 1.0,
     spare: Annotated[
-        str, typer.Option(help="With --traffic: they hold without any one node, rack or N chips.")
+        str,
+        typer.Option(
+            help="With --traffic or --rate: they hold without any one node, rack or N chips."
+        ),
     ] = "0",
     prefixes: Annotated[
         Literal["off", "hbm", "host", "any"],

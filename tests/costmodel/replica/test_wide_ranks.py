@@ -97,7 +97,7 @@ def test_a_server_of_two_nodes_is_read_and_written(
     instance = under_engine(asked("deepseek-v3"), engine)
     servers = found(engine, "run.sh", command + "\n", tmp_path)
     imported = build_layout(instance, servers)
-    assert any("tp 16 is wider than any free domain; 8 chips" in note for note in imported.notes)
+    assert any("tp 16 find no room in one domain each: 8 chips" in note for note in imported.notes)
     first = evaluate(instance, imported.layout)
     assert not [one for one in first.violations if one.rule != "engine_runs"]
     exported = export_layout(instance, imported.layout, engine)

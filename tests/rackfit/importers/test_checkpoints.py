@@ -41,9 +41,12 @@ def test_names_of_checkpoints_mean_shipped_models(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (SGLANG + "a/b", "serve a/b, and no one shipped model"),
+        (SGLANG + "a/b", "serve a/b, no shipped model"),
         (SGLANG.replace("--model-path ", ""), "serve nothing by name"),
-        (f"{SGLANG}Qwen/Qwen3-32B\n{SGLANG}Qwen/Qwen3-8B", "serve Qwen/Qwen3-32B, Qwen/Qwen3-8B"),
+        (
+            f"{SGLANG}Qwen/Qwen3-32B\n{SGLANG}Qwen/Qwen3-8B",
+            "serve Qwen/Qwen3-32B, Qwen/Qwen3-8B, more than one model",
+        ),
     ],
 )
 def test_what_is_not_shipped_is_asked_for(command: str, said: str, tmp_path: Path) -> None:
