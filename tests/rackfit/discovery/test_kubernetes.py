@@ -140,6 +140,13 @@ def without_kind(item: Any) -> Any:
         ("order.yaml", yaml.safe_dump({"metadata": {}, "items": NODES, "kind": "List"}, sort_keys=False)),
         ("many.yaml", yaml.safe_dump_all(NODES)),
         ("marked.yaml", "---\n" + yaml.safe_dump_all(NODES) + "---\n"),
+        ("ended.yaml", yaml.safe_dump_all(NODES) + "---"),
+        ("lists.yaml", yaml.safe_dump_all([{"kind": "List", "items": [item]} for item in NODES])),
+        ("lines.jsonl", "\n".join(map(json.dumps, NODES)) + "\n"),
+        ("joined.json", "".join(json.dumps({"kind": "List", "items": [item]}, indent=1) for item in NODES)),
+        ("marked.json", "\n---\n".join(map(json.dumps, NODES))),
+        ("warned.json", "Warning: no current context\n" + listed(*NODES)),
+        ("answer.json", "HTTP/1.1 200 OK\nContent-Type: application/json\n\n" + listed(*NODES)),
     ],
 )  # fmt: skip
 def test_forms_of_kubernetes_files(name: str, text: str, tmp_path: Path) -> None:
@@ -156,6 +163,15 @@ def test_too_much_yaml_says_what_to_save(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_mistake_in_one_of_several_documents_has_its_place(tmp_path: Path) -> None:
     said = refusal(tmp_path, "n.yaml", yaml.safe_dump_all(NODES) + "---\nkind: [Node\n")
     assert "n.yaml: document 3" in said
+
+
+def test_a_mistake_in_one_of_several_json_values_has_its_line(tmp_path: Path) -> None:
+    whole = [json.dumps(item) for item in NODES]
+    said = refusal(tmp_path, "n.jsonl", "\n".join([*whole, whole[0][:-3]]))
+    assert "n.jsonl:3:" in said
+    assert "not JSON" in said
+    twice = whole[0].replace('"kind"', '"kind": "Node", "kind"', 1)
+    assert "the key kind is given twice" in refusal(tmp_path, "n.jsonl", f"{whole[0]}\n{twice}")
 
 
 def device(name: str, kind: str, product: str = "NVIDIA B200", **inside: Any) -> dict[str, Any]:
