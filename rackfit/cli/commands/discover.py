@@ -21,7 +21,7 @@ def discover_command(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Saved output: kubectl get nodes or resourceslices, scontrol show node, topology.conf or .yaml, "
+            help="Saved output: kubectl get nodes or resourceslices, scontrol show node (also --json), sinfo --json, topology.conf or .yaml, "
             "nvidia-smi -q -x or topo -m (the file named like its host), ibnetdiscover, gcloud node-pools."
         ),
     ],

@@ -35,18 +35,34 @@ def recognises(document: Document) -> bool:
 
 def read(document: Document) -> Found:
     """Hosts that have GPUs."""
-    found = Found()
-    others = 0
+    records = []
     for record in re.split(r"(?m)^(?=[ \t]{0,8}NodeName=)", document.text)[1:]:
         values: dict[str, str] = {}
         for part in _KEY.split(" " + " ".join(record.split())):
             key, _, value = part.partition("=")
             values.setdefault(key.strip(), value.strip())
-        name = values["NodeName"]
-        place = f"{document.place}: {shown(name, 80)}"
         if _configured(values):
+            place = f"{document.place}: {shown(values['NodeName'], 80)}"
             message = "a line of slurm.conf, which tells no states; expected scontrol show node"
             raise InstanceError(Problem(place, message))
+        records.append(values)
+    return hosts_of(records, document.place)
+
+
+def hosts_of(records: list[dict[str, str]], where: str) -> Found:
+    """Hosts with GPUs of records by scontrol's keys; a node that is told again in the same words counts once."""
+    found = Found()
+    others = 0
+    told: dict[str, dict[str, str]] = {}
+    for values in records:
+        name = values["NodeName"]
+        place = f"{where}: {shown(name, 80)}"
+        if name in told:
+            if values != told[name]:
+                message = "told twice, not in the same words; expected one listing of each node"
+                raise InstanceError(Problem(place, message))
+            continue
+        told[name] = values
         if "State" not in values:
             raise InstanceError(Problem(place, "the record has no State; the file seems cut off"))
         counted, unread = _gpus(values.get("Gres", ""))
@@ -58,7 +74,7 @@ def read(document: Document) -> Found:
             others += not counted
             continue
         kinds = {kind for kind, _ in whole if kind}
-        host = found.host(name, document.place)
+        host = found.host(name, where)
         host.chips = sum(number for _, number in whole) or None
         host.product = next(iter(kinds)) if len(kinds) == 1 else None
         if unread:
@@ -69,7 +85,7 @@ def read(document: Document) -> Found:
         if not host.unread:
             _uses(host, values)
     if others:
-        found.notes.append(f"{document.place}: {others} nodes without GPUs are left out")
+        found.notes.append(f"{where}: {others} nodes without GPUs are left out")
     return found
 
 

@@ -40,6 +40,7 @@ COUNTED = [
     (("topology.conf",), {"chip": "h100"}, [8] * 5, set(), set()),
     (("scontrol.txt",), {}, [8] * 4, {"r2"}, {"r1g0", "r1g1", "r1g5", "r3g6", "r3g7"}),
     (("scontrol.txt",), {"free": True}, [8] * 4, {"r2"}, set()),
+    (("slurm.json",), {}, [8] * 4, {"r2"}, {"r1g0", "r1g1", "r1g5", "r3g6", "r3g7"}),
     (("gpu-1.xml",), {}, [8], {"r0g1", "r0g4", "r0g7"}, {"r0g2", "r0g5"}),
     (("gpu-1.txt",), {"chip": "h100"}, [8], {"r0g5--r0sw1"}, set()),
     (("ibnet.out",), {"chip": "h200"}, [8, 8], set(), set()),
