@@ -47,7 +47,7 @@ class Document:
     @cached_property
     def json_start(self) -> int:
         """Where the text's JSON begins, -1 if it holds none."""
-        if self.text.lstrip()[:1] in ("{", "["):
+        if self.text.lstrip().startswith("{"):
             return 0
         found = _JSON.search(self.text, 0, 20_000)
         return found.start() if found else -1

@@ -28,6 +28,7 @@ _PRODUCTS = (
     (r"rtx4090|geforce4090|^4090", "rtx4090"),
     (r"rtxpro6000.*(maxq|workstation)", None),
     (r"rtxpro6000", "rtxpro6000"),
+    (r"mi300xhf", None),  # another clock
     (r"mi355x", "mi355x"),
     (r"mi325x", "mi325x"),
     (r"mi455x", "mi455x"),

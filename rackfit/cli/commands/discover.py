@@ -1,4 +1,4 @@
-"""``rackfit discover``: a cluster file from kubectl, Slurm, nvidia-smi and fabric listings."""
+"""``rackfit discover``: a cluster file from kubectl, Slurm, driver and fabric listings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def discover_command(
         list[Path],
         typer.Argument(
             help="Saved output: kubectl get nodes or resourceslices, scontrol show node (also --json), sinfo --json, topology.conf or .yaml, "
-            "nvidia-smi -q -x or topo -m (the file named like its host), ibnetdiscover, gcloud node-pools."
+            "nvidia-smi -q -x or topo -m, amd-smi or rocm-smi (the file named like its host), ibnetdiscover, gcloud node-pools."
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="Write the cluster file here.")] = None,
