@@ -12,22 +12,10 @@ from dataclasses import dataclass, field
 
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found, Host
-from rackfit.discovery.products import chip_of
+from rackfit.discovery.products import chip_of, product_of_device
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
-#: names of devices that a table calls by their number, https://gitlab.freedesktop.org/mesa/libdrm data/amdgpu.ids
-_DEVICES = {
-    "0x74a1": "AMD Instinct MI300X",
-    "0x74a2": "AMD Instinct MI308X",
-    "0x74a5": "AMD Instinct MI325X",
-    "0x74b5": "AMD Instinct MI300X VF",
-    "0x74b9": "AMD Instinct MI325X VF",
-    "0x75a0": "AMD Instinct MI350X",
-    "0x75b0": "AMD Instinct MI350X VF",
-    "0x75a3": "AMD Instinct MI355X",
-    "0x75b3": "AMD Instinct MI355X VF",
-}
 #: words for what a tool cannot tell
 _NONE = ("", "n/a", "none", "unknown", "xxxx")
 #: modes that split a GPU
@@ -163,8 +151,7 @@ def _product(gpus: Iterable[Gpu], place: str) -> str | None:
     names: set[str] = set()
     for gpu in gpus:
         own = {name for name in gpu.names if not name.lower().startswith("0x")}
-        device = gpu.device.lower()
-        names |= own or ({_DEVICES.get(device, device)} if device else set())
+        names |= own or ({product_of_device(gpu.device)} if gpu.device else set())
     if len(names) > 1 and (
         len({chip_of(name) for name in names}) > 1 or chip_of(min(names)) is None
     ):

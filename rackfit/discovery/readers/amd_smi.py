@@ -126,5 +126,5 @@ def size(value: Any, place: str) -> float | None:
 
 def _add_link(linked: dict[int, bool], other: Any, kind: Any, place: str) -> None:
     """Whether XGMI leads to another GPU; the way to itself and what is not told are left out."""
-    if kind in _XGMI:
+    if isinstance(kind, str) and kind in _XGMI:
         linked[number(other, place)] = _XGMI[kind]

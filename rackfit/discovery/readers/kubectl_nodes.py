@@ -7,7 +7,7 @@ from typing import Any
 
 from rackfit.discovery.document import Document, mapping, sequence
 from rackfit.discovery.found import Found, Host
-from rackfit.discovery.products import product_of_machine, words
+from rackfit.discovery.products import product_of_device, product_of_machine, words
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
@@ -28,6 +28,8 @@ _PARTITIONED = ("amd.com/gpu.compute-memory-partition", "beta.amd.com/gpu.comput
 #: labels that name the product, the most telling first; those of a machine's type say no more than the word for it
 _PRODUCT = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name",
             "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-accelerator")  # fmt: skip
+#: a label of AMD's that holds the device's number, as value or, with the number of GPUs as value, in its name
+_DEVICE = re.compile(r"(?:beta\.)?amd\.com/gpu\.device-id(?:\.([0-9a-f]{4}))?")
 _WORD = ("eks.amazonaws.com/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-name")
 #: labels of the memory of one GPU, in MiB
 _MEMORY = (
@@ -159,7 +161,7 @@ def _whole(value: Any, place: str, name: str) -> int | None:
 
 
 def _describe(host: Host, labels: dict[str, str], place: str) -> None:
-    product = next((labels[key] for key in _PRODUCT if labels.get(key)), None)
+    product = next((labels[key] for key in _PRODUCT if labels.get(key)), None) or _device(labels)
     machine = labels.get("node.kubernetes.io/instance-type", "")
     word = next((labels[key] for key in _WORD if labels.get(key)), None)
     host.product = (
@@ -181,6 +183,16 @@ def _describe(host: Host, labels: dict[str, str], place: str) -> None:
             raise InstanceError(Problem(f"{place}: {host.name}: gke-tpu-topology", message))
         host.slice_shape = tuple(int(side) for side in sides)
         host.domain = labels.get("cloud.google.com/gke-nodepool", host.domain)
+
+
+def _device(labels: dict[str, str]) -> str | None:
+    """The product of AMD's device number: nodes of virtual machines have no other label of it."""
+    numbers = {
+        (found[1] or value).lower()
+        for key, value in labels.items()
+        if (found := _DEVICE.fullmatch(key)) and value
+    }
+    return product_of_device(numbers.pop()) if len(numbers) == 1 else None
 
 
 def _health(host: Host, item: dict[str, Any], status: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ from topology.names import shown
 
 TITLE = "rocm-smi, also --json (the file named like its host)"
 
-_BANNER = re.compile(r"ROCm System Management Interface", re.IGNORECASE)
-_FOOT = re.compile(r"End of ROCm SMI Log", re.IGNORECASE)
+_BANNER = re.compile(r"={4} ?ROCm System Management Interface ?={4}", re.IGNORECASE)
+_FOOT = re.compile(r"={4} ?End of ROCm SMI Log ?={4}", re.IGNORECASE)
 _LINE = re.compile(r"GPU\[(\d{1,6})\]\s*: (.{1,400})")
 #: a row of the concise table: number, device, mode of partitions and part, share of the memory in use
 _ROW = re.compile(
@@ -132,9 +132,11 @@ def _tell(gpu: Gpu, name: str, value: str, place: str) -> None:
     name, value = name.strip(), value.strip()
     if name.lower() in ("card series", "device name") and told(value):
         gpu.names.add(value)
-    elif name.lower() in ("card model", "device id"):
+    elif name in ("Device ID", "GPU ID"):
         gpu.device = told(value) or gpu.device
         gpu.nameless |= not told(value)
+    elif name.lower() == "card model":  # up to ROCm 6.0 the number of the board
+        gpu.device = gpu.device or told(value)
     elif name == "Compute Partition":
         gpu.mode = told(value) or gpu.mode
     elif name == "Partition ID":

@@ -165,6 +165,23 @@ def test_a_link_that_is_not_told_is_no_lost_link(tmp_path: Path) -> None:
     assert not found_in(tmp_path, "h.txt", some).failed
 
 
+def test_the_number_of_a_device_counts_before_that_of_its_board(tmp_path: Path) -> None:
+    """Up to ROCm 6.0 the model of a card is that of its board; the device was called GPU ID up to 5.7."""
+    text = json.dumps({"card0": {"GPU ID": "0x74a1", "Card model": "0x0c34"}})
+    assert found_in(tmp_path, "h.json", text).cluster.chip_names == ("mi300x",)
+    text = json.dumps({"card0": {"Card model": "0x74a5", "Device ID": "0x75a3"}})
+    assert found_in(tmp_path, "h.json", text).cluster.chip_names == ("mi355x",)
+
+
+@pytest.mark.parametrize("kind", [["XGMI"], {"XGMI": 1}, 7, None, "XXXX"])
+def test_a_link_type_of_another_form_is_one_that_is_not_told(kind: Any, tmp_path: Path) -> None:
+    links = amd.topology(2)
+    for entry in links:
+        for link in entry["links"]:
+            link["link_type"] = kind
+    assert not found_in(tmp_path, "h.json", several(amd.static(count=2), links)).failed
+
+
 def test_processes_of_which_only_the_number_of_gpus_is_told(tmp_path: Path) -> None:
     """Processes that use no memory of a GPU are listed, too."""
     system = {"PID28389": "llama-server, 2, 2353860608, 11011, 0", "PID1": "sshd, 8, 0, 0, 0"}

@@ -108,6 +108,10 @@ def test_partitions_of_amd_are_no_gpus(
          {"nvidia.com/gpu": "8"}, "h200"),
         ({"karpenter.k8s.aws/instance-gpu-name": "l40s"}, {"nvidia.com/gpu": "4"}, "l40s"),
         ({"beta.amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, {"amd.com/gpu": "8"}, "mi300x"),
+        # labels of virtual machines after ROCm/gpu-operator, issue 266, and the oldest form of the labeller's
+        ({"amd.com/gpu.device-id": "74b5", "amd.com/gpu.family": "AI", "amd.com/gpu.vram": "192G"}, {"amd.com/gpu": "8"}, "mi300x"),
+        ({"beta.amd.com/gpu.device-id.74a5": "8", "beta.amd.com/gpu.family.AI": "8"}, {"amd.com/gpu": "8"}, "mi325x"),
+        ({"amd.com/gpu.device-id": "75a3", "beta.amd.com/gpu.device-id": "75a3"}, {"amd.com/gpu": "8"}, "mi355x"),
     ],
 )  # fmt: skip
 def test_clouds_and_older_labels_tell_the_product(
@@ -116,6 +120,20 @@ def test_clouds_and_older_labels_tell_the_product(
     found = found_in(tmp_path, "n.json", listed(node(labels, capacity)))
     assert found.cluster.chip_names == (chip,)
     assert sizes(found) == [int(*capacity.values())]
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"amd.com/gpu.device-id": "740f"}, "no chip of the catalogue is 0x740f"),
+        ({"amd.com/gpu.device-id": "74a2"}, "no chip of the catalogue is AMD Instinct MI308X"),
+        ({"beta.amd.com/gpu.device-id.74a1": "4", "beta.amd.com/gpu.device-id.740f": "4"}, "no file tells its chips"),
+    ],
+)  # fmt: skip
+def test_an_amd_device_that_the_catalogue_lacks_is_refused(
+    labels: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    assert said in refusal(tmp_path, "n.json", listed(node(labels, {"amd.com/gpu": "8"})))
 
 
 @pytest.mark.parametrize("product", ["NVIDIA-L40S-48Q", "GRID-T4-16C", "NVIDIA-GeForce-RTX-4090-D"])
