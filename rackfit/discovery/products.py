@@ -27,7 +27,7 @@ _PRODUCTS = (
     (r"4090(d|laptop)", None),
     (r"rtx4090|geforce4090|^4090", "rtx4090"),
     (r"rtxpro6000.*(maxq|workstation)", None),
-    (r"rtxpro6000", "rtxpro6000"),
+    (r"rtxpro(server)?6000", "rtxpro6000"),  # EC2 has the words in another order
     (r"mi300xhf", None),  # another clock
     (r"mi355(?!\d)", "mi355x"),
     (r"mi325(?!\d)", "mi325x"),
@@ -84,7 +84,7 @@ _DEVICES = {
     "75b3": "AMD Instinct MI355X VF",
 }
 #: the same of machine types that differ in size alone
-_FAMILIES = {"g4dn": "T4", "g6": "L4", "g6e": "L40S"}
+_FAMILIES = {"g4dn": "T4", "g6": "L4", "g6e": "L40S", "g7e": "RTX PRO Server 6000"}
 
 
 def chip_of(product: str) -> str | None:

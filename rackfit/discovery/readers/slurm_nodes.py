@@ -26,6 +26,8 @@ _PART = re.compile(r"(?:^|[_.-])\d+g\.?\d+gb")
 #: states of a node that serves nobody
 _OUT = ("DOWN", "FAIL", "FAILING", "DRAIN", "DRAINED", "DRAINING", "ERROR", "UNKNOWN", "NOT_RESPONDING", "MAINT",
         "MAINTENANCE", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "INVALID_REG")  # fmt: skip
+#: states of a node that runs jobs
+_BUSY = ("ALLOCATED", "MIXED", "COMPLETING")
 
 
 def recognises(document: Document) -> bool:
@@ -159,6 +161,13 @@ def _uses(host: Host, values: dict[str, str]) -> None:
     number = sum(count for kind, count in allocated if not _PART.search(kind))
     if number and not used:
         host.taken_anywhere["in use"] = number
+    if not (used or allocated or _gpus_of_tres(values.get("CfgTRES", ""))):
+        # Slurm counts GPUs in AllocTRES only where AccountingStorageTRES has them: jobs may hold any of them
+        busy = next((state for state in _BUSY if state in values["State"]), "")
+        if busy and not host.in_use:
+            host.in_use = (
+                f"{busy}; how many GPUs jobs hold is not told (scontrol show node -d does)"
+            )
     for match in filter(None, map(_SHARES.fullmatch, entries)):
         shares = [share.partition("/")[0] for share in (match[2] or "").split(",") if share]
         for position, share in enumerate(shares):

@@ -104,6 +104,7 @@ def test_partitions_of_amd_are_no_gpus(
         ({"node.kubernetes.io/instance-type": "trn2.48xlarge"}, {"aws.amazon.com/neuron": "16"}, "trn2"),
         ({"node.kubernetes.io/instance-type": "Standard_ND96asr_v4"}, {"nvidia.com/gpu": "8"}, "a100-40gb"),
         ({"node.kubernetes.io/instance-type": "g6e.12xlarge"}, {"nvidia.com/gpu": "4"}, "l40s"),
+        ({"node.kubernetes.io/instance-type": "g7e.24xlarge"}, {"nvidia.com/gpu": "4"}, "rtxpro6000"),
         ({"eks.amazonaws.com/instance-gpu-name": "h200", "eks.amazonaws.com/instance-gpu-memory": "144384"},
          {"nvidia.com/gpu": "8"}, "h200"),
         ({"karpenter.k8s.aws/instance-gpu-name": "l40s"}, {"nvidia.com/gpu": "4"}, "l40s"),

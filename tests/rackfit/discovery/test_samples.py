@@ -182,6 +182,8 @@ def test_a_fabric_that_a_card_lacks_is_no_failure(
         ("NVIDIA-L40S", "l40s"),
         ("AMD_Instinct_MI300X_OAM", "mi300x"),
         ("AMD_Instinct_MI325_OAM", "mi325x"),
+        ("rtxproserver6000", "rtxpro6000"),  # as EC2 and so ParallelCluster's GRES name it
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", None),
         ("AMD Instinct MI300X HF", None),
         ("AMD Instinct MI300A", None),
         ("AMD Instinct MI350X", None),
