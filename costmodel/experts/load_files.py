@@ -5,8 +5,6 @@ Gives raw arrays; what a valid load is, is decided in ``costmodel.experts.expert
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,12 +13,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.experts.count_tables import read_csv
 from costmodel.experts.raw_loads import MAX_FILE_BYTES, RawLoads, as_windows, summed_windows
 from costmodel.experts.trtllm_statistics import read_statistics
 from costmodel.experts.unpacked import check_arrays
 from topology.catalogue import is_folder
 from topology.errors import InstanceError, Problem
-from topology.reading import MAX_JSON_ELEMENTS, parse_json, read_text
+from topology.reading import parse_json, read_text
 
 Read = TypeVar("Read")
 
@@ -139,39 +138,6 @@ def numbers(data: Any, what: str) -> NDArray[np.generic]:
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{what}: not all entries are numbers")
     return array
-
-
-def read_csv(path: Path) -> RawLoads:
-    """One row per layer, one column per expert; a header row of names is skipped."""
-    text = read_text(path)
-    cells = text.count(",") + text.count("\n")
-    if cells > MAX_JSON_ELEMENTS:
-        message = f"{cells:,} cells; at most {MAX_JSON_ELEMENTS:,} are read (.npy takes more)"
-        raise InstanceError(Problem(str(path), message))
-    lines = csv.reader(io.StringIO(text, newline=""))
-    rows = [row for row in lines if any(cell.strip() for cell in row)]
-    if rows and not all(is_number(cell) for cell in rows[0]):
-        rows = rows[1:]
-    if not rows:
-        raise ValueError("no rows of counts")
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError("rows of different lengths")
-    for index, row in enumerate(rows):
-        for cell in row:
-            if not is_number(cell):
-                raise ValueError(f"row {index + 1}: {cell[:40]!r} is not a number")
-    return as_windows(
-        np.array([[float(cell) for cell in row] for row in rows]), path.stem, str(path)
-    )
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell of a table is a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def read_pt(path: Path) -> RawLoads:

@@ -87,6 +87,46 @@ def test_plain_files_hold_the_same_counts(tmp_path, name, content):
     assert loads.layer_ids == (0, 1, 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        (",0,1,2,3\n0,1,2,3,4\n1,5,6,7,8\n2,9,10,11,12\n", (0, 1, 2)),  # pandas
+        ("Layer,e0,e1,e2,e3\n3,1,2,3,4\n4,5,6,7,8\n6,9,10,11,12\n", (3, 4, 6)),
+        (
+            "layer_id,expert_id,count\n5,3,12\n3,0,1\n3,2,3\n3,1,2\n3,3,4\n4,0,5\n4,1,6\n4,2,7\n4,3,8\n"
+            "5,0,9\n5,1,4\n5,1,6\n5,2,11\n",
+            (3, 4, 5),
+        ),  # SGLang up to 0.4.5
+    ],
+)
+def test_numbers_of_layers_and_experts_are_no_counts(tmp_path, text, layers):
+    loads = read_loads(write(tmp_path / "a.csv", text))
+    np.testing.assert_array_equal(loads.total, COUNTS)
+    assert loads.layer_ids == layers
+    assert loads.num_layers == layers[-1] + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0,1,2,3\n1,2,3,4\n", "row 1 is 0 to 3: leave it out where these number the experts"),
+        (",0,1\n0,1,2\n0,3,4\n", "row 3: layer 0 comes after layer 0"),
+        ("layer,a,b\n0.5,1,2\n", "row 2: expected the number of a layer, got '0.5'"),
+        ("layer,expert,count\n0,-1,2\n", "row 2: expected the number of an? expert, got '-1'"),
+        ("a,b\n1,2,3\n", "2 names above rows of 3"),
+        ("a,b\n\n1,2\n3,x\n", "row 4: 'x' is not a number"),
+    ],
+)
+def test_tables_that_may_mean_two_things_are_refused(tmp_path, text, said):
+    with pytest.raises(InstanceError, match=said):
+        read_loads(write(tmp_path / "a.csv", text))
+
+
+def test_a_row_of_names_says_that_0_to_3_are_counts(tmp_path):
+    loads = read_loads(write(tmp_path / "a.csv", "a,b,c,d\n0,1,2,3\n1,2,3,4\n"))
+    np.testing.assert_array_equal(loads.total, [[0, 1, 2, 3], [1, 2, 3, 4]])
+
+
 def test_sglang_counts_drop_dense_rows_and_sum_passes(tmp_path):
     steps = np.stack([np.vstack([np.zeros((1, 4)), COUNTS])] * 20)
     loads = read_loads(write(tmp_path / "a.json", {"logical_count": steps.tolist()}))
