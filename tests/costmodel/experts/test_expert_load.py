@@ -113,6 +113,7 @@ def test_numbers_of_layers_and_experts_are_no_counts(tmp_path, text, layers):
         (",0,1\n0,1,2\n0,3,4\n", "row 3: layer 0 comes after layer 0"),
         ("layer,a,b\n0.5,1,2\n", "row 2: expected the number of a layer, got '0.5'"),
         ("layer,expert,count\n0,-1,2\n", "row 2: expected the number of an? expert, got '-1'"),
+        ("layer,a,b\n10000,1,2\n", "layer 10000: layers are numbered up to 9,999"),
         ("a,b\n1,2,3\n", "2 names above rows of 3"),
         ("a,b\n\n1,2\n3,x\n", "row 4: 'x' is not a number"),
     ],
