@@ -6,7 +6,7 @@ Gives raw arrays; what a valid load is, is decided in ``costmodel.experts.expert
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,11 @@ Read = TypeVar("Read")
 
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
+#: Names of arrays that say where experts lie: SGLang's files, those of ``rackfit place``, what EPLB returns.
+_PLACEMENTS = frozenset(
+    {"physical_to_logical_map", "physical_to_logical", "logical_to_physical_map", "logical_to_all_physical_map",
+     "phy2log", "log2phy", "logcnt"}
+)  # fmt: skip
 
 
 def read_arrays(path: Path) -> RawLoads:
@@ -98,6 +103,7 @@ def read_npz(path: Path) -> RawLoads:
         arrays = {SGLANG_KEY: arrays[SGLANG_KEY]}
     if not arrays:
         raise ValueError("the archive is empty")
+    refuse_placements(arrays)
     parts = [as_windows(array, key, f"{path}: {key}") for key, array in arrays.items()]
     shapes = {key: part.windows.shape[1:] for key, part in zip(arrays, parts, strict=True)}
     if len(set(shapes.values())) > 1:
@@ -117,6 +123,7 @@ def read_json(path: Path) -> RawLoads:
         raw = as_windows(numbers(data[SGLANG_KEY], SGLANG_KEY), path.stem, str(path))
         return summed_windows(raw)
     if isinstance(data, dict):
+        refuse_placements(data)
         parts = [
             as_windows(numbers(value, key), key, f"{path}: {key}") for key, value in data.items()
         ]
@@ -127,6 +134,13 @@ def read_json(path: Path) -> RawLoads:
             tuple(name for part in parts for name in part.names),
         )
     return as_windows(numbers(data, "the list"), path.stem, str(path))
+
+
+def refuse_placements(names: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a placement: numbers of experts would else be taken for counts."""
+    for name in names:
+        if name in _PLACEMENTS:
+            raise ValueError(f"{name} is a placement, not how often experts were chosen")
 
 
 def numbers(data: Any, what: str) -> NDArray[np.generic]:

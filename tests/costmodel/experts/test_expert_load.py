@@ -255,3 +255,26 @@ def test_a_damaged_header_is_told_once(tmp_path, recwarn):
         read_loads(path)
     assert str(path) in str(refused.value)
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["physical_to_logical_map", "physical_to_logical", "phy2log"])
+def test_a_placement_is_not_taken_for_counts(tmp_path, name):
+    for path in (
+        write(tmp_path / "a.json", {name: [[0, 1, 1]]}),
+        write(tmp_path / "a.npz", {name: np.array([[0, 1, 1]])}),
+    ):
+        with pytest.raises(InstanceError, match=f"{name} is a placement"):
+            read_loads(path)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "said"),
+    [
+        ({}, "hold no tensor"),
+        ({"foo": COUNTS[0]}, "'foo' is not named <iteration>_<layer>"),
+    ],
+)
+def test_tensors_that_are_no_statistics_are_named(tmp_path, tensors, said):
+    safetensors(tmp_path / "rank0.safetensors", tensors)
+    with pytest.raises(InstanceError, match=said):
+        read_loads(tmp_path)
