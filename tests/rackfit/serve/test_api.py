@@ -60,6 +60,12 @@ def test_requests_are_replayed(client: Client, solved: dict[str, Any]) -> None:
     assert 0 < met["ttft_s"]["p50"] <= met["ttft_s"]["p99"]
 
 
+def test_an_error_names_a_field_of_the_request(client: Client, solved: dict[str, Any]) -> None:
+    status, told = client.ask("replay", document=solved, concurrency=4, duration_s=3.0)
+    assert status == 400
+    assert told["error"]["problems"][0]["place"] == "duration_s"
+
+
 def test_whole_units_are_counted(client: Client) -> None:
     status, sized = client.ask("size", scenario=SCENARIO, buy=["hgx-h100"], rate=30.0, gap=0.05)
     assert status == 200
