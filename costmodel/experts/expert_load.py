@@ -25,6 +25,8 @@ GROUP_VARIANCE = 0.25
 LOG_SKEW = 0.01
 MOST_SCORE = 3.3
 NUM_GROUPS = 8
+#: A larger number of a layer is taken for a mistake: exporters write a row for each layer before it.
+MOST_LAYER = 9_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,9 @@ def read_loads(path: str | Path, *, dense_layers: int | None = None) -> ExpertLo
 
     found = read_arrays(Path(path))
     windows = check_windows(found.windows, str(path))
+    if found.layer_ids and found.layer_ids[-1] > MOST_LAYER:
+        message = f"layer {found.layer_ids[-1]}: layers are numbered up to {MOST_LAYER:,}"
+        raise InstanceError(Problem(str(path), message))
     zero = (windows == 0).all(axis=(0, 2))
     leading = int(np.argmin(zero)) if not zero.all() else len(zero)
     if dense_layers is None:

@@ -5,27 +5,31 @@ Gives raw arrays; what a valid load is, is decided in ``costmodel.experts.expert
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.experts.count_tables import read_csv
 from costmodel.experts.raw_loads import MAX_FILE_BYTES, RawLoads, as_windows, summed_windows
 from costmodel.experts.trtllm_statistics import read_statistics
 from costmodel.experts.unpacked import check_arrays
 from topology.catalogue import is_folder
 from topology.errors import InstanceError, Problem
-from topology.reading import MAX_JSON_ELEMENTS, parse_json, read_text
+from topology.reading import parse_json, read_text
 
 Read = TypeVar("Read")
 
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
+#: Names of arrays that say where experts lie: SGLang's files, those of ``rackfit place``, what EPLB returns.
+_PLACEMENTS = frozenset(
+    {"physical_to_logical_map", "physical_to_logical", "logical_to_physical_map", "logical_to_all_physical_map",
+     "phy2log", "log2phy", "logcnt"}
+)  # fmt: skip
 
 
 def read_arrays(path: Path) -> RawLoads:
@@ -99,6 +103,7 @@ def read_npz(path: Path) -> RawLoads:
         arrays = {SGLANG_KEY: arrays[SGLANG_KEY]}
     if not arrays:
         raise ValueError("the archive is empty")
+    refuse_placements(arrays)
     parts = [as_windows(array, key, f"{path}: {key}") for key, array in arrays.items()]
     shapes = {key: part.windows.shape[1:] for key, part in zip(arrays, parts, strict=True)}
     if len(set(shapes.values())) > 1:
@@ -118,6 +123,7 @@ def read_json(path: Path) -> RawLoads:
         raw = as_windows(numbers(data[SGLANG_KEY], SGLANG_KEY), path.stem, str(path))
         return summed_windows(raw)
     if isinstance(data, dict):
+        refuse_placements(data)
         parts = [
             as_windows(numbers(value, key), key, f"{path}: {key}") for key, value in data.items()
         ]
@@ -130,6 +136,13 @@ def read_json(path: Path) -> RawLoads:
     return as_windows(numbers(data, "the list"), path.stem, str(path))
 
 
+def refuse_placements(names: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a placement: numbers of experts would else be taken for counts."""
+    for name in names:
+        if name in _PLACEMENTS:
+            raise ValueError(f"{name} is a placement, not how often experts were chosen")
+
+
 def numbers(data: Any, what: str) -> NDArray[np.generic]:
     """A nested list as an array; ragged or non-numeric content is a ``ValueError`` that says so."""
     try:
@@ -139,39 +152,6 @@ def numbers(data: Any, what: str) -> NDArray[np.generic]:
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{what}: not all entries are numbers")
     return array
-
-
-def read_csv(path: Path) -> RawLoads:
-    """One row per layer, one column per expert; a header row of names is skipped."""
-    text = read_text(path)
-    cells = text.count(",") + text.count("\n")
-    if cells > MAX_JSON_ELEMENTS:
-        message = f"{cells:,} cells; at most {MAX_JSON_ELEMENTS:,} are read (.npy takes more)"
-        raise InstanceError(Problem(str(path), message))
-    lines = csv.reader(io.StringIO(text, newline=""))
-    rows = [row for row in lines if any(cell.strip() for cell in row)]
-    if rows and not all(is_number(cell) for cell in rows[0]):
-        rows = rows[1:]
-    if not rows:
-        raise ValueError("no rows of counts")
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError("rows of different lengths")
-    for index, row in enumerate(rows):
-        for cell in row:
-            if not is_number(cell):
-                raise ValueError(f"row {index + 1}: {cell[:40]!r} is not a number")
-    return as_windows(
-        np.array([[float(cell) for cell in row] for row in rows]), path.stem, str(path)
-    )
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell of a table is a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def read_pt(path: Path) -> RawLoads:

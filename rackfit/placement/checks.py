@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from costmodel.experts.expert_load import ExpertLoads
+from costmodel.experts.fanout import too_many_sets
 from solver.clock import check_seed
-from solver.experts.request import PlaceOptions
+from solver.experts.request import PlaceOptions, chooses_nodes
 from topology.errors import InstanceError, Problem
 
 #: More than these are taken for a typing mistake.
@@ -31,6 +33,8 @@ def check_options(
         problems.append(
             Problem("--top-groups", f"{options.top_groups} of {options.groups} groups per token")
         )
+    elif reason := too_many_sets(options.groups, options.top_groups):
+        problems.append(Problem("--top-groups", reason))
     if not (math.isfinite(options.copy_cost) and options.copy_cost >= 0):
         problems.append(Problem("--copy-cost", f"{options.copy_cost:g}: need a number, 0 or more"))
     if options.time_limit_s is not None and not options.time_limit_s > 0:
@@ -87,6 +91,16 @@ def check_options(
             problems.append(Problem("--layer-slots", message))
     if problems:
         raise InstanceError(problems)
+
+
+def blind_to_nodes(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> bool:
+    """Whether router groups and nodes are given that a search for several windows does not look at."""
+    alone = replace(options, objective="sum")
+    return (
+        not moved
+        and chooses_nodes(loads, alone, moved)
+        and not chooses_nodes(loads, options, moved)
+    )
 
 
 def check_together(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> None:

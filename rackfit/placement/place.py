@@ -59,8 +59,9 @@ def place(
         if options.layer_slots != "same":
             message = "left-out recordings are judged with equally many slots in every layer"
             raise InstanceError(Problem("--layer-slots", message))
-        found = place(kept, options, current, coactivation)
-        judged = judge_left_out(np.array(found.table.rows()), kept, left, options)
+        begun, searches = time.monotonic(), 1 + len(left.names)
+        found = place(kept, options.part_of_time(begun, searches), current, coactivation)
+        judged = judge_left_out(np.array(found.table.rows()), kept, left, options, begun)
         return replace(found, left_out=judged, wall_s=time.perf_counter() - start)
     if options.layer_slots != "same":
         return place_sharing(loads, options)

@@ -35,20 +35,21 @@ Floats = NDArray[np.float64]
 
 def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
     """Place loads with ``options.slots`` slots to a layer on average. Raises ``InstanceError``."""
-    start = time.perf_counter()
+    start = time.monotonic()
     counts, most = _chosen(loads, options)
-    uniform = place_alike(loads, replace(options, layer_slots="same"))
+    searches = 1 + len(set(counts))
+    alike = replace(options, layer_slots="same")
+    uniform = place_alike(loads, alike.part_of_time(start, searches))
     layers, experts = loads.total.shape
     rows: list[tuple[int, ...]] = [()] * layers
     bound = np.zeros(layers)
-    for count in sorted(set(counts)):
+    for done, count in enumerate(sorted(set(counts)), 1):
         own = [layer for layer, slots in enumerate(counts) if slots == count]
         if count == options.slots and len(own) == layers:
             part = uniform
         else:
-            part = place_alike(
-                _of_layers(loads, own), replace(options, layer_slots="same", slots=count)
-            )
+            asked = replace(alike, slots=count).part_of_time(start, searches - done)
+            part = place_alike(_of_layers(loads, own), asked)
         bound[own] = part.bound
         for layer, row in zip(own, part.table.rows(), strict=True):
             rows[layer] = tuple(row)
@@ -76,7 +77,7 @@ def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
         imbalance=ratio,
         bound=np.minimum(bound, ratio),
         copies=_copies(rows, slots, loads, options),
-        wall_s=time.perf_counter() - start,
+        wall_s=time.monotonic() - start,
         options=options,
         moves=None,
         trade_off=[],

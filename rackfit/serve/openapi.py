@@ -19,6 +19,7 @@ ERRORS: dict[str, tuple[int, str]] = {
     "no_token": (401, "The token is missing or wrong."),
     "not_allowed": (403, "The request comes from another site."),
     "not_found": (404, "There is nothing here."),
+    "wrong_method": (405, "The address takes another method, which Allow names."),
     "too_large": (413, "The request, or the memory that it needs, is too large."),
     "infeasible": (422, "A valid question whose answer is that nothing fits."),
     "cannot_export": (422, "The target cannot express the layout."),

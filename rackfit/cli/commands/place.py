@@ -127,7 +127,7 @@ def place_command(
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.figures.placement_curve import check_curve, check_curve_path, curve_svg
     from rackfit.placement.alike import balance_before
-    from rackfit.placement.checks import check_together
+    from rackfit.placement.checks import blind_to_nodes, check_together
     from rackfit.placement.files import loads_path, read_placement
     from rackfit.placement.left_out import without
     from rackfit.placement.place import place
@@ -161,6 +161,11 @@ def place_command(
     kept = without(recorded, leave_out)[0] if leave_out else recorded
     if coactivation is not None:
         check_together(kept, options, current is not None)
+    if blind_to_nodes(kept, options, current is not None):
+        say(
+            f"{len(kept.windows)} windows are placed for balance alone: copies to other nodes are counted, and "
+            "not avoided; --objective sum weighs both"
+        )
     if curve is not None:
         check_curve(kept, options, current is not None, coactivation is not None)
     running = None if current is None else read_placement(current, recorded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,19 +26,27 @@ WORTHS = tuple(float(worth) for worth in np.geomspace(1e-3, 30.0, 40))
 
 
 def over_nodes(
-    total: Floats, options: PlaceOptions, flat: Found, together: CoActivation | None = None
+    total: Floats,
+    options: PlaceOptions,
+    flat: Found,
+    together: CoActivation | None = None,
+    *,
+    ends: float | None = None,
 ) -> Found:
     """The point of the trade-off between balance and traffic that costs each layer least.
 
     Points: groups (or experts used ``together``) at home, spare slots abroad at several worths of a
     copy, and the placement that ignores nodes. Cost of a layer: ``imbalance + copy_cost * copies``. With tokens held
-    out the choice rests on the others, and the copies of the points on those held out.
+    out the choice rests on the others, and the copies of the points on those held out. After ``ends``, on the monotonic clock,
+    no point is begun but the first over nodes.
     """
     from solver.experts.nodes.grouped import place_on_nodes
 
     per_node = options.gpus_per_node or options.gpus
     tables = [flat.physical_to_logical]
     for abroad, traffic, home in traffics(total, options, together):
+        if ends is not None and len(tables) > 1 and time.monotonic() > ends:
+            break
         tables.append(
             place_on_nodes(
                 total,
