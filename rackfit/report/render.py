@@ -205,7 +205,7 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         table.add_row(
             str(len(members)), replica.role, str(len(replica.chips)), str(shape.tp),
             str(shape.attention_dp), str(shape.ep), str(shape.pp), f"{shape.batch:,}",
-            "-".join(map(str, slots)) if slots != [0] else "-",
+            "cut" if replica.cuts_experts else "-".join(map(str, slots)) if any(slots) else "-",
             f"{max(stage.imbalance for stage in price.stages):.3f}",
             f"{float(price.service.requests_per_s):.2f}",
         )  # fmt: skip
@@ -223,11 +223,13 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         if len(replica.stages) > 1:
             stages = ", ".join(f"{stage.layers[0]}-{stage.layers[1]}" for stage in replica.stages)
             console.print(f"    layers by stage: {stages}", highlight=False, soft_wrap=True)
+    cut = any(replica.cuts_experts for replica, _, _ in groups)
     console.print(
         "  count: replicas of this kind. chips: of one replica. tp x dp: chips of one stage (dp: attention "
         "data parallel).\n  ep: chips that share the experts. pp: stages. batch: sequences at the same time "
         "(prefill: prompts).\n  slots: experts per chip and layer. skew: load of the busiest chip over the "
-        "mean. req/s: of one replica.",
+        "mean. req/s: of one replica."
+        + ("\n  cut: every chip of a stage has a slice of each expert." if cut else ""),
         highlight=False,
         style="dim",
     )

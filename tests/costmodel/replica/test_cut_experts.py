@@ -19,7 +19,7 @@ from solver.place.build import build_replica
 from solver.shapes.shapes import ROLES
 
 
-def asked(model: str = "qwen3-30b-a3b-fp8", load: str = "skewed", **more: object) -> Instance:
+def asked(model: str = "qwen3-30b-a3b", load: str = "skewed", **more: object) -> Instance:
     workload = {"input_tokens": 2000, "output_tokens": 500, "expert_load": load}
     data = {"model": model, "cluster": "hgx-h200", "workload": workload, **more}
     return resolve_instance(Scenario.model_validate(data))
