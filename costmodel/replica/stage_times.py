@@ -176,8 +176,6 @@ def _timed(
     kinds: list[tuple[LayerKind, Array]] = []
     shared: list[ExpertShares | None] = []
     skew, moe_layers = np.zeros(count), np.zeros(count)
-    # no chip has more of a cut expert's tokens than another
-    cut = np.array([stage.cut for stage in stages])
     routed = tokens.rows * ranks * tokens.fill
     for kind, starts, counts in stage_layers(instance, stages):
         kinds.append((kind, counts.astype(float)))
@@ -187,7 +185,7 @@ def _timed(
         shares = stage_shares(instance, layout, stages, kind, starts, counts, routed)
         shared.append(shares)
         realised = shares.busiest_load + shares.per_layer(
-            np.where(cut, 0.0, _excess(instance, kind, routed, tp * ranks))
+            shares.whole * _excess(instance, kind, routed, tp * ranks)
         )
         skew += shares.over_layers(realised) * (tp * ranks)
         moe_layers += counts

@@ -225,7 +225,9 @@ def layer_times(
                 else:
                     placed = np.array([maps[layer] for layer in layers], dtype=np.int64)
                     found = expert_shares(loads, placed, slots, top_k, routed)
-                shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
+                shares = ExpertShares(
+                    found.load[:, None, :], found.touched[:, None, :], whole=found.whole
+                )
             layer_s[layers] += weight * timed([(kind, 1.0)], tokens, [shares], False)
         head_s += weight * float(timed([], tokens, [], True))
     return layer_s, head_s
