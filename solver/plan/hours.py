@@ -38,8 +38,8 @@ class Planned:
 
     @property
     def gap(self) -> float:
-        """Money over the bound, less 1."""
-        return _gap(self.judged.usd, self.bound_usd)
+        """Money over the bound, less 1; infinite without a bound."""
+        return gap_over(self.judged.usd, self.bound_usd)
 
 
 def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -> Planned:
@@ -196,7 +196,8 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
     )
 
 
-def _gap(usd: float, bound: float) -> float:
+def gap_over(usd: float, bound: float) -> float:
+    """Money over a bound, less 1; infinite where there is no bound, as the time was over before one."""
     if bound <= 0.0:
         return 0.0 if usd <= 0.0 else float("inf")
     return max(0.0, usd / bound - 1.0)

@@ -41,7 +41,10 @@ def size_command(
     goodput: percentiles.Goodput = None,
     peak: Annotated[float, typer.Option(help="The peak as a multiple of the mean rate.")] = 1.0,
     spare: Annotated[
-        str, typer.Option(help="node or rack: one unit may be lost; or a number of chips.")
+        str,
+        typer.Option(
+            help="node or rack: one unit may be lost; or a number of chips: as many units as hold them."
+        ),
     ] = "0",
     replay: Annotated[
         bool, typer.Option("--replay", help="Buy what random arrivals at the peak need, too.")
@@ -238,13 +241,14 @@ def _print(
 
     from rackfit.report.render import make_console
     from rackfit.wording import counted
+    from topology.quantity import figure
 
     console = make_console()
     loss = f", {counted(wanted.spare, 'unit')} lost" if wanted.spare else ""
     if wanted.spare_chips:
         loss = f", as many units lost as hold {counted(wanted.spare_chips, 'chip')}"
     console.print(
-        f"{wanted.rate:g} requests/s on average, {wanted.peak_rate:g} at the peak{loss}",
+        f"{figure(wanted.rate, 6)} requests/s on average, {figure(wanted.peak_rate, 6)} at the peak{loss}",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
     table = Table(box=None, pad_edge=False, header_style="bold")
