@@ -22,6 +22,8 @@ from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
 
 #: seconds of one solve at most, and of looking for a plan as cheap with fewer starts
 _LIMIT_S, _TIDY_S = 240.0, 10.0
+#: kinds of units that are named where they are too few
+_TOLD = 5
 #: numbers of groups to choose from, over all hours and columns, up to which CP-SAT needs no plan to begin with
 SMALL = 1000
 #: a time that is not nothing, for what takes some time in any layout, seconds
@@ -187,9 +189,9 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
                 if served > units
                 else ""
             )
-            return (
-                f"hour {hour} ({rates} requests/s) is more than all units carry{loss}{cap}{shared}"
-            )
+            there = ", ".join(f"{kind.units:,} {kind.name}" for kind in asked.kinds[:_TOLD])
+            there += ", .." * (len(asked.kinds) > _TOLD)
+            return f"hour {hour} ({rates} requests/s) is more than all units ({there}) carry{loss}{cap}{shared}"
     return (
         "each hour can be met alone, but no plan changes from hour to hour: units that load or finish requests, or "
         "that must stay on, are too many"
