@@ -185,6 +185,8 @@ def study(
         raise InstanceError(Problem("jobs", message))
     chosen = find_study(name)
     check_backend(backend)
+    if problems := chosen.problems(over or {}):
+        raise InstanceError(problems)
     base = _base(chosen, scenario)
     blocks = chosen.blocks(base, over or {})
     asked = chosen.name if chosen.answer is not None else ""

@@ -21,7 +21,7 @@ from costmodel.money.day import (
 from costmodel.money.offers import api_of, bought, rented
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import SIZED, Axes, Options, Own, Row, Study, solved
 from rackfit.wording import counted
 from solver.clock import Clock
 from solver.plan.sizing.size import Sized, Wanted, size
@@ -257,6 +257,7 @@ STUDY = Study(
         _RATE: None, _CROSSING: None, "peak": 1.0, "spare": 0, "years": 4.0, "usd_per_kwh": _KWH,
         "owned_usd_per_chip": None, "rented_usd_per_chip_hour": None, "api_usd_per_request": None,
     },
+    numbers=SIZED,
     answer=_answer,
     shown={
         "units": "units",

@@ -7,7 +7,7 @@ from typing import Any
 
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import SIZED, Axes, Options, Own, Row, Study, solved
 from rackfit.wording import counted
 from solver.clock import Clock
 from solver.plan.sizing.carried import MOST_CHIPS
@@ -104,6 +104,7 @@ STUDY = Study(
     chart=_chart,
     conclude=_conclude,
     parameters={"mean_rate": 500.0, "peak": 3.0, "spare": 1},
+    numbers=SIZED,
     answer=_answer,
     shown={
         "units": "units",
