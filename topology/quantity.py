@@ -9,7 +9,7 @@ taken to be in the base unit, any other unit is refused.
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 from quantiphy import InvalidNumber
@@ -60,6 +60,26 @@ def parse_quantity(value: object, unit: str) -> float:
             f"expected at most {_MOST:g} {unit} (and no less than its inverse), got {value!r}"
         )
     return number
+
+
+def figure(
+    value: float, digits: int = 3, towards: Literal["nearest", "up", "down"] = "nearest"
+) -> str:
+    """A number as a sentence says it: so many significant digits, every one before the point, never a power of ten.
+
+    ``towards``: ``up`` where less would claim too much, as of a time that is reachable; ``down`` where more would.
+    """
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    scaled = value * 10.0**places
+    # what floats make of a whole number is that number
+    near = round(scaled, 6)
+    steps = round(near)
+    if towards != "nearest":
+        steps = math.ceil(near) if towards == "up" else math.floor(near)
+    text = f"{steps / 10.0**places:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if places else text
 
 
 def _split(text: str, unit: str, example: str) -> tuple[float, str]:

@@ -16,6 +16,7 @@ from costmodel.replica.tier_use import TierUse
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
 from rackfit.report.uncertainty_words import interval_words, lines_beside
+from rackfit.wording import at_most
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -26,9 +27,9 @@ def print_result(result: Result, console: Console | None = None) -> None:
     _print_figures(console, result.evaluation)
     certificate = result.certificate
     proven = (
-        f"proven: at most {max(certificate.gap, 1e-5):.3%} above the least possible cost"
+        f"proven: at most {at_most(certificate.gap, 3)} above the least possible cost"
         if result.status == "optimal"
-        else f"best found: at most {certificate.gap:.2%} above the least possible cost"
+        else f"best found: at most {at_most(certificate.gap)} above the least possible cost"
     )
     if found.worlds is not None and found.worlds.confidence is not None:
         proven = f"at a confidence of {found.worlds.confidence:.0%} {proven}"

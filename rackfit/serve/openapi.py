@@ -123,6 +123,7 @@ def _documents(solved: dict[str, Any]) -> dict[str, Any]:
         "Replayed": _object({**asked, "replay": {"type": "object"}, "ttft_s": {"type": "object"}}),
         "Sized": _object({
             "wanted": {"type": "object"}, "kinds": {"type": "array", "items": {"type": "object"}},
+            "left_out": {"type": "array", "items": _object({"kind": {"type": "string"}, "reason": {"type": "string"}})},
             "mix": {"type": ["object", "null"]},
         }),
         "Ran": _object(

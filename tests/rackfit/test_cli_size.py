@@ -15,9 +15,10 @@ from rackfit import solve
 from rackfit.cli.app import build_app
 from rackfit.studies.run import study
 from solver.clock import Clock
+from solver.plan.sizing.carried import Capability, Units
 from solver.plan.sizing.size import Wanted, size
 from solver.traffic.asked import Asked
-from topology.errors import InstanceError
+from topology.errors import InstanceError, NoLayoutInTime
 
 WORDS = (
     "--model", "llama-3.1-8b", "--input-tokens", "1000", "--output-tokens", "200",
@@ -123,6 +124,76 @@ def test_several_kinds_are_mixed() -> None:
     assert "no mix of these kinds costs less than $" in enough
 
 
+def test_a_kind_on_which_nothing_fits_is_named_beside_the_others() -> None:
+    """It was left out without a word."""
+    both = ("--tpot", "3ms", "--rate", 5, "--buy", "rtx4090,hgx-h100")
+    document = json.loads(run(*both, "--json").stdout)
+    assert [kind["kind"] for kind in document["kinds"]] == ["hgx-h100"]
+    (out,) = document["left_out"]
+    assert out["kind"] == "rtx4090"
+    assert "TPOT: the target is 3 ms" in out["reason"]
+    assert "rtx4090: no layout of llama-3.1-8b on rtx4090@512" in run(*both).stdout
+
+
+def test_a_time_limit_leaves_the_kinds_that_were_sized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of the first kind was lost where the second had no time left."""
+    first = Units.first
+
+    def late(units: Units, peak: float) -> Capability:
+        if units.kind == "hgx-h200":
+            raise NoLayoutInTime("the time limit came")
+        return first(units, peak)
+
+    monkeypatch.setattr(Units, "first", late)
+    found = run("--rate", 50, "--buy", "hgx-h100,hgx-h200", "--json")
+    assert found.exit_code == 0
+    document = json.loads(found.stdout)
+    assert [kind["kind"] for kind in document["kinds"]] == ["hgx-h100"]
+    late_one = {"kind": "hgx-h200", "reason": "the time limit came before it was sized"}
+    assert document["left_out"] == [late_one]
+    words = run("--rate", 50, "--buy", "hgx-h100,hgx-h200").stdout
+    assert "hgx-h200: the time limit came before it was sized" in words
+
+
+def test_chips_that_may_be_lost_are_units_of_each_kind() -> None:
+    """A kind's spare units were those of the smallest kind beside it."""
+    words = ("--rate", 50, "--spare", 16, "--json", "--buy")
+    alone = json.loads(run(*words, "gh200-nvl32").stdout)["kinds"][0]
+    beside = {
+        one["kind"]: one for one in json.loads(run(*words, "gh200-nvl32,hgx-h100").stdout)["kinds"]
+    }
+    assert beside["gh200-nvl32"] == alone
+    assert alone["spare"] == 1
+    assert beside["hgx-h100"]["spare"] == 2
+    said = run("--rate", 50, "--spare", 16, "--buy", "hgx-h100").stdout
+    assert "50 at the peak, as many units lost as hold 16 chips" in said
+
+
+def test_a_number_that_is_too_large_to_solve_is_no_proof() -> None:
+    """What more chips than are solved would carry is an estimate; it stood as the least that is proven."""
+    found = run("--rate", 1e6, "--buy", "hgx-h100", "--json")
+    (kind,) = json.loads(found.stdout)["kinds"]
+    assert kind["count"] is None
+    assert kind["gap"] is None
+    assert kind["about"] * 8 > 4608
+    assert kind["least"] == max(one["units"] for one in kind["tried"] if one["most"] < 1e6) + 1
+    words = run("--rate", 1e6, "--buy", "hgx-h100").stdout
+    assert "proven least" not in words
+    assert "hgx-h100: needs about" in words
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    words = (
+        "size --model nobody --workload nothing --rate 0 --peak 0 --spare row --gap 2 "
+        "--buy nowhere,hgx-h100@2"
+    )
+    found = CliRunner().invoke(build_app(), words.split())
+    assert isinstance(found.exception, InstanceError)
+    places = sorted(problem.place for problem in found.exception.problems)
+    options = ["--buy", "--gap", "--peak", "--rate", "--spare"]
+    assert places == [*options, "clusters", "models", "workloads"]
+
+
 TRAFFIC = (
     "--model", "llama-3.1-8b", "--traffic", "azure-conversation-2023", "--ttft-p99", "400ms", "--tpot-p99", "20ms",
     "--buy", "hgx-h100",
@@ -195,7 +266,7 @@ def test_the_study_asks_the_same_question() -> None:
     assert many["units"] is None
     assert len(found.study.figures(found.rows)) == 1
     (words,) = found.conclusion
-    assert "units of hgx-h100" in words
+    assert "1 unit of hgx-h100 at $" in words
     assert "that are solved" in words
 
 

@@ -11,11 +11,15 @@ import typer
 from rackfit.cli import percentiles, question
 
 if TYPE_CHECKING:
+    from costmodel.question.scenario import Scenario
     from solver.plan.sizing.mix import Mix
     from solver.plan.sizing.size import Sized, Wanted
 
-#: what each kind takes, what was wanted, and the cheapest mix of several kinds
-Answer = tuple["list[Sized]", "Wanted", "Mix | None"]
+#: what each kind takes, what was wanted, the cheapest mix of several kinds, and kinds left out with the reason
+Answer = tuple["list[Sized]", "Wanted", "Mix | None", dict[str, str]]
+
+#: chips that may be lost, at most
+_MOST_SPARE = 100_000
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +41,10 @@ def size_command(
     goodput: percentiles.Goodput = None,
     peak: Annotated[float, typer.Option(help="The peak as a multiple of the mean rate.")] = 1.0,
     spare: Annotated[
-        str, typer.Option(help="node or rack: one unit may be lost; or a number of chips.")
+        str,
+        typer.Option(
+            help="node or rack: one unit may be lost; or a number of chips: as many units as hold them."
+        ),
     ] = "0",
     replay: Annotated[
         bool, typer.Option("--replay", help="Buy what random arrivals at the peak need, too.")
@@ -64,55 +71,93 @@ def size_command(
         from solver.plan.sizing.mix import mix
         from solver.plan.sizing.size import Wanted, size
 
-        kinds = _checked(buy, None if traffic is not None and not rate else rate, peak, gap)
+        scenario, kinds = _checked(
+            asked, buy, None if traffic is not None and not rate else rate, peak, spare, gap
+        )
         check_seed(seed)
         check_time_limit(time_limit)
-        scenario = replace(asked, cluster=kinds[0]).build()
         given = percentiles.Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak=1.0, spare="0")
         requests = given.read(scenario.model_copy(update={"rate": rate or None}), seed)
         mean = requests.requests.rate if requests is not None and not rate else rate
-        wanted = Wanted(mean, peak, _spare_units(spare, kinds))
+        units = spare in ("node", "rack")
+        wanted = Wanted(mean, peak, int(units), 0 if units else int(spare))
         clock = stop.clock = Clock(time_limit, started=stop.started)
 
         searched: dict[str, Units] = {}
+        left_out: dict[str, str] = {}
         together: list[Mix | None] = [None]
 
         def keep(sized: list[Sized]) -> None:
-            stop.kept = lambda: (sized, wanted, together[0])
-            if len(sized) > 1 and requests is None:
+            stop.kept = lambda: (
+                sized,
+                wanted,
+                together[0],
+                left_out | _unsized(kinds, sized, left_out),
+            )
+            if 1 < len(sized) == len(kinds) - len(left_out) and requests is None:
                 together[0] = mix(searched, sized, wanted, clock=clock, seed=seed)
 
         found = size(
-            scenario, kinds, wanted, clock=clock, gap=gap, seed=seed, replays=replay, on_sized=keep, searched=searched, asked=requests
+            scenario, kinds, wanted, clock=clock, gap=gap, seed=seed, replays=replay, on_sized=keep, searched=searched,
+            asked=requests, left_out=left_out,
         )  # fmt: skip
-        return found, wanted, together[0]
+        return found, wanted, together[0], left_out
 
     stop.run(work, lambda found: _write(*found, as_json=json, replays=replay))
 
 
+def _unsized(kinds: list[str], sized: list[Sized], left_out: dict[str, str]) -> dict[str, str]:
+    """Kinds that the time limit kept from being looked at, with that reason."""
+    from solver.plan.sizing.size import NO_TIME
+
+    seen = {one.kind for one in sized} | left_out.keys()
+    return {kind: NO_TIME for kind in kinds if kind not in seen}
+
+
 def _write(
-    found: list[Sized], wanted: Wanted, together: Mix | None, *, as_json: bool, replays: bool
+    found: list[Sized],
+    wanted: Wanted,
+    together: Mix | None,
+    left_out: dict[str, str],
+    *,
+    as_json: bool,
+    replays: bool,
 ) -> None:
     """Print the answer."""
     from rackfit.documents.output import write_whole
 
     if not as_json:
-        _print(found, wanted, together, replays=replays)
+        _print(found, wanted, together, left_out, replays=replays)
         return
     document = {
         "wanted": asdict(wanted),
         "kinds": [_as_dict(one) for one in found],
+        "left_out": [{"kind": kind, "reason": reason} for kind, reason in left_out.items()],
         "mix": None if together is None else asdict(together) | {"gap": together.gap},
     }
     write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
 
 
-def _checked(buy: str, rate: float | None, peak: float, gap: float) -> list[str]:
-    """The kinds; raises ``InstanceError`` with everything wrong with the options. ``rate``: ``None`` where traffic has one."""
-    from topology.errors import InstanceError, Problem
+def _checked(
+    asked: question.Asked, buy: str, rate: float | None, peak: float, spare: str, gap: float
+) -> tuple[Scenario, list[str]]:
+    """The question on the first kind, and the kinds; raises ``InstanceError`` with everything wrong.
 
-    problems = []
+    ``rate``: ``None`` where traffic has one.
+    """
+    from costmodel.question.instance import resolve_instance
+    from topology import load_cluster
+    from topology.errors import InstanceError, Problem, noted
+
+    problems: list[Problem] = []
     kinds = list(dict.fromkeys(name.strip() for name in buy.split(",") if name.strip()))
+    known = []
+    for kind in kinds:
+        with noted(problems):
+            if "@" in kind:
+                raise InstanceError(Problem("--buy", f"{kind}: name one unit, without a count"))
+            load_cluster(kind)
+            known.append(kind)
     if not kinds:
         problems.append(Problem("--buy", "is missing: name one or more clusters of one unit"))
     if rate == 0:
@@ -122,26 +167,19 @@ def _checked(buy: str, rate: float | None, peak: float, gap: float) -> list[str]
         problems.append(Problem("--rate", message))
     if not 1 <= peak <= 1000:
         problems.append(Problem("--peak", f"expected 1 to 1000 times the mean, got {peak:g}"))
+    digits = spare.isascii() and spare.isdecimal() and len(spare) < 7
+    if spare not in ("node", "rack") and not (digits and int(spare) <= _MOST_SPARE):
+        message = f"expected node, rack or a number of chips, got {spare[:40]!r}"
+        problems.append(Problem("--spare", message))
     if not 0 <= gap < 1:
         problems.append(Problem("--gap", f"must be at least 0 and below 1, got {gap:g}"))
+    if kinds:
+        with noted(problems):
+            scenario = replace(asked, cluster=(known or kinds)[0]).build()
+            resolve_instance(scenario)
     if problems:
-        raise InstanceError(problems)
-    return kinds
-
-
-def _spare_units(text: str, kinds: list[str]) -> int:
-    """Whole units that may be lost: one for a node or a rack, as many as hold the chips for a number."""
-    from topology import load_cluster
-    from topology.errors import InstanceError, Problem
-
-    if text in ("node", "rack"):
-        return 1
-    if not text.isascii() or not text.isdecimal() or int(text) > 100_000:
-        raise InstanceError(
-            Problem("--spare", f"expected node, rack or a number of chips, got {text[:40]!r}")
-        )
-    smallest = min(len(load_cluster(kind).chips) for kind in kinds)
-    return -(-int(text) // smallest)
+        raise InstanceError(dict.fromkeys(problems))
+    return scenario, kinds
 
 
 def _as_dict(one: Sized) -> dict[str, Any]:
@@ -155,11 +193,13 @@ def _as_dict(one: Sized) -> dict[str, Any]:
 
 def _replay_line(one: Sized) -> str:
     """What random arrivals at the peak said of one kind."""
+    from rackfit.wording import counted
+
     if not one.replays:
         return f"{one.kind}: random arrivals were not replayed, the time was over"
     last = one.replays[-1]
     words = (
-        f"{one.kind}: {last.requests:,} random requests at the peak on {last.units} units: "
+        f"{one.kind}: {last.requests:,} random requests at the peak on {counted(last.units, 'unit')}: "
         f"TTFT P99 {last.ttft_p99_s:.2f} s, TPOT P99 {last.tpot_p99_s * 1e3:.1f} ms, "
         f"{'meets' if last.meets else 'misses a target'}"
     )
@@ -171,9 +211,10 @@ def _replay_line(one: Sized) -> str:
 
 def _mix_line(one: Mix, *, replays: bool) -> str:
     """The cheapest mix in words."""
+    from rackfit.wording import at_most
     from solver.verify import ROUNDING
 
-    proven = "not proven" if one.gap is None else f"proven within {one.gap:.1%}"
+    proven = "not proven" if one.gap is None else f"proven within {at_most(one.gap, 1)}"
     if len(one.units) == 1:
         alone = f"${one.one_kind_usd_per_hour:,.2f}/h"
         if one.gap is not None and one.gap <= ROUNDING:
@@ -188,15 +229,26 @@ def _mix_line(one: Mix, *, replays: bool) -> str:
     return f"{words}; not replayed" if replays else words
 
 
-def _print(found: list[Sized], wanted: Wanted, together: Mix | None, *, replays: bool) -> None:
+def _print(
+    found: list[Sized],
+    wanted: Wanted,
+    together: Mix | None,
+    left_out: dict[str, str],
+    *,
+    replays: bool,
+) -> None:
     from rich.table import Table
 
     from rackfit.report.render import make_console
+    from rackfit.wording import counted
+    from topology.quantity import figure
 
     console = make_console()
-    loss = f", {wanted.spare} unit{'s' * (wanted.spare > 1)} lost" if wanted.spare else ""
+    loss = f", {counted(wanted.spare, 'unit')} lost" if wanted.spare else ""
+    if wanted.spare_chips:
+        loss = f", as many units lost as hold {counted(wanted.spare_chips, 'chip')}"
     console.print(
-        f"{wanted.rate:g} requests/s on average, {wanted.peak_rate:g} at the peak{loss}",
+        f"{figure(wanted.rate, 6)} requests/s on average, {figure(wanted.peak_rate, 6)} at the peak{loss}",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -217,15 +269,14 @@ def _print(found: list[Sized], wanted: Wanted, together: Mix | None, *, replays:
             one.kind, str(one.count), str(one.least), f"{one.count * one.chips_per_unit:,}",
             f"{one.usd_per_hour:,.2f}", f"{one.usd_per_m_output_tokens:.4f}", f"{one.headroom:.1%}",
         )  # fmt: skip
-    console.print(table)
+    if table.row_count:
+        console.print(table)
     if together is not None:
         words = _mix_line(together, replays=replays)
         console.print(words, highlight=False, markup=False, soft_wrap=True)
-    for one in found:
-        if one.count is None:
-            console.print(
-                f"{one.kind}: {one.reason}", highlight=False, markup=False, soft_wrap=True
-            )
+    too_large = {one.kind: one.reason for one in found if one.count is None}
+    for kind, reason in (too_large | left_out).items():
+        console.print(f"{kind}: {reason}", highlight=False, markup=False, soft_wrap=True)
     for one in found if replays else ():
         if one.count is not None:
             console.print(_replay_line(one), highlight=False, markup=False, soft_wrap=True)

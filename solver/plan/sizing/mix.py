@@ -7,9 +7,9 @@ looked at carry at most their part of what a relaxation allows one unit, and at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from functools import cache
 from math import ceil, floor, inf
 
 from ortools.sat.python import cp_model
@@ -23,6 +23,8 @@ from topology.errors import NoLayoutInTime
 
 #: numbers of units that are searched for a mix, at most; seconds of one choice
 _SEARCHES, _LIMIT_S = 40, 20.0
+#: losses that one choice is told of beside those it knows, at most
+_LOSSES = 40
 #: whole numbers that stand for the peak, and for a dollar per hour
 _PEAK, _USD = 10**7, 10**4
 
@@ -129,6 +131,14 @@ class _Mixing:
             _Kind(units, one.kind, min(count, floor(self.alone_usd / usd + ROUNDING)))
             for (units, one), count, usd in zip(kinds, counts, self.prices, strict=True)
         ]
+        #: what may be lost, in units or in chips, and what each unit counts for
+        self.lost = wanted.spare or wanted.spare_chips
+        self.sizes = [1 if wanted.spare else units.chips for units, _ in kinds]
+        #: losses that a choice is told of, first those in one kind: there may be too many to tell it all
+        self.losses = [
+            [ceil(self.lost / size) if k == own else 0 for k in range(len(kinds))]
+            for own, size in enumerate(self.sizes)
+        ]
         #: chosen, searched, and neither found to carry the peak nor proven not to
         self.open: list[list[int]] = []
 
@@ -148,7 +158,9 @@ class _Mixing:
                 new = sum(
                     kind.search(number)
                     for kind, bought in zip(self.kinds, chosen, strict=True)
-                    for number in range(max(1, bought - self.wanted.spare), bought + 1)
+                    for number in range(
+                        max(1, bought - self.wanted.lost(kind.units.chips)), bought + 1
+                    )
                     if bought
                 )
             except NoLayoutInTime:
@@ -161,11 +173,27 @@ class _Mixing:
     def _usd(self, units: Sequence[int]) -> float:
         return sum(n * usd for n, usd in zip(units, self.prices, strict=True))
 
-    def _losses(self) -> Iterator[list[int]]:
-        """How many units of each kind a loss may take."""
-        kinds = range(len(self.kinds))
-        for lost in combinations_with_replacement(kinds, self.wanted.spare):
-            yield [lost.count(k) for k in kinds]
+    def _worst(self, carried: Sequence[Sequence[float]], units: Sequence[int]) -> list[int]:
+        """The loss that leaves so many units of each kind least, by such tables.
+
+        The largest units come first, so that none is lost that the others' chips make up for.
+        """
+        order = sorted(range(len(self.kinds)), key=lambda k: -self.sizes[k])
+
+        @cache
+        def left(place: int, missing: int) -> tuple[float, tuple[int, ...]]:
+            if place == len(order):
+                return 0.0, ()
+            k = order[place]
+            most = min(units[k], ceil(missing / self.sizes[k]))
+            found = []
+            for lost in range(most + 1):
+                rest, others = left(place + 1, max(0, missing - lost * self.sizes[k]))
+                found.append((carried[k][units[k] - lost] + rest, (lost, *others)))
+            return min(found)
+
+        _, lost = left(0, self.lost)
+        return [number for _, number in sorted(zip(order, lost, strict=True))]
 
     def _choose(
         self,
@@ -180,20 +208,40 @@ class _Mixing:
         """
         rounded = floor if beneath is not None else ceil
         scale = _PEAK / self.wanted.peak_rate
-        carried = [[min(rate, 2.0 * self.wanted.peak_rate) for rate in own] for own in carried]
+        most = 2.0 * self.wanted.peak_rate
+        tables = [[rounded(min(rate, most) * scale) for rate in own] for own in carried]
+        for _ in range(_LOSSES):
+            found, low = self._chosen(tables, without, beneath)
+            if found is None:
+                return None, low
+            loss = self._worst(tables, found)
+            left = sum(own[n - lost] for own, n, lost in zip(tables, found, loss, strict=True))
+            if left >= _PEAK:
+                return found, low
+            if self.clock.over:
+                break
+            self.losses.append(loss)
+        return None, low
+
+    def _chosen(
+        self,
+        tables: Sequence[Sequence[int]],
+        without: Sequence[Sequence[int]],
+        beneath: float | None,
+    ) -> tuple[list[int] | None, float]:
+        """As :meth:`_choose`, after the losses that are told."""
         model = cp_model.CpModel()
         number = [model.new_int_var(0, kind.count, kind.name) for kind in self.kinds]
         after: dict[tuple[int, int], cp_model.IntVar] = {}
-        for loss in self._losses():
+        for loss in self.losses:
             for k, lost in enumerate(loss):
                 if (k, lost) not in after:
-                    table = [
-                        rounded(carried[k][max(0, n - lost)] * scale)
-                        for n in range(len(carried[k]))
-                    ]
+                    table = [tables[k][max(0, n - lost)] for n in range(len(tables[k]))]
                     after[k, lost] = model.new_int_var(0, max(table), f"{k} less {lost}")
                     model.add_element(number[k], table, after[k, lost])
             model.add(sum(after[k, lost] for k, lost in enumerate(loss)) >= _PEAK)
+        # whatever is lost, something is left
+        model.add(sum(n * size for n, size in zip(number, self.sizes, strict=True)) > self.lost)
         if without:
             model.add_forbidden_assignments(number, [tuple(one) for one in without])
         cost = sum(n * round(usd * _USD) for n, usd in zip(number, self.prices, strict=True))
@@ -214,10 +262,8 @@ class _Mixing:
     def _answer(self, low: float) -> Mix:
         usd, wanted = self._usd(self.best), self.wanted
         least = [kind.least() for kind in self.kinds]
-        carried = min(
-            sum(own[max(0, n - lost)] for own, n, lost in zip(least, self.best, loss, strict=True))
-            for loss in self._losses()
-        )
+        loss = self._worst(least, self.best)
+        carried = sum(own[n - lost] for own, n, lost in zip(least, self.best, loss, strict=True))
         tokens = wanted.rate * self.kinds[0].units.output_tokens
         return Mix(
             units={kind.name: n for kind, n in zip(self.kinds, self.best, strict=True) if n},

@@ -22,6 +22,7 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import BEYOND_P99, Targets, judged
 from topology.errors import InstanceError, Problem
+from topology.quantity import figure
 
 #: how long requests come, as a multiple of what a request takes; the first such time is not judged: the fleet fills
 _LENGTHS, _FILLS = 6, 1
@@ -70,7 +71,7 @@ def peak_replay(
     count = min(ceil(rate * _LENGTHS * fills_s), MOST_DRAWN)
     if count < rate * (_FILLS + _LEAST) * fills_s:
         message = (
-            f"{rate:g} requests/s of {fills_s:,.1f} s each: more than {MOST_DRAWN:,} requests would have to come; "
+            f"{figure(rate, 6)} requests/s of {fills_s:,.1f} s each: more than {MOST_DRAWN:,} requests would have to come; "
             "ask for a lower rate or shorter answers"
         )
         raise InstanceError(Problem("--replay", message))
