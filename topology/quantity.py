@@ -9,9 +9,16 @@ taken to be in the base unit, any other unit is refused.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 from quantiphy import InvalidNumber
 from quantiphy import Quantity as _Parsed
 
@@ -29,6 +36,32 @@ _TIMES = {
     "day": 86400.0,
     "days": 86400.0,
 }
+
+
+def plain_types(annotation: Any) -> set[type]:
+    """The plain types that a field takes, in whichever alternative; one of several words is text."""
+    if isinstance(annotation, str):
+        return {str}
+    inside: set[type] = set().union(*map(plain_types, get_args(annotation)))
+    return inside or ({annotation} if isinstance(annotation, type) else set())
+
+
+class Given(BaseModel):
+    """A part of what a person asks: no other keys than its own, and numbers that are numbers.
+
+    Pydantic alone takes ``true`` for 1, and YAML writes ``yes`` and ``on`` for it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool):
+            kinds = plain_types(cls.model_fields[info.field_name or ""].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError(f"expected a number, got {brief(value)}")
+        return value
 
 
 def parse_quantity(value: object, unit: str) -> float:

@@ -115,7 +115,9 @@ def _whole(cell: str, what: str, line: int) -> int:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell of a table is a number."""
+    """Whether a cell of a table is a number; Python also reads ``1_0``, and digits of other scripts."""
+    if "_" in cell or not cell.isascii():
+        return False
     try:
         float(cell)
     except ValueError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +20,16 @@ from costmodel.experts.trtllm_statistics import read_statistics
 from costmodel.experts.unpacked import check_arrays
 from topology.catalogue import is_folder
 from topology.errors import InstanceError, Problem
+from topology.names import brief
 from topology.reading import parse_json, read_text
 
 Read = TypeVar("Read")
 
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
+#: Names of a number of experts per token, beside the counts or in a part that tells of the recording.
+_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_router_topk", "top_k", "topk")
+_PARTS = ("metadata", "meta", "config", "model_config")
 #: Names of arrays that say where experts lie: SGLang's files, those of ``rackfit place``, what EPLB returns.
 _PLACEMENTS = frozenset(
     {"physical_to_logical_map", "physical_to_logical", "logical_to_physical_map", "logical_to_all_physical_map",
@@ -99,6 +104,7 @@ def read_npz(path: Path) -> RawLoads:
             arrays = {key: archive[key] for key in archive.files}
     if any(not isinstance(array, np.ndarray) for array in arrays.values()):
         raise ValueError("the archive holds something else than arrays")
+    top_k = top_k_of(arrays) if SGLANG_KEY in arrays else None
     if SGLANG_KEY in arrays:
         arrays = {SGLANG_KEY: arrays[SGLANG_KEY]}
     if not arrays:
@@ -113,7 +119,7 @@ def read_npz(path: Path) -> RawLoads:
         np.concatenate([part.windows for part in parts]),
         tuple(name for part in parts for name in part.names),
     )
-    return summed_windows(raw) if SGLANG_KEY in arrays else raw
+    return replace(summed_windows(raw), top_k=top_k) if SGLANG_KEY in arrays else raw
 
 
 def read_json(path: Path) -> RawLoads:
@@ -121,7 +127,7 @@ def read_json(path: Path) -> RawLoads:
     data = parse_json(read_text(path), str(path))
     if isinstance(data, dict) and SGLANG_KEY in data:
         raw = as_windows(numbers(data[SGLANG_KEY], SGLANG_KEY), path.stem, str(path))
-        return summed_windows(raw)
+        return replace(summed_windows(raw), top_k=top_k_of(data))
     if isinstance(data, dict):
         refuse_placements(data)
         parts = [
@@ -158,7 +164,30 @@ def read_pt(path: Path) -> RawLoads:
     """SGLang's recorder dump (``torch.save`` of a dictionary with ``logical_count``)."""
     from costmodel.experts.torch_dump import read_dump
 
-    array = read_dump(path).get(SGLANG_KEY)
+    dump = read_dump(path)
+    array = dump.get(SGLANG_KEY)
     if not isinstance(array, np.ndarray):
-        raise ValueError(f'no tensor "{SGLANG_KEY}" in the dump')
-    return summed_windows(as_windows(array, path.stem, str(path)))
+        mode = (
+            "; record with the mode stat (--coactivation reads records)"
+            if "records" in dump
+            else ""
+        )
+        raise ValueError(f'no tensor "{SGLANG_KEY}" in the dump{mode}')
+    return replace(summed_windows(as_windows(array, path.stem, str(path))), top_k=top_k_of(dump))
+
+
+def top_k_of(data: Mapping[str, Any]) -> int | None:
+    """Experts per token that a recording tells beside its counts, if it does. Raises ``ValueError`` for what is no such number.
+
+    SGLang's recorder writes none; whoever keeps recordings of several models adds it.
+    """
+    parts = [data, *(part for name in _PARTS if isinstance(part := data.get(name), Mapping))]
+    for part in parts:
+        for name in _TOP_K:
+            if (value := part.get(name)) is None:
+                continue
+            told = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
+            if isinstance(told, bool) or not isinstance(told, int) or told < 1:
+                raise ValueError(f"{name}: expected a whole number from 1, got {brief(told)}")
+            return told
+    return None

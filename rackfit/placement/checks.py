@@ -10,6 +10,7 @@ from costmodel.experts.fanout import too_many_sets
 from solver.clock import check_seed
 from solver.experts.request import PlaceOptions, chooses_nodes
 from topology.errors import InstanceError, Problem
+from topology.names import shown
 
 #: More than these are taken for a typing mistake.
 MAX_GPUS, MAX_SLOTS, MAX_WORKERS = 8192, 65_536, 1024
@@ -80,6 +81,9 @@ def check_options(
     top_k = options.experts_per_token(num_experts)
     if not 1 <= top_k <= num_experts:
         problems.append(Problem("--top-k", f"{top_k} of {num_experts} experts per token"))
+    elif loads.top_k not in (None, top_k):
+        message = f"{top_k} experts per token, {shown(loads.source, 200)} says {loads.top_k}; leave it out"
+        problems.append(Problem("--top-k", message))
     limited = options.max_moves is not None or options.max_bytes is not None
     if options.layer_slots == "same" and moved != limited:
         message = "needs --current, and --current needs --max-moves or --max-bytes"

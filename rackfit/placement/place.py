@@ -40,6 +40,7 @@ def place(
     ``loads`` may be a file of recorded counts or a shipped name (``rackfit catalogue loads``).
     ``coactivation`` (or its file) says which experts tokens use together: copies to other nodes then
     follow from it, and a node holds experts that are used together.
+    Experts per token that the recording tells count where ``options`` say none.
     ``leave_out`` names recordings of ``loads`` that the search does not see; the placement is judged on them.
     Raises ``InstanceError`` for impossible requests.
 
@@ -53,6 +54,8 @@ def place(
     start = time.perf_counter()
     if not isinstance(loads, ExpertLoads):
         loads = read_loads(loads_path(str(loads)))
+    if options.top_k is None:
+        options = replace(options, top_k=loads.top_k)
     check_options(loads, options, moved=current is not None, together=coactivation is not None)
     if leave_out:
         kept, left = without(loads, leave_out)

@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
     """Place loads with ``options.slots`` slots to a layer on average. Raises ``InstanceError``."""
     start = time.monotonic()
-    counts, most = _chosen(loads, options)
+    counts, most = _chosen(loads, options, start)
     searches = 1 + len(set(counts))
     alike = replace(options, layer_slots="same")
     uniform = place_alike(loads, alike.part_of_time(start, searches))
@@ -87,8 +87,15 @@ def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
     )
 
 
-def _chosen(loads: ExpertLoads, options: PlaceOptions) -> tuple[tuple[int, ...], int]:
-    """Slots of each layer, and the most that one may have."""
+#: share of the time that the choice of the counts may take
+_CHOOSING = 0.4
+
+
+def _chosen(loads: ExpertLoads, options: PlaceOptions, start: float) -> tuple[tuple[int, ...], int]:
+    """Slots of each layer, and the most that one may have.
+
+    Where time ends before layers were tried with as many slots as they have on average, all have these.
+    """
     layers, experts = loads.total.shape
     budget = options.slots * layers
     rows = options.layer_slots == "rows"
@@ -101,7 +108,14 @@ def _chosen(loads: ExpertLoads, options: PlaceOptions) -> tuple[tuple[int, ...],
             " with equally many on each" if rows else ""
         )
         raise InstanceError(Problem("--slots", message))
-    busiest = busiest_shares(loads.total, options.gpus, choices, seed=options.seed)
+    deadline = None if options.time_limit_s is None else start + _CHOOSING * options.time_limit_s
+    busiest = busiest_shares(
+        loads.total, options.gpus, choices, seed=options.seed, deadline=deadline
+    )
+    usual = max(count for count in choices if count <= options.slots)
+    late = deadline is not None and time.monotonic() > deadline
+    if late and np.isinf(busiest[:, choices.index(usual)]).all():
+        return (usual,) * layers, most
     return SlotShares.of(busiest, choices, budget).choose(budget), most
 
 

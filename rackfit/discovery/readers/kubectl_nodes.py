@@ -53,11 +53,15 @@ def recognises(document: Document) -> bool:
 
 def read(document: Document) -> Found:
     """Hosts with accelerators; others are left out."""
+    nodes = [item for item in document.items if item.get("kind") == "Node"]
+    return hosts_of(nodes, document)
+
+
+def hosts_of(nodes: list[dict[str, Any]], document: Document) -> Found:
+    """The hosts of objects of kind Node that have accelerators."""
     found = Found()
     others = 0
-    for item in document.items:
-        if item.get("kind") != "Node":
-            continue
+    for item in nodes:
         metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
         labels = {str(k): str(v) for k, v in mapping(metadata.get("labels")).items()}
         name = shown(metadata.get("name"), 80)
@@ -87,6 +91,9 @@ def read(document: Document) -> Found:
             host.failed_anywhere["not allocatable"] = lost
         if split:
             host.taken_anywhere["split by MIG"] = split
+        whole = host.chips - split == _told(status, "capacity", place)
+        if whole and (used := _told(status, "requested", place)):
+            host.taken_anywhere["requested by pods"] = min(used, host.chips)
         _describe(host, labels, document.place)
         _health(host, item, status)
     if others:
@@ -129,6 +136,15 @@ def _count(
         split = max(0, physical - chips) if parts else 0
         return chips + split, lost, split
     return (physical, 0, physical) if physical and parts else None
+
+
+def _told(status: dict[str, Any], key: str, place: str) -> int:
+    """Whole chips of the first resource that counts some; pods' requests stand in ``kubectl describe`` alone."""
+    counts, capacity = mapping(status.get(key)), mapping(status.get("capacity"))
+    for name, *_ in _RESOURCES:
+        if _whole(capacity.get(name), place, name):
+            return _whole(counts.get(name), place, name) or 0
+    return 0
 
 
 def _replicas(labels: dict[str, str], place: str) -> int:

@@ -13,6 +13,10 @@ TITLE = "scontrol show node"
 
 _KEY = re.compile(r"(?<=\s)(?=[A-Z][A-Za-z]{1,40}=)")
 _KIND = r"\(null\)|[\w.+-]{1,80}"
+#: the beginning of a record, in whatever case: slurm.conf leaves it open
+_RECORD = re.compile(r"(?mi)^[ \t]{0,8}NodeName=\S")
+#: what stands in slurm.conf alone
+_WRITTEN = re.compile(r"(?mi)^[ \t]{0,8}(?:ClusterName|SlurmctldHost|ControlMachine|GresTypes)=")
 #: an entry of GPUs of a list of GRES; kinds may begin with digits (4090), of a number alone it is the number of GPUs
 _GPU = re.compile(
     rf"gpu(?::({_KIND}))?:(\d{{1,4}})(?:\((?:S:[^()]{{0,80}}|IDX:([\d,-]{{1,400}}|N/A))\))?"
@@ -31,20 +35,24 @@ _BUSY = ("ALLOCATED", "MIXED", "COMPLETING")
 
 
 def recognises(document: Document) -> bool:
-    """Records that begin with NodeName= (slurm.conf has them too, and is refused by its name)."""
-    return re.search(r"(?m)^[ \t]{0,8}NodeName=\S", document.text[:20_000]) is not None
+    """Records that begin with NodeName= (slurm.conf has them too, in any case, and is refused by its name)."""
+    return _RECORD.search(document.text, 0, 20_000) is not None
 
 
 def read(document: Document) -> Found:
     """Hosts that have GPUs."""
     records = []
-    for record in re.split(r"(?m)^(?=[ \t]{0,8}NodeName=)", document.text)[1:]:
+    written = _WRITTEN.search(document.text) is not None
+    for record in re.split(r"(?mi)^(?=[ \t]{0,8}NodeName=)", document.text)[1:]:
         values: dict[str, str] = {}
+        key, mark, rest = record.partition("=")
+        written = written or key.strip() != "NodeName"
+        record = "NodeName" + mark + rest
         for part in _KEY.split(" " + " ".join(record.split())):
             key, _, value = part.partition("=")
             values.setdefault(key.strip(), value.strip())
-        if _configured(values):
-            place = f"{document.place}: {shown(values['NodeName'], 80)}"
+        if written or _configured(values):
+            place = f"{document.place}: {shown(values['NodeName'].split(' ')[0], 80)}"
             message = "a line of slurm.conf, which tells no states; expected scontrol show node"
             raise InstanceError(Problem(place, message))
         records.append(values)
@@ -92,10 +100,13 @@ def hosts_of(records: list[dict[str, str]], where: str) -> Found:
 
 
 def _configured(values: dict[str, str]) -> bool:
-    """Whether a record is a line of slurm.conf: many hosts or all, or keys as scontrol does not print them."""
+    """Whether a record is a line of slurm.conf: many hosts or all, or keys as scontrol does not print them.
+
+    Keys in small letters are none of scontrol's, and so part of the name.
+    """
     name = values["NodeName"]
     bare = values.get("State") == "UNKNOWN" and "CPUTot" not in values
-    return bool(re.search(r"[\[,]", name)) or name == "DEFAULT" or "CPUs" in values or bare
+    return bool(re.search(r"[\[, ]", name)) or name == "DEFAULT" or "CPUs" in values or bare
 
 
 def _entries(text: str) -> list[str]:

@@ -55,3 +55,17 @@ def test_recordings_that_are_left_out_share_the_time(limits: list[float]) -> Non
     assert len(limits) == 3
     assert limits[0] <= LIMIT_S / 3
     assert max(limits) <= LIMIT_S
+
+
+def test_where_the_counts_were_not_tried_all_layers_have_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The choice of the counts has a part of the time, and its end leaves a placement."""
+    now = iter([0.0])
+    monkeypatch.setattr(sharing.time, "monotonic", lambda: next(now, 1e9))
+    options = PlaceOptions(
+        8, 48, effort="fast", time_limit_s=LIMIT_S, layer_slots="rows", objective="sum"
+    )
+    found = place.place(recorded(LOADS[None]), options)
+    assert found.shared is not None
+    assert found.shared.layer_slots == (48,) * 4
