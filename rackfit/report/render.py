@@ -286,11 +286,8 @@ def _print_time(console: Console, groups: list[ReplicaGroup]) -> None:
         per_group.append(own)
         parts.update(own)
     table = Table(
-        title="Time of one pass by operation, ms",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-    )
+        title="Time of one pass by operation, ms", title_justify="left", title_style="bold", box=None,
+    )  # fmt: skip
     table.add_column("operation")
     for replica, _, _ in groups:
         table.add_column(f"{replica.role} {len(replica.chips)}", justify="right")
