@@ -228,6 +228,12 @@ def _own(part: Sublayer) -> tuple[Weights, ...]:
 
 
 @pytest.fixture
+def uncut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches place whole experts alone: none is wide enough to be cut."""
+    monkeypatch.setattr("solver.shapes.shapes.NARROWEST", 10**6)
+
+
+@pytest.fixture
 def tiny(tmp_path: Path) -> Callable[[int, int, int, int], Instance]:
     """``tiny(seed, chips, layers, experts)`` makes a random instance."""
 

@@ -21,7 +21,7 @@ Tiny = Callable[[int, int, int, int], Instance]
 
 
 @pytest.fixture
-def good(tiny: Tiny) -> tuple[Instance, dict[str, Any]]:
+def good(tiny: Tiny, uncut: None) -> tuple[Instance, dict[str, Any]]:
     """An instance and the plain data of a layout that breaks no rule."""
     instance = tiny(1000, 4, 3, 3)
     layout = search(instance, clock=Clock(60), gap=0.0).layout
