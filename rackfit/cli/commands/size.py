@@ -12,6 +12,7 @@ from rackfit.cli import percentiles, question
 
 if TYPE_CHECKING:
     from solver.plan.sizing.mix import Mix
+    from solver.plan.sizing.mix_replay import MixReplay, PartReplay
     from solver.plan.sizing.size import Sized, Wanted
 
 #: what each kind takes, what was wanted, and the cheapest mix of several kinds
@@ -62,6 +63,7 @@ def size_command(
         from solver.clock import Clock, check_seed, check_time_limit
         from solver.plan.sizing.carried import Units
         from solver.plan.sizing.mix import mix
+        from solver.plan.sizing.mix_judged import mix_at_random, mix_for_traffic
         from solver.plan.sizing.size import Wanted, size
 
         kinds = _checked(buy, None if traffic is not None and not rate else rate, peak, gap)
@@ -82,9 +84,21 @@ def size_command(
             if len(sized) > 1 and requests is None:
                 together[0] = mix(searched, sized, wanted, clock=clock, seed=seed)
 
+        def better(one: Mix) -> None:
+            together[0] = one
+
         found = size(
             scenario, kinds, wanted, clock=clock, gap=gap, seed=seed, replays=replay, on_sized=keep, searched=searched, asked=requests
         )  # fmt: skip
+        stop.kept = lambda: (found, wanted, together[0])
+        if len(found) > 1 and requests is not None:
+            together[0] = mix_for_traffic(
+                searched, found, wanted, clock=clock, seed=seed, on_better=better
+            )
+        elif replay and together[0] is not None:
+            together[0] = mix_at_random(
+                searched, found, wanted, together[0], clock=clock, seed=seed, on_better=better
+            )
         return found, wanted, together[0]
 
     stop.run(work, lambda found: _write(*found, as_json=json, replays=replay))
@@ -102,7 +116,7 @@ def _write(
     document = {
         "wanted": asdict(wanted),
         "kinds": [_as_dict(one) for one in found],
-        "mix": None if together is None else asdict(together) | {"gap": together.gap},
+        "mix": None if together is None else _mix_as_dict(together),
     }
     write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
 
@@ -153,6 +167,30 @@ def _as_dict(one: Sized) -> dict[str, Any]:
     return found | {"met": one.met}
 
 
+def _mix_as_dict(one: Mix) -> dict[str, Any]:
+    found = asdict(replace(one, replays=())) | {"gap": one.gap}
+    found["replays"] = [
+        {
+            "lost": seen.lost,
+            **_figures(seen),
+            "parts": [
+                {
+                    "kind": part.part.kind, "units": part.part.units, "share": part.share,
+                    "requests_per_s": part.part.requests_per_s, **_figures(part),
+                }
+                for part in seen.parts
+            ],
+        }
+        for seen in one.replays
+    ]  # fmt: skip
+    return found
+
+
+def _figures(seen: MixReplay | PartReplay) -> dict[str, Any]:
+    named = ("requests", "ttft_p99_s", "tpot_p99_s", "goodput")
+    return {name: getattr(seen, name) for name in named}
+
+
 def _replay_line(one: Sized) -> str:
     """What random arrivals at the peak said of one kind."""
     if not one.replays:
@@ -185,7 +223,22 @@ def _mix_line(one: Mix, *, replays: bool) -> str:
         f"the cheapest mix: {units}, ${one.usd_per_hour:,.2f}/h, {less:.1%} less than one kind ({proven}), "
         f"{one.headroom:.1%} over the peak after the worst loss"
     )
+    if one.replays:
+        return f"{words}\n{_mix_replay_line(one)}"
     return f"{words}; not replayed" if replays else words
+
+
+def _mix_replay_line(one: Mix) -> str:
+    """What the requests of a mix met, all together."""
+    first, tokens = (
+        max(getattr(seen, name) for seen in one.replays) for name in ("ttft_p99_s", "tpot_p99_s")
+    )
+    count = sum(seen.requests for seen in one.replays)
+    losses = "after every loss: " if any(seen.lost for seen in one.replays) else ""
+    return (
+        f"its {count:,} replayed requests, {losses}TTFT P99 {first:.2f} s, TPOT P99 {tokens * 1e3:.1f} ms; "
+        "each kind's share meets the targets"
+    )
 
 
 def _print(found: list[Sized], wanted: Wanted, together: Mix | None, *, replays: bool) -> None:

@@ -1,0 +1,207 @@
+"""The cheapest mix of kinds whose replays meet percentiles: traffic of unlike lengths, or random arrivals at the peak.
+
+CP-SAT chooses numbers by what they are likely to carry, as far as that is known of other numbers; what it chooses is searched and replayed
+after every loss, and it chooses again, until nothing cheaper is likely. The bound is CP-SAT's choice by what numbers carry at most.
+Each kind meets the targets with its own share: nobody is worse off by where chance sends him, and a kind's bound for every order of
+requests holds for its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import sqrt
+
+from solver.clock import Clock
+from solver.plan.sizing.carried import Units
+from solver.plan.sizing.carriers import Carrier, RandomCarrier, TrafficCarrier
+from solver.plan.sizing.choose import left_of
+from solver.plan.sizing.for_traffic import TrafficUnits
+from solver.plan.sizing.mix import COVERS, Alone, Kind, Mix, choice_of, mix_of
+from solver.plan.sizing.mix_replay import (
+    Draws,
+    Missed,
+    MixReplay,
+    RandomDraws,
+    TrafficDraws,
+    replay_mix,
+)
+from solver.plan.sizing.size import Sized, Wanted
+from solver.traffic.asked import COVERS as EVERY_ORDER
+from solver.traffic.asked import WHOLE
+from solver.verify import ROUNDING
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
+
+#: layouts searched for a mix at least: as many as the kinds alone took, if that is more; mixes replayed
+_SEARCHES, _REPLAYED = 4, 6
+#: part of a share for which a layout is looked for at least
+_ASKED = 0.02
+_MEETS = "each kind meets the targets with its own share of the requests, which chance deals out"
+_EVEN = "even arrivals: what random ones ask for beyond that is in the gap"
+
+
+def mix_for_traffic(
+    searched: Mapping[str, Units],
+    found: Sequence[Sized],
+    wanted: Wanted,
+    *,
+    clock: Clock,
+    seed: int = 0,
+    on_better: Callable[[Mix], None] = lambda better: None,
+) -> Mix | None:
+    """The cheapest mix found for traffic; ``None`` where no kind alone is known to carry the peak.
+
+    Parameters
+    ----------
+    searched
+        A :class:`TrafficUnits` of each kind, as :func:`solver.plan.sizing.size.size` leaves it; searches are added.
+    found
+        What it found of each kind.
+    wanted
+        Rate, peak and loss.
+    on_better
+        Is told each better mix.
+    """
+    alone = Alone.of(found)
+    if alone is None:
+        return None
+    own = searched[found[0].kind]
+    assert isinstance(own, TrafficUnits)
+    draws = TrafficDraws(own.asked, seed)
+    kinds = Kind.all(searched, found, alone)
+    carriers = [
+        TrafficCarrier(kind, one, wanted, draws) for kind, one in zip(kinds, found, strict=True)
+    ]
+    most = max(_SEARCHES, sum(one.units.searches for one in carriers))
+    mixing = _Judged(carriers, alone, wanted, draws, clock, seed)
+    low = min(mixing.low(), alone.usd_per_hour)
+    mixing.run(low, lambda: sum(one.searches for one in carriers) < most, on_better)
+    return replace(
+        mixing.answer(min(low, mixing.low())), covers=(*COVERS, _MEETS, *EVERY_ORDER, *WHOLE)
+    )
+
+
+def mix_at_random(
+    searched: Mapping[str, Units],
+    found: Sequence[Sized],
+    wanted: Wanted,
+    even: Mix,
+    *,
+    clock: Clock,
+    seed: int = 0,
+    on_better: Callable[[Mix], None] = lambda better: None,
+) -> Mix:
+    """The cheapest mix found whose replays of random arrivals at the peak meet the targets.
+
+    ``found``: kinds with their replays. ``even``: the mix for even arrivals, the answer where the time allowed no replay of any kind.
+    Its bound holds here, too.
+    """
+    met = [one if one.met else replace(one, count=None) for one in found]
+    alone = Alone.of(met)
+    if alone is None:
+        return even
+    kinds = Kind.all(searched, met, alone)
+    carriers = [RandomCarrier(kind, one, wanted) for kind, one in zip(kinds, met, strict=True)]
+    draws = RandomDraws(wanted.peak_rate, kinds[0].units.instance(1).slo, seed)
+    mixing = _Judged(carriers, alone, wanted, draws, clock, seed)
+    # a mix is replayed again while that takes no more than the kinds alone did
+    most = sum(seen.requests for one in found for seen in one.replays)
+    low = even.bound_usd_per_hour
+    mixing.run(low, lambda: mixing.requests < most, on_better)
+    return replace(mixing.answer(low), covers=(*COVERS, _EVEN))
+
+
+class _Judged:
+    """State of one search: the best mix that replays confirmed, or the cheapest kind alone."""
+
+    def __init__(
+        self,
+        carriers: Sequence[Carrier],
+        alone: Alone,
+        wanted: Wanted,
+        draws: Draws,
+        clock: Clock,
+        seed: int,
+    ) -> None:
+        self.carriers, self.alone, self.wanted = carriers, alone, wanted
+        self.draws, self.clock, self.seed = draws, clock, seed
+        self.kinds = [one.kind for one in carriers]
+        self.choice = choice_of(self.kinds, wanted, clock, seed)
+        self.best = [alone.units if k == alone.place else 0 for k in range(len(carriers))]
+        self.replays: tuple[MixReplay, ...] = ()
+        self.requests = 0
+
+    def low(self) -> float:
+        """Dollars per hour that no mix costs less than, by what numbers of units carry at most."""
+        return self.choice.cheapest([kind.most() for kind in self.kinds])[1]
+
+    def run(self, low: float, more: Callable[[], bool], on_better: Callable[[Mix], None]) -> None:
+        """Choose, search and replay while there is time, ``more`` says so, and something cheaper is likely."""
+        replayed = 0
+        while more() and replayed < _REPLAYED and not self.clock.over:
+            usd = self.choice.usd(self.best)
+            if low >= usd * (1 - ROUNDING):
+                break
+            chosen, _ = self.choice.cheapest([one.likely() for one in self.carriers], beneath=usd)
+            if chosen is None:
+                break
+            try:
+                if self._learnt(chosen):
+                    continue
+                replayed += 1
+                found = self._replayed(chosen)
+            except (NoFeasibleLayout, NoLayoutInTime):
+                break
+            if found is not None:
+                self.best, self.replays = chosen, found
+                on_better(self.answer(low))
+
+    def answer(self, low: float) -> Mix:
+        """The best mix; ``low``: what none costs less than."""
+        carried = self.choice.worst([one.carried() for one in self.carriers], self.best)
+        found = mix_of(
+            self.kinds, self.best, wanted=self.wanted, alone=self.alone, carried=carried, low=low
+        )
+        return replace(found, replays=self.replays)
+
+    def _learnt(self, chosen: Sequence[int]) -> bool:
+        """Search what is chosen up to the first number of which something new is known; whether there is one."""
+        rates: dict[tuple[int, int], float] = {}
+        for _, parts in self._after(chosen):
+            # of what is still unknown no more is asked than what is known leaves, or halfway to it
+            known = sum(self.carriers[k].met.get(units, 0.0) for k, units, _ in parts)
+            rest = max(0.0, self.wanted.peak_rate - known)
+            unknown = sum(rate for k, units, rate in parts if units not in self.carriers[k].met)
+            for k, units, rate in parts:
+                part = max(_ASKED, min(1.0, rest / unknown)) if unknown else 1.0
+                rates[k, units] = max(rate * sqrt(part), rates.get((k, units), 0.0))
+        return any(self.carriers[k].learn(units, rate) for (k, units), rate in rates.items())
+
+    def _after(
+        self, chosen: Sequence[int]
+    ) -> list[tuple[dict[str, int], list[tuple[int, int, float]]]]:
+        """By loss, what is left: kind, units, and its requests/s, in proportion to what it is likely to carry."""
+        likely, found = [one.likely() for one in self.carriers], []
+        for lost in self.choice.losses():
+            left = left_of(chosen, lost)
+            if any(own < gone for own, gone in zip(chosen, lost, strict=True)):
+                continue  # less is lost than may be
+            has = [own[n] for own, n in zip(likely, left, strict=True)]
+            part = self.wanted.peak_rate / sum(has)
+            named = {kind.name: n for kind, n in zip(self.kinds, lost, strict=True) if n}
+            found.append((named, [(k, n, has[k] * part) for k, n in enumerate(left) if has[k] > 0]))
+        return found
+
+    def _replayed(self, chosen: Sequence[int]) -> tuple[MixReplay, ...] | None:
+        """What requests meet after every loss; ``None``: some part of them misses a target."""
+        found = []
+        for lost, parts in self._after(chosen):
+            stand = [self.carriers[k].part(units, rate) for k, units, rate in parts]
+            seen = replay_mix(lost, stand, self.draws, self.seed)
+            self.requests += seen.requests
+            if isinstance(seen, Missed):
+                k, units, rate = parts[stand.index(seen.part)]
+                self.carriers[k].miss(units, rate)
+                return None
+            found.append(seen)
+        return tuple(found)

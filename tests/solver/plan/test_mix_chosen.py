@@ -1,0 +1,110 @@
+"""Which numbers are looked at where replays judge: beside all numbers, with kinds whose truth is known."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement, product
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from solver.clock import Clock
+from solver.plan.sizing import mix_judged
+from solver.plan.sizing.carriers import Carrier
+from solver.plan.sizing.mix import Alone, Kind
+from solver.plan.sizing.mix_replay import Missed, MixReplay, Part
+from solver.plan.sizing.size import Sized, Wanted
+
+RATE, MORE = 100.0, 1.3
+
+
+class Known(Carrier):
+    """A kind of which every number carries what a table says; none carries more than 1.3 times that."""
+
+    less, more, exact = 0.95, 1.06, True
+
+    def __init__(self, truth: list[float], kind: Kind, one: Sized, wanted: Wanted) -> None:
+        super().__init__(kind, one, wanted)
+        assert self.enough is not None
+        self.truth, self.met = truth, {self.enough: truth[self.enough]}
+
+    def learn(self, units: int, rate: float) -> bool:
+        """A layout of so many units, as good as it gets, for rates that they carry."""
+        if units in self.met:
+            return False
+        if self.truth[units] >= rate:
+            self.met[units] = self.truth[units]
+        else:
+            self._miss(units, rate)
+        return True
+
+    def part(self, units: int, rate: float) -> Part:
+        """No layout."""
+        return Part(self.kind.name, units, rate, cast("Any", None), cast("Any", None))
+
+
+def question(
+    rng: np.random.Generator, spare: int
+) -> tuple[list[Known], list[Sized], Wanted, Alone]:
+    wanted, carriers, found = Wanted(RATE, 1.0, spare), [], []
+    for name in "ab":
+        price, each = float(rng.uniform(5, 20)), float(rng.uniform(12, 60))
+        truth = np.cumsum([0.0, *(each * rng.uniform(0.85, 1.0, 12 + spare))]).tolist()
+        enough = int(np.searchsorted(truth, RATE))
+        units: Any = SimpleNamespace(
+            known={}, usd_per_hour=price, output_tokens=10.0, chips=8,
+            most_of_each=lambda _, each=each: MORE * each,
+            bounds=lambda truth=truth: {n: MORE * rate for n, rate in enumerate(truth)},
+        )  # fmt: skip
+        count = enough + spare
+        one = Sized(name, 8, count, 1, spare, RATE, 0.0, count * price, 1.0, 0.0, "", ())
+        carriers.append(Known(truth, Kind(units, name, count), one, wanted))
+        found.append(one)
+    alone = Alone.of(found)
+    assert alone is not None
+    return carriers, found, wanted, alone
+
+
+@pytest.mark.parametrize("spare", [0, 1, 2])
+def test_what_is_found_holds_and_bounds_do(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
+    rng, better, best = np.random.default_rng(spare), 0, 0
+    for _ in range(25):
+        carriers, found, wanted, alone = question(rng, spare)
+        truth = {one.kind.name: one.truth for one in carriers}
+        prices = {one.kind.name: one.kind.units.usd_per_hour for one in carriers}
+
+        def replayed(
+            lost: dict[str, int], parts: list[Part], *_: object, truth: Any = truth
+        ) -> Any:
+            late = [
+                one for one in parts if one.requests_per_s > truth[one.kind][one.units] * (1 + 1e-9)
+            ]
+            return Missed(late[0], 1) if late else MixReplay(lost, (), 1, 0.0, 0.0, 1.0)
+
+        monkeypatch.setattr(mix_judged, "replay_mix", replayed)
+        mixing = mix_judged._Judged(carriers, alone, wanted, cast("Any", None), Clock(), 0)
+        low = mixing.low()
+        mixing.run(low, lambda: True, lambda _: None)
+        answer = mixing.answer(low)
+        enough: dict[tuple[int, ...], float] = {}
+        for numbers in product(*(range(one.count + 1) for one in found if one.count is not None)):
+            bought = dict(zip("ab", numbers, strict=True))
+            usd = sum((n * prices[name] for name, n in bought.items()), start=0.0)
+            left = [
+                {name: max(0, n - lost.count(name)) for name, n in bought.items()}
+                for lost in combinations_with_replacement("ab", spare)
+            ]
+            if all(sum(truth[name][n] for name, n in one.items()) >= RATE for one in left):
+                enough[numbers] = usd
+        answered = tuple(answer.units.get(name, 0) for name in "ab")
+        assert answered in enough
+        assert answer.usd_per_hour == pytest.approx(enough[answered])
+        assert answer.usd_per_hour <= alone.usd_per_hour
+        # no numbers that carry the peak cost less than the bound
+        assert answer.bound_usd_per_hour <= min(enough.values()) * (1 + 1e-9)
+        better += answer.usd_per_hour < alone.usd_per_hour * (1 - 1e-9)
+        best += answer.usd_per_hour <= min(enough.values()) * (1 + 1e-9)
+    assert better >= 1
+    # what is likely is a guess: most often the cheapest of all is found
+    assert best >= 20
