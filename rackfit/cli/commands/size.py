@@ -52,7 +52,8 @@ def size_command(
 
     Every unit is paid at the mean rate. A smaller number than `least` is proven too few. With `--replay`, Poisson
     arrivals at the peak run through what a loss leaves, and the number grows until 99 % of them meet the targets. With
-    `--traffic`, requests have unlike lengths, and units carry the peak where replays meet the percentiles.
+    `--traffic`, requests have unlike lengths, and units carry the peak where replays meet the percentiles. A mix is replayed
+    then, after every loss, each kind with its share of the requests.
     """
     from rackfit.cli.interrupts import Stop
 
@@ -212,15 +213,16 @@ def _mix_line(one: Mix, *, replays: bool) -> str:
     from solver.verify import ROUNDING
 
     proven = "not proven" if one.gap is None else f"proven within {one.gap:.1%}"
+    sure = one.gap is not None and one.gap <= ROUNDING
     if len(one.units) == 1:
         alone = f"${one.one_kind_usd_per_hour:,.2f}/h"
-        if one.gap is not None and one.gap <= ROUNDING:
+        if sure:
             return f"no mix of these kinds costs less than {alone}"
         return f"no mix was found that costs less than {alone} ({proven})"
     units = " and ".join(f"{number} {kind}" for kind, number in one.units.items())
     less = 1.0 - one.usd_per_hour / one.one_kind_usd_per_hour
     words = (
-        f"the cheapest mix: {units}, ${one.usd_per_hour:,.2f}/h, {less:.1%} less than one kind ({proven}), "
+        f"the cheapest mix{'' if sure else ' found'}: {units}, ${one.usd_per_hour:,.2f}/h, {less:.1%} less than one kind ({proven}), "
         f"{one.headroom:.1%} over the peak after the worst loss"
     )
     if one.replays:

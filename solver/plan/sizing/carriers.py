@@ -50,8 +50,12 @@ class Carrier(ABC):
         return self.kind.units.bounds().get(units, units * each)
 
     @abstractmethod
-    def learn(self, units: int, rate: float) -> bool:
-        """Look for a layout of so many units for such a rate, where that says more than is known; whether it did."""
+    def knows(self, units: int, rate: float) -> bool:
+        """Whether there is a layout for so many units at such a rate, or none is to be had."""
+
+    @abstractmethod
+    def learn(self, units: int, rate: float) -> None:
+        """Look for a layout of so many units for such a rate."""
 
     @abstractmethod
     def part(self, units: int, rate: float) -> Part:
@@ -60,6 +64,8 @@ class Carrier(ABC):
     def miss(self, units: int, rate: float) -> None:
         """Note that a replay of their part missed a target."""
         self._miss(units, rate)
+        if self.enough is not None and units >= self.enough:
+            self.enough = None
         if best := self._best(units):
             self.met[best] = min(self.met[best], self._less(units))
 
@@ -131,9 +137,13 @@ class RandomCarrier(Carrier):
         """Those that come evenly."""
         return self.kind.least()
 
-    def learn(self, units: int, rate: float) -> bool:
-        """Search a number that was not searched."""
-        return self.kind.search(units)
+    def knows(self, units: int, rate: float) -> bool:
+        """Whether the number was searched."""
+        return units <= self.kind.unfit or units in self.kind.units.known
+
+    def learn(self, units: int, rate: float) -> None:
+        """Search the number."""
+        self.kind.search(units)
 
     def part(self, units: int, rate: float) -> Part:
         """The layout for even arrivals."""
@@ -158,25 +168,25 @@ class TrafficCarrier(Carrier):
             self.met[n] = known.requests_per_s
         self.missed = dict.fromkeys(self.units.missed, self.peak)
 
-    def learn(self, units: int, rate: float) -> bool:
-        """Search a layout for so many units with a share of so many requests/s, and what share it carries at most."""
+    def knows(self, units: int, rate: float) -> bool:
+        """Whether so many units, or fewer, were seen to carry what they can."""
         best = self._best(units)
-        if units in self.met or (best and self.met[best] >= rate):
-            return False
-        bounded = units in self.units.bounds()
+        return units in self.met or (best is not None and self.met[best] >= rate)
+
+    def learn(self, units: int, rate: float) -> None:
+        """Search a layout for so many units with a share of so many requests/s, and what share it carries at most."""
         if self.units.most(units) < rate * (1 - ROUNDING):
-            return not bounded
+            return  # that is known from now on
         self.searches += 1
         own = self.units
         try:
             found = any_layout(own.instance(units).scenario, self._share(rate), own.clock, own.seed)
         except NoFeasibleLayout:
             self._miss(units, rate)
-            return True
+            return
         assert found.instance is not None
         self._keep(units, found.instance, found.layout)
         self.met[units] = self._carries(units, rate)
-        return True
 
     def part(self, units: int, rate: float) -> Part:
         """The layout that carries most."""

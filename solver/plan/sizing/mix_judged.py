@@ -9,8 +9,7 @@ requests holds for its share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from math import sqrt
+from dataclasses import dataclass, replace
 
 from solver.clock import Clock
 from solver.plan.sizing.carried import Units
@@ -34,8 +33,6 @@ from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: layouts searched for a mix at least: as many as the kinds alone took, if that is more; mixes replayed
 _SEARCHES, _REPLAYED = 4, 6
-#: part of a share for which a layout is looked for at least
-_ASKED = 0.02
 _MEETS = "each kind meets the targets with its own share of the requests, which chance deals out"
 _EVEN = "even arrivals: what random ones ask for beyond that is in the gap"
 
@@ -62,6 +59,7 @@ def mix_for_traffic(
     on_better
         Is told each better mix.
     """
+    found = [replace(one, count=None) if one.met is False else one for one in found]
     alone = Alone.of(found)
     if alone is None:
         return None
@@ -73,12 +71,14 @@ def mix_for_traffic(
         TrafficCarrier(kind, one, wanted, draws) for kind, one in zip(kinds, found, strict=True)
     ]
     most = max(_SEARCHES, sum(one.units.searches for one in carriers))
-    mixing = _Judged(carriers, alone, wanted, draws, clock, seed)
-    low = min(mixing.low(), alone.usd_per_hour)
-    mixing.run(low, lambda: sum(one.searches for one in carriers) < most, on_better)
-    return replace(
-        mixing.answer(min(low, mixing.low())), covers=(*COVERS, _MEETS, *EVERY_ORDER, *WHOLE)
-    )
+    work = Work(search=lambda: sum(one.searches for one in carriers) < most)
+    covers = (*COVERS, _MEETS, *EVERY_ORDER, *WHOLE)
+    mixing = _Judged(carriers, alone, wanted, draws, covers, clock, seed)
+    low = mixing.low()
+    on_better(mixing.answer(low))
+    mixing.run(low, work, on_better)
+    # what was searched is bounded more closely
+    return mixing.answer(max(low, mixing.low()))
 
 
 def mix_at_random(
@@ -103,12 +103,20 @@ def mix_at_random(
     kinds = Kind.all(searched, met, alone)
     carriers = [RandomCarrier(kind, one, wanted) for kind, one in zip(kinds, met, strict=True)]
     draws = RandomDraws(wanted.peak_rate, kinds[0].units.instance(1).slo, seed)
-    mixing = _Judged(carriers, alone, wanted, draws, clock, seed)
+    mixing = _Judged(carriers, alone, wanted, draws, (*COVERS, _EVEN), clock, seed)
     # a mix is replayed again while that takes no more than the kinds alone did
     most = sum(seen.requests for one in found for seen in one.replays)
     low = even.bound_usd_per_hour
-    mixing.run(low, lambda: mixing.requests < most, on_better)
-    return replace(mixing.answer(low), covers=(*COVERS, _EVEN))
+    mixing.run(low, Work(replay=lambda: mixing.requests < most), on_better)
+    return mixing.answer(low)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Whether one more number may be searched, and one more mix replayed, so that a mix takes about as long as its kinds alone."""
+
+    search: Callable[[], bool] = lambda: True
+    replay: Callable[[], bool] = lambda: True
 
 
 class _Judged:
@@ -120,9 +128,11 @@ class _Judged:
         alone: Alone,
         wanted: Wanted,
         draws: Draws,
+        covers: tuple[str, ...],
         clock: Clock,
         seed: int,
     ) -> None:
+        self.covers = covers
         self.carriers, self.alone, self.wanted = carriers, alone, wanted
         self.draws, self.clock, self.seed = draws, clock, seed
         self.kinds = [one.kind for one in carriers]
@@ -135,18 +145,23 @@ class _Judged:
         """Dollars per hour that no mix costs less than, by what numbers of units carry at most."""
         return self.choice.cheapest([kind.most() for kind in self.kinds])[1]
 
-    def run(self, low: float, more: Callable[[], bool], on_better: Callable[[Mix], None]) -> None:
-        """Choose, search and replay while there is time, ``more`` says so, and something cheaper is likely."""
+    def run(self, low: float, work: Work, on_better: Callable[[Mix], None]) -> None:
+        """Choose, search and replay while there is time, ``work`` says so, and something cheaper is likely."""
         replayed = 0
-        while more() and replayed < _REPLAYED and not self.clock.over:
+        while not self.clock.over:
             usd = self.choice.usd(self.best)
             if low >= usd * (1 - ROUNDING):
                 break
             chosen, _ = self.choice.cheapest([one.likely() for one in self.carriers], beneath=usd)
             if chosen is None:
                 break
+            unknown = self._unknown(chosen)
+            if not (work.search() if unknown else work.replay() and replayed < _REPLAYED):
+                break
             try:
-                if self._learnt(chosen):
+                if unknown:
+                    k, units, rate = unknown
+                    self.carriers[k].learn(units, rate)
                     continue
                 replayed += 1
                 found = self._replayed(chosen)
@@ -162,20 +177,20 @@ class _Judged:
         found = mix_of(
             self.kinds, self.best, wanted=self.wanted, alone=self.alone, carried=carried, low=low
         )
-        return replace(found, replays=self.replays)
+        return replace(found, replays=self.replays, covers=self.covers)
 
-    def _learnt(self, chosen: Sequence[int]) -> bool:
-        """Search what is chosen up to the first number of which something new is known; whether there is one."""
+    def _unknown(self, chosen: Sequence[int]) -> tuple[int, int, float] | None:
+        """The first number of a kind for which a layout is still to be found, and the requests/s that it is for."""
         rates: dict[tuple[int, int], float] = {}
         for _, parts in self._after(chosen):
-            # of what is still unknown no more is asked than what is known leaves, or halfway to it
-            known = sum(self.carriers[k].met.get(units, 0.0) for k, units, _ in parts)
-            rest = max(0.0, self.wanted.peak_rate - known)
-            unknown = sum(rate for k, units, rate in parts if units not in self.carriers[k].met)
             for k, units, rate in parts:
-                part = max(_ASKED, min(1.0, rest / unknown)) if unknown else 1.0
-                rates[k, units] = max(rate * sqrt(part), rates.get((k, units), 0.0))
-        return any(self.carriers[k].learn(units, rate) for (k, units), rate in rates.items())
+                rates[k, units] = max(rate, rates.get((k, units), 0.0))
+        unknown = (
+            (*key, rate)
+            for key, rate in rates.items()
+            if not self.carriers[key[0]].knows(key[1], rate)
+        )
+        return next(unknown, None)
 
     def _after(
         self, chosen: Sequence[int]
@@ -200,7 +215,8 @@ class _Judged:
             seen = replay_mix(lost, stand, self.draws, self.seed)
             self.requests += seen.requests
             if isinstance(seen, Missed):
-                k, units, rate = parts[stand.index(seen.part)]
+                late = next(k for k, one in enumerate(stand) if one is seen.part)
+                k, units, rate = parts[late]
                 self.carriers[k].miss(units, rate)
                 return None
             found.append(seen)

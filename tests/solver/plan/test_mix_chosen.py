@@ -29,15 +29,16 @@ class Known(Carrier):
         assert self.enough is not None
         self.truth, self.met = truth, {self.enough: truth[self.enough]}
 
-    def learn(self, units: int, rate: float) -> bool:
+    def knows(self, units: int, rate: float) -> bool:
+        """Whether it was looked for."""
+        return units in self.met
+
+    def learn(self, units: int, rate: float) -> None:
         """A layout of so many units, as good as it gets, for rates that they carry."""
-        if units in self.met:
-            return False
         if self.truth[units] >= rate:
             self.met[units] = self.truth[units]
         else:
             self._miss(units, rate)
-        return True
 
     def part(self, units: int, rate: float) -> Part:
         """No layout."""
@@ -83,9 +84,9 @@ def test_what_is_found_holds_and_bounds_do(monkeypatch: pytest.MonkeyPatch, spar
             return Missed(late[0], 1) if late else MixReplay(lost, (), 1, 0.0, 0.0, 1.0)
 
         monkeypatch.setattr(mix_judged, "replay_mix", replayed)
-        mixing = mix_judged._Judged(carriers, alone, wanted, cast("Any", None), Clock(), 0)
+        mixing = mix_judged._Judged(carriers, alone, wanted, cast("Any", None), (), Clock(), 0)
         low = mixing.low()
-        mixing.run(low, lambda: True, lambda _: None)
+        mixing.run(low, mix_judged.Work(), lambda _: None)
         answer = mixing.answer(low)
         enough: dict[tuple[int, ...], float] = {}
         for numbers in product(*(range(one.count + 1) for one in found if one.count is not None)):
