@@ -7,8 +7,7 @@ given at a time, in this order, and each factor is the rate after it over the ra
 
 1. model error: predicted over measured rate of the run as it was;
 2. batch: the largest batch that the TPOT and HBM allow, requests that come evenly; experts in order, not placed;
-3. balance: experts placed on the same workers, widths and numbers (where a run cut each expert over all chips, which
-   loads them alike, whole experts on chips instead);
+3. balance: experts placed on the same workers, widths and numbers, or each cut over all chips, which loads them alike;
 4. widths: any widths of the same roles, prefill and decode workers in any ratio;
 5. apart: mixed workers, or prefill and decode apart, whichever serves more;
 6. idle chips: whole workers on whole domains that hold the run's chips, none left unpaid.

@@ -27,18 +27,23 @@ class Progress:
 
 @dataclass(frozen=True)
 class MainShape:
-    """Role and widths of the shape that most generating chips of a layout stand on."""
+    """Role and widths of the shape that most generating chips of a layout stand on.
+
+    ``cut``: whether each expert is cut over the chips of a stage.
+    """
 
     role: str
     tp: int
     pp: int
     stage_chips: int
+    cut: bool = False
 
     def words(self, *, experts: bool) -> str:
         """``decode replicas like tp 1 ep 16``."""
-        wide = f" ep {self.stage_chips}" if experts else ""
+        wide = f" ep {self.stage_chips}" if experts and not self.cut else ""
         piped = f" pp {self.pp}" if self.pp > 1 else ""
-        return f"{self.role} replicas like tp {self.tp}{wide}{piped}"
+        cut = f", experts cut over {self.stage_chips} chips" if self.cut else ""
+        return f"{self.role} replicas like tp {self.tp}{wide}{piped}{cut}"
 
 
 @dataclass(frozen=True)

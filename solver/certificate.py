@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from costmodel.question.instance import Instance
 from solver.fleet.asked import links_between
 from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ShapeTable, most_domains, tensor_widths
+from solver.shapes.shapes import NARROWEST, ShapeTable, most_domains, tensor_widths
 from solver.shapes.spans import span_families
 from solver.shapes.stands import neighbours_matter
 
@@ -83,11 +83,7 @@ def covers(
         found.append(f"of all these, what {engine.title} runs as it stands")
     drafts = instance.speculative
     missing = [
-        *(
-            ["experts that are each cut over all chips of a stage"]
-            if instance.operations.moe
-            else []
-        ),
+        *_cuts_left_out(instance, shapes),
         *(
             ["attention ranks over several domains"]
             if min(domains, len(instance.cluster.domains)) > 1
@@ -121,6 +117,25 @@ def _of_shapes(
             f"experts on all chips of a stage, over 1 to {spans} domains with the same number of chips in each"
         )
         yield _SLOTS[instance.scenario.layer_slots]
+        cut = _cut(shapes)
+        if cut:
+            chips = ", ".join(map(str, cut[:8])) + (" ..." if len(cut) > 8 else "")
+            yield f"each expert cut over all chips of a stage of {chips}"
+
+
+def _cut(shapes: ShapeTable) -> list[int]:
+    """Chips of the stages over which experts are cut."""
+    return sorted({int(chips) for chips in shapes.stage_chips[shapes.slots == 0]})
+
+
+def _cuts_left_out(instance: Instance, shapes: ShapeTable) -> Iterator[str]:
+    """Experts that could be cut and are not."""
+    if instance.operations.moe is None:
+        return
+    if _cut(shapes):
+        yield f"experts cut into slices of fewer than {NARROWEST} columns"
+    else:
+        yield "experts that are each cut over all chips of a stage"
 
 
 def _sets(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[str]:

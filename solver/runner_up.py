@@ -47,18 +47,20 @@ _FLEET_S = 0.4
 _ROUGH = 0.01
 
 
-def main_shape(shapes: ShapeTable, fleet: Fleet) -> MainShape:
-    """The generating shape with most chips; of equals the first in the table."""
+def main_shape(shapes: ShapeTable, fleet: Fleet, *, experts: bool) -> MainShape:
+    """The generating shape with most chips; of equals the first in the table. ``experts``: whether the model has any."""
     chips: Counter[MainShape] = Counter()
     for item, _ in sorted(fleet.stands, key=lambda stand: stand[0].shape):
         if item.role != _PREFILL:
-            chips[_widths(shapes, item.shape)] += item.chips
+            chips[_widths(shapes, item.shape, experts=experts)] += item.chips
     return max(chips, key=lambda shape: chips[shape])
 
 
-def _widths(shapes: ShapeTable, index: int) -> MainShape:
+def _widths(shapes: ShapeTable, index: int, *, experts: bool) -> MainShape:
     row = shapes.row(index)
-    return MainShape(ROLES[row["role"]], row["tp"], row["pp"], row["tp"] * row["attention_dp"])
+    chips = row["tp"] * row["attention_dp"]
+    cut = experts and row["slots"] == 0
+    return MainShape(ROLES[row["role"]], row["tp"], row["pp"], chips, cut)
 
 
 def like(shapes: ShapeTable, main: MainShape) -> NDArray[np.bool_]:
@@ -113,7 +115,8 @@ def _answered(found: SearchResult, other: RunnerUp, skew_cost: float) -> SearchR
 def _look(search: Search) -> tuple[RunnerUp, Fleet] | None:
     """The runner-up of the search's best fleet, and its own fleet."""
     assert search.best_fleet is not None
-    main = main_shape(search.shapes, search.best_fleet)
+    experts = search.instance.operations.moe is not None
+    main = main_shape(search.shapes, search.best_fleet, experts=experts)
     other = ~like(search.shapes, main)
     upper = np.where(other, search.items.upper, 0.0)
     for _ in range(_LOOKS):

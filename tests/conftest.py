@@ -62,7 +62,7 @@ def tiny_model(rng: np.random.Generator, num_layers: int, num_experts: int) -> M
         expert_bytes=2.0 * params,
         expert_dtype="bf16",
         expert_input_dim=HIDDEN,
-        expert_width=64,
+        expert_width=768,
         router=(_weights("router", HIDDEN * num_experts, "replicated"),),
         shared=(),
     )

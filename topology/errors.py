@@ -13,7 +13,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -46,6 +47,15 @@ class InstanceError(RackfitError):
             problems = [problems]
         self.problems: tuple[Problem, ...] = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+@contextmanager
+def noted(problems: list[Problem]) -> Iterator[None]:
+    """Add what is wrong inside to ``problems`` instead of raising it: a user is told everything at once."""
+    try:
+        yield
+    except InstanceError as error:
+        problems.extend(error.problems)
 
 
 class NoRoute(InstanceError):

@@ -9,9 +9,16 @@ taken to be in the base unit, any other unit is refused.
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 from quantiphy import InvalidNumber
 from quantiphy import Quantity as _Parsed
 
@@ -29,6 +36,32 @@ _TIMES = {
     "day": 86400.0,
     "days": 86400.0,
 }
+
+
+def plain_types(annotation: Any) -> set[type]:
+    """The plain types that a field takes, in whichever alternative; one of several words is text."""
+    if isinstance(annotation, str):
+        return {str}
+    inside: set[type] = set().union(*map(plain_types, get_args(annotation)))
+    return inside or ({annotation} if isinstance(annotation, type) else set())
+
+
+class Given(BaseModel):
+    """A part of what a person asks: no other keys than its own, and numbers that are numbers.
+
+    Pydantic alone takes ``true`` for 1, and YAML writes ``yes`` and ``on`` for it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool):
+            kinds = plain_types(cls.model_fields[info.field_name or ""].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError(f"expected a number, got {brief(value)}")
+        return value
 
 
 def parse_quantity(value: object, unit: str) -> float:
@@ -60,6 +93,26 @@ def parse_quantity(value: object, unit: str) -> float:
             f"expected at most {_MOST:g} {unit} (and no less than its inverse), got {value!r}"
         )
     return number
+
+
+def figure(
+    value: float, digits: int = 3, towards: Literal["nearest", "up", "down"] = "nearest"
+) -> str:
+    """A number as a sentence says it: so many significant digits, every one before the point, never a power of ten.
+
+    ``towards``: ``up`` where less would claim too much, as of a time that is reachable; ``down`` where more would.
+    """
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    scaled = value * 10.0**places
+    # what floats make of a whole number is that number
+    near = round(scaled, 6)
+    steps = round(near)
+    if towards != "nearest":
+        steps = math.ceil(near) if towards == "up" else math.floor(near)
+    text = f"{steps / 10.0**places:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if places else text
 
 
 def _split(text: str, unit: str, example: str) -> tuple[float, str]:

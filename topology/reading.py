@@ -10,6 +10,8 @@ import json
 import re
 import stat
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: YAML reads 1:59:59 to the base of 60, which takes long for long ones
 _LONG_NUMBER = re.compile(r"[-+0-9._:eE]{200,}")
+_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def read_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
@@ -68,14 +71,40 @@ def parse_json(text: str, place: str, *, python: bool = False) -> Any:
 
     ``python``: NaN and Infinity are read too, which Python's writers of JSON leave in it.
     """
+    with _mistakes_of_json(text, place):
+        return json.loads(
+            text, object_pairs_hook=_unique, parse_constant=float if python else _no_number
+        )
+
+
+def parse_json_values(text: str, place: str, start: int = 0) -> list[Any]:
+    """The values that follow each other from ``start`` on, as JSON lines and joined files have them.
+
+    Raises ``InstanceError`` with line and column.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number)
+    values = []
+    with _mistakes_of_json(text, place):
+        while (start := _past_space(text, start)) < len(text):
+            value, start = decoder.raw_decode(text, start)
+            values.append(value)
+    return values
+
+
+def _past_space(text: str, start: int) -> int:
+    found = _SPACE.match(text, start)
+    return found.end() if found else start
+
+
+@contextmanager
+def _mistakes_of_json(text: str, place: str) -> Iterator[None]:
+    """The bound on elements before, what the decoder raises as ``InstanceError`` after."""
     elements = text.count(",") + text.count("[") + text.count("{")
     if elements > MAX_JSON_ELEMENTS:
         message = f"{elements:,} elements; at most {MAX_JSON_ELEMENTS:,} are read"
         raise InstanceError(Problem(place, message))
     try:
-        return json.loads(
-            text, object_pairs_hook=_unique, parse_constant=float if python else _no_number
-        )
+        yield
     except json.JSONDecodeError as error:
         where = f"{place}:{error.lineno}:{error.colno}"
         raise InstanceError(Problem(where, f"not JSON: {error.msg}")) from None

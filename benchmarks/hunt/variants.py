@@ -137,15 +137,20 @@ def _repaired(question: Question, draw: Random) -> Variant | None:
 def _permuted(question: Question, draw: Random) -> Variant | None:
     """Domains in another order; leaves are numbered by domain, so a named leaf or spine stays out."""
     cluster = question.cluster
-    number = len(cluster.domains)
+    counts = [int(domain.get("count", 1)) for domain in cluster.domains]
+    number = sum(counts)
     network = cluster.scale_out or {}
     per_unit = network.get("domains_per_unit", 32 if network.get("kind") == "rail-optimised" else 1)
     named = any(name.startswith(("leaf", "spine")) for name in cluster.failed)
-    if number < 2 or named or 1 < per_unit < number:
+    if len(counts) < 2 or named or 1 < per_unit < number:
         return None
-    order = list(range(number))
+    order = list(range(len(counts)))
     draw.shuffle(order)  # the domain at each place
-    places = {domain: place for place, domain in enumerate(order)}
+    first = [sum(counts[:at]) for at in order]
+    moved = [
+        start + each for at, start in zip(order, first, strict=True) for each in range(counts[at])
+    ]
+    places = {domain: place for place, domain in enumerate(moved)}
     changed = question.copied()
     changed.cluster.domains = [copy.deepcopy(cluster.domains[domain]) for domain in order]
     changed.cluster.failed = [_moved(name, places) for name in cluster.failed]
@@ -154,7 +159,8 @@ def _permuted(question: Question, draw: Random) -> Variant | None:
 
 
 def _moved(name: str, places: dict[int, int]) -> str:
-    return re.sub(r"^r(\d+)", lambda found: f"r{places.get(int(found[1]), int(found[1]))}", name)
+    """A chip, NIC, domain, switch or link (``r0g0--r0sw0``) of a domain at its new place."""
+    return re.sub(r"\br(\d+)", lambda found: f"r{places.get(int(found[1]), int(found[1]))}", name)
 
 
 def _renamed(layout: Layout, places: dict[int, int]) -> Layout:

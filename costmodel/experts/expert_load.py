@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,8 @@ GROUP_VARIANCE = 0.25
 LOG_SKEW = 0.01
 MOST_SCORE = 3.3
 NUM_GROUPS = 8
+#: A larger number of a layer is taken for a mistake: exporters write a row for each layer before it.
+MOST_LAYER = 9_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class ExpertLoads:
     """Recorded loads ``windows [window, layer, expert]`` in tokens (any scale), dense layers left out.
 
     ``layer_ids`` are the model's layer indices of the rows, ``num_layers`` counts all layers of
-    the model (dense ones included), ``names`` tells the windows apart.
+    the model (dense ones included), ``names`` tells the windows apart. ``empty``: layers taken to have no experts, though
+    not only the first ones, as their rows are all zero. ``top_k``: experts per token, where a file says it.
     """
 
     windows: Floats
@@ -40,6 +44,8 @@ class ExpertLoads:
     num_layers: int
     names: tuple[str, ...]
     source: str
+    empty: tuple[int, ...] = ()
+    top_k: int | None = None
 
     @property
     def total(self) -> Floats:
@@ -86,18 +92,23 @@ def read_loads(path: str | Path, *, dense_layers: int | None = None) -> ExpertLo
     """Read recorded loads: ``.npz .npy .json .csv``, SGLang recorder dumps, TensorRT-LLM statistics.
 
     ``dense_layers`` is the number of leading rows that belong to dense layers and hold zeros;
-    SGLang's files carry them by rule and need no number. Raises ``InstanceError`` naming every
+    SGLang's files carry them by rule and need no number; there a row of zeros further on is a layer without experts, too
+    (dense and MoE layers may take turns). Raises ``InstanceError`` naming every
     problem: wrong shape, NaN, negative numbers, all-zero rows, pickled objects.
     """
     from costmodel.experts.load_files import read_arrays
 
     found = read_arrays(Path(path))
     windows = check_windows(found.windows, str(path))
+    if found.layer_ids and found.layer_ids[-1] > MOST_LAYER:
+        message = f"layer {found.layer_ids[-1]}: layers are numbered up to {MOST_LAYER:,}"
+        raise InstanceError(Problem(str(path), message))
     zero = (windows == 0).all(axis=(0, 2))
     leading = int(np.argmin(zero)) if not zero.all() else len(zero)
     if dense_layers is None:
         dense_layers = leading if found.has_dense_rows else 0
     problems = []
+    with_experts = np.arange(len(zero)) >= dense_layers
     if not 0 <= dense_layers < windows.shape[1]:
         problems.append(
             Problem(str(path), f"{dense_layers} dense layers, but {windows.shape[1]} rows")
@@ -105,12 +116,23 @@ def read_loads(path: str | Path, *, dense_layers: int | None = None) -> ExpertLo
     elif not zero[:dense_layers].all():
         problems.append(Problem(str(path), f"the first {dense_layers} rows are not all zero"))
     else:
-        problems = zero_rows(windows, found.names, dense_layers, leading, str(path))
+        if found.has_dense_rows and leading <= dense_layers:
+            with_experts = ~zero
+        problems = zero_rows(windows, found.names, with_experts, dense_layers, leading, str(path))
     if problems:
         raise InstanceError(problems)
-    kept = windows[:, dense_layers:]
     rows = found.layer_ids or tuple(range(windows.shape[1]))
-    return ExpertLoads(kept, rows[dense_layers:], max(rows) + 1, found.names, str(path))
+    layers = tuple(row for row, kept in zip(rows, with_experts, strict=True) if kept)
+    left_out = tuple(row for row, kept in zip(rows, with_experts, strict=True) if not kept)
+    return ExpertLoads(
+        windows[:, with_experts],
+        layers,
+        max(rows) + 1,
+        found.names,
+        str(path),
+        empty=left_out if len(left_out) > dense_layers else (),
+        top_k=found.top_k,
+    )
 
 
 def joined_loads(recorded: Sequence[ExpertLoads]) -> ExpertLoads:
@@ -124,13 +146,17 @@ def joined_loads(recorded: Sequence[ExpertLoads]) -> ExpertLoads:
     problems = [
         Problem(
             other.source,
-            f"{len(other.layer_ids)} MoE layers of {other.num_experts} experts, numbered from "
-            f"{other.layer_ids[0]}; {first.source} has {len(first.layer_ids)} of {first.num_experts}, "
-            f"from {first.layer_ids[0]}",
+            f"{len(other.layer_ids)} MoE layers of {other.num_experts} experts, numbered "
+            f"{_numbered(other.layer_ids)}; {first.source} has {len(first.layer_ids)} of {first.num_experts}, "
+            f"{_numbered(first.layer_ids)}",
         )
         for other in recorded[1:]
         if (other.layer_ids, other.num_experts) != (first.layer_ids, first.num_experts)
     ]
+    told = {one.top_k: one.source for one in reversed(recorded) if one.top_k is not None}
+    if len(told) > 1:
+        says = ", ".join(f"{source} says {number}" for number, source in told.items())
+        problems.append(Problem(first.source, f"experts per token differ: {says}"))
     if problems:
         raise InstanceError(problems)
     names: list[str] = []
@@ -142,7 +168,17 @@ def joined_loads(recorded: Sequence[ExpertLoads]) -> ExpertLoads:
         windows=np.concatenate([one.windows for one in recorded]),
         names=tuple(names),
         source=", ".join(one.source for one in recorded),
+        empty=tuple(sorted({layer for one in recorded for layer in one.empty})),
+        top_k=next(iter(told), None),
     )
+
+
+def _numbered(layers: tuple[int, ...]) -> str:
+    """Numbers of layers in words: the first where one follows the other, else the first gap as well."""
+    for before, after in pairwise(layers):
+        if after != before + 1:
+            return f"from {layers[0]}, {after} after {before}"
+    return f"from {layers[0]}"
 
 
 def check_windows(array: NDArray[np.generic], place: str) -> Floats:
@@ -174,13 +210,18 @@ def check_windows(array: NDArray[np.generic], place: str) -> Floats:
 
 
 def zero_rows(
-    windows: Floats, names: tuple[str, ...], dense: int, leading: int, place: str
+    windows: Floats,
+    names: tuple[str, ...],
+    with_experts: NDArray[np.bool_],
+    dense: int,
+    leading: int,
+    place: str,
 ) -> list[Problem]:
-    """Problems for rows (after ``dense`` dense layers) in which no expert was ever chosen."""
-    empty = np.argwhere((windows[:, dense:] == 0).all(axis=2))
+    """Problems for rows of layers ``with_experts [layers]`` (after ``dense`` dense ones) in which no expert was ever chosen."""
+    empty = np.argwhere((windows == 0).all(axis=2) & with_experts)
     if not len(empty):
         return []
-    window, layer = int(empty[0, 0]), int(empty[0, 1]) + dense
+    window, layer = int(empty[0, 0]), int(empty[0, 1])
     message = f"{len(empty)} rows are all zero, first layer {layer} of window {names[window]!r}"
     if dense < leading < windows.shape[1]:
         message += f"; if the first {leading} layers are dense, say so (--dense-layers {leading})"

@@ -8,6 +8,7 @@ inclusion probabilities that reproduce the recorded loads exactly.
 from __future__ import annotations
 
 from itertools import combinations
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from topology.errors import InstanceError, Problem
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+#: Sets of groups that are counted one by one; published routers have at most 70 (4 of 8 groups).
+MOST_SETS = 2_000
 
 
 def inclusion(shares: Floats, top_k: int) -> Floats:
@@ -43,6 +46,8 @@ def group_choices(
         raise InstanceError(
             Problem("groups", f"{top_groups} of {num_groups} groups for {experts} experts")
         )
+    if reason := too_many_sets(num_groups, top_groups):
+        raise InstanceError(Problem("groups", reason))
     sets = np.array(list(combinations(range(num_groups), top_groups)))
     member = np.zeros((len(sets), num_groups))
     member[np.arange(len(sets))[:, None], sets] = 1.0
@@ -65,6 +70,16 @@ def group_choices(
     )
     chance = top_k * part[:, :, None] * inside[None]
     return odds, np.minimum(chance.reshape(len(sets), experts), 1.0)
+
+
+def too_many_sets(num_groups: int, top_groups: int) -> str:
+    """Why the sets of groups that a token may use are too many; empty where they are not."""
+    if comb(num_groups, top_groups) <= MOST_SETS:
+        return ""
+    return (
+        f"{top_groups} of {num_groups} groups per token are more than {MOST_SETS:,} different sets, which are "
+        "looked at one by one"
+    )
 
 
 def node_shares(physical_to_logical: Ints, num_experts: int, node_of_slot: Ints) -> Floats:

@@ -5,27 +5,36 @@ Gives raw arrays; what a valid load is, is decided in ``costmodel.experts.expert
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.experts.count_tables import read_csv
 from costmodel.experts.raw_loads import MAX_FILE_BYTES, RawLoads, as_windows, summed_windows
 from costmodel.experts.trtllm_statistics import read_statistics
 from costmodel.experts.unpacked import check_arrays
 from topology.catalogue import is_folder
 from topology.errors import InstanceError, Problem
-from topology.reading import MAX_JSON_ELEMENTS, parse_json, read_text
+from topology.names import brief
+from topology.reading import parse_json, read_text
 
 Read = TypeVar("Read")
 
 #: Key of SGLang's recorder dumps and of its ``--init-expert-location`` counts.
 SGLANG_KEY = "logical_count"
+#: Names of a number of experts per token, beside the counts or in a part that tells of the recording.
+_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_router_topk", "top_k", "topk")
+_PARTS = ("metadata", "meta", "config", "model_config")
+#: Names of arrays that say where experts lie: SGLang's files, those of ``rackfit place``, what EPLB returns.
+_PLACEMENTS = frozenset(
+    {"physical_to_logical_map", "physical_to_logical", "logical_to_physical_map", "logical_to_all_physical_map",
+     "phy2log", "log2phy", "logcnt"}
+)  # fmt: skip
 
 
 def read_arrays(path: Path) -> RawLoads:
@@ -95,10 +104,12 @@ def read_npz(path: Path) -> RawLoads:
             arrays = {key: archive[key] for key in archive.files}
     if any(not isinstance(array, np.ndarray) for array in arrays.values()):
         raise ValueError("the archive holds something else than arrays")
+    top_k = top_k_of(arrays) if SGLANG_KEY in arrays else None
     if SGLANG_KEY in arrays:
         arrays = {SGLANG_KEY: arrays[SGLANG_KEY]}
     if not arrays:
         raise ValueError("the archive is empty")
+    refuse_placements(arrays)
     parts = [as_windows(array, key, f"{path}: {key}") for key, array in arrays.items()]
     shapes = {key: part.windows.shape[1:] for key, part in zip(arrays, parts, strict=True)}
     if len(set(shapes.values())) > 1:
@@ -108,7 +119,7 @@ def read_npz(path: Path) -> RawLoads:
         np.concatenate([part.windows for part in parts]),
         tuple(name for part in parts for name in part.names),
     )
-    return summed_windows(raw) if SGLANG_KEY in arrays else raw
+    return replace(summed_windows(raw), top_k=top_k) if SGLANG_KEY in arrays else raw
 
 
 def read_json(path: Path) -> RawLoads:
@@ -116,8 +127,9 @@ def read_json(path: Path) -> RawLoads:
     data = parse_json(read_text(path), str(path))
     if isinstance(data, dict) and SGLANG_KEY in data:
         raw = as_windows(numbers(data[SGLANG_KEY], SGLANG_KEY), path.stem, str(path))
-        return summed_windows(raw)
+        return replace(summed_windows(raw), top_k=top_k_of(data))
     if isinstance(data, dict):
+        refuse_placements(data)
         parts = [
             as_windows(numbers(value, key), key, f"{path}: {key}") for key, value in data.items()
         ]
@@ -128,6 +140,13 @@ def read_json(path: Path) -> RawLoads:
             tuple(name for part in parts for name in part.names),
         )
     return as_windows(numbers(data, "the list"), path.stem, str(path))
+
+
+def refuse_placements(names: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a placement: numbers of experts would else be taken for counts."""
+    for name in names:
+        if name in _PLACEMENTS:
+            raise ValueError(f"{name} is a placement, not how often experts were chosen")
 
 
 def numbers(data: Any, what: str) -> NDArray[np.generic]:
@@ -141,44 +160,34 @@ def numbers(data: Any, what: str) -> NDArray[np.generic]:
     return array
 
 
-def read_csv(path: Path) -> RawLoads:
-    """One row per layer, one column per expert; a header row of names is skipped."""
-    text = read_text(path)
-    cells = text.count(",") + text.count("\n")
-    if cells > MAX_JSON_ELEMENTS:
-        message = f"{cells:,} cells; at most {MAX_JSON_ELEMENTS:,} are read (.npy takes more)"
-        raise InstanceError(Problem(str(path), message))
-    lines = csv.reader(io.StringIO(text, newline=""))
-    rows = [row for row in lines if any(cell.strip() for cell in row)]
-    if rows and not all(is_number(cell) for cell in rows[0]):
-        rows = rows[1:]
-    if not rows:
-        raise ValueError("no rows of counts")
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError("rows of different lengths")
-    for index, row in enumerate(rows):
-        for cell in row:
-            if not is_number(cell):
-                raise ValueError(f"row {index + 1}: {cell[:40]!r} is not a number")
-    return as_windows(
-        np.array([[float(cell) for cell in row] for row in rows]), path.stem, str(path)
-    )
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell of a table is a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def read_pt(path: Path) -> RawLoads:
     """SGLang's recorder dump (``torch.save`` of a dictionary with ``logical_count``)."""
     from costmodel.experts.torch_dump import read_dump
 
-    array = read_dump(path).get(SGLANG_KEY)
+    dump = read_dump(path)
+    array = dump.get(SGLANG_KEY)
     if not isinstance(array, np.ndarray):
-        raise ValueError(f'no tensor "{SGLANG_KEY}" in the dump')
-    return summed_windows(as_windows(array, path.stem, str(path)))
+        mode = (
+            "; record with the mode stat (--coactivation reads records)"
+            if "records" in dump
+            else ""
+        )
+        raise ValueError(f'no tensor "{SGLANG_KEY}" in the dump{mode}')
+    return replace(summed_windows(as_windows(array, path.stem, str(path))), top_k=top_k_of(dump))
+
+
+def top_k_of(data: Mapping[str, Any]) -> int | None:
+    """Experts per token that a recording tells beside its counts, if it does. Raises ``ValueError`` for what is no such number.
+
+    SGLang's recorder writes none; whoever keeps recordings of several models adds it.
+    """
+    parts = [data, *(part for name in _PARTS if isinstance(part := data.get(name), Mapping))]
+    for part in parts:
+        for name in _TOP_K:
+            if (value := part.get(name)) is None:
+                continue
+            told = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
+            if isinstance(told, bool) or not isinstance(told, int) or told < 1:
+                raise ValueError(f"{name}: expected a whole number from 1, got {brief(told)}")
+            return told
+    return None

@@ -53,6 +53,19 @@ def expert_shares(
     return placed_shares(loads, alone, table, slots_per_chip, top_k, tokens)
 
 
+def cut_shares(alone: Array, chips: int) -> ExpertShares:
+    """As :func:`expert_shares` where each expert is cut over all chips: these weigh alike.
+
+    ``alone [layers, experts]``: :func:`touch_probability` with one replica. Each chip reads as much of the weights as it
+    would of whole experts spread evenly.
+    """
+    layers = len(alone)
+    touched = alone.sum(axis=-1)[:, None] / chips
+    return ExpertShares(
+        np.full((layers, chips), 1.0 / chips), touched.repeat(chips, axis=1), whole=0.0
+    )
+
+
 def placed_shares(
     loads: Array,
     alone: Array,

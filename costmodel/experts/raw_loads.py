@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,16 @@ MOST_WINDOWS = 8
 
 @dataclass(frozen=True, slots=True)
 class RawLoads:
-    """Arrays as found: ``windows [window, layer, expert]`` and what the format says of its rows."""
+    """Arrays as found: ``windows [window, layer, expert]`` and what the format says of its rows.
+
+    ``has_dense_rows``: layers without experts have a row of zeros. ``top_k``: experts per token, where the file says it.
+    """
 
     windows: NDArray[np.generic]
     names: tuple[str, ...]
     has_dense_rows: bool = False
     layer_ids: tuple[int, ...] = ()
+    top_k: int | None = None
 
 
 def as_windows(array: NDArray[np.generic], name: str, place: str) -> RawLoads:
@@ -47,4 +51,4 @@ def summed_windows(raw: RawLoads) -> RawLoads:
     parts = np.array_split(raw.windows, min(MOST_WINDOWS, len(raw.windows)))
     sums = np.stack([part.sum(axis=0) for part in parts])
     names = raw.names if len(parts) == 1 else tuple(f"window {i}" for i in range(len(parts)))
-    return RawLoads(sums, names[: len(parts)], has_dense_rows=True)
+    return replace(raw, windows=sums, names=names[: len(parts)], has_dense_rows=True)

@@ -6,6 +6,7 @@ expert. Ranks are summed; iterations are summed in up to a few equal windows.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,10 @@ def read_safetensors(path: Path) -> dict[str, NDArray[np.generic]]:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
+        if entry["dtype"] not in DTYPES:
+            raise ValueError(
+                f"tensor {name[:40]!r} has dtype {str(entry['dtype'])[:20]}; known: {', '.join(DTYPES)}"
+            )
         start, stop = entry["data_offsets"]
         if not 0 <= start <= stop <= len(body):
             raise ValueError(f"tensor {name} lies outside the file")
@@ -53,8 +58,10 @@ def read_statistics(folder: Path) -> RawLoads:
         total = 0
         try:
             for name, tensor in read_safetensors(path).items():
-                iteration, layer = (int(part) for part in name.split("_"))
-                key = (iteration, layer)
+                named = re.fullmatch(r"(\d{1,9})_(\d{1,9})", name, re.ASCII)
+                if named is None:
+                    raise ValueError(f"tensor {name[:40]!r} is not named <iteration>_<layer>")
+                key = (int(named[1]), int(named[2]))
                 total += 8 * tensor.size
                 check_bytes(total, path)
                 counts[key] = counts.get(key, 0) + tensor.astype(np.float64)
@@ -62,10 +69,12 @@ def read_statistics(folder: Path) -> RawLoads:
             raise InstanceError(Problem(str(path), error.strerror or "cannot be read")) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InstanceError(Problem(str(path), f"not expert statistics: {error}")) from None
+    if not counts:
+        raise InstanceError(Problem(str(folder), "rank*.safetensors hold no tensor"))
     iterations = sorted({iteration for iteration, _ in counts})
     layers = sorted({layer for _, layer in counts})
     shapes = {np.shape(tensor) for tensor in counts.values()}
-    if len(counts) != len(iterations) * len(layers) or len(shapes) != 1 or layers[0] < 0:
+    if len(counts) != len(iterations) * len(layers) or len(shapes) != 1:
         raise InstanceError(
             Problem(str(folder), "layers or experts differ between iterations or ranks")
         )

@@ -127,6 +127,11 @@ class MoE:
     num_groups: int = 1  #: n_group: the router first picks groups ...
     top_groups: int = 1  #: topk_group: ... and a token's experts lie in so many of them
     num_shared: int = 0  #: shared experts (a dense branch beside the routed ones counts as one)
+    expert_block: int = 1  #: columns of an expert that share scales: no cut parts them
+
+    def cut_evenly(self, chips: int) -> bool:
+        """Whether every expert can be cut over so many chips: equal slices of whole blocks of scales."""
+        return self.expert_width % (chips * self.expert_block) == 0
 
 
 Sublayer = Attention | LinearState | DenseFFN | MoE

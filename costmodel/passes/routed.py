@@ -53,7 +53,7 @@ def add_experts(
     achieved, rates, rows, fill = group.achieved, group.rates, tokens.rows, tokens.fill
     met = fill * rows * ranks * moe.top_k
     chips = tp * ranks
-    excess = excess_tokens(met, chips, achieved.efficiency.routing_noise)
+    excess = shares.whole * excess_tokens(met, chips, achieved.efficiency.routing_noise)
     routed = shares.per_layer(met)
     share = full_tiles(met / moe.num_experts, achieved.efficiency.grouped)
     peak = achieved.weight_flops_per_s(moe.expert_dtype) * shares.per_layer(share)

@@ -85,12 +85,14 @@ class ExpertShares:
     replicas); ``touched [..., layers, chips]``: expected number of resident experts that at least
     one token reaches. A last axis of length 1 is the busiest chip alone (used for bounds).
     ``stage_layers [stages]``: how many of the layers belong to each of the stages that are priced
-    at once, in order; ``None`` for one stage.
+    at once, in order; ``None`` for one stage. ``whole [...]``: 1 where experts lie whole on chips, on which a pass's
+    tokens then fall unevenly, 0 where each is cut over all of them, which share its tokens to the last one.
     """
 
     load: Array
     touched: Array
     stage_layers: NDArray[np.int64] | None = None
+    whole: Array | float = 1.0
 
     @property
     def num_layers(self) -> ArrayLike:

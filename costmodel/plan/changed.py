@@ -50,8 +50,8 @@ def plan_question(
     traffic
         Requests over time of the only model; of a scenario their rates by hour are planned for, too.
     buy
-        Cluster names of one unit each, without a count: these kinds may be bought, those of the file with its
-        numbers and prices, others up to :data:`MOST_CHIPS` chips at what their chips cost.
+        Cluster names of one unit each, without a count: these kinds may be bought, those of a plan's file with its
+        numbers and prices, that of a scenario with the number in its name, others up to :data:`MOST_CHIPS` chips at what their chips cost.
     hours
         The first so many hours.
 
@@ -62,12 +62,16 @@ def plan_question(
     """
     if hours is not None and not 1 <= hours <= MOST_HOURS:
         raise InstanceError(Problem("--hours", f"expected 1 to {MOST_HOURS}, got {hours}"))
+    numbered = True
     if _is_plan(name_or_path):
         asked = _with_traffic(load_plan(name_or_path), traffic)
     else:
-        asked = _of_scenario(load_scenario(name_or_path), traffic, hours)
+        scenario = load_scenario(name_or_path)
+        # a scenario's cluster without a number is a kind, not the only unit of it that there is
+        numbered = _counted(scenario.cluster)[1] is not None
+        asked = _of_scenario(scenario, traffic, hours)
     if buy:
-        own = {one.cluster: one for one in asked.units}
+        own = {one.cluster: one for one in asked.units} if numbered else {}
         units = tuple(own.get(kind, _bought(kind)) for kind in dict.fromkeys(buy))
         asked = asked.model_copy(update={"units": units})
     return asked if hours is None else _first(asked, hours)
@@ -106,8 +110,8 @@ def _of_scenario(scenario: Scenario, traffic: str | None, hours: int | None) -> 
     rates = (scenario.rate or 0.0,) * (hours or _DAY)
     if traffic is not None:
         rates = hourly(traffic, hours)
-    cluster, _, count = scenario.cluster.rpartition("@")
-    kind, number = (cluster, int(count)) if cluster and count.isdecimal() else (scenario.cluster, 1)
+    kind, count = _counted(scenario.cluster)
+    number = count or 1
     with checked("scenario"):
         model = PlanModel(
             model=scenario.model, workload=scenario.workload, traffic=traffic, slo=scenario.slo,
@@ -116,6 +120,12 @@ def _of_scenario(scenario: Scenario, traffic: str | None, hours: int | None) -> 
         )  # fmt: skip
         units = PlanUnits(cluster=kind, count=number, reserved=(0, number))
         return PlanQuestion(name="scenario", models=(model,), units=(units,))
+
+
+def _counted(cluster: str) -> tuple[str, int | None]:
+    """A kind of unit and the number after its ``@``."""
+    kind, _, count = cluster.rpartition("@")
+    return (kind, int(count)) if kind and count.isdecimal() else (cluster, None)
 
 
 def hourly(traffic: str, hours: int | None = None) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from costmodel.plan.hours import Decision, Hours
 from costmodel.tolerance import exceeds
+from topology.quantity import figure
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def judge(asked: Hours, plan: Decision) -> Judged:
                 f"hour {hour}: {one.power_w:,.0f} W, the limit is {asked.power_cap_w:,.0f} W"
             )
         broken += [
-            f"hour {hour}: {name} is left with {left:g} requests/s after a loss, asked are {wanted:g}"
+            f"hour {hour}: {name} is left with {figure(left, 6)} requests/s after a loss, asked are {figure(wanted, 6)}"
             for name, left, wanted in _short(asked, plan, hour)
         ]
         broken += _too_short(asked, plan, hour)

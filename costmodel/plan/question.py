@@ -134,8 +134,9 @@ class PlanQuestion(_Part):
     """Models, units, and what holds in every hour; hours repeat.
 
     ``spare`` units may be lost at any time. ``usd_per_kwh`` (one price, or one per hour) is paid for the rated power of units
-    in use times ``power_overhead``, which ``power_cap`` bounds. A unit loads weights from ``load_from`` and ``load_extra``
-    longer before it serves, and serves one model for at least ``least_hours``.
+    in use times ``power_overhead``, which ``power_cap`` bounds. A unit loads weights from ``load_from`` (flash unless
+    told, the host's memory where chips have none) and ``load_extra`` longer before it serves, and serves one model for at
+    least ``least_hours``.
     """
 
     name: Name
@@ -146,7 +147,7 @@ class PlanQuestion(_Part):
     usd_per_kwh: Price | Annotated[tuple[Price, ...], Field(max_length=MOST_HOURS)] = 0.0
     power_overhead: Annotated[float, Field(ge=1, le=5)] = 1.3
     power_cap: Watts | None = None
-    load_from: TierKind = "flash"
+    load_from: TierKind | None = None
     load_extra: Seconds = 0.0
     least_hours: Annotated[int, Field(ge=1, le=MOST_HOURS)] = 1
     licence: Line = ""

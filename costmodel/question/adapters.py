@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from topology.quantity import Bytes
+from topology.quantity import Bytes, Given
 
 
-class Adapters(BaseModel):
+class Adapters(Given):
     """``count`` adapters of ``bytes`` each in bf16, spread evenly over the layers.
 
     A pass reads them all (its sequences may use any), and every token passes one of them.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     count: Annotated[int, Field(ge=1, le=100_000)]
     bytes: Bytes

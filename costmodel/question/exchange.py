@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 class Ranks:
     """Where a replica's ranks lie: how many in a row on one domain, stage by stage (``runs``).
 
-    ``attention_dp``: attention ranks of a stage. ``even``: whether all hold equally many experts.
+    ``attention_dp``: attention ranks of a stage. ``even``: whether all hold equally many experts. ``cut``: whether each
+    expert is cut over all of them, so that every chip needs every token.
     """
 
     attention_dp: int
     runs: Sequence[Sequence[int]]
     even: bool = True
+    cut: bool = False
 
 
 class Exchange(BaseModel):

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -24,6 +23,7 @@ from topology import TierKind
 from topology.catalogue import beside, checked, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.names import Line, Name, Prose
+from topology.quantity import Given
 
 Pay = Literal["whole", "used"]
 Rate = Annotated[float, Field(gt=0, lt=1e9)]
@@ -34,7 +34,7 @@ def _named_or_in_place(value: object) -> str:
     return "<in place>" if isinstance(value, dict | Workload) else "<name>"
 
 
-class OnCluster(BaseModel):
+class OnCluster(Given):
     """Where a question is answered: a cluster and what is changed of it, and which money counts.
 
     ``cluster`` is a catalogue name or a path. ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
@@ -43,8 +43,6 @@ class OnCluster(BaseModel):
     switched domain (see :mod:`costmodel.question.what_if`). ``granularity`` is one of the ways in which the cluster's file
     says that its chips are sold (``tray``, ``slice``), or ``chip``: any chips; by default what the file says.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name = "custom"
     description: Prose = ""
@@ -66,7 +64,7 @@ class OnCluster(BaseModel):
         return value
 
 
-class OneModel(BaseModel):
+class OneModel(Given):
     """What one model is asked for: its workload, its targets, and how it may be run.
 
     ``model`` and ``workload`` are catalogue names or paths; ``workload`` may also be written in place. ``speculative``
@@ -76,8 +74,6 @@ class OneModel(BaseModel):
     (one per chip) or in ``any`` numbers, which fewer formats hold.
     ``within_measured`` keeps to workers and batches that somebody measured (see :mod:`costmodel.question.measured_shapes`).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: Line
     workload: Annotated[

@@ -16,8 +16,6 @@ from typing import Annotated
 
 import numpy as np
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -28,6 +26,7 @@ from pydantic import (
 from costmodel.passes.operations import Draft
 from costmodel.passes.tokens import Array, Tokens
 from topology.names import Line
+from topology.quantity import Given
 
 #: drafts of one pass at most
 MOST_DRAFTS = 16
@@ -40,15 +39,13 @@ def _one_or_each(value: object) -> str:
     return "<each>" if isinstance(value, list | tuple) else "<one>"
 
 
-class Speculative(BaseModel):
+class Speculative(Given):
     """Drafted tokens per pass, and the probability that a draft is right if those before it were.
 
     ``acceptance`` is one number for all drafts, or one for each of them in order (in text joined by commas), for as
     many drafts as are made or more. ``draft`` names what drafts (see :mod:`costmodel.models.drafts`); without it the
     model's own modules do.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     draft_tokens: Annotated[int, Field(ge=1, le=MOST_DRAFTS)] = 1
     acceptance: Annotated[

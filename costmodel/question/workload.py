@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costmodel.question.spread import MAX_TOKENS, Spread
 from topology.names import Line, Name, Prose
-from topology.quantity import PositiveSeconds
+from topology.quantity import Given, PositiveSeconds
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 
 _YEAR_S = 366 * 86_400.0
 
 
-class Workload(BaseModel):
+class Workload(Given):
     """Requests of one kind.
 
     ``input_tokens`` counts the whole prompt, ``cached_tokens`` of them have their KV already in
@@ -29,8 +29,6 @@ class Workload(BaseModel):
     prefill; the tokens they become are counted in ``input_tokens``. ``expert_load`` is ``"skewed"`` (a
     generator matched to published skew, an assumption), ``"uniform"``, or a file of recorded counts.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name = "custom"
     description: Prose = ""
@@ -140,10 +138,8 @@ class Slo(BaseModel):
     tpot: PositiveSeconds | None = None
 
 
-class Prices(BaseModel):
+class Prices(Given):
     """Money beside the chips' own rental price."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: multiplies each chip's price (2.0 = twice the catalogue's)
     chip_price_factor: Annotated[float, Field(gt=0, le=1000)] = 1.0
@@ -151,10 +147,8 @@ class Prices(BaseModel):
     power_overhead: Annotated[float, Field(ge=1, le=5)] = 1.3
 
 
-class Limits(BaseModel):
+class Limits(Given):
     """What an engine needs beside weights and KV, and where the search stops."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: largest number of prompt tokens one attention rank computes in one pass
     prefill_chunk_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 8192

@@ -15,6 +15,8 @@ def exchange_of(instance: Instance, chip: Chip, role: str, ranks: Ranks) -> Exch
     engine, moe = instance.engine, instance.operations.moe
     if engine is None or moe is None or ranks.attention_dp == 1:
         return None
+    if ranks.cut:
+        return next((one for one in engine.exchange if one.kind == "collectives"), None)
     return next(
         one
         for one in engine.exchange
@@ -27,19 +29,18 @@ def exchange_in(instance: Instance, replica: Replica) -> Exchange | None:
     """:func:`exchange_of` a replica on named chips."""
     if instance.engine is None or replica.shape.attention_dp == 1:
         return None
-    if replica.cuts_experts:  # every chip needs every token
-        return next((one for one in instance.engine.exchange if one.kind == "collectives"), None)
     runs = domain_runs(instance.cluster, [stage.chips for stage in replica.stages])
     chip = instance.cluster.chip(replica.chips[0]).chip
     even = all(len(set(stage.slots())) == 1 for stage in replica.stages)
-    return exchange_of(instance, chip, replica.role, Ranks(replica.shape.attention_dp, runs, even))
+    ranks = Ranks(replica.shape.attention_dp, runs, even, replica.cuts_experts)
+    return exchange_of(instance, chip, replica.role, ranks)
 
 
-def moved_by(instance: Instance, found: Exchange | None) -> Moved:
-    """How tokens reach the experts by a backend; all-to-all where no engine says."""
+def moved_by(instance: Instance, found: Exchange | None, *, cut: bool = False) -> Moved:
+    """How tokens reach the experts by a backend; where no engine says, by all-to-all, or all of them to ``cut`` ones."""
     moe = instance.operations.moe
     if found is None or moe is None:
-        return ALL_TO_ALL
+        return Moved(gathers=True) if cut else ALL_TO_ALL
     gathers, widening = found.kind == "collectives", 1.0
     if gathers and found.gathers == "as they are":
         sent = dispatch_element_bytes(moe, instance.operations)
@@ -53,7 +54,4 @@ def moved_by(instance: Instance, found: Exchange | None) -> Moved:
 
 def moved_in(instance: Instance, replica: Replica) -> Moved:
     """How tokens reach the experts of a replica."""
-    found = exchange_in(instance, replica)
-    if found is None and replica.cuts_experts:
-        return Moved(gathers=True)
-    return moved_by(instance, found)
+    return moved_by(instance, exchange_in(instance, replica), cut=replica.cuts_experts)

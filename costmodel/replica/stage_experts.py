@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.experts.moe_load import placed_shares
+from costmodel.experts.moe_load import cut_shares, placed_shares
 from costmodel.layout.layout import Layout, Stage
 from costmodel.layout.slot_table import SlotTable, slot_table
 from costmodel.passes.operations import LayerKind
@@ -37,8 +37,7 @@ def stage_shares(
 
     A stage has ``counts`` layers from ``kind.layers[starts]`` on; ``tokens [stages]`` in the pass over
     all ranks. Stages with the same slots on their chips are computed together; where stages differ in
-    width, the narrower ones have chips without load. Experts that are cut over all chips weigh on all alike: each reads as
-    much of their weights as of whole ones spread evenly.
+    width, the narrower ones have chips without load.
     """
     moe = kind.moe
     assert moe is not None
@@ -91,9 +90,8 @@ def stage_shares(
                 first = last
     for index in cut:
         wide = len(stages[index].chips)
-        load[of_stage[index], :wide] = 1.0 / wide
-        reached = every[tokens[index]][of_kind[index]].sum(axis=-1)
-        touched[of_stage[index], :wide] = reached[:, None] / wide
+        shares = cut_shares(every[tokens[index]][of_kind[index]], wide)
+        load[of_stage[index], :wide], touched[of_stage[index], :wide] = shares.load, shares.touched
     for index in unlike:
         layers, own = kind.layers[of_kind[index]], loads[of_kind[index]]
         alone, wide = every[tokens[index]][of_kind[index]], len(stages[index].chips)
@@ -105,7 +103,9 @@ def stage_shares(
                 own[places], alone[places], table, slots, moe.top_k, by_layer[rows]
             )
             load[rows, :wide], touched[rows, :wide] = shares.load, shares.touched
-    return ExpertShares(load, touched, stage_layers=counts)
+    whole = np.ones(len(stages))
+    whole[cut] = 0.0
+    return ExpertShares(load, touched, stage_layers=counts, whole=whole)
 
 
 def _layers_alike(stage: Stage, layers: Sequence[int]) -> dict[tuple[int, ...], list[int]]:

@@ -185,7 +185,7 @@ def _timed(
         shares = stage_shares(instance, layout, stages, kind, starts, counts, routed)
         shared.append(shares)
         realised = shares.busiest_load + shares.per_layer(
-            _excess(instance, kind, routed, tp * ranks)
+            shares.whole * _excess(instance, kind, routed, tp * ranks)
         )
         skew += shares.over_layers(realised) * (tp * ranks)
         moe_layers += counts

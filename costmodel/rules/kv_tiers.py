@@ -14,6 +14,7 @@ from costmodel.replica.replica import ReplicaPrice
 from costmodel.replica.tier_use import traffic_shares
 from costmodel.rules import Violation
 from costmodel.tolerance import exceeds
+from topology.quantity import figure
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
@@ -51,7 +52,7 @@ def broken(instance: Instance, replica: Replica, price: ReplicaPrice) -> list[st
             traffic_shares(instance, replica, price, tier), ("reads", "writes"), strict=True
         ):
             if exceeds(share, 1.0):
-                found.append(f"idle KV {what} {share:.3g} times the bandwidth of {tier}")
+                found.append(f"idle KV {what} {figure(share)} times the bandwidth of {tier}")
     return found
 
 

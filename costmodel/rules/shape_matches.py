@@ -41,8 +41,11 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
             experts = len(replica.apart.experts.chips)
             where = f"{experts} chips of their own"
         if replica.cuts_experts and moe is not None:
-            if moe.expert_width % experts:
-                broken(f"{moe.expert_width} columns of an expert are not cut evenly over {where}")
+            if not moe.cut_evenly(experts):
+                blocks = f" in blocks of {moe.expert_block}" if moe.expert_block > 1 else ""
+                broken(
+                    f"{moe.expert_width} columns of an expert{blocks} are not cut evenly over {where}"
+                )
             if shape.ep != 1:
                 broken(f"ep is {shape.ep}; it is 1 where each expert is cut over {where}")
         elif shape.ep != experts:

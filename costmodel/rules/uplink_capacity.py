@@ -15,6 +15,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
 from costmodel.tolerance import exceeds
+from topology.quantity import figure
 
 #: seconds that only a transfer without any way takes
 _AGES_S = 1e12
@@ -31,9 +32,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         for index in np.flatnonzero(loads > 0).tolist():
             load, capacity = float(loads[index]), float(room[index])
             if exceeds(load, capacity):
-                message = (
-                    f"sends {load / 1e9:.3g} GB/s, its uplinks carry {capacity / 1e9:.3g} GB/s"
-                )
+                message = f"sends {figure(load / 1e9)} GB/s, its uplinks carry {figure(capacity / 1e9)} GB/s"
                 found.append(Violation("uplink_capacity", place.format(index), message))
     for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):
         if max(float(price.service.tpot_s), float(price.service.ttft_s)) > _AGES_S:
@@ -48,8 +47,8 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         able = min(priced.prefill_per_s, priced.decode_per_s) + priced.mixed_per_s
         if exceeds(wanted, priced.requests_per_s) and not exceeds(wanted, able):
             message = (
-                f"links between domains carry the KV of {priced.pooled_per_s:.3g} requests/s, the "
-                f"replicas could serve {able:.3g}, {wanted:g} are asked for"
+                f"links between domains carry the KV of {figure(priced.pooled_per_s)} requests/s, the "
+                f"replicas could serve {figure(able)}, {figure(wanted, 6)} are asked for"
             )
             found.append(Violation("uplink_capacity", "replicas", message))
     return found

@@ -24,6 +24,7 @@ from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
 from costmodel.together.question import Models
 from costmodel.tolerance import exceeds
+from topology.quantity import figure
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def judge(models: Models, layouts: Sequence[Layout]) -> Judged:
     if not violations:
         headroom = _headroom(models, [one.priced for one in evaluations])
         if exceeds(1.0, headroom):
-            message = f"carry {headroom:.3g} times the rates that are asked of all models together"
+            message = f"carry {figure(headroom, 3, 'down')} times the rates that are asked of all models together"
             violations.append(Violation("uplink_capacity", "links between domains", message))
     money = sum(one.usd_per_hour or 0.0 for one in evaluations)
     return Judged(

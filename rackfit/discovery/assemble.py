@@ -8,7 +8,7 @@ from math import ceil, prod
 from typing import Any
 
 from rackfit.discovery.found import Found, Host
-from rackfit.discovery.links import fabric_of, lost_wires, unlinked
+from rackfit.discovery.links import fabric_of, lost_pairs, lost_wires, unlinked
 from rackfit.discovery.products import bytes_in, chip_of
 from rackfit.discovery.typical import Typical, typical
 from topology.errors import InstanceError, Problem
@@ -225,6 +225,9 @@ def _health(index: int, place: Place, done: Assembled, *, free: bool) -> None:
                     position, place.kind, place.fabric, host, done.assumed
                 ):
                     done.failed[f"r{index}g{first + position}--r{index}sw{switch}"] = reason
+        for a, b in lost_pairs(place.kind, place.fabric, host, failed):
+            lost = f"{host.name}: no link of the scale-up joins GPUs {a} and {b}"
+            done.failed[f"r{index}g{first + a}--r{index}g{first + b}"] = lost
         first += chips
 
 

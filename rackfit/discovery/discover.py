@@ -12,7 +12,7 @@ from typing import Any
 
 from rackfit.discovery.assemble import Assembled, Place, assemble
 from rackfit.discovery.document import read_document
-from rackfit.discovery.found import Found, join
+from rackfit.discovery.found import Found, Host, join
 from rackfit.discovery.network import scale_out
 from rackfit.discovery.shelf import read
 from rackfit.documents.schema import FOLDER
@@ -54,12 +54,12 @@ def discover(
     *,
     chip: str | None = None,
     free: bool = False,
-    hosts: str = "*",
+    hosts: str | Sequence[str] = "*",
 ) -> Discovered:
     """The cluster that files describe.
 
     ``chip`` names the chip of every host, where the files do not or the catalogue has none of that name;
-    ``free`` counts chips in use as free; ``hosts`` keeps those that a pattern matches. Raises
+    ``free`` counts chips in use as free; ``hosts`` keeps those that a pattern, or one of several, matches. Raises
     ``InstanceError`` for files that are no known listing, are cut off or contradict each other, and for
     chips that are not known.
     """
@@ -68,9 +68,7 @@ def discover(
     chip = str(Path(chip).resolve()) if chip is not None and chip.endswith(".yaml") else chip
     parts = [(document.place, read(document)) for document in map(read_document, paths)]
     found = join(parts)
-    found.hosts = {k: host for k, host in found.hosts.items() if fnmatchcase(k, hosts)}
-    if not found.hosts:
-        raise InstanceError(Problem("--hosts", f"no host is called {shown(hosts, 80)}"))
+    found.hosts = _called(found.hosts, (hosts,) if isinstance(hosts, str) else hosts or "*")
     if not found.whole:
         if chip is None:
             message = "no file tells the chips; add one that does, or give --chip"
@@ -90,6 +88,22 @@ def discover(
     cluster = build_cluster(spec, name, 1, name)
     assumed = _all(found, done)
     return Discovered(data, cluster, done.failed, done.taken, places, found.notes, assumed)
+
+
+def _called(hosts: dict[str, Host], patterns: Sequence[str]) -> dict[str, Host]:
+    """The hosts that some pattern matches. Raises ``InstanceError`` for each pattern that matches none."""
+    matched = {
+        pattern: {name for name in hosts if fnmatchcase(name, pattern)} for pattern in patterns
+    }
+    problems = [
+        Problem("--hosts", f"no host is called {shown(pattern, 80)}")
+        for pattern, names in matched.items()
+        if not names
+    ]
+    if problems:
+        raise InstanceError(problems)
+    kept = set().union(*matched.values())
+    return {name: host for name, host in hosts.items() if name in kept}
 
 
 def _all(found: Found, done: Assembled) -> list[str]:

@@ -10,12 +10,14 @@ from typing import Any
 
 from topology.errors import InstanceError, Problem
 from topology.names import check_name, shown
-from topology.reading import MAX_YAML_BYTES, parse_json, parse_yaml, read_text
+from topology.reading import MAX_YAML_BYTES, parse_json, parse_json_values, parse_yaml, read_text
 
 #: more than any listing of 200,000 chips needs
 _MOST_BYTES = 64 * 2**20
 #: a key that every Kubernetes object or list has, in whatever order
 _KUBERNETES = re.compile(r"(?m)^(?:apiVersion|kind|items):")
+#: the line where JSON begins: warnings of a tool or the head of an answer over HTTP may stand above it
+_JSON = re.compile(r"(?m)^[ \t]{0,80}[{\[](?=\s{0,4000}(?:[\"{\[\]}]|\Z))")
 
 
 @dataclass(frozen=True)
@@ -43,28 +45,44 @@ class Document:
         return parse_yaml(self.text, self.place)
 
     @cached_property
+    def json_start(self) -> int:
+        """Where the text's JSON begins, -1 if it holds none."""
+        if self.text.lstrip().startswith("{"):
+            return 0
+        found = _JSON.search(self.text, 0, 20_000)
+        return found.start() if found else -1
+
+    @cached_property
+    def values(self) -> list[Any]:
+        """The values of a JSON text, one or several after each other, or of YAML documents between ``---``.
+
+        Raises ``InstanceError``.
+        """
+        marked = re.search(r"(?m)^---\s*$", self.text)  # which makes YAML of JSON
+        if self.json_start >= 0 and not marked:
+            return parse_json_values(self.text, self.place, self.json_start)
+        if len(self.text) > MAX_YAML_BYTES:
+            message = f"{len(self.text):,} characters of YAML, at most {MAX_YAML_BYTES:,} are read; save it with -o json"
+            raise InstanceError(Problem(self.place, message))
+        parts = [part for part in re.split(r"(?m)^---(?=\s|\Z)", self.text) if part.strip()]
+        if len(parts) == 1:
+            return [parse_yaml(self.text, self.place)]  # its mistakes have the lines of the file
+        return [
+            parse_yaml(part, f"{self.place}: document {number}")
+            for number, part in enumerate(parts, 1)
+        ]
+
+    @cached_property
     def items(self) -> list[dict[str, Any]]:
-        """The objects of a Kubernetes listing, or of one object, or of several between ``---``; empty if it is none.
+        """The objects of Kubernetes listings, or single ones, one or several in the file; empty if there are none.
 
         An object of a typed list, such as ``NodeList``, may leave its kind to the list. Raises ``InstanceError`` if
         the text looks like a listing and cannot be read.
         """
-        head = self.text.lstrip()[:1]
-        if head in ("{", "["):
-            return _objects(self.data)
-        if head != "-" and not _KUBERNETES.search(self.text):
+        yaml = self.text.lstrip()[:1] == "-" or _KUBERNETES.search(self.text)
+        if self.json_start < 0 and not yaml:
             return []
-        if len(self.text) > MAX_YAML_BYTES:
-            message = f"{len(self.text):,} characters of YAML, at most {MAX_YAML_BYTES:,} are read; save it with -o json"
-            raise InstanceError(Problem(self.place, message))
-        parts = [part for part in re.split(r"(?m)^---(?=\s)", self.text) if part.strip()]
-        if len(parts) == 1:
-            return _objects(self.data)  # its mistakes have the lines of the file
-        return [
-            item
-            for number, part in enumerate(parts, 1)
-            for item in _objects(parse_yaml(part, f"{self.place}: document {number}"))
-        ]
+        return [item for value in self.values for item in _objects(value)]
 
     def kinds(self) -> set[str]:
         """Values of ``kind`` of the objects."""

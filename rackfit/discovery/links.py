@@ -1,4 +1,4 @@
-"""What a matrix of NVLinks means: GPUs on switches, GPUs wired to each other, and links that are lost.
+"""What a matrix of links means: GPUs on switches, GPUs wired to each other, and links that are lost.
 
 Behind switches every pair shows all links of a GPU, so a row adds up to more links than the chip has. Where a row
 adds up to no more, the links go from GPU to GPU.
@@ -6,7 +6,7 @@ adds up to no more, the links go from GPU to GPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import ceil
 from typing import Any
 
@@ -79,3 +79,29 @@ def lost_wires(
         f"{host.name}: which switch GPU {position}'s {whole - links} lost links went to is not told; whole wires are "
         "taken, at least as wide"
     )
+
+
+def lost_pairs(
+    kind: Typical, fabric: dict[str, Any], host: Host, failed: Iterable[int]
+) -> Iterator[tuple[int, int]]:
+    """Pairs of a mesh that no link joins, of GPUs that serve.
+
+    Raises ``InstanceError`` where none of the host's pairs has a link: over PCIe it is another chip.
+    """
+    if kind.cluster is None or fabric.get("kind") != "mesh":
+        return
+    pairs = [
+        (a, b, links)
+        for a, row in host.links.items()
+        for b, links in zip([other for other in host.links if other != a], row, strict=True)
+        if a < b
+    ]
+    if pairs and not any(links for _, _, links in pairs):
+        message = (
+            f"no link of the scale-up between its GPUs, {kind.name} of the catalogue has {kind.chip.scale_up_links}; "
+            "where there are none give --chip the path of a chip file of another name, with the rate of PCIe as "
+            "scale_up_bytes_per_s"
+        )
+        raise InstanceError(Problem(host.name, message))
+    broken = set(failed)
+    yield from ((a, b) for a, b, links in pairs if not links and not {a, b} & broken)

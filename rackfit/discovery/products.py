@@ -27,9 +27,10 @@ _PRODUCTS = (
     (r"4090(d|laptop)", None),
     (r"rtx4090|geforce4090|^4090", "rtx4090"),
     (r"rtxpro6000.*(maxq|workstation)", None),
-    (r"rtxpro6000", "rtxpro6000"),
-    (r"mi355x", "mi355x"),
-    (r"mi325x", "mi325x"),
+    (r"rtxpro(server)?6000", "rtxpro6000"),  # EC2 has the words in another order
+    (r"mi300xhf", None),  # another clock
+    (r"mi355(?!\d)", "mi355x"),
+    (r"mi325(?!\d)", "mi325x"),
     (r"mi455x", "mi455x"),
     (r"mi300x", "mi300x"),
     (r"gaudi3|hl325", "gaudi3"),
@@ -70,8 +71,20 @@ _MACHINES = {
     "bm.gpu.mi300x.8": "MI300X",
     "trn2.48xlarge": "trn2",
 }
+#: devices of AMD by their number, https://gitlab.freedesktop.org/mesa/libdrm, data/amdgpu.ids
+_DEVICES = {
+    "74a1": "AMD Instinct MI300X",
+    "74a2": "AMD Instinct MI308X",
+    "74a5": "AMD Instinct MI325X",
+    "74b5": "AMD Instinct MI300X VF",
+    "74b9": "AMD Instinct MI325X VF",
+    "75a0": "AMD Instinct MI350X",
+    "75a3": "AMD Instinct MI355X",
+    "75b0": "AMD Instinct MI350X VF",
+    "75b3": "AMD Instinct MI355X VF",
+}
 #: the same of machine types that differ in size alone
-_FAMILIES = {"g4dn": "T4", "g6": "L4", "g6e": "L40S"}
+_FAMILIES = {"g4dn": "T4", "g6": "L4", "g6e": "L40S", "g7e": "RTX PRO Server 6000"}
 
 
 def chip_of(product: str) -> str | None:
@@ -103,3 +116,9 @@ def product_of_machine(machine: str) -> str | None:
     """The product in a cloud's machine type, if that is known."""
     machine = machine.lower()
     return _MACHINES.get(machine) or _FAMILIES.get(machine.split(".")[0])
+
+
+def product_of_device(number: str) -> str:
+    """The product of an AMD device's number, such as ``0x74a1``; the number itself if it is none of those."""
+    number = number.lower().removeprefix("0x")
+    return _DEVICES.get(number, f"0x{number}")

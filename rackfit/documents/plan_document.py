@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
+from math import isfinite
 from typing import Any
 
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
@@ -24,10 +26,10 @@ def plan_document(found: DayPlan, seed: int, confirmed: Confirmed | None = None)
         "usd_per_day": usd_per_day(found, found.planned.judged.usd),
         "usd_per_m_output_tokens": usd_per_m_output_tokens(found),
         "bound_usd_per_day": usd_per_day(found, found.bound_usd),
-        "gap": found.gap,
+        "gap": _known(found.gap),
         "of_these_layouts": {
             "bound_usd_per_day": usd_per_day(found, found.planned.bound_usd),
-            "gap": found.planned.gap,
+            "gap": _known(found.planned.gap),
         },
         "covers": list(COVERS),
         "survives": {"units": found.hours.spare, "of": "any kind, in any hour"},
@@ -52,9 +54,19 @@ def _confirmed(found: DayPlan, confirmed: Confirmed | None) -> dict[str, Any] | 
     }
 
 
+def _known(gap: float) -> float | None:
+    """A gap; ``None`` where the time was over before a bound."""
+    return gap if isfinite(gap) else None
+
+
 def usd_per_day(found: DayPlan, usd: float) -> float:
     """Money of all hours, per day."""
     return usd / found.hours.hours * 24.0
+
+
+def unit_hours_per_day(found: DayPlan, rented: Sequence[int]) -> float:
+    """Hours of units that are rented by the hour, per day as money is; ``rented``: units in each hour."""
+    return sum(rented) / found.hours.hours * 24.0
 
 
 def usd_per_m_output_tokens(found: DayPlan) -> float:
@@ -76,7 +88,7 @@ def _buy(found: DayPlan) -> list[dict[str, Any]]:
                 "count": reserved,
                 "usd": usd_per_day(found, len(judged) * reserved * kind.reserved_usd_per_hour),
                 "on_demand_most": max(rented),
-                "on_demand_unit_hours": sum(rented),
+                "on_demand_unit_hours": unit_hours_per_day(found, rented),
                 "on_demand_usd": usd_per_day(found, sum(n * price for n, price in prices)),
             }
         )

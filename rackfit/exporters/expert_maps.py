@@ -198,6 +198,8 @@ def with_start_maps(
 
 def plain_limits(deployment: Deployment, server: Server, target: str) -> list[Limit]:
     """Spare slots and experts out of order, for a model whose class has neither."""
+    if server.replica.cuts_experts:
+        return []
     plain = with_plain_slots(deployment.instance, deployment.layout).replicas[server.index]
     own = [stage.slots() for stage in server.replica.stages]
     in_order = same_as_start(deployment.instance, deployment.layout, server.replica)
@@ -211,7 +213,7 @@ def plain_limits(deployment: Deployment, server: Server, target: str) -> list[Li
 
 
 def with_plain_slots(instance: Instance, layout: Layout) -> Layout:
-    """The layout with every expert once, in order, as evenly over a replica's chips as they can be."""
+    """The layout with every expert once, in order, as evenly over a replica's chips as they can be, or cut as it is."""
     moe = instance.operations.moe
     if moe is None:
         return layout
@@ -219,6 +221,9 @@ def with_plain_slots(instance: Instance, layout: Layout) -> Layout:
     rows = dict.fromkeys(instance.operations.moe_layers, tuple(range(moe.num_experts)))
     replicas = []
     for replica in layout.replicas:
+        if replica.cuts_experts:
+            replicas.append(replica)
+            continue
         chips = replica.shape.chips_per_stage
         slots = tuple(spread(moe.num_experts, chips))
         name = f"plain-{chips}"

@@ -183,11 +183,14 @@ class _Builder:
         if moe is None:
             return (), None
         if server.sharded_experts and server.width > 1 and server.experts is None:
-            if not moe.expert_width % server.width:
+            if moe.cut_evenly(server.width):
                 return (0,) * server.width, None
+            blocks = ""
+            if moe.expert_block > 1 and not moe.expert_width % server.width:
+                blocks = f" in blocks of {moe.expert_block}, which engines do not load,"
             self.notes.append(
-                f"{server.place}: {moe.expert_width} columns of an expert are not cut evenly over {server.width} chips; "
-                "experts are priced whole on them"
+                f"{server.place}: {moe.expert_width} columns of an expert are not cut evenly{blocks} over {server.width} "
+                "chips; experts are priced whole on them"
             )
         total = server.slots or moe.num_experts + server.spare
         if total < moe.num_experts:

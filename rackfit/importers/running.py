@@ -20,6 +20,7 @@ from rackfit.importers.deployment import build_layout
 from rackfit.importers.files import read_servers
 from rackfit.quoting import shell_word
 from rackfit.report.compare import built_words
+from rackfit.wording import at_most
 from topology.errors import ExportError, InstanceError, NoFeasibleLayout, NoLayoutInTime
 
 #: relative rise of throughput that a change of placement is named for
@@ -185,7 +186,7 @@ def verdict(running: Running) -> str:
     best += " with whole experts" if running.instance.operations.moe else ""
     found = (
         f"${running.instead.evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
-        f"proven within {max(running.instead.certificate.gap, 1e-5):.3%} of {best}"
+        f"proven within {at_most(running.instead.certificate.gap, 3)} of {best}"
     )
     if running.excess <= 0:
         return f"Rackfit found nothing cheaper: {found}\n"

@@ -18,8 +18,10 @@ from rackfit.live.site import Site
 _VLLM_NAMES = {"--kv-cache-dtype": "cache_config.cache_dtype"}
 #: labels of vLLM's ``cache_config_info`` that are options
 _CACHE_LABELS = {"--kv-cache-dtype": "cache_dtype", "--gpu-memory-utilization": "gpu_memory_utilization"}  # fmt: skip
+#: vLLM counts a request's mean once, SGLang each token
 _HISTOGRAMS = {
-    "ttft_s": "time_to_first_token_seconds", "tpot_s": "request_time_per_output_token_seconds",
+    "vllm": {"ttft_s": "time_to_first_token_seconds", "tpot_s": "request_time_per_output_token_seconds"},
+    "sglang": {"ttft_s": "time_to_first_token_seconds", "tpot_s": "inter_token_latency_seconds"},
 }  # fmt: skip
 
 
@@ -101,7 +103,8 @@ def _text(value: object) -> str | None:
 
 def _means(metrics: Mapping[str, list[Sample]], engine: str) -> dict[str, tuple[float, int]]:
     found = {
-        name: mean(metrics, f"{engine}:{histogram}") for name, histogram in _HISTOGRAMS.items()
+        name: mean(metrics, f"{engine}:{histogram}")
+        for name, histogram in _HISTOGRAMS[engine].items()
     }
     return {name: one for name, one in found.items() if one is not None}
 

@@ -23,7 +23,7 @@ _SUMS = (inference_perf.is_sum, vllm_bench.is_sum)
 
 
 def result_files(paths: Sequence[Path]) -> list[Path]:
-    """Files as given, and the results in folders. Raises ``InstanceError``."""
+    """Files as given, and the results in folders, each once: a run that is named twice was measured once. Raises ``InstanceError``."""
     found: list[Path] = []
     for path in paths:
         if not is_folder(path):
@@ -37,7 +37,10 @@ def result_files(paths: Sequence[Path]) -> list[Path]:
             break
     if len(found) > MAX_FILES:
         raise InstanceError(Problem("runs", f"more than {MAX_FILES:,} files"))
-    return found
+    once: dict[str, Path] = {}
+    for path in found:
+        once.setdefault(os.path.realpath(path), path)
+    return list(once.values())
 
 
 def _results(folder: Path) -> Iterator[Path]:

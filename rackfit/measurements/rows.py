@@ -129,6 +129,18 @@ def read_benches(path: Path, warm_up_s: float = 0.0) -> list[Bench]:
     return found
 
 
+def tool_of(path: Path) -> str | None:
+    """The tool whose result a file is, ``a CSV`` for a table; ``None`` where it is neither."""
+    if path.name.lower().endswith((".csv", ".csv.gz")):
+        return "a CSV"
+    try:
+        entry, _ = next(entries(path))
+    except (InstanceError, StopIteration):
+        return None
+    found = (one for one in readers().values() if isinstance(entry, dict) and one.recognises(entry))
+    return next((one.TITLE for one in found), None)
+
+
 def _row(bench: Bench, path: Path, told: Told) -> MeasuredRow | Skipped:
     """A run as a row, or why it cannot be compared. Raises ``InstanceError`` with what is missing and which option gives it."""
     problems = []

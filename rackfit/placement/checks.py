@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from costmodel.experts.expert_load import ExpertLoads
+from costmodel.experts.fanout import too_many_sets
 from solver.clock import check_seed
-from solver.experts.request import PlaceOptions
+from solver.experts.request import PlaceOptions, chooses_nodes
 from topology.errors import InstanceError, Problem
+from topology.names import shown
 
 #: More than these are taken for a typing mistake.
 MAX_GPUS, MAX_SLOTS, MAX_WORKERS = 8192, 65_536, 1024
@@ -31,6 +34,8 @@ def check_options(
         problems.append(
             Problem("--top-groups", f"{options.top_groups} of {options.groups} groups per token")
         )
+    elif reason := too_many_sets(options.groups, options.top_groups):
+        problems.append(Problem("--top-groups", reason))
     if not (math.isfinite(options.copy_cost) and options.copy_cost >= 0):
         problems.append(Problem("--copy-cost", f"{options.copy_cost:g}: need a number, 0 or more"))
     if options.time_limit_s is not None and not options.time_limit_s > 0:
@@ -76,6 +81,9 @@ def check_options(
     top_k = options.experts_per_token(num_experts)
     if not 1 <= top_k <= num_experts:
         problems.append(Problem("--top-k", f"{top_k} of {num_experts} experts per token"))
+    elif loads.top_k not in (None, top_k):
+        message = f"{top_k} experts per token, {shown(loads.source, 200)} says {loads.top_k}; leave it out"
+        problems.append(Problem("--top-k", message))
     limited = options.max_moves is not None or options.max_bytes is not None
     if options.layer_slots == "same" and moved != limited:
         message = "needs --current, and --current needs --max-moves or --max-bytes"
@@ -87,6 +95,16 @@ def check_options(
             problems.append(Problem("--layer-slots", message))
     if problems:
         raise InstanceError(problems)
+
+
+def blind_to_nodes(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> bool:
+    """Whether router groups and nodes are given that a search for several windows does not look at."""
+    alone = replace(options, objective="sum")
+    return (
+        not moved
+        and chooses_nodes(loads, alone, moved)
+        and not chooses_nodes(loads, options, moved)
+    )
 
 
 def check_together(loads: ExpertLoads, options: PlaceOptions, moved: bool) -> None:

@@ -29,6 +29,19 @@ def loads_path(name: str) -> Path:
     )
 
 
+def told_of(loads: ExpertLoads) -> list[str]:
+    """What was understood of a recording and is worth a look."""
+    lines = []
+    if loads.empty:
+        first = ", ".join(map(str, loads.empty[:4])) + (", .." if len(loads.empty) > 4 else "")
+        lines.append(
+            f"{len(loads.empty)} of {loads.num_layers} layers have no experts, as their rows are all zero: {first}"
+        )
+    if loads.top_k is not None:
+        lines.append(f"{loads.top_k} experts per token, as the recording says")
+    return lines
+
+
 def read_placement(path: Path, loads: ExpertLoads) -> NDArray[np.int64]:
     """``physical_to_logical [MoE layers, slots]`` of a running placement. Raises ``InstanceError``.
 

@@ -35,14 +35,22 @@ def without(loads: ExpertLoads, names: Sequence[str]) -> tuple[ExpertLoads, Expe
 
 
 def judge_left_out(
-    table: NDArray[np.int64], kept: ExpertLoads, left: ExpertLoads, options: PlaceOptions
+    table: NDArray[np.int64],
+    kept: ExpertLoads,
+    left: ExpertLoads,
+    options: PlaceOptions,
+    begun: float,
 ) -> tuple[LeftOut, ...]:
-    """The placement ``table [layers, slots]``, found for ``kept``, on every recording of ``left``."""
+    """The placement ``table [layers, slots]``, found for ``kept``, on every recording of ``left``.
+
+    ``begun``: when the search for ``table`` did (``time.monotonic``); those for ``left`` share the time that it leaves.
+    """
     theirs = _eplb(kept, options)
     found = []
     for index, name in enumerate(left.names):
         alone = left.chosen(np.arange(len(left.names)) == index)
-        own = place_alike(alone, replace(options, max_moves=None, max_bytes=None))
+        asked = replace(options, max_moves=None, max_bytes=None)
+        own = place_alike(alone, asked.part_of_time(begun, len(left.names) - index))
         found.append(
             LeftOut(
                 name,

@@ -40,6 +40,7 @@ def place(
     ``loads`` may be a file of recorded counts or a shipped name (``rackfit catalogue loads``).
     ``coactivation`` (or its file) says which experts tokens use together: copies to other nodes then
     follow from it, and a node holds experts that are used together.
+    Experts per token that the recording tells count where ``options`` say none.
     ``leave_out`` names recordings of ``loads`` that the search does not see; the placement is judged on them.
     Raises ``InstanceError`` for impossible requests.
 
@@ -53,14 +54,17 @@ def place(
     start = time.perf_counter()
     if not isinstance(loads, ExpertLoads):
         loads = read_loads(loads_path(str(loads)))
+    if options.top_k is None:
+        options = replace(options, top_k=loads.top_k)
     check_options(loads, options, moved=current is not None, together=coactivation is not None)
     if leave_out:
         kept, left = without(loads, leave_out)
         if options.layer_slots != "same":
             message = "left-out recordings are judged with equally many slots in every layer"
             raise InstanceError(Problem("--layer-slots", message))
-        found = place(kept, options, current, coactivation)
-        judged = judge_left_out(np.array(found.table.rows()), kept, left, options)
+        begun, searches = time.monotonic(), 1 + len(left.names)
+        found = place(kept, options.part_of_time(begun, searches), current, coactivation)
+        judged = judge_left_out(np.array(found.table.rows()), kept, left, options, begun)
         return replace(found, left_out=judged, wall_s=time.perf_counter() - start)
     if options.layer_slots != "same":
         return place_sharing(loads, options)

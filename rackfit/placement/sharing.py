@@ -35,20 +35,21 @@ Floats = NDArray[np.float64]
 
 def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
     """Place loads with ``options.slots`` slots to a layer on average. Raises ``InstanceError``."""
-    start = time.perf_counter()
-    counts, most = _chosen(loads, options)
-    uniform = place_alike(loads, replace(options, layer_slots="same"))
+    start = time.monotonic()
+    counts, most = _chosen(loads, options, start)
+    searches = 1 + len(set(counts))
+    alike = replace(options, layer_slots="same")
+    uniform = place_alike(loads, alike.part_of_time(start, searches))
     layers, experts = loads.total.shape
     rows: list[tuple[int, ...]] = [()] * layers
     bound = np.zeros(layers)
-    for count in sorted(set(counts)):
+    for done, count in enumerate(sorted(set(counts)), 1):
         own = [layer for layer, slots in enumerate(counts) if slots == count]
         if count == options.slots and len(own) == layers:
             part = uniform
         else:
-            part = place_alike(
-                _of_layers(loads, own), replace(options, layer_slots="same", slots=count)
-            )
+            asked = replace(alike, slots=count).part_of_time(start, searches - done)
+            part = place_alike(_of_layers(loads, own), asked)
         bound[own] = part.bound
         for layer, row in zip(own, part.table.rows(), strict=True):
             rows[layer] = tuple(row)
@@ -76,7 +77,7 @@ def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
         imbalance=ratio,
         bound=np.minimum(bound, ratio),
         copies=_copies(rows, slots, loads, options),
-        wall_s=time.perf_counter() - start,
+        wall_s=time.monotonic() - start,
         options=options,
         moves=None,
         trade_off=[],
@@ -86,8 +87,15 @@ def place_sharing(loads: ExpertLoads, options: PlaceOptions) -> Placed:
     )
 
 
-def _chosen(loads: ExpertLoads, options: PlaceOptions) -> tuple[tuple[int, ...], int]:
-    """Slots of each layer, and the most that one may have."""
+#: share of the time that the choice of the counts may take
+_CHOOSING = 0.4
+
+
+def _chosen(loads: ExpertLoads, options: PlaceOptions, start: float) -> tuple[tuple[int, ...], int]:
+    """Slots of each layer, and the most that one may have.
+
+    Where time ends before layers were tried with as many slots as they have on average, all have these.
+    """
     layers, experts = loads.total.shape
     budget = options.slots * layers
     rows = options.layer_slots == "rows"
@@ -100,7 +108,14 @@ def _chosen(loads: ExpertLoads, options: PlaceOptions) -> tuple[tuple[int, ...],
             " with equally many on each" if rows else ""
         )
         raise InstanceError(Problem("--slots", message))
-    busiest = busiest_shares(loads.total, options.gpus, choices, seed=options.seed)
+    deadline = None if options.time_limit_s is None else start + _CHOOSING * options.time_limit_s
+    busiest = busiest_shares(
+        loads.total, options.gpus, choices, seed=options.seed, deadline=deadline
+    )
+    usual = max(count for count in choices if count <= options.slots)
+    late = deadline is not None and time.monotonic() > deadline
+    if late and np.isinf(busiest[:, choices.index(usual)]).all():
+        return (usual,) * layers, most
     return SlotShares.of(busiest, choices, budget).choose(budget), most
 
 

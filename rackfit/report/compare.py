@@ -11,6 +11,7 @@ from costmodel.change.weights import weights_by_chip
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
+from topology.errors import InstanceError, Problem
 
 #: Figures that are compared, with how they are written.
 FIGURES = (
@@ -86,7 +87,15 @@ class Difference:
 def compare(
     first: tuple[Instance, Layout, Evaluation], second: tuple[Instance, Layout, Evaluation]
 ) -> Difference:
-    """Differences between two evaluated layouts, chips matched by id."""
+    """Differences between two evaluated layouts, chips matched by id.
+
+    Raises ``InstanceError`` with every broken rule where the second cannot be priced: what it holds on its chips
+    is not known then.
+    """
+    if not second[2].priced.replicas:
+        raise InstanceError(
+            [Problem(f"the second layout: {v.place}", f"{v.rule}: {v.message}") for v in second[2].violations]
+        )  # fmt: skip
     asked = asked_differently(first[0], second[0])
     moved = loading(first[1], *second, same_model=not any(f.startswith("model") for f in asked))
     before, after = _roles(first[1]), _roles(second[1])

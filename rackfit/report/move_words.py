@@ -10,6 +10,7 @@ from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Replica
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
 from rackfit.quoting import plain
+from rackfit.wording import at_most
 from solver.move.move import Candidate, Move
 from solver.move.steps import Step
 
@@ -113,7 +114,7 @@ def lines_before(move: Move) -> list[str]:
     )  # fmt: skip
     if move.search is not None and cost is not None:
         bound = move.search.certificate.bound_usd_per_m_output_tokens
-        text += f", at most {cost / bound - 1:.2%} above the least possible cost"
+        text += f", at most {at_most(max(0.0, cost / bound - 1), 3)} above the least possible cost"
     found.append(text + _broken(target.evaluation))
     for one in move.candidates:
         sign = "*" if one.name == target.name else " "

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from rackfit.documents.plan_document import (
     hour_document,
+    unit_hours_per_day,
     usd_per_day,
     usd_per_m_output_tokens,
 )
+from rackfit.wording import at_most, counted
 from solver.plan.confirm import Confirmed
 from solver.plan.day import DayPlan
 
@@ -25,20 +29,33 @@ def lines(found: DayPlan, confirmed: Confirmed | None = None) -> list[str]:
         rented = [hour.on_demand[index] for hour in judged.hours]
         reserved = found.planned.plan.reserved[index]
         said.append(
-            f"{kind.name}: {reserved} units reserved, up to {max(rented)} rented by the hour "
-            f"({sum(rented)} unit-hours)"
+            f"{kind.name}: {counted(reserved, 'unit')} reserved, up to {max(rented)} rented by the hour "
+            f"({unit_hours_per_day(found, rented):,.4g} unit-hours per day)"
         )
-    said.append(
-        f"proven: at most {found.gap:.2%} above the least possible cost: no plan of whole units with any layouts costs "
-        f"less than ${usd_per_day(found, found.bound_usd):,.2f} per day; of these layouts none costs less than "
-        f"${usd_per_day(found, found.planned.bound_usd):,.2f}"
-    )
+    said.append(_proof(found))
     if asked.spare:
         units = "unit" if asked.spare == 1 else f"{asked.spare} units"
         said.append(f"every hour's rates are carried after the loss of any {units}")
     if confirmed is not None:
         said += _replayed(found, confirmed)
     return said
+
+
+def _proof(found: DayPlan) -> str:
+    """What is proven of the plan's money: over any layouts, over its own, or nothing yet."""
+    own = (
+        f"of these layouts none costs less than ${usd_per_day(found, found.planned.bound_usd):,.2f}"
+    )
+    if isfinite(found.gap):
+        return (
+            f"proven: at most {at_most(found.gap, 3)} above the least possible cost: no plan of whole units with any "
+            f"layouts costs less than ${usd_per_day(found, found.bound_usd):,.2f} per day; {own}"
+        )
+    if isfinite(found.planned.gap):
+        return f"the time ended before a bound over any layouts; {own}"
+    return (
+        "the time ended before a bound: how far above the least possible cost this is, is not known"
+    )
 
 
 def _replayed(found: DayPlan, confirmed: Confirmed) -> list[str]:

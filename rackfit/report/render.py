@@ -16,6 +16,7 @@ from costmodel.replica.tier_use import TierUse
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
 from rackfit.report.uncertainty_words import interval_words, lines_beside
+from rackfit.wording import at_most
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -26,9 +27,9 @@ def print_result(result: Result, console: Console | None = None) -> None:
     _print_figures(console, result.evaluation)
     certificate = result.certificate
     proven = (
-        f"proven: at most {max(certificate.gap, 1e-5):.3%} above the least possible cost"
+        f"proven: at most {at_most(certificate.gap, 3)} above the least possible cost"
         if result.status == "optimal"
-        else f"best found: at most {certificate.gap:.2%} above the least possible cost"
+        else f"best found: at most {at_most(certificate.gap)} above the least possible cost"
     )
     if found.worlds is not None and found.worlds.confidence is not None:
         proven = f"at a confidence of {found.worlds.confidence:.0%} {proven}"
@@ -205,7 +206,7 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         table.add_row(
             str(len(members)), replica.role, str(len(replica.chips)), str(shape.tp),
             str(shape.attention_dp), str(shape.ep), str(shape.pp), f"{shape.batch:,}",
-            "-".join(map(str, slots)) if slots != [0] else "-",
+            "cut" if replica.cuts_experts else "-".join(map(str, slots)) if any(slots) else "-",
             f"{max(stage.imbalance for stage in price.stages):.3f}",
             f"{float(price.service.requests_per_s):.2f}",
         )  # fmt: skip
@@ -223,11 +224,13 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         if len(replica.stages) > 1:
             stages = ", ".join(f"{stage.layers[0]}-{stage.layers[1]}" for stage in replica.stages)
             console.print(f"    layers by stage: {stages}", highlight=False, soft_wrap=True)
+    cut = any(replica.cuts_experts for replica, _, _ in groups)
     console.print(
         "  count: replicas of this kind. chips: of one replica. tp x dp: chips of one stage (dp: attention "
         "data parallel).\n  ep: chips that share the experts. pp: stages. batch: sequences at the same time "
         "(prefill: prompts).\n  slots: experts per chip and layer. skew: load of the busiest chip over the "
-        "mean. req/s: of one replica.",
+        "mean. req/s: of one replica."
+        + ("\n  cut: every chip of a stage has a slice of each expert." if cut else ""),
         highlight=False,
         style="dim",
     )
@@ -283,11 +286,8 @@ def _print_time(console: Console, groups: list[ReplicaGroup]) -> None:
         per_group.append(own)
         parts.update(own)
     table = Table(
-        title="Time of one pass by operation, ms",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-    )
+        title="Time of one pass by operation, ms", title_justify="left", title_style="bold", box=None,
+    )  # fmt: skip
     table.add_column("operation")
     for replica, _, _ in groups:
         table.add_column(f"{replica.role} {len(replica.chips)}", justify="right")

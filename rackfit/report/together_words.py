@@ -9,7 +9,9 @@ from rackfit.documents.together_document import layout_file
 from rackfit.quoting import plain
 from rackfit.report.render import make_console, replica_groups
 from rackfit.report.traffic_words import traffic_lines
+from rackfit.wording import at_most
 from solver.together.divided import Divided
+from topology.quantity import figure
 
 
 def lines(found: Divided) -> list[str]:
@@ -20,17 +22,17 @@ def lines(found: Divided) -> list[str]:
     paid = f"all {usable} usable chips are paid" if models.whole else "only these are paid"
     said = [
         f"{len(models.names)} models on {judged.chips_used} of {total} chips, {paid}: "
-        f"${judged.usd_per_hour:,.2f}/h. All rates may grow by a factor of {judged.headroom:.3g}"
+        f"${judged.usd_per_hour:,.2f}/h. All rates may grow by a factor of {figure(judged.headroom, 3, 'down')}"
     ]
     proof = "proven" if found.status == "optimal" else "best found"
     if models.whole:
         said.append(
-            f"{proof}: no division of the chips that the proof covers lets them grow by more than {found.bound:.4g} "
-            f"({max(found.gap, 1e-5):.3%} more)"
+            f"{proof}: no division of the chips that the proof covers lets them grow by more than {figure(found.bound, 4, 'up')} "
+            f"({at_most(found.gap, 3)} more)"
         )
     else:
         said.append(
-            f"{proof}: at most {max(found.gap, 1e-5):.3%} above the least possible cost. No division of the chips that the proof "
+            f"{proof}: at most {at_most(found.gap, 3)} above the least possible cost. No division of the chips that the proof "
             f"covers costs less than ${found.bound:,.2f}/h"
         )
     return said

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from costmodel.question.scenario import Scenario
 from rackfit.cli.commands.export import TARGETS
@@ -22,6 +22,12 @@ Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Gap = Annotated[float, Field(ge=0, lt=1)]
 Seconds = Annotated[float, Field(gt=0, lt=1e9)]
 Rate = Annotated[float, Field(ge=1e-6, lt=1e9)]
+
+Spare = Annotated[
+    Annotated[Literal["node", "rack"], Tag("<name>")]
+    | Annotated[int, Field(ge=0, le=100_000), Tag("<number>")],
+    Discriminator(lambda value: "<name>" if isinstance(value, str) else "<number>"),
+]
 
 
 def _target(text: str) -> str:
@@ -85,7 +91,7 @@ class Size(Question):
     buy: Annotated[list[Offered], Field(min_length=1, max_length=20)]
     rate: Rate
     peak: Annotated[float, Field(ge=1, le=1000)] = 1.0
-    spare: Literal["node", "rack"] | Annotated[int, Field(ge=0, le=100_000)] = 0
+    spare: Spare = 0
     replay: bool = False
     gap: Gap = 0.01
     seed: Seed = 0

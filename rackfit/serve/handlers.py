@@ -7,7 +7,7 @@ import hmac
 import json
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import tornado.httputil
 import tornado.web
@@ -37,6 +37,9 @@ class Door:
 class _Handler(tornado.web.RequestHandler):
     """Refuses who may not ask; every error is a document."""
 
+    #: methods of the address
+    takes: ClassVar[str] = "GET, HEAD"
+
     def initialize(self, door: Door) -> None:
         self.door = door
 
@@ -47,7 +50,7 @@ class _Handler(tornado.web.RequestHandler):
                 self.refuse("no_token", "request", "give the token: Authorization: Bearer TOKEN")
             return
         # another site's page may reach this machine by a name of its own
-        if self.request.host_name not in self.door.hosts:
+        if self.request.host_name.strip("[]") not in self.door.hosts:  # an IPv6 address has these
             self.refuse("not_allowed", "Host", f"expected one of {', '.join(self.door.hosts)}")
 
     def set_default_headers(self) -> None:
@@ -66,10 +69,14 @@ class _Handler(tornado.web.RequestHandler):
         self.finish(json.dumps({"error": error}))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        kinds = {404: "not_found", 405: "not_found", 413: "too_large"}
+        kinds = {404: "not_found", 405: "wrong_method", 413: "too_large"}
         kind = kinds.get(status_code, "bad_input" if status_code < 500 else "internal")
+        message = ERRORS[kind][1]
         self.set_default_headers()
-        problem = {"place": self.request.path[:200], "message": ERRORS[kind][1]}
+        if status_code == 405:
+            self.set_header("Allow", self.takes)
+            message = f"expected {self.takes}, got {self.request.method}"
+        problem = {"place": self.request.path[:200], "message": message}
         self.set_status(status_code)
         self.finish(json.dumps({"error": {"kind": kind, "problems": [problem]}}))
 
@@ -91,6 +98,9 @@ class Described(_Handler):
         """Send it."""
         self.finish(json.dumps(openapi()))
 
+    #: as ``get``, without the document
+    head = get
+
 
 class Explored(_Handler):
     """The page."""
@@ -105,10 +115,15 @@ class Explored(_Handler):
         )
         self.finish(explore_page())
 
+    #: as ``get``, without the page
+    head = get
+
 
 @tornado.web.stream_request_body
 class Asked(_Handler):
     """One question. What is too long is read to its end and thrown away, so that its sender hears why."""
+
+    takes = "POST"
 
     def initialize(self, door: Door) -> None:
         """Begin without work."""

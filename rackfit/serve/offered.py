@@ -16,10 +16,14 @@ from pydantic import (
     Field,
     StringConstraints,
     Tag,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
 from costmodel.question.scenario import Scenario
+from topology.names import brief
+from topology.quantity import plain_types
 
 #: files of one request, and characters of each
 MOST_FILES, MOST_CHARACTERS = 20, 8_000_000
@@ -94,6 +98,17 @@ class Question(BaseModel):
     @classmethod
     def _offered_by_their_last_part(cls, data: object) -> object:
         return by_last_part(data)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_the_schema_has_it(cls, value: object, info: ValidationInfo) -> object:
+        """Pydantic takes ``true`` for 1, 1 for ``true`` and text for what it says; the published schema does not."""
+        kinds = plain_types(cls.model_fields[info.field_name or ""].annotation)
+        if kinds & {int, float} and isinstance(value, (bool, *(() if str in kinds else (str,)))):
+            raise ValueError(f"expected a number, got {brief(value)}")
+        if bool in kinds and not isinstance(value, bool):
+            raise ValueError(f"expected true or false, got {brief(value)}")
+        return value
 
     @model_validator(mode="after")
     def _nothing_else_is_read(self) -> Question:

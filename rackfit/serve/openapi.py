@@ -19,6 +19,7 @@ ERRORS: dict[str, tuple[int, str]] = {
     "no_token": (401, "The token is missing or wrong."),
     "not_allowed": (403, "The request comes from another site."),
     "not_found": (404, "There is nothing here."),
+    "wrong_method": (405, "The address takes another method, which Allow names."),
     "too_large": (413, "The request, or the memory that it needs, is too large."),
     "infeasible": (422, "A valid question whose answer is that nothing fits."),
     "cannot_export": (422, "The target cannot express the layout."),
@@ -122,6 +123,7 @@ def _documents(solved: dict[str, Any]) -> dict[str, Any]:
         "Replayed": _object({**asked, "replay": {"type": "object"}, "ttft_s": {"type": "object"}}),
         "Sized": _object({
             "wanted": {"type": "object"}, "kinds": {"type": "array", "items": {"type": "object"}},
+            "left_out": {"type": "array", "items": _object({"kind": {"type": "string"}, "reason": {"type": "string"}})},
             "mix": {"type": ["object", "null"]},
         }),
         "Ran": _object(

@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass, field
 
 from rackfit.serve.offered import Question
+from rackfit.serve.places import as_asked
 from rackfit.serve.process import Process, Told
 
 #: seconds that a process has to end by itself after its time
@@ -57,7 +58,7 @@ class Processes:
         self._waiting += 1
         try:
             async with self._free:
-                return await self._answered(question, told)
+                return as_asked(await self._answered(question, told), question)
         finally:
             self._waiting -= 1
 

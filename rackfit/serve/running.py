@@ -24,7 +24,7 @@ async def run(
 ) -> None:
     """Serve until SIGINT or SIGTERM. Raises ``InstanceError`` where the address cannot be had."""
     processes = Processes(at_once, time_limit_s, memory_bytes)
-    door = Door(token, ("localhost", "127.0.0.1", "::1", address))
+    door = Door(token, tuple(dict.fromkeys(("localhost", "127.0.0.1", "::1", address))))
     server = tornado.httpserver.HTTPServer(
         application(door, processes), max_body_size=MOST_BYTES, max_buffer_size=MOST_BYTES
     )
@@ -38,7 +38,8 @@ async def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await processes.warm()
-    say(f"serving http://{address}:{sockets[0].getsockname()[1]}/")
+    host = f"[{address}]" if ":" in address else address
+    say(f"serving http://{host}:{sockets[0].getsockname()[1]}/")
     await ended.wait()
     server.stop()
     await processes.close()

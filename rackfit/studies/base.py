@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart
+from topology.errors import Problem
+from topology.names import brief
+from topology.quantity import figure
 
 #: one line of a study's table: axis values first, then what was found (see ``rackfit.studies.point``)
 Row = dict[str, Any]
@@ -15,6 +19,37 @@ Row = dict[str, Any]
 Axes = dict[str, list[Any]]
 #: values of a study's own parameters at one point
 Own = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Number:
+    """What numbers a parameter of a study's own may be; ``above``: more than ``least``."""
+
+    least: float
+    most: float
+    whole: bool = False
+    above: bool = False
+
+    def admits(self, value: object) -> bool:
+        """Whether a value is such a number."""
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
+            return False
+        return self.least <= value <= self.most and not (self.above and value == self.least)
+
+    def __str__(self) -> str:
+        kind = "a whole number" if self.whole else "a number"
+        first = f"above {figure(self.least)}, up" if self.above else f"from {figure(self.least)}"
+        return f"{kind} {first} to {figure(self.most)}"
+
+
+#: shares of a whole, counts, and what is measured
+SHARE, COUNT, POSITIVE = Number(0, 1), Number(1, 1_000_000, whole=True), Number(0, 1e18, above=True)
+#: of what is sized: requests/s, their peak over the mean, units that may be lost
+SIZED: Mapping[str, Number] = {
+    "mean_rate": Number(1e-6, 1e9),
+    "peak": Number(1, 1000),
+    "spare": Number(0, 1000, whole=True),
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +92,7 @@ class Study:
     read the finished rows and nothing else, so that figure and words cannot disagree with the table.
 
     ``parameters`` are keys of the study's own, with the values they have where no axis says
-    otherwise; ``answer`` makes the row of a point from its instance and these. A study without
+    otherwise, and ``numbers`` says which numbers they may be; ``answer`` makes the row of a point from its instance and these. A study without
     ``answer`` asks the solver. ``shown`` are the columns that a terminal prints. The page of a study
     that is ``explored`` has sliders over its points.
     """
@@ -70,6 +105,7 @@ class Study:
     conclude: Callable[[Sequence[Row]], list[str]]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     parameters: Own = field(default_factory=dict)
+    numbers: Mapping[str, Number] = field(default_factory=dict)
     answer: Callable[[Instance, Own, Options], Row] | None = None
     shown: Mapping[str, str] = field(default_factory=lambda: SOLVED)
     unheeded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -82,14 +118,34 @@ class Study:
         note = " ".join(basis_words(rows))
         return [replace(chart, note=note) for chart in charts]
 
+    def problems(self, over: Axes) -> list[Problem]:
+        """What is wrong with values for the study's own parameters, and with values that are no numbers for any key."""
+        found = []
+        for key, values in over.items():
+            number, usual = self.numbers.get(key), self.parameters.get(key)
+            for value in values:
+                if value is None and usual is None:
+                    continue
+                if isinstance(value, float) and not isfinite(value):
+                    found.append(Problem(f"--over {key}", f"expected a finite number, got {value}"))
+                    continue
+                if number is not None and not number.admits(value):
+                    found.append(Problem(f"--over {key}", f"expected {number}, got {brief(value)}"))
+                if isinstance(usual, bool) and not isinstance(value, bool):
+                    message = f"expected true or false, got {brief(value)}"
+                    found.append(Problem(f"--over {key}", message))
+        return found
+
     def blocks(self, base: Mapping[str, Any], over: Axes) -> list[Axes]:
         """Sets of axes of a scenario, with ``over`` in place.
 
         An axis given replaces the one of its name; a new one joins the sets with an axis of the same
         first part (``board.intensity`` those with ``board.batch``), else all of them. A set with an
-        axis without values is left out.
+        axis without values is left out. The study's own axes are those of the scenario with what ``over`` gives one value:
+        chips that are lost are chips of the cluster that is asked about.
         """
-        found = self.axes(base)
+        said = {key: values[0] for key, values in over.items() if len(values) == 1}
+        found = self.axes({**base, **{key: said[key] for key in base.keys() & said.keys()}})
         blocks = [dict(found)] if isinstance(found, dict) else [dict(block) for block in found]
         for key, values in over.items():
             family = key.split(".")[0]

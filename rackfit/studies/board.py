@@ -20,7 +20,7 @@ from costmodel.blackboard.balance import balance_context, multiplies_per_weight
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.summary import summarise
 from costmodel.question.instance import Instance
-from rackfit.studies.base import Own
+from rackfit.studies.base import COUNT, POSITIVE, Number, Own
 from topology.errors import InstanceError, Problem
 
 #: a study's own parameters that replace what the scenario says; ``None`` keeps the scenario's
@@ -38,6 +38,12 @@ PARAMETERS: Mapping[str, Any] = {
     "board.flops_per_s": None,
     "board.intensity": None,  # multiplies per weight load; replaces flops_per_s
     "board.usd_per_chip_hour": None,
+}
+#: which numbers they may be; ``kv_shape`` is text
+NUMBERS: Mapping[str, Number] = dict.fromkeys(PARAMETERS.keys() - {"board.kv_shape"}, POSITIVE) | {
+    "board.kv_bytes_per_token": Number(0, 1e12),
+    "board.context": Number(0, 1e12),
+    "board.chips": COUNT,
 }
 
 

@@ -22,6 +22,7 @@ from rackfit.studies.grid import make_points
 from rackfit.studies.page import study_html, study_page
 from rackfit.studies.point import solve_point
 from rackfit.studies.registry import find_study
+from rackfit.wording import at_most
 from topology.errors import InstanceError, Problem
 
 SCHEMA_VERSION = "1.0"
@@ -184,6 +185,8 @@ def study(
         raise InstanceError(Problem("jobs", message))
     chosen = find_study(name)
     check_backend(backend)
+    if problems := chosen.problems(over or {}):
+        raise InstanceError(problems)
     base = _base(chosen, scenario)
     blocks = chosen.blocks(base, over or {})
     asked = chosen.name if chosen.answer is not None else ""
@@ -223,7 +226,7 @@ def _base(chosen: Study, scenario: str | Mapping[str, Any] | None) -> dict[str, 
 def _between(row: Row) -> str:
     """How far a point may be from the least possible cost; some studies search one point several times."""
     if "bound_usd_per_m_output_tokens" not in row:
-        return f"at most {row['gap']:.1%} above the least possible cost"
+        return f"at most {at_most(row['gap'], 1)} above the least possible cost"
     return (
         f"between ${row['bound_usd_per_m_output_tokens']:.4f} and "
         f"${row['usd_per_m_output_tokens']:.4f}"

@@ -24,7 +24,7 @@ from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
 from costmodel.tolerance import RELATIVE
 from solver.apart.table import ApartTable, Footing
-from solver.bounds.expert_bounds import ExpertBounds
+from solver.bounds.experts.expert_bounds import ExpertBounds
 from solver.bounds.priced import Array, Bounds
 from solver.shapes.pools import PoolClass
 from topology.collectives.between import between

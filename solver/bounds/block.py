@@ -33,7 +33,9 @@ class Block(Passes):
             self._kinds_held(), ROLES[role], self.chip, self.layers, self.tp, self.ranks, self.pp
         )
         self.room = room.with_slots(
-            self.fewest, turns=(self.pp > 1) | (self.fewest < self.slots) | staggered
+            self.fewest,
+            turns=(self.pp > 1) | (self.fewest < self.slots) | staggered,
+            cut=self.slots == 0,
         )
         self.most: int | None = None
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)

@@ -40,6 +40,8 @@ class Passes:
         self.halved = runs_in_halves(overlap, self.ranks)
         self.experts = priced.experts
         self.slots = shapes.slots
+        #: 1 where experts lie whole on chips, 0 where each is cut over a stage
+        self.whole = (shapes.slots > 0).astype(float)
         self.stage_chips = shapes.stage_chips
         #: slots of a layer at least, on average; fewer than ``slots`` where layers share them
         self.fewest = self.slots.astype(float)
@@ -60,7 +62,7 @@ class Passes:
 
     #: attributes with one element for each shape
     by_shape: ClassVar[tuple[str, ...]] = (
-        "tp", "ranks", "pp", "slots", "fewest", "stage_chips", "halved",
+        "tp", "ranks", "pp", "slots", "whole", "fewest", "stage_chips", "halved",
     )  # fmt: skip
 
     def take(self, rows: Ints) -> Self:
@@ -171,8 +173,9 @@ class Passes:
             if shares is not None and kind.moe:
                 places = [row_of[layer] for layer in kind.layers]
                 own = ExpertShares(
-                    shares.load[0, places][:, None], shares.touched[0, places][:, None]
-                )
+                    shares.load[0, places][:, None], shares.touched[0, places][:, None],
+                    whole=self.whole,
+                )  # fmt: skip
             seconds = self._computed(self._timed([(kind, 1.0)], tokens, own, with_head=False))
             for layer, each in zip(
                 kind.layers, np.broadcast_to(seconds, len(kind.layers)), strict=True
@@ -189,6 +192,7 @@ class Passes:
                 self.experts.touched(self.least_touched, rows * self.ranks * tokens.fill)[
                     :, None, None
                 ],
+                whole=self.whole,
             )
         return [
             np.broadcast_to(
@@ -204,7 +208,7 @@ class Passes:
             return None
         if self.by_layer is None:
             touched = self.experts.touched(self.touched, tokens)
-            return ExpertShares(self.load[:, None, None], touched[:, None, None])
+            return ExpertShares(self.load[:, None, None], touched[:, None, None], whole=self.whole)
         chips, slots = int(self.stage_chips[0]), int(self.slots[0])
         touched = self.experts.touched_by_layer(chips, slots, float(tokens[0]))
-        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])
+        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None], whole=self.whole)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
-from solver.bounds.expert_bounds import ExpertBounds
+from solver.bounds.experts.cut_bounds import ShapeExperts
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ShapeTable
 from topology import Rate
@@ -57,7 +57,7 @@ class Priced:
 
     instance: Instance
     layers: Sequence[tuple[LayerKind, float]]
-    experts: ExpertBounds | None
+    experts: ShapeExperts | None
     shapes: ShapeTable
     rates: GroupRates
     role: int

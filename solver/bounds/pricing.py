@@ -19,11 +19,12 @@ from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
 from costmodel.tolerance import RELATIVE
 from solver.bounds.block import DECODE, Block
-from solver.bounds.expert_bounds import ExpertBounds, small_enough
+from solver.bounds.experts.cut_bounds import ShapeExperts
+from solver.bounds.experts.expert_bounds import ExpertBounds, small_enough
+from solver.bounds.experts.ordered_bounds import OrderedBounds, never_places
+from solver.bounds.experts.shared_bounds import bounds_of_shared_slots
 from solver.bounds.held_pricing import HeldBlock
-from solver.bounds.ordered_bounds import OrderedBounds, never_places
 from solver.bounds.priced import Array, Bounds, Priced
-from solver.bounds.shared_bounds import bounds_of_shared_slots
 from solver.kv_plan import keeps_idle
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import least_rates
@@ -72,6 +73,7 @@ class Pricer:
             self.experts = kind(instance.expert_loads, moe.top_k, hot_copies=self.hot_copies)
         elif moe is not None:
             self.experts = bounds_of_shared_slots(instance, moe.top_k, hot_copies=self.hot_copies)
+        self.of_shapes = None if self.experts is None else ShapeExperts(self.experts)
 
     def again(self, instance: Instance) -> Pricer:
         """A pricer of the same question with KV elsewhere or other targets."""
@@ -133,7 +135,7 @@ class Pricer:
             self._transfers[pool_class.index] = found
         transfer = self._transfers[pool_class.index]
         return Priced(
-            self.instance, self.layers, self.experts, shapes, rates, role, pool_class, transfer
+            self.instance, self.layers, self.of_shapes, shapes, rates, role, pool_class, transfer
         )
 
     def tightened(
@@ -152,8 +154,8 @@ class Pricer:
             if layer_bounds is not None:
                 proven = (
                     0.0
-                    if self.experts is None
-                    else self.experts.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
+                    if self.of_shapes is None
+                    else self.of_shapes.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
                 )
                 block.by_layer = np.maximum(layer_bounds, proven)
             block.most = most_per_rank
@@ -180,7 +182,7 @@ class Pricer:
         columns = (
             shapes.pool_class, shapes.tp, shapes.stage_chips, shapes.stage_pools, shapes.pp,
             shapes.slices, shapes.span, shapes.slice_chips, shapes.role,
-            shapes.slots % shapes.stage_chips > 0,
+            shapes.slots % shapes.stage_chips > 0, shapes.slots == 0,
         )  # fmt: skip
         keys, rows, inverse = np.unique(
             np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True

@@ -87,14 +87,18 @@ class Room:
         one = np.min([memory.dense_weight_bytes([(kind, 1.0)], tp) for kind, _ in layers], axis=0)
         return np.asarray(np.where(self.pp > 1, np.maximum(first, last) + one, 0.0))
 
-    def with_slots(self, fewest: Array, *, turns: NDArray[np.bool_]) -> Self:
+    def with_slots(
+        self, fewest: Array, *, turns: NDArray[np.bool_], cut: NDArray[np.bool_]
+    ) -> Self:
         """The room beside expert slots: ``fewest`` of a layer over a stage's chips.
 
-        ``turns``: where it need not be the same chips that have one more than others.
+        ``turns``: where it need not be the same chips that have one more than others; ``cut``: where every chip holds a
+        slice of each expert.
         """
         chips = self.tp * self.ranks
-        self.mean, self.low = fewest / chips, np.floor(fewest / chips)
-        self.full = np.where(turns, self.low, np.ceil(self.mean))
+        self.mean = fewest / chips
+        self.low = np.where(cut, self.mean, np.floor(self.mean))
+        self.full = np.where(cut | turns, self.low, np.ceil(self.mean))
         self.full_ranks = np.ceil((fewest - self.low * chips) / self.tp) * (self.full > self.low)
         return self
 

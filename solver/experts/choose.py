@@ -5,6 +5,8 @@ All bounds here are shares of a layer's load on the busiest chip.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,19 +46,20 @@ def choose_placement(
             workers=options.workers,
         )
         return Found(spread.physical_to_logical, spread.bound)
+    nodes = chooses_nodes(loads, options, False, together is not None)
+    limit = options.time_limit_s
+    ends = None if limit is None else time.monotonic() + limit
     found = place_layers(
         total,
         slots,
         effort=options.effort,
-        time_limit_s=options.time_limit_s,
+        time_limit_s=limit / 2 if nodes and limit is not None else limit,
         seed=options.seed,
         workers=options.workers,
     )
     bound = found.bound if options.dispatch == "even" else bounds(loads, options)
     best = Found(found.physical_to_logical, bound)
-    if chooses_nodes(loads, options, False, together is not None):
-        return over_nodes(total, options, best, together)
-    return best
+    return over_nodes(total, options, best, together, ends=ends) if nodes else best
 
 
 def bounds(loads: ExpertLoads, options: PlaceOptions) -> Floats:

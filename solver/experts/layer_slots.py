@@ -13,6 +13,7 @@ more whose weights are read.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -67,11 +68,17 @@ class Choice:
 
 
 def place_choices(
-    loads: Floats, num_chips: int, choices: Sequence[int], *, seed: int = 0
+    loads: Floats,
+    num_chips: int,
+    choices: Sequence[int],
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
 ) -> Iterator[Choice]:
     """Layers with each number of slots, by construction and a short descent.
 
-    A layer that is even with fewer slots is not placed with more.
+    A layer that is even with fewer slots is not placed with more. After ``deadline`` (of ``time.monotonic``) no
+    further number is tried.
     """
     shares = check_loads(loads)
     todo = np.arange(len(shares))
@@ -79,19 +86,25 @@ def place_choices(
         slots = Slots(even_spread(count, num_chips))
         bound = load_bounds(shares[todo], num_chips, count)
         rng = np.random.default_rng(seed)
-        table, peak = construct(shares[todo], slots, bound, "good", rng, None, _SWEEPS)
+        table, peak = construct(shares[todo], slots, bound, "good", rng, deadline, _SWEEPS)
         yield Choice(slots.counts, todo, table[:, slots.mask()], peak)
         todo = todo[peak > (1 + _EVEN) / num_chips]
-        if not len(todo):
+        if not len(todo) or (deadline is not None and time.monotonic() > deadline):
             return
 
 
 def busiest_shares(
-    loads: Floats, num_chips: int, choices: Sequence[int], *, seed: int = 0
+    loads: Floats,
+    num_chips: int,
+    choices: Sequence[int],
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
 ) -> Floats:
     """The busiest chip's share ``[layers, choices]`` of :func:`place_choices`; infinite where not placed."""
     found = np.full((len(loads), len(choices)), np.inf)
-    for place, choice in enumerate(place_choices(loads, num_chips, choices, seed=seed)):
+    tried = place_choices(loads, num_chips, choices, seed=seed, deadline=deadline)
+    for place, choice in enumerate(tried):
         found[choice.layers, place] = choice.busiest
     return found
 

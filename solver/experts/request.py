@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,9 @@ from solver.experts.place import Effort
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: Seconds of a search whose time is over: it constructs a placement, whatever they are.
+_LEAST_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,13 @@ class PlaceOptions:
         if self.max_bytes is None or self.expert_bytes is None:
             return self.max_moves
         return math.floor(self.max_bytes / self.expert_bytes * (1 + 1e-12))
+
+    def part_of_time(self, begun: float, parts: int) -> PlaceOptions:
+        """The same request for the next of ``parts`` searches that share the time since ``begun`` (``time.monotonic``)."""
+        if self.time_limit_s is None:
+            return self
+        left = begun + self.time_limit_s - time.monotonic()
+        return replace(self, time_limit_s=max(left / parts, _LEAST_S))
 
     def slots_per_chip(self) -> tuple[int, ...]:
         """Slots of each chip: even, or the first chips one more."""

@@ -12,6 +12,7 @@ from solver.fleet.asked import Question
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from topology import Chip
+from topology.quantity import figure
 
 #: the command that says more
 _EXPLAIN = "rackfit explain"
@@ -52,9 +53,9 @@ def why_nothing_fits(
         if least[best] > target:
             width = shapes.row(best)
             lines.append(
-                f"{name}: the target is {target * 1e3:g} ms; {least[best] * 1e3:.3g} ms is the least "
+                f"{name}: the target is {figure(target * 1e3, 6)} ms; {figure(least[best] * 1e3, 3, 'up')} ms is the least "
                 f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, a single "
-                f"sequence), {least[best] / target:.3g} times the target"
+                f"sequence), {figure(least[best] / target)} times the target"
             )
     if not lines:
         lines.append(_pools(shapes, bounds))
@@ -74,13 +75,13 @@ def _no_shape(instance: Instance, classes: tuple[PoolClass, ...]) -> str:
 
 def rate_words(asked: float, most_rate: float) -> str:
     """What the chips could serve at most; how many would do is for ``rackfit explain`` to search."""
-    text = f"Rate: {asked:g} requests/s are asked for; "
+    text = f"Rate: {figure(asked, 6)} requests/s are asked for; "
     if asked > most_rate:
-        text += f"no fleet on these chips serves more than {most_rate:.4g}"
+        text += f"no fleet on these chips serves more than {figure(most_rate, 4, 'up')}"
     else:
         text += (
             f"no set of whole replicas on these chips serves them, though parts of replicas could serve "
-            f"{most_rate:.4g}"
+            f"{figure(most_rate, 4)}"
         )
     return f"{text}. {_EXPLAIN} says which rate or how many chips would fit"
 

@@ -11,6 +11,7 @@ from costmodel.question.workload import Limits, Slo
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import most_domains
 from topology import Cluster, load_cluster
+from topology.quantity import figure
 
 #: a chip with so many times its HBM holds anything
 _AMPLE_HBM = 1e4
@@ -88,7 +89,14 @@ def _latency(key: str, title: str, asked: float) -> Relaxable:
         return replace(instance, scenario=instance.scenario.model_copy(update={"slo": slo}))
 
     return Relaxable(
-        key, title, "s", asked, never, False, with_value, lambda value: f"{value * 1e3:.4g} ms"
+        key,
+        title,
+        "s",
+        asked,
+        never,
+        False,
+        with_value,
+        lambda value: f"{figure(value * 1e3, 4, 'up')} ms",
     )
 
 
@@ -101,7 +109,7 @@ def _rate(asked: float) -> Relaxable:
 
     return Relaxable(
         "rate", "request rate", "requests/s", asked, nothing, False, with_value,
-        lambda value: f"{value:.4g} requests/s",
+        lambda value: f"{figure(value, 4, 'down')} requests/s",
     )  # fmt: skip
 
 
@@ -116,7 +124,7 @@ def _hbm(instance: Instance) -> Relaxable:
     return Relaxable(
         "hbm", "HBM per chip", "bytes", least, least * _AMPLE_HBM, False,
         lambda changed, value: replace(changed, cluster=with_hbm(changed.cluster, value)),
-        lambda value: f"{value / 1e9:.4g} GB",
+        lambda value: f"{figure(value / 1e9, 4, 'up')} GB",
     )  # fmt: skip
 
 

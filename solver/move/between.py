@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from costmodel.layout.layout import Layout
+from costmodel.models.spec import ModelSpec
 from costmodel.question.instance import Instance
 from costmodel.question.workload import Slo
 from topology.errors import InstanceError, Problem
@@ -33,8 +34,7 @@ def check_same_cluster(before: Instance, layout: Layout, after: Instance) -> Non
     """Raise ``InstanceError`` where chips that run are not in the other cluster, or are others there."""
     problems = []
     if before.model != after.model:
-        message = f"is {after.model.name}, the running layout serves {before.model.name} in its own dtypes"
-        problems.append(Problem("model", message))
+        problems.append(_another(before.model, after.model))
     for chip in (chip for replica in layout.replicas for chip in replica.chips):
         if chip not in before.cluster:
             problems.append(Problem(f"the running layout: {chip}", "is no chip of its cluster"))
@@ -50,3 +50,21 @@ def check_same_cluster(before: Instance, layout: Layout, after: Instance) -> Non
             break
     if problems:
         raise InstanceError(problems)
+
+
+def _another(before: ModelSpec, after: ModelSpec) -> Problem:
+    """Why what runs cannot go on as another model: it has another name, or what differs of the same."""
+    if before.name != after.name:
+        return Problem("model", f"is {after.name}, the running layout serves {before.name}")
+    values = {
+        "weights": (before.native_dtype, after.native_dtype),
+        "KV cache": (before.kv_dtype, after.kv_dtype),
+        "drafts": tuple(
+            "none" if own.drafter is None else own.drafter.spec.name for own in (before, after)
+        ),
+    }
+    changed = [f"{what} {was} to {now}" for what, (was, now) in values.items() if was != now]
+    message = (
+        f"replicas of {after.name} that run cannot change {' and '.join(changed) or 'its config'}"
+    )
+    return Problem("model", f"{message}: ask for what runs")

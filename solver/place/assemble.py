@@ -154,8 +154,9 @@ def _chips(
 def _need(instance: Instance, item: Item, slot: int, placed: ReplicaSource) -> Need:
     shape, count = placed.of(item).shape, item.parts[slot][1]
     wide = shape["tp"] * shape["attention_dp"] >= count  # the slice is one stage, or part of one
+    moe = instance.operations.moe is not None
     return Need(
         count,
-        exchanges=instance.operations.moe is not None and wide,
-        gathers=shape["tp"] > 1 or not wide,
+        exchanges=moe and wide,
+        gathers=shape["tp"] > 1 or not wide or (moe and not shape["slots"]),
     )

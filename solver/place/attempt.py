@@ -12,7 +12,7 @@ from costmodel.replica.held import all_new, price_placed, returning
 from costmodel.replica.replica import ReplicaPrice
 from costmodel.rules.kv_tiers import broken
 from costmodel.tolerance import exceeds
-from solver.bounds.expert_bounds import small_enough
+from solver.bounds.experts.expert_bounds import small_enough
 from solver.clock import Clock
 from solver.kv_plan import for_role, keeps_idle, plan_of
 from solver.place.build import Stages, build_replica
@@ -65,8 +65,9 @@ class Attempt:
         #: whether all stages have the same rates
         self.alike = stands.alike and stands.quickest
         free = engine_places(self.instance, shape["attention_dp"])
-        self.small = stands.alike and small_enough(self.instance, len(self.chips[0]))
-        self.exact = self.small and free
+        self.cut = bool(slots) and not any(slots)
+        small = stands.alike and small_enough(self.instance, len(self.chips[0]))
+        self.exact = small and free and not self.cut
         self.maps: ExpertMap = self._maps(experts)
         #: layers whose slots are not ``slots``
         self.layer_slots: LayerSlots = {}

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.question.instance import Instance
-from solver.bounds.expert_bounds import copies_are_hot
-from solver.bounds.ordered_bounds import placed_in_order
+from solver.bounds.experts.expert_bounds import copies_are_hot
+from solver.bounds.experts.ordered_bounds import placed_in_order
 from solver.clock import Clock
 from solver.experts import LayerPlacements, place_layers
 
@@ -49,8 +49,9 @@ class Placements:
     def of(self, slots_per_chip: Sequence[int], *, free: bool) -> PlacedExperts:
         """Experts on these chips; ``free``: anywhere, else in order."""
         chips, slots = len(slots_per_chip), sum(slots_per_chip)
-        if not slots:
-            return np.zeros((0, 0), dtype=np.int64), np.zeros(0)
+        if not slots:  # a dense model, or experts cut over all chips
+            layers = len(self.instance.operations.moe_layers) if chips else 0
+            return np.zeros((0, 0), dtype=np.int64), np.full(layers, 1.0 / max(chips, 1))
         if chips > 1 and not free:
             return placed_in_order(self.instance.expert_loads, slots_per_chip)
         if (chips, slots) not in self._free:

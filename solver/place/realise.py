@@ -113,18 +113,20 @@ class Realiser:
     def _quickest(self, most_per_rank: int, options: Sequence[Standing]) -> list[Standing]:
         """Of some chips those that serve most at the largest batch, and those that do at the smallest."""
         shape = options[0].shape
-        slots = tuple(spread(shape["slots"], shape["tp"] * shape["attention_dp"]))
-        free = engine_places(self.instance, shape["attention_dp"])
-        experts, _ = self.placements.of(slots if shape["slots"] else (), free=free)
-        tried = [
-            Attempt(stands, slots if shape["slots"] else (), experts, 0.0, self.clock, self.seed)
-            for stands in options
-        ]
+        slots, free = self._slots(shape), engine_places(self.instance, shape["attention_dp"])
+        experts, _ = self.placements.of(slots, free=free)
+        tried = [Attempt(stands, slots, experts, 0.0, self.clock, self.seed) for stands in options]
         best = {
             max(range(len(tried)), key=lambda at: tried[at].rate_at(batch))
             for batch in (max(most_per_rank, 1), 1)
         }
         return [options[at] for at in sorted(best)]
+
+    def _slots(self, shape: dict[str, int]) -> tuple[int, ...]:
+        """Expert slots of each chip of a stage: none for a dense model, 0 where experts are cut over all."""
+        if self.instance.operations.moe is None:
+            return ()
+        return tuple(spread(shape["slots"], shape["tp"] * shape["attention_dp"]))
 
     def _known(self, row: int, most_per_rank: int, stands: Standing) -> Realised:
         """The best replica on these chips; chips that are as quick are not tried again."""
@@ -142,7 +144,7 @@ class Realiser:
             turns = self.instance.scenario.layer_slots == "any" and shape["slots"] % chips > 0
             if fewest < shape["slots"] or turns:
                 return self._sharing(row, most_per_rank, fewest, stands)
-        slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
+        slots = self._slots(shape)
         free = engine_places(self.instance, shape["attention_dp"])
         experts, layer_bounds = self.placements.of(slots, free=free)
         far_s, near_s = 0.0, 0.0

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
-from costmodel.experts.moe_load import expert_shares
+from costmodel.experts.moe_load import cut_shares, expert_shares, touch_probability
 from costmodel.layout.layout import ExpertMap, Replica
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
@@ -188,7 +188,8 @@ def layer_times(
 ) -> tuple[Array, float]:
     """Seconds of each layer ``[layers]`` and of the head, at the batch of ``draft``, by the evaluator's formulas.
 
-    All MoE layers have ``slots``; those that ``maps`` does not name have no time. A mixed replica weighs a layer's
+    All MoE layers have ``slots``; those that ``maps`` does not name have no time, unless no chip has a slot: experts are
+    cut over all. A mixed replica weighs a layer's
     prefill time by how often it is run beside a decode pass.
     """
     operations, shape = instance.operations, draft.shape
@@ -199,7 +200,7 @@ def layer_times(
     if plan.prefill is not None:
         passes.append((plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0))
     layer_s = np.zeros(operations.num_layers)
-    head_s = 0.0
+    head_s, cut = 0.0, bool(slots) and not any(slots)
 
     def timed(layers: list[tuple[LayerKind, float]], tokens: Tokens, shares: list[ExpertShares | None], head: bool) -> Array:  # fmt: skip
         found = pass_time(
@@ -213,16 +214,20 @@ def layer_times(
         for kind in operations.kinds:
             shares, layers = None, list(kind.layers)
             if kind.moe is not None:
-                places = [place for place, layer in enumerate(kind.layers) if layer in maps]
+                places = [place for place, layer in enumerate(kind.layers) if layer in maps or cut]
                 layers = [kind.layers[place] for place in places]
                 if not layers:
                     continue
-                placed = np.array([maps[layer] for layer in layers], dtype=np.int64)
-                found = expert_shares(
-                    instance.kind_loads(kind)[places], placed, slots, kind.moe.top_k,
-                    float(rows * shape.attention_dp * tokens.fill),
-                )  # fmt: skip
-                shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
+                loads, top_k = instance.kind_loads(kind)[places], kind.moe.top_k
+                routed = float(rows * shape.attention_dp * tokens.fill)
+                if cut:
+                    found = cut_shares(touch_probability(loads, top_k, routed, 1.0), len(slots))
+                else:
+                    placed = np.array([maps[layer] for layer in layers], dtype=np.int64)
+                    found = expert_shares(loads, placed, slots, top_k, routed)
+                shares = ExpertShares(
+                    found.load[:, None, :], found.touched[:, None, :], whole=found.whole
+                )
             layer_s[layers] += weight * timed([(kind, 1.0)], tokens, [shares], False)
         head_s += weight * float(timed([], tokens, [], True))
     return layer_s, head_s
@@ -246,9 +251,12 @@ def cut_replica(
     layer_s, head_s = layer_times(instance, draft, chip, efficiency, rates, slots, maps)
     layer_bytes = np.zeros(operations.num_layers)
     width, sequences = instance.width_bytes(shape.tp), max(draft.rank_sequences())
+    held_slots: float = max(slots, default=0)
+    if slots and not held_slots and operations.moe is not None:  # slices of all experts
+        held_slots = operations.moe.num_experts / len(slots)
     context = instance.kept_context(draft.role)
     for kind, counts in zip(operations.kinds, width.single_layers, strict=True):
-        held = width.layers(counts) + width.slot(counts) * max(slots, default=0)
+        held = width.layers(counts) + width.slot(counts) * held_slots
         kv = width.cached(counts, context, last=False)
         layer_bytes[list(kind.layers)] = held + kv * sequences
     edge_s = [0.0] * shape.pp

@@ -19,7 +19,7 @@ from costmodel.question.instance import Instance
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
 from solver.plan.groups import UnitLayout, copies
-from solver.plan.hours import Planned, any_layouts, bound_usd, plan_hours
+from solver.plan.hours import Planned, any_layouts, bound_usd, gap_over, plan_hours
 from solver.plan.offers import (
     Offers,
     by_hour,
@@ -69,8 +69,8 @@ class DayPlan:
 
     @property
     def gap(self) -> float:
-        """Money over the bound over all layouts, less 1."""
-        return self.planned.judged.usd / self.bound_usd - 1.0 if self.bound_usd else 0.0
+        """Money over the bound over all layouts, less 1; infinite without a bound."""
+        return gap_over(self.planned.judged.usd, self.bound_usd)
 
     @property
     def proven(self) -> bool:

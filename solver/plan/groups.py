@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from costmodel.evaluate import Evaluation
@@ -9,6 +10,7 @@ from costmodel.layout.layout import KvShare, Layout, Stage
 from costmodel.plan.question import PlanUnits
 from costmodel.question.instance import Instance, resolve_instance
 from topology import TierKind, load_cluster
+from topology.chip import Chip
 from topology.cluster import Cluster
 from topology.errors import InstanceError, Problem
 
@@ -97,10 +99,47 @@ def _chip(chip: str, turn: int, small: Cluster, large: Cluster) -> str:
 
 @dataclass(frozen=True)
 class Start:
-    """Where weights are read from, and seconds that a start takes beside it."""
+    """Where weights are read from, and seconds that a start takes beside it.
 
-    tier: TierKind
+    ``tier``: ``None`` is flash, or the host's memory where chips have no flash.
+    """
+
+    tier: TierKind | None
     extra_s: float
+
+    def bytes_per_s(self, chip: Chip) -> float | None:
+        """At what rate a chip reads weights; ``None`` where it has no such source, or none that is known."""
+        tier = chip.tier(self.tier or "flash")
+        if tier is not None:
+            return tier.read_bytes_per_s
+        return chip.host_bytes_per_s if self.tier in (None, "host") else None
+
+    def check(self, units: Iterable[PlanUnits]) -> None:
+        """Raise ``InstanceError`` with every kind of chip that weights cannot be read to."""
+        chips = {
+            placed.chip.name: placed.chip
+            for name in dict.fromkeys(one.cluster for one in units)
+            for placed in load_cluster(name).chips
+        }
+        problems = [
+            Problem("load_from", _no_source(chip, self.tier))
+            for chip in chips.values()
+            if self.bytes_per_s(chip) is None
+        ]
+        if problems:
+            raise InstanceError(problems)
+
+
+def _no_source(chip: Chip, tier: TierKind | None) -> str:
+    """What a chip lacks, and what it has instead."""
+    kinds: tuple[TierKind, ...] = ("host", "flash", "disk")
+    known = [kind for kind in kinds if Start(kind, 0.0).bytes_per_s(chip) is not None]
+    lacks = (
+        "no known rate from its host's memory" if tier == "host" else f"no {tier or 'flash'} tier"
+    )
+    if known:
+        return f"{chip.name} has {lacks}: say {' or '.join(known)}"
+    return f"{chip.name} has no tier, nor is its host_bytes_per_s known: a cluster file with a chip of its own may say it"
 
 
 def start_s(instance: Instance, evaluation: Evaluation, layout: Layout, start: Start) -> float:
@@ -113,9 +152,7 @@ def start_s(instance: Instance, evaluation: Evaluation, layout: Layout, start: S
                 start=0.0 * own.used_bytes,
             )
             for chip, held in zip(stage.chips, weights.tolist(), strict=True):
-                tier = instance.cluster.chip(chip).chip.tier(start.tier)
-                if tier is None:
-                    message = f"{instance.cluster.chip(chip).chip.name} has no {start.tier} tier"
-                    raise InstanceError(Problem("load_from", message))
-                longest = max(longest, held / tier.read_bytes_per_s)
+                rate = start.bytes_per_s(instance.cluster.chip(chip).chip)
+                assert rate is not None
+                longest = max(longest, held / rate)
     return longest + start.extra_s

@@ -22,6 +22,8 @@ from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
 
 #: seconds of one solve at most, and of looking for a plan as cheap with fewer starts
 _LIMIT_S, _TIDY_S = 240.0, 10.0
+#: kinds of units that are named where they are too few
+_TOLD = 5
 #: numbers of groups to choose from, over all hours and columns, up to which CP-SAT needs no plan to begin with
 SMALL = 1000
 #: a time that is not nothing, for what takes some time in any layout, seconds
@@ -38,8 +40,8 @@ class Planned:
 
     @property
     def gap(self) -> float:
-        """Money over the bound, less 1."""
-        return _gap(self.judged.usd, self.bound_usd)
+        """Money over the bound, less 1; infinite without a bound."""
+        return gap_over(self.judged.usd, self.bound_usd)
 
 
 def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -> Planned:
@@ -187,16 +189,17 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
                 if served > units
                 else ""
             )
-            return (
-                f"hour {hour} ({rates} requests/s) is more than all units carry{loss}{cap}{shared}"
-            )
+            there = ", ".join(f"{kind.units:,} {kind.name}" for kind in asked.kinds[:_TOLD])
+            there += ", .." * (len(asked.kinds) > _TOLD)
+            return f"hour {hour} ({rates} requests/s) is more than all units ({there}) carry{loss}{cap}{shared}"
     return (
         "each hour can be met alone, but no plan changes from hour to hour: units that load or finish requests, or "
         "that must stay on, are too many"
     )
 
 
-def _gap(usd: float, bound: float) -> float:
+def gap_over(usd: float, bound: float) -> float:
+    """Money over a bound, less 1; infinite where there is no bound, as the time was over before one."""
     if bound <= 0.0:
         return 0.0 if usd <= 0.0 else float("inf")
     return max(0.0, usd / bound - 1.0)

@@ -38,6 +38,7 @@ def offers_for(
     """
     off = kinds_of(asked, len(rates_of(asked)[0]))[1]
     start = Start(asked.load_from, asked.load_extra)
+    start.check(asked.units)
     largest: dict[tuple[str, int], PlanUnits] = {}
     for units, own in zip(asked.units, off, strict=True):
         known = largest.get((units.cluster, own))

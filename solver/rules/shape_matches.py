@@ -9,7 +9,8 @@ from solver.fleet.variables import FleetVariables
 
 OF = "replica"
 HOLDS = (
-    "stages are built from the shape's widths; tensor widths divide heads and every domain's share"
+    "stages are built from the shape's widths; tensor widths divide heads and every domain's share; experts are cut "
+    "where slices are whole blocks of scales"
 )
 
 

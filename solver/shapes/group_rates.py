@@ -119,5 +119,6 @@ def moved_for(
     by stage.
     """
     even = shape["slots"] % (shape["tp"] * shape["attention_dp"]) == 0
-    ranks = Ranks(shape["attention_dp"], runs, even)
-    return moved_by(instance, exchange_of(instance, chip, ROLES[shape["role"]], ranks))
+    cut = instance.operations.moe is not None and shape["slots"] == 0
+    ranks = Ranks(shape["attention_dp"], runs, even, cut)
+    return moved_by(instance, exchange_of(instance, chip, ROLES[shape["role"]], ranks), cut=cut)

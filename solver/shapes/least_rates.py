@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from costmodel.passes.communication import GroupRates, achieved, exchange_rate
+from costmodel.passes.communication import NEVER_S, GroupRates, achieved, exchange_rate
 from costmodel.question.instance import Instance
 from solver.shapes.group_rates import moved_for
 from solver.shapes.pools import Pool, PoolClass
@@ -27,6 +27,7 @@ EVERY_PAIR = 32
 _MOST_WAYS = 6
 
 _NONE = (0.0, 0.0)
+_NEVER = (NEVER_S, 0.0)
 
 
 def least_rates(
@@ -46,9 +47,14 @@ def least_rates(
     reduce, dispatch, send = [_NONE], [_NONE], _NONE
     if tp > 1:
         reduce = _front(
-            achieved(partial(cluster.rate, "all-reduce", chips), efficiency.all_reduce)
+            _at_least(
+                achieved(partial(cluster.rate, "all-reduce", chips), efficiency.all_reduce),
+                2 * hops_s,
+            )
             for pool in distinct
-            for chips in _sets(cluster, pool, tp, gathers=True, whole=parts == ((parts[0][0], tp),))
+            for chips, hops_s in _sets(
+                cluster, pool, tp, gathers=True, whole=parts == ((parts[0][0], tp),)
+            )
         )
     moe = instance.operations.moe
     runs = [[count for _, count in parts]] if pp == 1 else [[stage_chips]] * pp
@@ -56,19 +62,26 @@ def least_rates(
     if moe is not None and stage_chips > 1:
         wide = len(parts) > 1 and pp == 1
         groups = (
-            _together(cluster, pools, [count for _, count in parts])
+            _together(cluster, pools, [count for _, count in parts], gathers=moved.gathers)
             if wide
             else [
-                chips
+                one
                 for pool in distinct
-                for chips in _sets(cluster, pool, stage_chips, whole=len(parts) == pp == 1)
+                for one in _sets(
+                    cluster, pool, stage_chips, gathers=moved.gathers, whole=len(parts) == pp == 1
+                )
             ]
         )
         dispatch = _front(
-            moved.rate(
-                partial(exchange_rate, cluster, chips, moe.top_k, moved), stage_chips, efficiency
+            _at_least(
+                moved.rate(
+                    partial(exchange_rate, cluster, chips, moe.top_k, moved),
+                    stage_chips,
+                    efficiency,
+                ),
+                hops_s,
             )
-            for chips in groups
+            for chips, hops_s in groups
         )
     if pp > 1:
         ways: list[Callable[[], Rate]] = []
@@ -98,7 +111,7 @@ def least_send(cluster: Cluster, pool: Pool) -> Rate:
         rates = [cluster.rate("send", pair) for pair in combinations(pool.chips, 2)]
         s_per_byte = min(rate.s_per_byte for rate in rates)
     else:
-        rates = [cluster.rate("send", chips) for chips in _sets(cluster, pool, 2)]
+        rates = [cluster.rate("send", chips) for chips, _ in _sets(cluster, pool, 2)]
         fabric = cluster.domains[pool.domain].fabric
         s_per_byte = 1.0 / max(fabric.width(cluster.chip(chip).position) for chip in pool.chips)
     latency = min(rate.latency_s for rate in rates)
@@ -107,20 +120,36 @@ def least_send(cluster: Cluster, pool: Pool) -> Rate:
 
 def _sets(
     cluster: Cluster, pool: Pool, count: int, *, gathers: bool = False, whole: bool = False
-) -> list[list[str]]:
+) -> list[tuple[list[str], float]]:
+    """Sets to bound by, with seconds that sets that are passed over for them may be quicker to begin.
+
+    Of every set the quickest are taken by bytes and by hops of the domain; a gather that keeps to a set's own links may
+    have more hops than those of another with the same two.
+    """
     if count > len(pool.chips):
         return []
     sets = sets_of(cluster, pool.domain, pool.chips, count, gathers=gathers, whole=whole)
-    return [named(pool.domain, one) for one in sets]
+    every = cluster.domains[pool.domain].fabric.every_set_of(
+        [cluster.chip(chip).position for chip in pool.chips]
+    )
+    return [(named(pool.domain, one), one.latency_s if every else np.inf) for one in sets]
 
 
-def _together(cluster: Cluster, pools: Sequence[Pool], counts: Sequence[int]) -> list[list[str]]:
+def _at_least(found: tuple[float, float], hops_s: float) -> tuple[float, float]:
+    """Latency and seconds per byte of a set and of all sets that are passed over for it."""
+    return (min(found[0], hops_s), found[1]) if found != _NEVER else found
+
+
+def _together(
+    cluster: Cluster, pools: Sequence[Pool], counts: Sequence[int], *, gathers: bool
+) -> list[tuple[list[str], float]]:
     """Sets over several pools: the first of each, the second of each, and so on."""
     own = [
-        _sets(cluster, pool, count, whole=True) for pool, count in zip(pools, counts, strict=True)
+        _sets(cluster, pool, count, gathers=gathers, whole=True)
+        for pool, count in zip(pools, counts, strict=True)
     ]
     return [
-        [chip for sets in own for chip in sets[min(turn, len(sets) - 1)]]
+        ([chip for sets in own for chip in sets[min(turn, len(sets) - 1)][0]], np.inf)
         for turn in range(max(len(sets) for sets in own))
     ]
 

@@ -29,6 +29,10 @@ Ints = NDArray[np.int64]
 #: domains that one replica may span where nothing else is asked for
 _DOMAINS = 8
 
+#: columns of an expert that a chip has at least where shapes cut it: kernels fill tiles of so many, and what narrower
+#: slices take was not measured
+NARROWEST = 128
+
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
 
 
@@ -38,7 +42,7 @@ class ShapeTable:
 
     ``tp attention_dp pp``: widths. ``pool_class``; ``slices`` pools are used, ``slice_chips`` in
     each. ``stage_pools``: pools that one stage spans. ``slots``: expert slots of a MoE layer over
-    the stage (0 for a dense model); they lie as evenly as possible. ``span``: which of ``spans`` the
+    the stage (0 for a dense model, and where each expert is cut over the stage); they lie as evenly as possible. ``span``: which of ``spans`` the
     shape stands on, or -1; ``slice_chips`` is then the largest slice, ``pool_class`` the first one's.
     """
 
@@ -126,6 +130,8 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
     for stand in standings:
         if stand.stage_chips not in slots_of:
             slots_of[stand.stage_chips] = slot_counts(instance, stand.stage_chips)
+            if cuts_experts(instance, stand.stage_chips):
+                slots_of[stand.stage_chips].append(0)
         for tp in widths:
             if any(chips % tp for chips in stand.in_pool):
                 continue
@@ -171,7 +177,7 @@ def _engine_slots(
     return [
         count
         for count in counts
-        if (count % chips == 0 and (spare or count == plain)) or (uneven and count == plain)
+        if (count % chips == 0 and (spare or count in (0, plain))) or (uneven and count == plain)
     ]
 
 
@@ -223,6 +229,14 @@ def slot_counts(instance: Instance, chips: int) -> list[int]:
         counts.add(experts)
     # an expert may lie at most once on a chip, so more than experts x chips slots cannot be filled
     return sorted(count for count in counts if count <= min(experts * chips, 2 * experts + chips))
+
+
+def cuts_experts(instance: Instance, chips: int) -> bool:
+    """Whether shapes of stages with so many chips cut each expert over all of them."""
+    moe = instance.operations.moe
+    if moe is None or chips == 1:
+        return False
+    return moe.cut_evenly(chips) and moe.expert_width >= chips * NARROWEST
 
 
 def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Footing]:

@@ -57,8 +57,11 @@ def stands(
     The same choice is made in every slice: the first set in each, then the second.
     """
     width, pp = shape["tp"] * shape["attention_dp"], shape["pp"]
+    cut = shape["attention_dp"] > 1 and not shape["slots"]  # ranks gather all tokens
     choices = [
-        list(_orders(cluster, pool.domain, free, count, min(width, count), shape["tp"]))
+        list(
+            _orders(cluster, pool.domain, free, count, min(width, count), shape["tp"], gathers=cut)
+        )
         for pool, free, count in slices
     ]
     seen: set[Stand] = set()
@@ -71,14 +74,21 @@ def stands(
 
 
 def _orders(
-    cluster: Cluster, domain: int, free: Sequence[str], count: int, width: int, tp: int
+    cluster: Cluster,
+    domain: int,
+    free: Sequence[str],
+    count: int,
+    width: int,
+    tp: int,
+    *,
+    gathers: bool,
 ) -> Iterator[list[str]]:
     """Chips of one slice, cut into stages and these into ranks in every way worth trying."""
     fabric = cluster.domains[domain].fabric
     if not neighbours_matter(cluster, domain):
         yield list(free[:count])
         return
-    sets = sets_of(cluster, domain, free, count, gathers=tp == count, whole=True)
+    sets = sets_of(cluster, domain, free, count, gathers=gathers or tp == count, whole=True)
     for block in by_speed(sets)[:_TRIED]:
         for stages in fabric.cuts(block.chips, width) if width < count else [[block.chips]]:
             ranks = [fabric.cuts(stage, tp) if tp < width else [[stage]] for stage in stages]

@@ -29,6 +29,7 @@ from topology.errors import (
     Problem,
     VerificationError,
 )
+from topology.quantity import figure
 
 #: how often models whose share of the time was too short are searched again
 _AGAIN = 2
@@ -223,7 +224,7 @@ class _InTurn:
 
     def _why(self) -> str:
         needs = [
-            f"{name} at least ${least:,.2f}/h for {rate:g} requests/s"
+            f"{name} at least ${least:,.2f}/h for {figure(rate, 6)} requests/s"
             for name, least, rate in zip(self.models.names, self.least, self.rates, strict=True)
         ]
         cluster = self.models.instances[0].cluster

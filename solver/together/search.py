@@ -29,6 +29,7 @@ from solver.together.divided import Divided, gap_of, money_alone
 from solver.together.model import Division, least_money, most_headroom
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
+from topology.quantity import figure
 
 #: seconds of one solve over all models at most
 _LIMIT_S = 20.0
@@ -122,7 +123,7 @@ class _Rounds:
     def _why(self) -> str:
         """Which money each model needs alone, what the cluster has, and how far rates are too high."""
         needs = [
-            f"{name} at least ${money_alone(self.models, at, one):,.2f}/h for {rate:g} requests/s"
+            f"{name} at least ${money_alone(self.models, at, one):,.2f}/h for {figure(rate, 6)} requests/s"
             for at, (name, one, rate) in enumerate(
                 zip(self.models.names, self.alone.answers, self.models.rates, strict=True)
             )
@@ -136,7 +137,7 @@ class _Rounds:
         return (
             f"each model fits alone, but not all together on {cluster.name}: of its {len(cluster.usable)} chips "
             f"(${self.models.whole_usd_per_hour:,.2f}/h) {', '.join(needs)}. No division of the chips serves more than "
-            f"{most:.3g} times these rates"
+            f"{figure(most, 3, 'up')} times these rates"
         )
 
     def _effort(self) -> Effort:

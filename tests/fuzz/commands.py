@@ -9,7 +9,7 @@ SHORT = ("--time-limit", "1.5")
 PLACE = ("--gpus", "8", "--slots", "72", "--fast", "--time-limit", "1", "--workers", "1")
 #: listings of operators, and what else has to be said of them
 LISTINGS: dict[str, tuple[str, ...]] = {
-    "nodes.json": (), "racks.json": (), "tpus.json": (), "slices.json": (), "scontrol.txt": (), "node-pools.json": (),
+    "nodes.json": (), "racks.json": (), "tpus.json": (), "slices.json": (), "scontrol.txt": (), "node-pools.json": (), "slurm.json": (), "amd-1.json": (), "amd-2.txt": (), "amd-3.txt": (), "smi-1.txt": (), "described.txt": (),
     "blocks.conf": ("--chip", "gb200"), "topology.conf": ("scontrol.txt",), "topology.yaml": ("--chip", "gb200"),
     "gpu-1.xml": (), "gpu-1.txt": ("--chip", "h100"), "ibnet.out": ("nodes.json",),
 }  # fmt: skip

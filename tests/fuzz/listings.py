@@ -10,6 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import amd_listings
+import slurm_listings
+import text_listings
+
 
 def node(
     name: str, labels: dict[str, str], resource: str, chips: int, free: int, **spec: Any
@@ -274,6 +278,7 @@ def write(folder: Path) -> None:
         "nodes.json": hgx(), "racks.json": racks(), "tpus.json": tpus(), "slices.json": slices(),
         "blocks.conf": BLOCKS, "topology.conf": TREE, "topology.yaml": TOPOLOGY, "scontrol.txt": SCONTROL,
         "gpu-1.xml": smi_xml(), "gpu-1.txt": smi_topo(), "ibnet.out": ibnet(), "node-pools.json": pools(),
+        "slurm.json": slurm_listings.scontrol(), **amd_listings.FILES, **text_listings.FILES,
     }  # fmt: skip
     for name, text in files.items():
         (folder / name).write_text(text)

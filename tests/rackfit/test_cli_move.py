@@ -212,6 +212,37 @@ def test_another_model_is_no_move(running: Path) -> None:
     assert "the running layout serves deepseek-v2-lite" in str(found.exception)
 
 
+def test_the_same_model_in_another_precision_is_told_by_what_differs(running: Path) -> None:
+    """It was said to be no other model than the one that runs."""
+    instance, _, _ = read_result(running)
+    asked = instance.scenario.model_copy(update={"kv_dtype": "fp8"})
+    path = running.parent / "fp8.json"
+    path.write_text(json.dumps(asked.model_dump(mode="json", exclude_none=True)))
+    found = rackfit("move", running, path)
+    assert isinstance(found.exception, InstanceError)
+    message = "model: replicas of deepseek-v2-lite that run cannot change KV cache bf16 to fp8"
+    assert message in str(found.exception)
+
+
+def test_all_wrong_numbers_are_said_at_once(running: Path) -> None:
+    words = [
+        "--most-bytes",
+        "3kg",
+        "--within",
+        "11",
+        "--during",
+        "-4",
+        "--start",
+        "3kg",
+        "--gap",
+        "4",
+    ]
+    found = rackfit("move", running, *words)
+    assert isinstance(found.exception, InstanceError)
+    places = [problem.place for problem in found.exception.problems]
+    assert sorted(places) == sorted([*words[::2], "--most-bytes"])
+
+
 def test_what_runs_must_be_a_layout_that_can_run(running: Path, tmp_path: Path) -> None:
     data = json.loads(running.read_text())
     replicas = data["layout"]["replicas"]

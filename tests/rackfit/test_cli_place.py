@@ -71,6 +71,26 @@ def test_nodes_and_groups_report_copies_and_the_trade_off(app, counts, dispatch)
     check_placement(found["physical_to_logical"], 32, 5)
 
 
+NODES = ("--gpus-per-node", 2, "--groups", 4, "--top-groups", 2, "--top-k", 4)
+
+
+def test_a_time_limit_ends_the_search_over_nodes(app, counts):
+    """One point of the trade-off is found anyway: nodes are never left out."""
+    words = (counts, "--gpus", 8, "--slots", 40, *NODES, "--fast", "--time-limit", 1e-6)
+    assert len(json.loads(run(app, *words).stdout)["trade_off"]) == 2
+
+
+def test_windows_that_are_placed_without_regard_to_nodes_are_told(app, counts, tmp_path):
+    np.savez(tmp_path / "two.npz", a=LOADS, b=LOADS)
+    for loads, more, told in (
+        (tmp_path / "two.npz", (), True),
+        (tmp_path / "two.npz", ("--objective", "sum"), False),
+        (counts, (), False),
+    ):
+        said = run(app, loads, "--gpus", 8, "--slots", 40, *NODES, "--fast", *more).stderr
+        assert ("2 windows are placed for balance alone" in said) is told
+
+
 def test_the_trade_off_is_drawn(app, counts, tmp_path):
     options = ("--gpus", 8, "--slots", 40, "--fast", "--out", tmp_path / "p.json")
     nodes = ("--gpus-per-node", 2, "--groups", 4, "--top-groups", 2, "--top-k", 4)
@@ -192,6 +212,7 @@ def test_out_is_written_whole_or_not_at_all(app, counts, tmp_path):
         ("--gpus", 8, "--slots", 40, "--dense-layers", -1),
         ("--gpus", 8, "--slots", 40, "--groups", 5),
         ("--gpus", 8, "--slots", 40, "--groups", 4, "--top-groups", 5),
+        ("--gpus", 8, "--slots", 40, "--groups", 32, "--top-groups", 16, "--gpus-per-node", 2),
         ("--gpus", 8, "--slots", 40, "--copy-cost", "nan"),
         ("--gpus", 8, "--slots", 40, "--time-limit", -1),
         ("--gpus", 8, "--slots", 40, "--workers", -1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,42 @@ def test_a_plan_in_words(tmp_path: Path) -> None:
     assert "replayed after every loss, hour by hour: 3 of 3 replays meet" in found.stdout
     assert "carried after the loss of any unit" in found.stdout
     assert "no layout more than" in found.stdout
+
+
+def test_hours_that_are_rented_are_counted_per_day_as_their_money_is(tmp_path: Path) -> None:
+    units = {"cluster": "hgx-h100", "count": 10, "reserved": 0, "on_demand_usd_per_hour": 25}
+    path = written(tmp_path, models=[PLAN["models"][0]], units=[units])
+    found = run(path, "--json")
+    assert found.exit_code == 0, found.output
+    (bought,) = json.loads(found.stdout)["buy"]
+    assert bought["on_demand_usd"] == pytest.approx(25 * bought["on_demand_unit_hours"])
+    assert f"({bought['on_demand_unit_hours']:g} unit-hours per day)" in run(path).stdout
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_plan_without_a_bound_is_not_said_to_be_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """Time that ends before a bound left a gap of 0, or an infinite one that no JSON holds."""
+    made = day.plan_hours
+
+    def without(*words: Any, **more: Any) -> Any:
+        return replace(made(*words, **more), bound_usd=0.0)
+
+    monkeypatch.setattr(day, "bound_usd", lambda *words, **more: 0.0)
+    if not own:
+        monkeypatch.setattr(day, "plan_hours", without)
+    path = written(tmp_path, models=[PLAN["models"][0]])
+    found = run(path, "--json")
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    assert document["status"] == "feasible"
+    assert document["gap"] is None
+    assert (document["of_these_layouts"]["gap"] is None) is not own
+    said = run(path).stdout
+    assert "proven" not in said
+    assert "the time ended before a bound" in said
+    assert ("of these layouts none costs less than $" in said) is own
 
 
 def test_hours_are_replayed_after_every_loss(tmp_path: Path) -> None:
@@ -227,6 +264,7 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(tmp_path: Path
 def test_units_that_are_too_few_are_said_with_the_hour(tmp_path: Path) -> None:
     few = [{"cluster": "hgx-h100", "count": 1}]
     found = run(written(tmp_path, units=few, models=[PLAN["models"][0]]))
-    assert "hour 0 (llama-3.1-8b 20 requests/s) is more than all units carry after the loss of 1" in str(
-        found.exception
-    )  # fmt: skip
+    message = (
+        "(llama-3.1-8b 20 requests/s) is more than all units (1 hgx-h100) carry after the loss of 1"
+    )
+    assert message in str(found.exception)

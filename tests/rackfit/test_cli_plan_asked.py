@@ -12,8 +12,10 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from costmodel.plan.changed import MOST_CHIPS, hourly, plan_question
-from costmodel.plan.question import load_plan, rates_of
+from costmodel.plan.question import PlanUnits, load_plan, rates_of
 from rackfit.cli.app import build_app
+from solver.plan.groups import Start
+from topology import load_cluster
 from topology.errors import InstanceError
 
 SCENARIO: dict[str, Any] = {
@@ -78,6 +80,38 @@ def test_a_rate_that_does_not_change_is_planned_for_a_day(tmp_path: Path) -> Non
     document = json.loads(found.stdout)
     assert [hour["requests_per_s"] for hour in document["hours"]] == [{"llama-3.1-8b": 50.0}] * 2
     assert [hour["fleet_by_model"]["llama-3.1-8b"]["hgx-h100"] for hour in document["hours"]]
+
+
+def test_the_cluster_of_a_scenario_is_one_unit_only_where_its_number_says_so(
+    tmp_path: Path,
+) -> None:
+    """One node was all there was of the kind to buy, and the rate more than all units carry."""
+    bought = plan_question(written(tmp_path, cluster="hgx-h100", rate=50), buy=["hgx-h100"])
+    assert [one.count for one in bought.units] == [MOST_CHIPS // 8]
+    there = plan_question(written(tmp_path, rate=50), buy=["hgx-h100"])
+    assert [one.count for one in there.units] == [3]
+
+
+def test_weights_come_from_the_memory_of_hosts_without_flash(tmp_path: Path) -> None:
+    """No unit of MI355X could be planned with: a scenario has no key that says another source than flash."""
+    path = written(tmp_path, cluster="mi355x", rate=20, model="llama-3.1-70b")
+    found = run(path, "--hours", 1, "--buy", "mi355x", "--json")
+    assert found.exit_code == 0, found.output
+    (column, *_) = json.loads(found.stdout)["columns"]
+    assert 0.1 < column["start_s"] < 60
+    quick = Start(None, 0.0)
+    chips = {name: load_cluster(name).chips[0].chip for name in ("mi355x", "hgx-h100", "tpu-v7")}
+    assert quick.bytes_per_s(chips["mi355x"]) == chips["mi355x"].host_bytes_per_s
+    flash = chips["hgx-h100"].tier("flash")
+    assert flash is not None
+    assert quick.bytes_per_s(chips["hgx-h100"]) == flash.read_bytes_per_s
+    units = [PlanUnits(cluster=name, count=1) for name in chips]
+    with pytest.raises(InstanceError) as refused:
+        Start("disk", 0.0).check(units)
+    assert [str(problem) for problem in refused.value.problems] == [
+        "load_from: mi355x has no disk tier: say host",
+        "load_from: tpu-v7 has no tier, nor is its host_bytes_per_s known: a cluster file with a chip of its own may say it",
+    ]
 
 
 def test_drafts_are_planned_with(tmp_path: Path) -> None:

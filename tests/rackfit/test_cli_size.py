@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -14,14 +13,12 @@ from costmodel.question.workload import Slo, Workload
 from costmodel.replay.targets import Targets
 from rackfit import solve
 from rackfit.cli.app import build_app
-from rackfit.cli.commands.size import _mix_line
 from rackfit.studies.run import study
 from solver.clock import Clock
-from solver.plan.sizing.mix import Mix
-from solver.plan.sizing.mix_replay import MixReplay
+from solver.plan.sizing.carried import Capability, Units
 from solver.plan.sizing.size import Wanted, size
 from solver.traffic.asked import Asked
-from topology.errors import InstanceError
+from topology.errors import InstanceError, NoLayoutInTime
 
 WORDS = (
     "--model", "llama-3.1-8b", "--input-tokens", "1000", "--output-tokens", "200",
@@ -108,60 +105,74 @@ def test_kinds_are_cheapest_first() -> None:
     assert kinds[0]["usd_per_hour"] <= kinds[1]["usd_per_hour"]
 
 
-def test_several_kinds_are_mixed() -> None:
-    """Three nodes of B200, or two and one of H100 that carries the rest."""
-    asked = ("--model", "llama-3.1-70b", "--tpot", "30ms", "--rate", 130, "--buy")
-    both = (*asked, "hgx-b200,hgx-h100")
+def test_a_kind_on_which_nothing_fits_is_named_beside_the_others() -> None:
+    """It was left out without a word."""
+    both = ("--tpot", "3ms", "--rate", 5, "--buy", "rtx4090,hgx-h100")
     document = json.loads(run(*both, "--json").stdout)
-    found = document["mix"]
-    assert found["units"] == {"hgx-b200": 2, "hgx-h100": 1}
-    assert found["one_kind_usd_per_hour"] == document["kinds"][0]["usd_per_hour"]
-    assert found["usd_per_hour"] < found["one_kind_usd_per_hour"]
-    assert found["gap"] < 1e-9
-    words = run(*both).stdout
-    assert (
-        "the cheapest mix: 2 hgx-b200 and 1 hgx-h100, $41.60/h, 11.1% less than one kind" in words
+    assert [kind["kind"] for kind in document["kinds"]] == ["hgx-h100"]
+    (out,) = document["left_out"]
+    assert out["kind"] == "rtx4090"
+    assert "TPOT: the target is 3 ms" in out["reason"]
+    assert "rtx4090: no layout of llama-3.1-8b on rtx4090@512" in run(*both).stdout
+
+
+def test_a_time_limit_leaves_the_kinds_that_were_sized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of the first kind was lost where the second had no time left."""
+    first = Units.first
+
+    def late(units: Units, peak: float) -> Capability:
+        if units.kind == "hgx-h200":
+            raise NoLayoutInTime("the time limit came")
+        return first(units, peak)
+
+    monkeypatch.setattr(Units, "first", late)
+    found = run("--rate", 50, "--buy", "hgx-h100,hgx-h200", "--json")
+    assert found.exit_code == 0
+    document = json.loads(found.stdout)
+    assert [kind["kind"] for kind in document["kinds"]] == ["hgx-h100"]
+    late_one = {"kind": "hgx-h200", "reason": "the time limit came before it was sized"}
+    assert document["left_out"] == [late_one]
+    words = run("--rate", 50, "--buy", "hgx-h100,hgx-h200").stdout
+    assert "hgx-h200: the time limit came before it was sized" in words
+
+
+def test_chips_that_may_be_lost_are_units_of_each_kind() -> None:
+    """A kind's spare units were those of the smallest kind beside it."""
+    words = ("--rate", 50, "--spare", 16, "--json", "--buy")
+    alone = json.loads(run(*words, "gh200-nvl32").stdout)["kinds"][0]
+    beside = {
+        one["kind"]: one for one in json.loads(run(*words, "gh200-nvl32,hgx-h100").stdout)["kinds"]
+    }
+    assert beside["gh200-nvl32"] == alone
+    assert alone["spare"] == 1
+    assert beside["hgx-h100"]["spare"] == 2
+    said = run("--rate", 50, "--spare", 16, "--buy", "hgx-h100").stdout
+    assert "50 at the peak, as many units lost as hold 16 chips" in said
+
+
+def test_a_number_that_is_too_large_to_solve_is_no_proof() -> None:
+    """What more chips than are solved would carry is an estimate; it stood as the least that is proven."""
+    found = run("--rate", 1e6, "--buy", "hgx-h100", "--json")
+    (kind,) = json.loads(found.stdout)["kinds"]
+    assert kind["count"] is None
+    assert kind["gap"] is None
+    assert kind["about"] * 8 > 4608
+    assert kind["least"] == max(one["units"] for one in kind["tried"] if one["most"] < 1e6) + 1
+    words = run("--rate", 1e6, "--buy", "hgx-h100").stdout
+    assert "proven least" not in words
+    assert "hgx-h100: needs about" in words
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    words = (
+        "size --model nobody --workload nothing --rate 0 --peak 0 --spare row --gap 2 "
+        "--buy nowhere,hgx-h100@2"
     )
-    assert json.loads(run(*asked, "hgx-b200", "--json").stdout)["mix"] is None
-    enough = run(*asked, "hgx-h100,hgx-h200").stdout
-    assert "no mix of these kinds costs less than $" in enough
-
-
-def test_a_mix_of_random_arrivals_is_replayed_after_every_loss() -> None:
-    """Two nodes of B200 and one of H100: what is left after either loss is run with its own split of the requests."""
-    asked = ("--tpot", "30ms", "--rate", 340, "--peak", 2, "--spare", "node", "--replay")
-    both = (*asked, "--buy", "hgx-b200,hgx-h100")
-    document = json.loads(run(*both, "--json").stdout)
-    found = document["mix"]
-    assert found["units"] == {"hgx-b200": 2, "hgx-h100": 1}
-    assert found["usd_per_hour"] < min(kind["usd_per_hour"] for kind in document["kinds"])
-    assert found["bound_usd_per_hour"] <= found["usd_per_hour"]
-    left = {"hgx-b200": [1, 1], "hgx-h100": [2, 0]}
-    assert {tuple(seen["lost"]) for seen in found["replays"]} == {(kind,) for kind in left}
-    for seen in found["replays"]:
-        (lost,) = seen["lost"]
-        units = {part["kind"]: part["units"] for part in seen["parts"]}
-        assert [units.get(kind, 0) for kind in ("hgx-b200", "hgx-h100")] == left[lost]
-        assert sum(part["requests_per_s"] for part in seen["parts"]) == pytest.approx(680)
-        assert sum(part["requests"] for part in seen["parts"]) == seen["requests"]
-        worst = max(part["ttft_p99_s"] for part in seen["parts"])
-        assert seen["ttft_p99_s"] <= worst <= 1.0
-        assert seen["tpot_p99_s"] <= max(part["tpot_p99_s"] for part in seen["parts"]) <= 0.03
-        assert seen["goodput"] >= 0.98
-
-
-def test_a_mix_says_what_all_of_its_requests_met() -> None:
-    seen = [
-        MixReplay({kind: 1}, (), 500, 0.25, at, 0.99) for kind, at in (("a", 0.02), ("b", 0.03))
-    ]
-    found = Mix({"a": 2, "b": 1}, 40.0, 1.0, 110.0, 0.1, 40.0, 50.0, replays=tuple(seen))
-    assert _mix_line(found, replays=True).splitlines() == [
-        "the cheapest mix: 2 a and 1 b, $40.00/h, 20.0% less than one kind (proven within 0.0%), "
-        "10.0% over the peak after the worst loss",
-        "its 1,000 replayed requests, after every loss: TTFT P99 0.25 s, TPOT P99 30.0 ms; "
-        "each kind's share meets the targets",
-    ]
-    assert _mix_line(replace(found, replays=()), replays=True).endswith("loss; not replayed")
+    found = CliRunner().invoke(build_app(), words.split())
+    assert isinstance(found.exception, InstanceError)
+    places = sorted(problem.place for problem in found.exception.problems)
+    options = ["--buy", "--gap", "--peak", "--rate", "--spare"]
+    assert places == [*options, "clusters", "models", "workloads"]
 
 
 TRAFFIC = (
@@ -236,7 +247,7 @@ def test_the_study_asks_the_same_question() -> None:
     assert many["units"] is None
     assert len(found.study.figures(found.rows)) == 1
     (words,) = found.conclusion
-    assert "units of hgx-h100" in words
+    assert "1 unit of hgx-h100 at $" in words
     assert "that are solved" in words
 
 

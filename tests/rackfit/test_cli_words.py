@@ -19,6 +19,7 @@ from rackfit.documents.result import read_result
 from rackfit.importers.deployment import import_deployment
 from rackfit.studies.base import varied
 from rackfit.studies.questions.scale_up import STUDY
+from topology.errors import InstanceError
 
 QUESTION = ("--model", "deepseek-v2-lite", "--cluster", "hgx-h100")
 
@@ -64,6 +65,21 @@ def test_diff_names_the_field_in_which_two_answers_ask_different_questions(folde
     assert "answer different questions: engine: sglang and not given" in said.stderr
     assert said.stderr.count("different questions") == 2
     assert "different questions" not in rackfit("diff", *[folder / "slow.json"] * 2).stderr
+
+
+def test_diff_refuses_a_second_layout_that_cannot_be_priced(folder: Path, tmp_path: Path) -> None:
+    """As one is whose chip has died; what was may be broken, what would be may not."""
+    document = json.loads((folder / "quick.json").read_text())
+    document["instance"]["scenario"]["failed"] = ["r0g0"]
+    (tmp_path / "dead.json").write_text(json.dumps(document))
+    words = ["diff", str(folder / "slow.json"), str(tmp_path / "dead.json")]
+    refused = CliRunner().invoke(build_app(), words).exception
+    assert isinstance(refused, InstanceError)
+    assert "the second layout: replicas[0]: chips_usable: chip r0g0 is failed" in str(refused)
+    assert (
+        "bytes_to_load"
+        in rackfit("diff", tmp_path / "dead.json", folder / "quick.json", "--json").stdout
+    )
 
 
 def test_diff_gives_bytes_and_time_to_load(folder: Path) -> None:

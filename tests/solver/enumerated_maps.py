@@ -101,6 +101,8 @@ def best_maps(instance: Instance, draft: Replica, also: Sequence[Instance] = ())
     stages = draft.shape.pp if halved or also else 1
     width = len(passes) * (3 if halved else 1)
     moe = instance.operations.moe
+    if draft.cuts_experts:  # nothing is placed
+        return [{}]
     fixed = _in_order(instance, draft)
     if fixed is not None:
         return [fixed]

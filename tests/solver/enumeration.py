@@ -20,7 +20,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.replica import ReplicaPrice, price_replica
 from costmodel.tolerance import exceeds
-from solver.shapes.shapes import slot_counts
+from solver.shapes.shapes import cuts_experts, slot_counts
 from tests.solver.enumerated_maps import best_maps, runs
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
@@ -134,7 +134,9 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
             if moe is None and ranks > 1:
                 continue
             ids = [chip for p in order for chip in own[p][: taken[p]]]
-            for role, slots in product(ROLES, slot_counts(instance, width)):
+            tried = slot_counts(instance, width)
+            cut = cuts_experts(instance, width)
+            for role, slots in product(ROLES, [*tried, 0] if cut else tried):
                 if role == "mixed" and pp > 1:
                     continue  # outside the search space, and the certificate says so
                 most = limits.max_sequences_per_rank
@@ -150,8 +152,8 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
                         Stage(
                             layers=part,
                             chips=tuple(ids[s * width : (s + 1) * width]),
-                            slots_per_chip=tuple(each) if moe else None,
-                            expert_map="m" if moe else None,
+                            slots_per_chip=(tuple(each) if slots else 0) if moe else None,
+                            expert_map="m" if slots else None,
                         )
                         for s, part in enumerate(cut)
                     )
@@ -160,7 +162,7 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
                         for rank, count in enumerate(sequences)
                     )
                     shape = Shape(
-                        tp=tp, ep=width if moe else 1, pp=pp, attention_dp=ranks,
+                        tp=tp, ep=width if slots else 1, pp=pp, attention_dp=ranks,
                         batch=sum(sequences),
                     )  # fmt: skip
                     yield Replica(role=role, shape=shape, stages=stages, kv=kv), slots

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topology.rate import Leg
-from topology.routing.blocks import ChipBlock
+from topology.routing.blocks import ChipBlock, front
 from topology.routing.hops import UNREACHED
 from topology.routing.spread import Edge
 
@@ -25,7 +26,8 @@ class EverySet:
 
     ``exchange_s [sets]``: seconds of the busiest link per byte sourced, where a link that leaves the set
     counts ``turns`` times; ``hops [sets]``: between the two members farthest apart (``UNREACHED``: not joined);
-    ``ports [sets]``: bytes/s into the narrowest member over links inside the set; ``sizes [sets]``.
+    ``ports [sets]``: bytes/s into the narrowest member over links inside the set, 0 where these leave it apart;
+    ``sizes [sets]``.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class EverySet:
             if source in place and target in place:
                 widths[place[source], place[target]] = rate
         into = np.where(self.members > 0, self.members @ widths, np.inf)
-        self.ports: Array = into.min(axis=1)
+        self.ports: Array = np.where(self._joined(widths > 0), into.min(axis=1), 0.0)
         self.exchange_s = self._exchange(turns, rates, pair_loads, place)
 
     def blocks(
@@ -65,7 +67,8 @@ class EverySet:
         """The quickest sets of ``count`` free chips: quick in all respects first, then of each latency the one
         that exchanges and the one that gathers soonest, where none closer together is as quick.
 
-        ``gather`` prices the all-gather of a set, which the narrowest ports bound; ``None``: that bound will do.
+        ``gather`` prices the all-gather of a set, which the narrowest ports bound; ``None``: that bound will do. With it
+        sets that no other is quicker than have the seconds of theirs.
         """
         taken = sum(1 << bit for bit, chip in enumerate(self.positions) if chip not in free)
         within = (np.arange(len(self.sizes)) & taken) == 0
@@ -95,7 +98,7 @@ class EverySet:
             if found:
                 narrowest = min(narrowest, found[0][0])
                 chosen += [at for _, at in found]
-        return [
+        blocks = [
             ChipBlock(
                 self.chips(int(own[index])),
                 float(exchange[index]),
@@ -104,6 +107,7 @@ class EverySet:
             )
             for index in dict.fromkeys(chosen + order)
         ][: max(most, len(chosen) if most > 1 else 1)]
+        return blocks if gather is None else _priced(blocks, gather)
 
     @staticmethod
     def _farthest(hops: NDArray[np.int16]) -> NDArray[np.int64]:
@@ -117,6 +121,19 @@ class EverySet:
                 reach[1 << other : 2 << other] = np.maximum(reach[: 1 << other], apart[chip, other])
             found[1 << chip : 2 << chip] = np.maximum(found[: 1 << chip], reach)
         return np.where(found == np.iinfo(np.int16).max, UNREACHED, found)
+
+    @staticmethod
+    def _joined(beside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of each set, whether links inside it join its members."""
+        count = len(beside)
+        masks = np.arange(1 << count)
+        around = [sum(1 << other for other in np.flatnonzero(row)) for row in beside | beside.T]
+        reached, before = masks & -masks, np.zeros_like(masks)
+        while (reached != before).any():
+            before = reached.copy()
+            for chip, others in enumerate(around):
+                reached |= np.where(reached >> chip & 1, others, 0) & masks
+        return np.asarray(reached == masks)
 
     def _exchange(
         self,
@@ -163,6 +180,25 @@ def _of_all_pairs(pairs: Array) -> Array:
             own[1 << other : 2 << other] = own[: 1 << other] + both
         found[1 << chip : 2 << chip] = found[: 1 << chip] + own
     return found
+
+
+def _priced(blocks: list[ChipBlock], gather: Callable[[tuple[int, ...]], Leg]) -> list[ChipBlock]:
+    """The blocks, those at the front of them with what their all-gather takes instead of a bound on it.
+
+    A bound may not put a set before one that gathers sooner.
+    """
+    priced: set[tuple[int, ...]] = set()
+    while True:
+        bare = {one.chips for one in front(blocks)} - priced
+        if not bare:
+            return blocks
+        priced |= bare
+        blocks = [
+            replace(one, gather_s_per_byte=gather(one.chips).s_per_byte)
+            if one.chips in bare
+            else one
+            for one in blocks
+        ]
 
 
 def _soonest(

@@ -174,7 +174,11 @@ def read_load_runs(path: Path) -> list[LoadRun]:
     data = read_data(path)
     runs = data.get("runs") if isinstance(data, dict) else None
     if not isinstance(runs, list) or not runs:
-        raise InstanceError(Problem(str(path), "expected an object with a list `runs`"))
+        raise InstanceError(
+            Problem(
+                str(path), "expected an object with a list `runs`, one object for each load test"
+            )
+        )
     found, problems = [], []
     for index, run in enumerate(runs):
         try:

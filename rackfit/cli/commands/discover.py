@@ -1,4 +1,4 @@
-"""``rackfit discover``: a cluster file from kubectl, Slurm, nvidia-smi and fabric listings."""
+"""``rackfit discover``: a cluster file from kubectl, Slurm, driver and fabric listings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def discover_command(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Saved output: kubectl get nodes or resourceslices, scontrol show node, topology.conf or .yaml, "
-            "nvidia-smi -q -x or topo -m (the file named like its host), ibnetdiscover, gcloud node-pools."
+            help="Saved output: kubectl get nodes or resourceslices, kubectl describe nodes, scontrol show node (also --json), sinfo --json, topology.conf or .yaml, "
+            "nvidia-smi -q (also -x) or topo -m, amd-smi or rocm-smi (the file named like its host), ibnetdiscover, gcloud node-pools."
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="Write the cluster file here.")] = None,
@@ -31,7 +31,10 @@ def discover_command(
         str | None,
         typer.Option(help="Chip of every host: a name of the catalogue or a chip file."),
     ] = None,
-    hosts: Annotated[str, typer.Option(help="Only hosts that this pattern matches.")] = "*",
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(help="Only hosts that this pattern matches, such as 'gpu-*'; repeat it."),
+    ] = None,
     free: Annotated[bool, typer.Option("--free", help="Count chips in use as free.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="What was found on stdout.")] = False,
 ) -> None:
@@ -46,7 +49,7 @@ def discover_command(
     for file in files:
         check_writable(out, besides=(file,))
     called = check_name(name or (out.stem if out is not None else "discovered"), "--name")
-    found = discover(files, called, chip=chip, free=free, hosts=hosts)
+    found = discover(files, called, chip=chip, free=free, hosts=hosts or "*")
     if out is not None:
         write_whole(found.text(), out)
     if as_json:

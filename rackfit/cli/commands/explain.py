@@ -75,6 +75,7 @@ def explain_command(
 def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], list[str]]:
     """The cheapest layout and how much of each limit it uses, as data and as lines."""
     from rackfit.report.uncertainty_words import interval_words
+    from rackfit.wording import at_most
     from solver.explain.binding import uses_of
     from solver.search import search
 
@@ -83,7 +84,7 @@ def _what_binds(instance: Any, clock: Any, seed: int) -> tuple[dict[str, Any], l
     cost = found.evaluation.usd_per_m_output_tokens
     lines = [
         f"a layout fits: it costs ${cost:.4g} per million output tokens, at most "
-        f"{found.certificate.gap:.2%} above the least possible cost",
+        f"{at_most(found.certificate.gap)} above the least possible cost",
         f"limited by {found.evaluation.bottleneck}",
     ]
     intervals = found.evaluation.intervals

@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     "scenario",
     "model",
     "weight_dtype",
+    "kv_dtype",
     "draft_tokens",
     "acceptance",
     "draft",
@@ -94,11 +95,11 @@ def move_command(
 
         named = None if target is None else Path(target)
         check_writable(out, besides=(layout, named, *asked.files()))
-        budget = Budget(_bytes(most_bytes), 0.01 if within is None else within)
-        _check(budget, both=most_bytes is not None and within is not None, during=during, gap=gap)
+        most, start_s = _checked(within, most_bytes, during, start, gap)
+        budget = Budget(most, 0.01 if within is None else within)
         check_seed(seed)
         check_time_limit(time_limit)
-        how = Asked(weights_from, _seconds(start))
+        how = Asked(weights_from, start_s)
         instance, running, _ = read_result(layout)
         clock = stop.clock = Clock(time_limit, started=stop.started)
         document = None if target is None else _document(target)
@@ -199,17 +200,23 @@ def _refuse_options(
         raise InstanceError(problems)
 
 
-def _check(budget: object, *, both: bool, during: float | None, gap: float) -> None:
-    """Raise ``InstanceError`` with everything wrong with the numbers."""
-    from solver.move.move import Budget
-    from topology.errors import InstanceError, Problem
+def _checked(
+    within: float | None, most_bytes: str | None, during: float | None, start: str, gap: float
+) -> tuple[float | None, float]:
+    """Most bytes and the seconds of a start; raises ``InstanceError`` with everything wrong with the numbers."""
+    from topology.errors import InstanceError, Problem, noted
 
-    assert isinstance(budget, Budget)
-    problems = []
-    if both:
+    problems: list[Problem] = []
+    most, start_s = None, 0.0
+    if most_bytes is not None:
+        with noted(problems):
+            most = _quantity("--most-bytes", most_bytes, "B")
+    with noted(problems):
+        start_s = _quantity("--start", start, "s")
+    if most_bytes is not None and within is not None:
         problems.append(Problem("--most-bytes", "and --within are two budgets: give one of them"))
-    if not 0 <= budget.within <= 10:
-        message = f"expected a share from 0 to 10 (0.02 is 2 %), got {budget.within:g}"
+    if within is not None and not 0 <= within <= 10:
+        message = f"expected a share from 0 to 10 (0.02 is 2 %), got {within:g}"
         problems.append(Problem("--within", message))
     if during is not None and not 0 < during < 1e9:
         problems.append(Problem("--during", f"expected requests per second, got {during:g}"))
@@ -217,14 +224,7 @@ def _check(budget: object, *, both: bool, during: float | None, gap: float) -> N
         problems.append(Problem("--gap", f"must be at least 0 and below 1, got {gap:g}"))
     if problems:
         raise InstanceError(problems)
-
-
-def _bytes(text: str | None) -> float | None:
-    return None if text is None else _quantity("--most-bytes", text, "B")
-
-
-def _seconds(text: str) -> float:
-    return _quantity("--start", text, "s")
+    return most, start_s
 
 
 def _quantity(option: str, text: str, unit: str) -> float:

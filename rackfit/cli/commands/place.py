@@ -64,7 +64,10 @@ def place_command(
     groups: Annotated[int, typer.Option(help="Router groups (n_group).")] = 1,
     top_groups: Annotated[int, typer.Option(help="Groups a token may use (topk_group).")] = 1,
     top_k: Annotated[
-        int | None, typer.Option(help="Experts per token, for cross-node copies (default 8).")
+        int | None,
+        typer.Option(
+            help="Experts per token, for cross-node copies (default: what the recording says, or 8)."
+        ),
     ] = None,
     coactivation: Annotated[
         Path | None,
@@ -127,8 +130,8 @@ def place_command(
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.figures.placement_curve import check_curve, check_curve_path, curve_svg
     from rackfit.placement.alike import balance_before
-    from rackfit.placement.checks import check_together
-    from rackfit.placement.files import loads_path, read_placement
+    from rackfit.placement.checks import blind_to_nodes, check_together
+    from rackfit.placement.files import loads_path, read_placement, told_of
     from rackfit.placement.left_out import without
     from rackfit.placement.place import place
     from solver.experts.request import PlaceOptions
@@ -158,9 +161,16 @@ def place_command(
     recorded = joined_loads(
         [read_loads(loads_path(own), dense_layers=dense_layers) for own in loads]
     )
+    for line in told_of(recorded):
+        say(line)
     kept = without(recorded, leave_out)[0] if leave_out else recorded
     if coactivation is not None:
         check_together(kept, options, current is not None)
+    if blind_to_nodes(kept, options, current is not None):
+        say(
+            f"{len(kept.windows)} windows are placed for balance alone: copies to other nodes are counted, and "
+            "not avoided; --objective sum weighs both"
+        )
     if curve is not None:
         check_curve(kept, options, current is not None, coactivation is not None)
     running = None if current is None else read_placement(current, recorded)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from costmodel.measured.fitting.calibration import validate_unseen
-from costmodel.measured.load.runs import read_load_runs
+from costmodel.measured.load.runs import LoadRun, read_load_runs
 from costmodel.measured.load.scores import validate_load
 from costmodel.measured.scores import Score, Validation, validate_rows
 from costmodel.question.profile import load_profile
@@ -20,10 +20,11 @@ from rackfit.cli import runs
 from rackfit.documents.output import check_writable, write_whole
 from rackfit.figures.drawing import chart_svg, check_charts
 from rackfit.figures.scatter_plot import scatter_chart
-from rackfit.measurements.rows import read_runs
+from rackfit.measurements.rows import read_runs, tool_of
+from rackfit.quoting import shell_word
 from rackfit.report.load_words import load_text
 from topology.errors import InstanceError, Problem
-from topology.names import shown_lines
+from topology.names import shown, shown_lines
 
 
 class LeftOutKey(StrEnum):
@@ -91,7 +92,7 @@ def validate(
         if plot is not None:
             raise InstanceError(Problem("--plot", "draws TPOT of a CSV of runs, not load tests"))
         talks = None if sessions is None else read_sessions(sessions)
-        tests = validate_load(read_load_runs(load), named, sessions=talks)
+        tests = validate_load(_load_runs(load), named, sessions=talks)
         typer.echo(
             json.dumps(tests.as_dict() | {"profile": named})
             if as_json
@@ -117,6 +118,20 @@ def validate(
         )
         write_whole(chart_svg(chart), plot)
     typer.echo(json.dumps(found.as_dict() | fitted) if as_json else shown_lines(_text(found)))
+
+
+def _load_runs(path: Path) -> list[LoadRun]:
+    """Load tests of a file. Raises ``InstanceError``; it says where a file of another kind goes."""
+    try:
+        return read_load_runs(path)
+    except InstanceError:
+        tool = tool_of(path)
+        if tool is None:
+            raise
+        kind = "a table of runs (CSV)" if tool == "a CSV" else f"a result of {tool}"
+        file = shell_word(str(path))
+        message = f"{kind}, which --load does not read; leave --load out: rackfit validate {file}"
+        raise InstanceError(Problem(shown(path, 200), message)) from None
 
 
 def _text(found: Validation) -> str:

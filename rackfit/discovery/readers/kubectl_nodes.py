@@ -7,7 +7,7 @@ from typing import Any
 
 from rackfit.discovery.document import Document, mapping, sequence
 from rackfit.discovery.found import Found, Host
-from rackfit.discovery.products import product_of_machine, words
+from rackfit.discovery.products import product_of_device, product_of_machine, words
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
@@ -28,6 +28,8 @@ _PARTITIONED = ("amd.com/gpu.compute-memory-partition", "beta.amd.com/gpu.comput
 #: labels that name the product, the most telling first; those of a machine's type say no more than the word for it
 _PRODUCT = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name",
             "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-accelerator")  # fmt: skip
+#: a label of AMD's that holds the device's number, as value or, with the number of GPUs as value, in its name
+_DEVICE = re.compile(r"(?:beta\.)?amd\.com/gpu\.device-id(?:\.([0-9a-f]{4}))?")
 _WORD = ("eks.amazonaws.com/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-name")
 #: labels of the memory of one GPU, in MiB
 _MEMORY = (
@@ -51,11 +53,15 @@ def recognises(document: Document) -> bool:
 
 def read(document: Document) -> Found:
     """Hosts with accelerators; others are left out."""
+    nodes = [item for item in document.items if item.get("kind") == "Node"]
+    return hosts_of(nodes, document)
+
+
+def hosts_of(nodes: list[dict[str, Any]], document: Document) -> Found:
+    """The hosts of objects of kind Node that have accelerators."""
     found = Found()
     others = 0
-    for item in document.items:
-        if item.get("kind") != "Node":
-            continue
+    for item in nodes:
         metadata, status = mapping(item.get("metadata")), mapping(item.get("status"))
         labels = {str(k): str(v) for k, v in mapping(metadata.get("labels")).items()}
         name = shown(metadata.get("name"), 80)
@@ -85,6 +91,9 @@ def read(document: Document) -> Found:
             host.failed_anywhere["not allocatable"] = lost
         if split:
             host.taken_anywhere["split by MIG"] = split
+        whole = host.chips - split == _told(status, "capacity", place)
+        if whole and (used := _told(status, "requested", place)):
+            host.taken_anywhere["requested by pods"] = min(used, host.chips)
         _describe(host, labels, document.place)
         _health(host, item, status)
     if others:
@@ -129,6 +138,15 @@ def _count(
     return (physical, 0, physical) if physical and parts else None
 
 
+def _told(status: dict[str, Any], key: str, place: str) -> int:
+    """Whole chips of the first resource that counts some; pods' requests stand in ``kubectl describe`` alone."""
+    counts, capacity = mapping(status.get(key)), mapping(status.get("capacity"))
+    for name, *_ in _RESOURCES:
+        if _whole(capacity.get(name), place, name):
+            return _whole(counts.get(name), place, name) or 0
+    return 0
+
+
 def _replicas(labels: dict[str, str], place: str) -> int:
     """How many shares each GPU counts as; old device plugins say by the product's name alone that it is shared."""
     named = labels.get("nvidia.com/gpu.product", "").endswith("-SHARED")
@@ -159,7 +177,7 @@ def _whole(value: Any, place: str, name: str) -> int | None:
 
 
 def _describe(host: Host, labels: dict[str, str], place: str) -> None:
-    product = next((labels[key] for key in _PRODUCT if labels.get(key)), None)
+    product = next((labels[key] for key in _PRODUCT if labels.get(key)), None) or _device(labels)
     machine = labels.get("node.kubernetes.io/instance-type", "")
     word = next((labels[key] for key in _WORD if labels.get(key)), None)
     host.product = (
@@ -181,6 +199,16 @@ def _describe(host: Host, labels: dict[str, str], place: str) -> None:
             raise InstanceError(Problem(f"{place}: {host.name}: gke-tpu-topology", message))
         host.slice_shape = tuple(int(side) for side in sides)
         host.domain = labels.get("cloud.google.com/gke-nodepool", host.domain)
+
+
+def _device(labels: dict[str, str]) -> str | None:
+    """The product of AMD's device number: nodes of virtual machines have no other label of it."""
+    numbers = {
+        (found[1] or value).lower()
+        for key, value in labels.items()
+        if (found := _DEVICE.fullmatch(key)) and value
+    }
+    return product_of_device(numbers.pop()) if len(numbers) == 1 else None
 
 
 def _health(host: Host, item: dict[str, Any], status: dict[str, Any]) -> None:

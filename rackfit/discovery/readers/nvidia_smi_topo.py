@@ -35,6 +35,11 @@ def read(document: Document) -> Found:
     host = found.host(document.stem, document.place)
     lines = [_COLOUR.sub("", raw).strip() for raw in document.text.splitlines()]
     rows = _rows(lines, document.place)
+    linked = any(path.startswith("NV") for row in rows.values() for path in row)
+    legend = {line.partition(" ")[0] for line in lines if " = " in line}
+    if "PIX" in legend and "NV#" not in legend and not linked:
+        message = "paths of PCIe alone, as topo -mp prints them; expected nvidia-smi topo -m"
+        raise InstanceError(Problem(document.place, message))
     told = read_console(lines)
     names = {number: told.name(number) for number in told.names}
     displays = {number for number, name in names.items() if DISPLAY in name}

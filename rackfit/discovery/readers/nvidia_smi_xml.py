@@ -48,8 +48,12 @@ def recognises(document: Document) -> bool:
 
 def read(document: Document) -> Found:
     """One host, its GPUs in the order of the log, which is that of their numbers."""
+    return read_log(parse_xml(document.text, document.place), document)
+
+
+def read_log(root: Element, document: Document) -> Found:
+    """One host of a log as a tree. Raises ``InstanceError``."""
     found = Found()
-    root = parse_xml(document.text, document.place)
     logged = list(root.each("gpu"))
     gpus = [gpu for gpu in logged if DISPLAY not in gpu.at("product_name")]
     displays = len(logged) - len(gpus)
@@ -71,7 +75,7 @@ def read(document: Document) -> Found:
         product = gpu.at("product_name")
         if product and not _broken(product):
             products.add(product)
-        if reason := _failure(gpu):
+        if reason := failure_of(gpu):
             host.failed[position] = reason
         if reason := _use(gpu):
             host.taken[position] = reason
@@ -93,7 +97,7 @@ def _broken(text: str) -> bool:
     return any(word in text.lower() for word in _BROKEN)
 
 
-def _failure(gpu: Element) -> str:
+def failure_of(gpu: Element) -> str:
     """Why a GPU cannot serve; empty if it can."""
     if any(
         _broken(gpu.at(path))

@@ -13,6 +13,10 @@ TITLE = "scontrol show node"
 
 _KEY = re.compile(r"(?<=\s)(?=[A-Z][A-Za-z]{1,40}=)")
 _KIND = r"\(null\)|[\w.+-]{1,80}"
+#: the beginning of a record, in whatever case: slurm.conf leaves it open
+_RECORD = re.compile(r"(?mi)^[ \t]{0,8}NodeName=\S")
+#: what stands in slurm.conf alone
+_WRITTEN = re.compile(r"(?mi)^[ \t]{0,8}(?:ClusterName|SlurmctldHost|ControlMachine|GresTypes)=")
 #: an entry of GPUs of a list of GRES; kinds may begin with digits (4090), of a number alone it is the number of GPUs
 _GPU = re.compile(
     rf"gpu(?::({_KIND}))?:(\d{{1,4}})(?:\((?:S:[^()]{{0,80}}|IDX:([\d,-]{{1,400}}|N/A))\))?"
@@ -26,27 +30,49 @@ _PART = re.compile(r"(?:^|[_.-])\d+g\.?\d+gb")
 #: states of a node that serves nobody
 _OUT = ("DOWN", "FAIL", "FAILING", "DRAIN", "DRAINED", "DRAINING", "ERROR", "UNKNOWN", "NOT_RESPONDING", "MAINT",
         "MAINTENANCE", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "FUTURE", "INVALID_REG")  # fmt: skip
+#: states of a node that runs jobs
+_BUSY = ("ALLOCATED", "MIXED", "COMPLETING")
 
 
 def recognises(document: Document) -> bool:
-    """Records that begin with NodeName= (slurm.conf has them too, and is refused by its name)."""
-    return re.search(r"(?m)^[ \t]{0,8}NodeName=\S", document.text[:20_000]) is not None
+    """Records that begin with NodeName= (slurm.conf has them too, in any case, and is refused by its name)."""
+    return _RECORD.search(document.text, 0, 20_000) is not None
 
 
 def read(document: Document) -> Found:
     """Hosts that have GPUs."""
-    found = Found()
-    others = 0
-    for record in re.split(r"(?m)^(?=[ \t]{0,8}NodeName=)", document.text)[1:]:
+    records = []
+    written = _WRITTEN.search(document.text) is not None
+    for record in re.split(r"(?mi)^(?=[ \t]{0,8}NodeName=)", document.text)[1:]:
         values: dict[str, str] = {}
+        key, mark, rest = record.partition("=")
+        written = written or key.strip() != "NodeName"
+        record = "NodeName" + mark + rest
         for part in _KEY.split(" " + " ".join(record.split())):
             key, _, value = part.partition("=")
             values.setdefault(key.strip(), value.strip())
-        name = values["NodeName"]
-        place = f"{document.place}: {shown(name, 80)}"
-        if _configured(values):
+        if written or _configured(values):
+            place = f"{document.place}: {shown(values['NodeName'].split(' ')[0], 80)}"
             message = "a line of slurm.conf, which tells no states; expected scontrol show node"
             raise InstanceError(Problem(place, message))
+        records.append(values)
+    return hosts_of(records, document.place)
+
+
+def hosts_of(records: list[dict[str, str]], where: str) -> Found:
+    """Hosts with GPUs of records by scontrol's keys; a node that is told again in the same words counts once."""
+    found = Found()
+    others = 0
+    told: dict[str, dict[str, str]] = {}
+    for values in records:
+        name = values["NodeName"]
+        place = f"{where}: {shown(name, 80)}"
+        if name in told:
+            if values != told[name]:
+                message = "told twice, not in the same words; expected one listing of each node"
+                raise InstanceError(Problem(place, message))
+            continue
+        told[name] = values
         if "State" not in values:
             raise InstanceError(Problem(place, "the record has no State; the file seems cut off"))
         counted, unread = _gpus(values.get("Gres", ""))
@@ -58,7 +84,7 @@ def read(document: Document) -> Found:
             others += not counted
             continue
         kinds = {kind for kind, _ in whole if kind}
-        host = found.host(name, document.place)
+        host = found.host(name, where)
         host.chips = sum(number for _, number in whole) or None
         host.product = next(iter(kinds)) if len(kinds) == 1 else None
         if unread:
@@ -69,15 +95,18 @@ def read(document: Document) -> Found:
         if not host.unread:
             _uses(host, values)
     if others:
-        found.notes.append(f"{document.place}: {others} nodes without GPUs are left out")
+        found.notes.append(f"{where}: {others} nodes without GPUs are left out")
     return found
 
 
 def _configured(values: dict[str, str]) -> bool:
-    """Whether a record is a line of slurm.conf: many hosts or all, or keys as scontrol does not print them."""
+    """Whether a record is a line of slurm.conf: many hosts or all, or keys as scontrol does not print them.
+
+    Keys in small letters are none of scontrol's, and so part of the name.
+    """
     name = values["NodeName"]
     bare = values.get("State") == "UNKNOWN" and "CPUTot" not in values
-    return bool(re.search(r"[\[,]", name)) or name == "DEFAULT" or "CPUs" in values or bare
+    return bool(re.search(r"[\[, ]", name)) or name == "DEFAULT" or "CPUs" in values or bare
 
 
 def _entries(text: str) -> list[str]:
@@ -143,6 +172,13 @@ def _uses(host: Host, values: dict[str, str]) -> None:
     number = sum(count for kind, count in allocated if not _PART.search(kind))
     if number and not used:
         host.taken_anywhere["in use"] = number
+    if not (used or allocated or _gpus_of_tres(values.get("CfgTRES", ""))):
+        # Slurm counts GPUs in AllocTRES only where AccountingStorageTRES has them: jobs may hold any of them
+        busy = next((state for state in _BUSY if state in values["State"]), "")
+        if busy and not host.in_use:
+            host.in_use = (
+                f"{busy}; how many GPUs jobs hold is not told (scontrol show node -d does)"
+            )
     for match in filter(None, map(_SHARES.fullmatch, entries)):
         shares = [share.partition("/")[0] for share in (match[2] or "").split(",") if share]
         for position, share in enumerate(shares):

@@ -23,6 +23,8 @@ TITLE = "vllm bench serve"
 _POINTS = ("p25", "p50", "p75", "p90", "p95", "p99")
 #: mean number of requests in flight after the warm-up; the tool has no such key
 _IN_FLIGHT = "requests in flight after the warm-up"
+#: keys of files that were made of results and keep no means; InferenceX writes some in seconds
+_MEDIANS = frozenset({"median_tpot", "median_tpot_ms"})
 _METRICS = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
 
 
@@ -42,6 +44,8 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
     reason = no_figures(entry, place, completed)
     if not reason and "mean_tpot_ms" not in entry and "mean_e2el_ms" in entry:
         reason = "a run without token times (embeddings or scores)"
+    if not reason and _MEDIANS & entry.keys() and not any(key.startswith("mean_") for key in entry):
+        reason = "holds medians only, no mean_tpot_ms"
     if reason:
         return [left_out(place, TITLE, reason)]
     drafts = optional(entry, "spec_decode_acceptance_length", place)

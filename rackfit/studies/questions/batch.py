@@ -10,8 +10,19 @@ from costmodel.blackboard.balance import balance_batch
 from costmodel.blackboard.trains import train_latency
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, along, cheapest
-from rackfit.studies.board import PARAMETERS, board_of
+from rackfit.studies.base import (
+    POSITIVE,
+    SHARE,
+    SOLVED,
+    Axes,
+    Options,
+    Own,
+    Row,
+    Study,
+    along,
+    cheapest,
+)
+from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 from rackfit.studies.point import solve_row
 
 #: the batch is large enough when its cost is within this much of the cheapest
@@ -159,6 +170,7 @@ STUDY = Study(
     chart=_chart,
     conclude=_conclude,
     parameters={**PARAMETERS, _BATCH: None, "board.pass_s": None, "board.context_share": None},
+    numbers={**NUMBERS, _BATCH: POSITIVE, "board.pass_s": POSITIVE, "board.context_share": SHARE},
     answer=_answer,
     shown={**SOLVED, "balance_batch": "balance batch"},
 )

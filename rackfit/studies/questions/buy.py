@@ -21,7 +21,8 @@ from costmodel.money.day import (
 from costmodel.money.offers import api_of, bought, rented
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import SIZED, Axes, Options, Own, Row, Study, solved
+from rackfit.wording import counted
 from solver.clock import Clock
 from solver.plan.sizing.size import Sized, Wanted, size
 from topology.errors import InstanceError, Problem
@@ -209,7 +210,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
             f"{name} ${usd:,.0f}" for name, usd in sorted(costs.items(), key=lambda c: c[1])
         )
         units = "no number of units that is solved" if row["units"] is None else (
-            f"{row['units']} units ({row['chips_bought']:,} chips)"
+            f"{counted(row['units'], 'unit')} ({row['chips_bought']:,} chips)"
         )  # fmt: skip
         said.append(
             f"At {row[_RATE]:g} requests/s, {units}; dollars per day: {listed or 'no price is known'}."
@@ -217,9 +218,9 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     for row in solved(rows):
         if row.get(_CROSSING) is not None and row.get("crossing_requests_per_s") is not None:
             said.append(
-                f"{WAYS[row[_CROSSING]].capitalize()}: {row['units']} units cost as much as the API at "
-                f"{row['crossing_requests_per_s']:.3g} requests/s (${row['crossing_usd_per_day']:,.0f} a day), "
-                "and carry them; below that the API is the cheaper."
+                f"{WAYS[row[_CROSSING]].capitalize()}: {counted(row['units'], 'unit')} {_agreeing('cost', row)} as much as "
+                f"the API at {row['crossing_requests_per_s']:.3g} requests/s (${row['crossing_usd_per_day']:,.0f} a day), "
+                f"and {_agreeing('carry', row)} them; below that the API is the cheaper."
             )
     first = next(iter(_volumes(rows)), None)
     for end, words in (
@@ -233,6 +234,11 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         f"Prices: {text}." for text in dict.fromkeys(row["price_sources"] for row in solved(rows))
     ]
     return said
+
+
+def _agreeing(verb: str, row: Row) -> str:
+    """The verb as the number of units wants it."""
+    return {"cost": "costs", "carry": "carries"}[verb] if row["units"] == 1 else verb
 
 
 STUDY = Study(
@@ -251,6 +257,7 @@ STUDY = Study(
         _RATE: None, _CROSSING: None, "peak": 1.0, "spare": 0, "years": 4.0, "usd_per_kwh": _KWH,
         "owned_usd_per_chip": None, "rented_usd_per_chip_hour": None, "api_usd_per_request": None,
     },
+    numbers=SIZED,
     answer=_answer,
     shown={
         "units": "units",

@@ -9,8 +9,8 @@ from costmodel.blackboard.aggregate import ReadPattern, tokens_read, usd_per_m_t
 from costmodel.blackboard.balance import attention_crossover, kv_bytes_at_balance
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import SOLVED, Axes, Options, Own, Row, Study, along
-from rackfit.studies.board import PARAMETERS, board_of
+from rackfit.studies.base import POSITIVE, SOLVED, Axes, Options, Own, Row, Study, along
+from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 from rackfit.studies.point import solve_row
 from topology.errors import InstanceError, Problem
 
@@ -161,6 +161,7 @@ STUDY = Study(
     chart=_chart,
     conclude=_conclude,
     parameters={**PARAMETERS, "board.read": "dense", "board.price_step": None},
+    numbers={**NUMBERS, "board.price_step": POSITIVE},
     answer=_answer,
     shown={**SOLVED, "balance_context": "balance context"},
 )

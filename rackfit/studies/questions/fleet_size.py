@@ -7,7 +7,8 @@ from typing import Any
 
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import SIZED, Axes, Options, Own, Row, Study, solved
+from rackfit.wording import counted
 from solver.clock import Clock
 from solver.plan.sizing.carried import MOST_CHIPS
 from solver.plan.sizing.size import Sized, Wanted, size
@@ -36,7 +37,7 @@ def _answer(instance: Instance, own: Own, options: Options) -> Row:
 
 
 def _chips(found: Sized) -> int:
-    return (found.count or found.least) * found.chips_per_unit
+    return found.about * found.chips_per_unit
 
 
 def _bought(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -46,6 +47,10 @@ def _bought(rows: Sequence[Row]) -> dict[str, list[Row]]:
         if row["units"] is not None:
             found.setdefault(str(row["cluster"]), []).append(row)
     return found
+
+
+def _too_few(number: int) -> str:
+    return f" ({number} {'is' if number == 1 else 'are'} proven too few)" if number else ""
 
 
 def _tpot(row: Row) -> float:
@@ -71,8 +76,8 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
             (row for row in here if row["units"] is not None), key=lambda row: row["usd_per_hour"]
         )
         words = [
-            f"{row['units']} units of {row['cluster']} at ${row['usd_per_m_at_the_mean']:.3f} "
-            f"({row['least_units'] - 1} are proven too few)"
+            f"{counted(row['units'], 'unit')} of {row['cluster']} at ${row['usd_per_m_at_the_mean']:.3f}"
+            + _too_few(row["least_units"] - 1)
             for row in found
         ]
         words += [
@@ -99,6 +104,7 @@ STUDY = Study(
     chart=_chart,
     conclude=_conclude,
     parameters={"mean_rate": 500.0, "peak": 3.0, "spare": 1},
+    numbers=SIZED,
     answer=_answer,
     shown={
         "units": "units",

@@ -11,7 +11,7 @@ from costmodel.replica.held import conversation_bytes
 from costmodel.replica.tier_use import rent
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Options, Own, Row, Study, along
-from rackfit.studies.board import PARAMETERS
+from rackfit.studies.board import NUMBERS, PARAMETERS
 from rackfit.studies.point import found_row
 from rackfit.studies.retention import HOLD, retention_row
 from solver.clock import Clock
@@ -239,6 +239,7 @@ STUDY = Study(
         "prices.short_s": 300,
         "prices.long_s": 3600,
     },
+    numbers=NUMBERS,
     answer=_answer,
     shown={
         "kept_in": "kept in",

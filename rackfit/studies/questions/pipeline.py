@@ -17,8 +17,8 @@ from costmodel.question.instance import Instance
 from costmodel.replica.serving import PipelineTime
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_ratio
-from rackfit.studies.base import Axes, Options, Own, Row, Study, along
-from rackfit.studies.board import PARAMETERS, board_of
+from rackfit.studies.base import COUNT, POSITIVE, Axes, Number, Options, Own, Row, Study, along
+from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 
 _STAGES, _BOARD = "stages", "board.stages"
 
@@ -220,6 +220,25 @@ STUDY = Study(
         "board.microbatch": None,
         "board.pass_s": None,
         "board.hop_s": 0.0,
+    },
+    numbers={
+        **NUMBERS,
+        **dict.fromkeys((_STAGES, "sequences_per_chip", "top_k"), COUNT),
+        **dict.fromkeys(
+            (
+                _BOARD,
+                "microbatches",
+                "ratio",
+                "layers_per_stage",
+                "dispatch_bytes",
+                "combine_bytes",
+                "hop_bytes",
+                "board.microbatch",
+                "board.pass_s",
+            ),
+            POSITIVE,
+        ),
+        "board.hop_s": Number(0, 1e9),
     },
     answer=_answer,
     shown={

@@ -12,8 +12,8 @@ from costmodel.blackboard.token_prices import cost_over_compute, hit_usd_per_m, 
 from costmodel.question.instance import Instance
 from costmodel.question.workload import Workload
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Options, Own, Row, Study, along
-from rackfit.studies.board import PARAMETERS, Board, board_of, positive
+from rackfit.studies.base import POSITIVE, Axes, Options, Own, Row, Study, along
+from rackfit.studies.board import NUMBERS, PARAMETERS, Board, board_of, positive
 from rackfit.studies.point import found_row, solve_instance
 from solver.answer import SearchResult
 
@@ -191,6 +191,10 @@ STUDY = Study(
         _STEP: None,
         "board.memory_over_compute": None,
         "board.batch": 2000,
+    },
+    numbers={
+        **NUMBERS,
+        **dict.fromkeys((_TOKENS, _STEP, "board.memory_over_compute", "board.batch"), POSITIVE),
     },
     answer=_answer,
     shown={

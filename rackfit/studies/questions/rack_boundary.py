@@ -13,7 +13,7 @@ from costmodel.blackboard.aggregate import usd_per_m_tokens
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_ratio
-from rackfit.studies.base import Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import COUNT, POSITIVE, Axes, Options, Own, Row, Study, solved
 from rackfit.studies.systems.balanced import largest_balanced_decode
 from rackfit.studies.systems.second_rack import second_rack
 from topology.errors import InstanceError, Problem
@@ -212,6 +212,11 @@ STUDY = Study(
         "top_k": None,
         _OVER: None,
         "racks": 2,
+    },
+    numbers={
+        **dict.fromkeys(("domains", "chips_per_domain", "top_k", "racks"), COUNT),
+        "ratio": POSITIVE,
+        _OVER: POSITIVE,
     },
     answer=_answer,
     shown={

@@ -11,6 +11,7 @@ from costmodel.blackboard.aggregate import aggregate_pass
 from costmodel.question.instance import Instance, resolve_instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import (
+    POSITIVE,
     SOLVED,
     Axes,
     Options,
@@ -22,7 +23,7 @@ from rackfit.studies.base import (
     solved,
     varied,
 )
-from rackfit.studies.board import PARAMETERS, board_of
+from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 from rackfit.studies.point import described_row, solve_row
 from rackfit.studies.systems.measured import measured_row, pairs
 from rackfit.studies.systems.steps import GAINS, SYSTEMS, step_of
@@ -247,6 +248,7 @@ STUDY = Study(
     chart=_chart,
     conclude=_conclude,
     parameters={**PARAMETERS, _SYSTEM: None, _MEASURED: None, _TPOT: 0.05},
+    numbers={**NUMBERS, _TPOT: POSITIVE},
     answer=_answer,
     unheeded={
         _SYSTEM: ("slo.tpot", "cluster"),

@@ -10,8 +10,19 @@ from costmodel.models.summary import summarise
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_experts
-from rackfit.studies.base import ONE_RACK, SOLVED, Axes, Options, Own, Row, Study, cheapest, solved
-from rackfit.studies.board import PARAMETERS, board_of
+from rackfit.studies.base import (
+    COUNT,
+    ONE_RACK,
+    SOLVED,
+    Axes,
+    Options,
+    Own,
+    Row,
+    Study,
+    cheapest,
+    solved,
+)
+from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 from rackfit.studies.point import solve_row
 
 
@@ -100,6 +111,7 @@ STUDY = Study(
     chart=_chart,
     conclude=_conclude,
     parameters={**PARAMETERS, "experts": None, "top_k": None},
+    numbers={**NUMBERS, "experts": COUNT, "top_k": COUNT},
     answer=_answer,
     shown={**SOLVED, "balance_batch": "balance batch"},
 )  # fmt: skip

@@ -61,7 +61,7 @@ def deepen(
 
     Layers are independent; ``workers`` of them run at once. Small layers are given to CP-SAT whole,
     for ``whole_effort`` of deterministic time each. After ``deadline`` (of
-    ``time.monotonic``) no further layer is begun.
+    ``time.monotonic``) no further layer or program is begun, and the longest program ends.
     """
     if slots.width > 2 and slots.even and slots.total > shares.shape[1]:
         small = literals_needed(shares.shape[1], slots.num_chips, slots.total) <= WHOLE
@@ -73,7 +73,7 @@ def deepen(
         if deadline is not None and time.monotonic() > deadline:
             return None
         layer = LayerState(shares[index], table[index], float(peak[index]), float(bound[index]))
-        return deepen_layer(layer, slots, seed, whole_effort)
+        return deepen_layer(layer, slots, seed, whole_effort, deadline)
 
     jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
     for index, layer in zip(todo, jobs(delayed(work)(index) for index in todo), strict=True):
@@ -82,13 +82,20 @@ def deepen(
     return table, bound
 
 
-def deepen_layer(layer: LayerState, slots: Slots, seed: int, whole_effort: float) -> LayerState:
+def deepen_layer(
+    layer: LayerState,
+    slots: Slots,
+    seed: int,
+    whole_effort: float,
+    deadline: float | None = None,
+) -> LayerState:
     """The same layer with the programs that fit its slots applied."""
     experts, chips = len(layer.share), slots.num_chips
     if literals_needed(experts, chips, slots.total) <= WHOLE:
         table, bound = place_anew(
-            layer.share, layer.table, np.arange(chips), effort=whole_effort, seed=seed
-        )
+            layer.share, layer.table, np.arange(chips),
+            effort=whole_effort, seed=seed, deadline=deadline,
+        )  # fmt: skip
         return better(layer, table, bound)
     if not slots.even or chips < 2 or slots.width < 2:
         return layer
@@ -96,6 +103,8 @@ def deepen_layer(layer: LayerState, slots: Slots, seed: int, whole_effort: float
         return deepen_fixed(layer, slots, seed)
     bound = raise_bound(layer.share, chips, slots.width, layer.bound, layer.peak, close=CLOSE)
     layer = better(layer, layer.table, bound)
+    if deadline is not None and time.monotonic() > deadline:
+        return layer
     replicas = np.bincount(layer.table.ravel(), minlength=experts)
     if slots.width == 2:
         replicas, bound = improve_pairs(

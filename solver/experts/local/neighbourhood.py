@@ -6,6 +6,7 @@ the number of replicas there. With all chips chosen the optimum is the layer's.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from solver.clock import one_worker
 from solver.experts.slots import Floats, Ints
 
 SCALE = 10**9
+#: seconds of a solve whose time is nearly over
+LEAST_S = 0.05
 
 
 def literals_needed(experts: int, chips: int, slots: int) -> int:
@@ -29,11 +32,13 @@ def place_anew(
     *,
     effort: float,
     seed: int,
+    deadline: float | None = None,
 ) -> tuple[Ints, float]:
     """A table at least as good on ``chips``, and the proven bound on their busiest (0 if none).
 
     ``share [experts]`` sums to 1; ``table [num_chips, width]`` holds ``experts`` beyond a chip's
-    slots. Loads are rounded by at most ``1 / SCALE`` per slot, which the bound takes off.
+    slots. Loads are rounded by at most ``1 / SCALE`` per slot, which the bound takes off. ``deadline`` (of
+    ``time.monotonic``) ends the solve with what is best by then.
     """
     experts = len(share)
     replicas = np.bincount(table[table < experts], minlength=experts)
@@ -76,6 +81,8 @@ def place_anew(
     model.minimize(top)
     solver = one_worker(seed)
     solver.parameters.max_deterministic_time = effort
+    if deadline is not None:
+        solver.parameters.max_time_in_seconds = max(deadline - time.monotonic(), LEAST_S)
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return table, 0.0

@@ -13,6 +13,7 @@ decides its chip, however even the nodes are.
 
 from __future__ import annotations
 
+import time
 from itertools import combinations
 
 import numpy as np
@@ -42,11 +43,13 @@ def spend_abroad(
     routing: CopyTraffic | None = None,
     *,
     workers: int = 1,
+    deadline: float | None = None,
 ) -> Ints:
     """Replicas by node ``[layers, experts, nodes]`` (0 or 1): home, and ``away`` foreign ones a node.
 
     ``chips`` of each node, ``shares [layers, experts]`` and ``home [layers, experts]``; without ``routing``
-    only loads count. Layers are independent: ``workers`` parts of them run at once.
+    only loads count. Layers are independent: ``workers`` parts of them run at once. After ``deadline`` (of ``time.monotonic``)
+    slots that are left stay so.
     """
 
     def work(part: slice) -> Ints:
@@ -54,7 +57,7 @@ def spend_abroad(
         if routing is not None and routing.price > 0:
             held = spender.held.astype(np.int64)
             spender.count(routing.ledger(shares[part], held, groups, part), routing.price)
-        spender.run()
+        spender.run(deadline)
         spent: Ints = spender.held.astype(np.int64)
         return spent
 
@@ -91,10 +94,10 @@ class Spender:
         self.fan, self.price = ledger, price
         self.kinds = steps(self.held.shape[2])
 
-    def run(self) -> None:
-        """Spend until no layer has a step left."""
+    def run(self, deadline: float | None = None) -> None:
+        """Spend until no layer has a step left, or until ``deadline``."""
         active = np.flatnonzero(self.room.any(axis=1))
-        while active.size:
+        while active.size and (deadline is None or time.monotonic() < deadline):
             stuck = self.step(active, HOTTEST)
             if stuck.size:
                 done = self.step(stuck, self.unit.shape[1])

@@ -81,6 +81,7 @@ def place_on_nodes(
     effort: Effort = "good",
     seed: int = 0,
     workers: int = 1,
+    deadline: float | None = None,
 ) -> LayerPlacements:
     """Place ``loads [layers, experts]`` with groups at home and ``abroad`` spare slots per node.
 
@@ -88,7 +89,8 @@ def place_on_nodes(
     node has experts need; ``routing`` says how tokens pick groups, or which experts they use together, and what a copy
     to another node is worth against a mean node's load; ``home [layers, experts]`` gives home nodes
     that do not follow from groups, equally many experts on each; ``workers`` parts of the layers are worked on
-    at once. Raises ``InstanceError`` where groups, nodes and
+    at once. After ``deadline`` (of ``time.monotonic``) what is left of the spare slots is spent at home, and nothing is
+    improved any more. Raises ``InstanceError`` where groups, nodes and
     slots do not divide.
     """
     shares = check_loads(loads)
@@ -97,19 +99,23 @@ def place_on_nodes(
     spare = layout.room - experts // layout.nodes
     own = experts // layout.nodes
     away = spare if abroad is None else min(max(abroad, 0), spare)
-    away = min(max(away, layout.width - own), experts - own)
+    needed = layout.width - own  # to fill the chips: these are spent whatever the time
+    away = min(max(away, needed), experts - own)
     if home is None:
         home = home_nodes(shares, layout, routing)
     held = spend_abroad(
-        shares, home, layout.nodes, layout.chips, groups, away, routing, workers=workers
-    )
+        shares, home, layout.nodes, layout.chips, groups, away, routing,
+        workers=workers, deadline=None if needed > 0 else deadline,
+    )  # fmt: skip
     counts = spend_at_home(shares, home, held, layout)
     pieces = shares / counts.sum(axis=2)
     inside = Slots((layout.width,) * layout.chips)
     table = np.empty((layers, layout.nodes, layout.chips, layout.width), dtype=np.int64)
     rng = np.random.default_rng(seed)
     for node in range(layout.nodes):
-        table[:, node] = pack_node(pieces, counts[:, :, node], inside, rng, SWEEPS[effort])
+        table[:, node] = pack_node(
+            pieces, counts[:, :, node], inside, rng, SWEEPS[effort], deadline
+        )
     whole = Slots((layout.width,) * chips)
     bound = load_bounds(shares, chips, slots)
     return finish(shares, table.reshape(layers, chips, layout.width), whole, bound)
@@ -131,8 +137,9 @@ def home_nodes(shares: Floats, layout: NodeLayout, routing: CopyTraffic | None =
         for layer, share in enumerate(shares):
             odds, chance = group_choices(share, routing.top_k, layout.groups, routing.top_groups)
             spared = np.log1p(-np.minimum(chance, 1 - 1e-9)).reshape(len(odds), layout.groups, -1)
-            missed = np.exp(np.einsum("sg,pgn->psn", spared.sum(axis=2), member))
-            touched = np.einsum("s,psn->p", odds, 1 - missed)
+            # a product of matrices: einsum would take ten times as long
+            missed = np.exp(np.tensordot(spared.sum(axis=2), member, axes=(1, 1)))
+            touched = np.tensordot(odds, 1 - missed, axes=1).sum(axis=1)
             cost[layer] += routing.price * touched * (layout.nodes - 1) / layout.nodes
     home: Ints = np.repeat(plans[cost.argmin(axis=1)], experts // layout.groups, axis=1)
     return home
@@ -162,20 +169,29 @@ def _partitions(groups: int, each: int, most: int) -> list[tuple[int, ...]]:
 
 
 def spend_at_home(shares: Floats, home: Ints, held: Ints, layout: NodeLayout) -> Ints:
-    """``held`` with the slots left on each node given to the largest pieces there (more per node)."""
+    """``held`` with the slots left on each node given to the largest pieces there (more per node).
+
+    Layers may have unlike numbers left: those whose time was over.
+    """
     counts = held.copy()
-    rows = np.arange(len(shares))
     for node in range(layout.nodes):
-        for _ in range(int(layout.room - counts[:, :, node].sum(axis=1).max())):
-            piece = shares / counts.sum(axis=2)
-            can = (counts[:, :, node] > 0) & (counts[:, :, node] < layout.chips)
+        left = layout.room - counts[:, :, node].sum(axis=1)
+        for spent in range(int(left.max())):
+            rows = np.flatnonzero(left > spent)
+            piece = shares[rows] / counts[rows].sum(axis=2)
+            can = (counts[rows, :, node] > 0) & (counts[rows, :, node] < layout.chips)
             hottest = np.where(can, piece, -1.0).argmax(axis=1)
             counts[rows, hottest, node] += 1
     return counts
 
 
 def pack_node(
-    pieces: Floats, counts: Ints, inside: Slots, rng: np.random.Generator, sweeps: int
+    pieces: Floats,
+    counts: Ints,
+    inside: Slots,
+    rng: np.random.Generator,
+    sweeps: int,
+    deadline: float | None = None,
 ) -> Ints:
     """Slot tables ``[layers, chips, width]`` of one node: ``counts [layers, experts]`` replicas there."""
     present = np.argsort(counts == 0, axis=1, kind="stable")
@@ -198,6 +214,7 @@ def pack_node(
             sweeps=sweeps,
             tolerance=1e-3,
             rng=rng,
+            deadline=deadline,
         )
         table[rows] = np.take_along_axis(expert, packed.reshape(len(rows), -1), axis=1).reshape(
             packed.shape

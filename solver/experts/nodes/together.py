@@ -11,6 +11,7 @@ The exchange tried is the one that gains most at the present slopes of that esti
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,11 +109,13 @@ def homes(
     seed: int = 0,
     start: Ints | None = None,
     workers: int = 1,
+    deadline: float | None = None,
 ) -> Ints:
     """Home node of each expert ``[layers, experts]``, equally many on every node.
 
     The best of a start with even loads, two grown from experts used together, and ``start`` (homes at
-    another price) if given. ``workers`` layers are worked on at once.
+    another price) if given. ``workers`` layers are worked on at once. After ``deadline`` (of ``time.monotonic``) no
+    start is improved further.
     """
 
     def work(layer: int) -> Ints:
@@ -126,7 +129,7 @@ def homes(
             starts += [grown(pairs, nodes, first) for first in (share, rng.random(len(share)))]
         if start is not None:
             starts.append(start[layer].copy())
-        found = [exchanged(Homes(share, pairs, together, home, nodes)) for home in starts]
+        found = [exchanged(Homes(share, pairs, together, home, nodes), deadline) for home in starts]
         return min(found, key=lambda one: one[0])[1]
 
     jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
@@ -222,9 +225,11 @@ class Homes:
         return True
 
 
-def exchanged(layer: Homes) -> tuple[float, Ints]:
-    """Cost and homes after the descent by exchanges."""
+def exchanged(layer: Homes, deadline: float | None = None) -> tuple[float, Ints]:
+    """Cost and homes after the descent by exchanges, which ends at ``deadline``."""
     for _ in range(EXCHANGES):
+        if deadline is not None and time.monotonic() > deadline:
+            break
         gain = layer.gains()
         few = np.argpartition(gain, min(COMPARED, gain.size - 1), axis=None)[:COMPARED]
         few = few[gain.ravel()[few] < 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,19 +26,27 @@ WORTHS = tuple(float(worth) for worth in np.geomspace(1e-3, 30.0, 40))
 
 
 def over_nodes(
-    total: Floats, options: PlaceOptions, flat: Found, together: CoActivation | None = None
+    total: Floats,
+    options: PlaceOptions,
+    flat: Found,
+    together: CoActivation | None = None,
+    *,
+    ends: float | None = None,
 ) -> Found:
     """The point of the trade-off between balance and traffic that costs each layer least.
 
     Points: groups (or experts used ``together``) at home, spare slots abroad at several worths of a
     copy, and the placement that ignores nodes. Cost of a layer: ``imbalance + copy_cost * copies``. With tokens held
-    out the choice rests on the others, and the copies of the points on those held out.
+    out the choice rests on the others, and the copies of the points on those held out. After ``ends``, on the monotonic clock,
+    no point is begun but the first over nodes, and one that is begun is only made whole.
     """
     from solver.experts.nodes.grouped import place_on_nodes
 
     per_node = options.gpus_per_node or options.gpus
     tables = [flat.physical_to_logical]
-    for abroad, traffic, home in traffics(total, options, together):
+    for abroad, traffic, home in traffics(total, options, together, ends):
+        if ends is not None and len(tables) > 1 and time.monotonic() > ends:
+            break
         tables.append(
             place_on_nodes(
                 total,
@@ -51,6 +60,7 @@ def over_nodes(
                 effort=options.effort,
                 seed=options.seed,
                 workers=options.workers,
+                deadline=ends,
             ).physical_to_logical
         )
     balance = np.stack([imbalance(loads_of(table, total, options)) for table in tables])
@@ -73,7 +83,10 @@ def over_nodes(
 
 
 def traffics(
-    total: Floats, options: PlaceOptions, together: CoActivation | None
+    total: Floats,
+    options: PlaceOptions,
+    together: CoActivation | None,
+    ends: float | None = None,
 ) -> Iterator[tuple[int | None, CopyTraffic, Ints | None]]:
     """Points to try: spare slots abroad (none, or all), worth of a copy, homes if not by groups."""
     if together is None:
@@ -90,7 +103,10 @@ def traffics(
     shares, home = total / total.sum(axis=1, keepdims=True), None
     for price in TOGETHER_PRICES[:: 2 if options.effort == "fast" else 1]:
         known = Together(together.pairs, together.top_k, price, local_first)
-        home = homes(shares, nodes, known, seed=options.seed, start=home, workers=options.workers)
+        home = homes(
+            shares, nodes, known,
+            seed=options.seed, start=home, workers=options.workers, deadline=ends,
+        )  # fmt: skip
         for abroad in (0, None):
             yield abroad, known, home
 

@@ -173,7 +173,9 @@ class _Mixing:
                 new = sum(
                     kind.search(number)
                     for kind, bought in zip(self.kinds, chosen, strict=True)
-                    for number in range(max(1, bought - self.wanted.spare), bought + 1)
+                    for number in range(
+                        max(1, bought - self.wanted.lost(kind.units.chips)), bought + 1
+                    )
                     if bought
                 )
             except NoLayoutInTime:
@@ -190,8 +192,14 @@ class _Mixing:
 
 def choice_of(kinds: Sequence[Kind], wanted: Wanted, clock: Clock, seed: int) -> Choice:
     """The question of each choice among some kinds."""
-    prices = [kind.units.usd_per_hour for kind in kinds]
-    return Choice(prices, wanted.peak_rate, wanted.spare, clock, seed)
+    return Choice(
+        [kind.units.usd_per_hour for kind in kinds],
+        wanted.peak_rate,
+        lost=wanted.spare or wanted.spare_chips,
+        sizes=[1 if wanted.spare else kind.units.chips for kind in kinds],
+        clock=clock,
+        seed=seed,
+    )
 
 
 def mix_of(

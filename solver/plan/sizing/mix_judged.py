@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from solver.clock import Clock
 from solver.plan.sizing.carried import Units
@@ -33,6 +34,8 @@ from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: layouts searched for a mix at least: as many as the kinds alone took, if that is more; mixes replayed
 _SEARCHES, _REPLAYED = 4, 6
+#: losses after which a mix is replayed, at most: one that more may happen to is not looked at
+_LOSSES = 40
 _MEETS = "each kind meets the targets with its own share of the requests, which chance deals out"
 _EVEN = "even arrivals: what random ones ask for beyond that is in the gap"
 
@@ -153,7 +156,7 @@ class _Judged:
             if low >= usd * (1 - ROUNDING):
                 break
             chosen, _ = self.choice.cheapest([one.likely() for one in self.carriers], beneath=usd)
-            if chosen is None:
+            if chosen is None or len(self._losses(chosen)) > _LOSSES:
                 break
             unknown = self._unknown(chosen)
             if not (work.search() if unknown else work.replay() and replayed < _REPLAYED):
@@ -192,15 +195,17 @@ class _Judged:
         )
         return next(unknown, None)
 
+    def _losses(self, chosen: Sequence[int]) -> list[tuple[int, ...]]:
+        """What may be lost, one more than are replayed at most."""
+        return list(islice(self.choice.losses(chosen), _LOSSES + 1))
+
     def _after(
         self, chosen: Sequence[int]
     ) -> list[tuple[dict[str, int], list[tuple[int, int, float]]]]:
         """By loss, what is left: kind, units, and its requests/s, in proportion to what it is likely to carry."""
         likely, found = [one.likely() for one in self.carriers], []
-        for lost in self.choice.losses():
+        for lost in self._losses(chosen):
             left = left_of(chosen, lost)
-            if any(own < gone for own, gone in zip(chosen, lost, strict=True)):
-                continue  # less is lost than may be
             has = [own[n] for own, n in zip(likely, left, strict=True)]
             part = self.wanted.peak_rate / sum(has)
             named = {kind.name: n for kind, n in zip(self.kinds, lost, strict=True) if n}
@@ -211,6 +216,8 @@ class _Judged:
         """What requests meet after every loss; ``None``: some part of them misses a target."""
         found = []
         for lost, parts in self._after(chosen):
+            if self.clock.over:
+                return None
             stand = [self.carriers[k].part(units, rate) for k, units, rate in parts]
             seen = replay_mix(lost, stand, self.draws, self.seed)
             self.requests += seen.requests

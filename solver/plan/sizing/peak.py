@@ -23,6 +23,7 @@ from costmodel.replay.met import Met
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import BEYOND_P99, Targets, judged
 from topology.errors import InstanceError, Problem
+from topology.quantity import figure
 
 #: how long requests come, as a multiple of what a request takes; the first such time is not judged: the fleet fills
 _LENGTHS, _FILLS = 6, 1
@@ -88,7 +89,7 @@ def requests_at_peak(rate: float, fills_s: float) -> int:
     count = min(ceil(rate * _LENGTHS * fills_s), MOST_DRAWN)
     if count < rate * (_FILLS + _LEAST) * fills_s:
         message = (
-            f"{rate:g} requests/s of {fills_s:,.1f} s each: more than {MOST_DRAWN:,} requests would have to come; "
+            f"{figure(rate, 6)} requests/s of {fills_s:,.1f} s each: more than {MOST_DRAWN:,} requests would have to come; "
             "ask for a lower rate or shorter answers"
         )
         raise InstanceError(Problem("--replay", message))

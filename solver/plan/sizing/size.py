@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import floor
+from math import ceil, floor
 
 from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.question.scenario import Scenario, without_apart
 from solver.clock import Clock
 from solver.plan.sizing.carried import MOST_CHIPS, Capability, Units
 from solver.plan.sizing.for_traffic import TrafficUnits
+from solver.plan.sizing.known import Known
 from solver.plan.sizing.peak import PeakReplay, check_targets, fewest_that_meet
 from solver.traffic.asked import Asked
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
@@ -24,15 +25,17 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Pro
 _RATHER = 0.5
 #: a kind that seems to need so many times the largest cluster is not searched there
 _FAR = 1.05
+#: why a kind is left out that no time was left for
+NO_TIME = "the time limit came before it was sized"
 
 
 @dataclass(frozen=True)
 class Sized:
     """One kind of hardware. ``count`` is ``None`` where the peak needs more than :data:`MOST_CHIPS` chips.
 
-    ``least``: no smaller number carries the peak after the loss, proven. ``spare``: units of ``count`` that
-    may be lost. ``headroom``: what the rest carries over the peak, less 1. ``gap``: ``count`` over ``least``,
-    less 1. Money is for all units, at the mean rate. ``replays``: random arrivals at the peak on what a loss
+    ``least``: no smaller number carries the peak after the loss, proven. ``about``: ``count``, or without one what
+    smaller numbers let expect. ``spare``: units of it that may be lost. ``headroom``: what the rest carries over the peak,
+    less 1. ``gap``: ``count`` over ``least``, less 1. Money is for ``about`` units, at the mean rate. ``replays``: random arrivals at the peak on what a loss
     leaves, where they were asked for; the last is of ``count`` less ``spare``. ``met``: what it says, ``None`` where
     there is none.
     """
@@ -41,12 +44,13 @@ class Sized:
     chips_per_unit: int
     count: int | None
     least: int
+    about: int
     spare: int
     carried_requests_per_s: float
     headroom: float
     usd_per_hour: float
     usd_per_m_output_tokens: float
-    gap: float
+    gap: float | None
     reason: str
     tried: tuple[Capability, ...]
     replays: tuple[PeakReplay, ...] = ()
@@ -59,16 +63,24 @@ class Sized:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be carried: a mean rate (requests/s), its peak as a multiple, units that may be lost."""
+    """What is to be carried: a mean rate (requests/s), its peak as a multiple, units that may be lost.
+
+    ``spare_chips``: instead of ``spare``, chips that may be lost; of each kind as many units as hold them.
+    """
 
     rate: float
     peak: float = 1.0
     spare: int = 0
+    spare_chips: int = 0
 
     @property
     def peak_rate(self) -> float:
         """Requests per second at the peak."""
         return self.rate * self.peak
+
+    def lost(self, chips_per_unit: int) -> int:
+        """Units of so many chips that may be lost."""
+        return self.spare or ceil(self.spare_chips / chips_per_unit)
 
 
 def size(
@@ -83,6 +95,7 @@ def size(
     on_sized: Callable[[list[Sized]], None] = lambda sized: None,
     searched: dict[str, Units] | None = None,
     asked: Asked | None = None,
+    left_out: dict[str, str] | None = None,
 ) -> list[Sized]:
     """The fewest units of each kind that carry the wanted rate, cheapest kind first.
 
@@ -99,11 +112,13 @@ def size(
     replays
         Whether numbers grow until replays of random arrivals at the peak meet the targets.
     on_sized
-        Is told the answer for even arrivals, before the first replay if there are any.
+        Is told the kinds that are sized for even arrivals so far, after each of them, before the first replay.
     searched
         Takes what was searched of each kind, for :func:`solver.plan.sizing.mix.mix`.
     asked
         Requests of unlike lengths and their percentiles; units then carry the peak where a layout's replays meet them.
+    left_out
+        Takes the kinds on which nothing fits, or for which no time was left, with the reason.
 
     Raises
     ------
@@ -111,6 +126,8 @@ def size(
         A kind is unknown or names a count; replays are wanted and there is no target.
     NoFeasibleLayout
         The targets cannot be met on any kind.
+    NoLayoutInTime
+        The time was over before any kind was sized.
     """
     without_apart(scenario, "sizing")
     counted = [kind for kind in kinds if "@" in kind]
@@ -134,17 +151,23 @@ def size(
         )
     if replays and asked is None:
         check_targets(searched[kinds[0]].instance(1))
-    found, refused = [], []
+    left_out = {} if left_out is None else left_out
+    found: list[Sized] = []
+    late: NoLayoutInTime | None = None
     for kind in kinds:
         try:
-            found.append(_sized(searched[kind], kind, wanted))
+            found = _cheapest_first([*found, _sized(searched[kind], kind, wanted)])
         except NoFeasibleLayout as error:
-            refused.append(f"{kind}: {error}")
-            continue
+            left_out[kind] = str(error)
+        except NoLayoutInTime as error:
+            late = error
+            left_out[kind] = NO_TIME
+        if found:
+            on_sized(found)
     if not found:
-        raise NoFeasibleLayout("\n".join(refused))
-    found = _cheapest_first(found)
-    on_sized(found)
+        raise late or NoFeasibleLayout(
+            "\n".join(f"{kind}: {why}" for kind, why in left_out.items())
+        )
     if not replays:
         return found
     return _cheapest_first([_replayed(searched[one.kind], one, wanted) for one in found])
@@ -154,44 +177,10 @@ def _cheapest_first(found: list[Sized]) -> list[Sized]:
     return sorted(found, key=lambda one: (one.count is None, one.usd_per_hour))
 
 
-@dataclass
-class _Known:
-    """What is known of numbers of units: ``few`` and less are proven too few, ``enough`` carry the peak.
-
-    ``open``: neither; between what was found there and its bound lies the peak.
-    """
-
-    few: int = 0
-    enough: int | None = None
-    open: tuple[int, ...] = ()
-
-    def add(self, number: int, carried: Capability | None, peak: float) -> None:
-        """Note what a search said; ``None``: nothing fits."""
-        if carried is None or carried.most_requests_per_s < peak:
-            self.few = max(self.few, number)
-        elif carried.requests_per_s >= peak:
-            self.enough = number if self.enough is None else min(number, self.enough)
-        else:
-            self.open = (*self.open, number)
-
-    def next(self, about: int, beneath: int) -> int | None:
-        """The number to search next; ``None`` once no search says more.
-
-        First, near ``about``, what is enough; then, near ``beneath``, what is proven too few.
-        """
-        fails = max(self.few, *self.open, 0)
-        if self.enough is None:
-            return max(about, fails + 1)
-        if self.enough - fails > 1:
-            return min(max(about, fails + 1), self.enough - 1)
-        below = min(self.enough, *self.open, self.enough) - 1
-        return min(max(beneath, self.few + 1), below) if below > self.few else None
-
-
 def _sized(units: Units, kind: str, wanted: Wanted) -> Sized:
     """Units of one kind: what a few carry says about how many it takes; searches near there say exactly."""
-    peak, known = wanted.peak_rate, _Known()
-    largest = MOST_CHIPS // units.chips - wanted.spare
+    peak, known, spare = wanted.peak_rate, Known(), wanted.lost(units.chips)
+    largest = MOST_CHIPS // units.chips - spare
     first = units.first(peak)
     number = first.units
     carried: Capability | None = first
@@ -201,7 +190,8 @@ def _sized(units: Units, kind: str, wanted: Wanted) -> Sized:
         most = carried.most_requests_per_s if carried is not None else peak
         beneath = number + floor(number * (peak / most - 1.0) - _RATHER)
         if known.enough is None and (number >= largest or about > largest * _FAR):
-            return _too_many(units, kind, wanted, max(about, number + 1))
+            few = known.few + 1 + spare
+            return _too_many(units, kind, wanted, few, max(about, number + 1) + spare)
         after = known.next(min(about, largest), beneath)
         if after is None:
             break
@@ -212,7 +202,7 @@ def _sized(units: Units, kind: str, wanted: Wanted) -> Sized:
                 raise
             break
     assert known.enough is not None
-    total, least = known.enough + wanted.spare, known.few + 1 + wanted.spare
+    total, least = known.enough + spare, known.few + 1 + spare
     return _priced(units, kind, wanted, total, least, units.carried(known.enough), "")
 
 
@@ -245,40 +235,38 @@ def _replayed(units: Units, one: Sized, wanted: Wanted) -> Sized:
     return replace(again, replays=seen)
 
 
-def _too_many(units: Units, kind: str, wanted: Wanted, about: int) -> Sized:
-    reason = (
-        f"needs about {(about + wanted.spare) * units.chips:,} chips; clusters of more than "
-        f"{MOST_CHIPS:,} are not solved"
-    )
+def _too_many(units: Units, kind: str, wanted: Wanted, least: int, about: int) -> Sized:
+    reason = f"needs about {about * units.chips:,} chips; clusters of more than {MOST_CHIPS:,} are not solved"
     largest = units.known[max(units.known)]
-    return _priced(units, kind, wanted, None, about + wanted.spare, largest, reason)
+    priced = _priced(units, kind, wanted, about, least, largest, reason)
+    return replace(priced, count=None, headroom=0.0, gap=None)
 
 
 def _priced(
     units: Units,
     kind: str,
     wanted: Wanted,
-    count: int | None,
+    count: int,
     least: int,
     carried: Capability,
     reason: str,
 ) -> Sized:
-    total = count or least
-    hourly = total * units.usd_per_hour
+    hourly = count * units.usd_per_hour
     return Sized(
         kind=kind,
         chips_per_unit=units.chips,
         count=count,
         least=least,
-        spare=wanted.spare,
+        about=count,
+        spare=wanted.lost(units.chips),
         carried_requests_per_s=carried.requests_per_s,
-        headroom=carried.requests_per_s / wanted.peak_rate - 1.0 if count else 0.0,
+        headroom=carried.requests_per_s / wanted.peak_rate - 1.0,
         usd_per_hour=hourly,
         usd_per_m_output_tokens=hourly
         / SECONDS_PER_HOUR
         / (wanted.rate * units.output_tokens)
         * 1e6,
-        gap=total / least - 1.0,
+        gap=count / least - 1.0,
         reason=reason,
         tried=tuple(units.known[n] for n in sorted(units.known)),
     )

@@ -87,6 +87,47 @@ def test_plain_files_hold_the_same_counts(tmp_path, name, content):
     assert loads.layer_ids == (0, 1, 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        (",0,1,2,3\n0,1,2,3,4\n1,5,6,7,8\n2,9,10,11,12\n", (0, 1, 2)),  # pandas
+        ("Layer,e0,e1,e2,e3\n3,1,2,3,4\n4,5,6,7,8\n6,9,10,11,12\n", (3, 4, 6)),
+        (
+            "layer_id,expert_id,count\n5,3,12\n3,0,1\n3,2,3\n3,1,2\n3,3,4\n4,0,5\n4,1,6\n4,2,7\n4,3,8\n"
+            "5,0,9\n5,1,4\n5,1,6\n5,2,11\n",
+            (3, 4, 5),
+        ),  # SGLang up to 0.4.5
+    ],
+)
+def test_numbers_of_layers_and_experts_are_no_counts(tmp_path, text, layers):
+    loads = read_loads(write(tmp_path / "a.csv", text))
+    np.testing.assert_array_equal(loads.total, COUNTS)
+    assert loads.layer_ids == layers
+    assert loads.num_layers == layers[-1] + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0,1,2,3\n1,2,3,4\n", "row 1 is 0 to 3: leave it out where these number the experts"),
+        (",0,1\n0,1,2\n0,3,4\n", "row 3: layer 0 comes after layer 0"),
+        ("layer,a,b\n0.5,1,2\n", "row 2: expected the number of a layer, got '0.5'"),
+        ("layer,expert,count\n0,-1,2\n", "row 2: expected the number of an? expert, got '-1'"),
+        ("layer,a,b\n10000,1,2\n", "layer 10000: layers are numbered up to 9,999"),
+        ("a,b\n1,2,3\n", "2 names above rows of 3"),
+        ("a,b\n\n1,2\n3,x\n", "row 4: 'x' is not a number"),
+    ],
+)
+def test_tables_that_may_mean_two_things_are_refused(tmp_path, text, said):
+    with pytest.raises(InstanceError, match=said):
+        read_loads(write(tmp_path / "a.csv", text))
+
+
+def test_a_row_of_names_says_that_0_to_3_are_counts(tmp_path):
+    loads = read_loads(write(tmp_path / "a.csv", "a,b,c,d\n0,1,2,3\n1,2,3,4\n"))
+    np.testing.assert_array_equal(loads.total, [[0, 1, 2, 3], [1, 2, 3, 4]])
+
+
 def test_sglang_counts_drop_dense_rows_and_sum_passes(tmp_path):
     steps = np.stack([np.vstack([np.zeros((1, 4)), COUNTS])] * 20)
     loads = read_loads(write(tmp_path / "a.json", {"logical_count": steps.tolist()}))
@@ -214,3 +255,26 @@ def test_a_damaged_header_is_told_once(tmp_path, recwarn):
         read_loads(path)
     assert str(path) in str(refused.value)
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["physical_to_logical_map", "physical_to_logical", "phy2log"])
+def test_a_placement_is_not_taken_for_counts(tmp_path, name):
+    for path in (
+        write(tmp_path / "a.json", {name: [[0, 1, 1]]}),
+        write(tmp_path / "a.npz", {name: np.array([[0, 1, 1]])}),
+    ):
+        with pytest.raises(InstanceError, match=f"{name} is a placement"):
+            read_loads(path)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "said"),
+    [
+        ({}, "hold no tensor"),
+        ({"foo": COUNTS[0]}, "'foo' is not named <iteration>_<layer>"),
+    ],
+)
+def test_tensors_that_are_no_statistics_are_named(tmp_path, tensors, said):
+    safetensors(tmp_path / "rank0.safetensors", tensors)
+    with pytest.raises(InstanceError, match=said):
+        read_loads(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +20,7 @@ from solver.place.build import build_replica
 from solver.shapes.shapes import ROLES
 
 
-def asked(model: str = "qwen3-30b-a3b-fp8", load: str = "skewed", **more: object) -> Instance:
+def asked(model: str = "qwen3-30b-a3b", load: str = "skewed", **more: object) -> Instance:
     workload = {"input_tokens": 2000, "output_tokens": 500, "expert_load": load}
     data = {"model": model, "cluster": "hgx-h200", "workload": workload, **more}
     return resolve_instance(Scenario.model_validate(data))
@@ -67,6 +68,18 @@ def test_loads_do_not_tell_chips_apart() -> None:
     assert len(set(stage.memory["experts"].tolist())) == 1
     (before,) = whole.priced.replicas[0].stages
     assert stage.memory["experts"].sum() == pytest.approx(before.memory["experts"].sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("tp", "ranks"), [(8, 1), (2, 4)])
+def test_no_chip_has_more_tokens_of_a_cut_expert_than_another(tp: int, ranks: int) -> None:
+    """That a pass's finitely many tokens fall unevenly is nothing to chips that share all of them."""
+    noisy = asked()
+    quiet = replace(noisy, profile=noisy.profile.routed_as("uniform"))
+    own = layout(noisy, cut=True, tp=tp, ranks=ranks)
+    first, second = evaluate(noisy, own), evaluate(quiet, own)
+    for name in ("usd_per_m_output_tokens", "ttft_s", "tpot_s", "requests_per_s"):
+        assert getattr(first, name) == getattr(second, name)
+    assert first.priced.replicas[0].stages[0].imbalance == pytest.approx(1.0)
 
 
 def test_every_chip_needs_every_token_where_there_are_several_ranks() -> None:

@@ -255,6 +255,7 @@ def write(folder: Path) -> None:
     files = {
         "slurm-mig.txt": slurm.SLURM_MIG, "slurm-oneline.txt": slurm.SLURM_ONELINE,
         "slurm-drained.txt": slurm.SLURM_DRAINED, "slurm-no-gpu.txt": slurm.SLURM_NO_GPU, "slurm-kinds.txt": slurm.SLURM_KINDS,
+        "slurm-0040.json": slurm.JSON_0040, "slurmrestd-0037.txt": slurm.RESTD_0037,
         "h100.xml": smi_h100(), "mig.xml": smi_mig(), **TOPO, "slices.yaml": slices(), "amd.json": amd_slices(),
         "mig-nodes.json": mig_nodes(), "custom-mig.json": custom_mig(), "blocks.conf": BLOCKS, "tree.conf": TREE,
         "topology.yaml": TOPOLOGY, "ib.out": fabric(),

@@ -40,6 +40,10 @@ COUNTED = [
     (("topology.conf",), {"chip": "h100"}, [8] * 5, set(), set()),
     (("scontrol.txt",), {}, [8] * 4, {"r2"}, {"r1g0", "r1g1", "r1g5", "r3g6", "r3g7"}),
     (("scontrol.txt",), {"free": True}, [8] * 4, {"r2"}, set()),
+    (("slurm.json",), {}, [8] * 4, {"r2"}, {"r1g0", "r1g1", "r1g5", "r3g6", "r3g7"}),
+    (("smi-1.txt",), {}, [4], {"r0g2"}, {"r0g1", "r0g3"}),
+    (("described.txt",), {}, [8, 8], {"r0g7", "r1"}, {"r0g5", "r0g6"}),
+    (("scontrol.txt",), {"hosts": ["gpu-3", "gpu-1*"]}, [8] * 3, {"r1"}, {"r2g6", "r2g7"}),
     (("gpu-1.xml",), {}, [8], {"r0g1", "r0g4", "r0g7"}, {"r0g2", "r0g5"}),
     (("gpu-1.txt",), {"chip": "h100"}, [8], {"r0g5--r0sw1"}, set()),
     (("ibnet.out",), {"chip": "h200"}, [8, 8], set(), set()),
@@ -122,6 +126,15 @@ def test_json_tells_hosts_and_reasons(folder: Path) -> None:
     assert told["failed"] == {"r2": "gpu-3: DRAIN (GPU 3 fell off the bus)"}
     assert told["hosts"]["r3"] == ["gpu-10"]
     assert yaml.safe_load(run(folder / "scontrol.txt").stdout) == told["cluster"]
+
+
+def test_hosts_are_kept_by_several_patterns(folder: Path) -> None:
+    done = run(folder / "scontrol.txt", "--hosts", "gpu-3", "--hosts", "gpu-1*", "--json")
+    assert done.exit_code == 0, done.output
+    assert list(json.loads(done.stdout)["hosts"].values()) == [["gpu-1"], ["gpu-3"], ["gpu-10"]]
+    said = refused(folder / "scontrol.txt", hosts=["gpu-3", "cpu-*", "x"])
+    assert "--hosts: no host is called cpu-*" in said
+    assert "--hosts: no host is called x" in said
 
 
 def test_power_limits_are_told(folder: Path) -> None:

@@ -104,10 +104,15 @@ def test_partitions_of_amd_are_no_gpus(
         ({"node.kubernetes.io/instance-type": "trn2.48xlarge"}, {"aws.amazon.com/neuron": "16"}, "trn2"),
         ({"node.kubernetes.io/instance-type": "Standard_ND96asr_v4"}, {"nvidia.com/gpu": "8"}, "a100-40gb"),
         ({"node.kubernetes.io/instance-type": "g6e.12xlarge"}, {"nvidia.com/gpu": "4"}, "l40s"),
+        ({"node.kubernetes.io/instance-type": "g7e.24xlarge"}, {"nvidia.com/gpu": "4"}, "rtxpro6000"),
         ({"eks.amazonaws.com/instance-gpu-name": "h200", "eks.amazonaws.com/instance-gpu-memory": "144384"},
          {"nvidia.com/gpu": "8"}, "h200"),
         ({"karpenter.k8s.aws/instance-gpu-name": "l40s"}, {"nvidia.com/gpu": "4"}, "l40s"),
         ({"beta.amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, {"amd.com/gpu": "8"}, "mi300x"),
+        # labels of virtual machines after ROCm/gpu-operator, issue 266, and the oldest form of the labeller's
+        ({"amd.com/gpu.device-id": "74b5", "amd.com/gpu.family": "AI", "amd.com/gpu.vram": "192G"}, {"amd.com/gpu": "8"}, "mi300x"),
+        ({"beta.amd.com/gpu.device-id.74a5": "8", "beta.amd.com/gpu.family.AI": "8"}, {"amd.com/gpu": "8"}, "mi325x"),
+        ({"amd.com/gpu.device-id": "75a3", "beta.amd.com/gpu.device-id": "75a3"}, {"amd.com/gpu": "8"}, "mi355x"),
     ],
 )  # fmt: skip
 def test_clouds_and_older_labels_tell_the_product(
@@ -116,6 +121,20 @@ def test_clouds_and_older_labels_tell_the_product(
     found = found_in(tmp_path, "n.json", listed(node(labels, capacity)))
     assert found.cluster.chip_names == (chip,)
     assert sizes(found) == [int(*capacity.values())]
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"amd.com/gpu.device-id": "740f"}, "no chip of the catalogue is 0x740f"),
+        ({"amd.com/gpu.device-id": "74a2"}, "no chip of the catalogue is AMD Instinct MI308X"),
+        ({"beta.amd.com/gpu.device-id.74a1": "4", "beta.amd.com/gpu.device-id.740f": "4"}, "no file tells its chips"),
+    ],
+)  # fmt: skip
+def test_an_amd_device_that_the_catalogue_lacks_is_refused(
+    labels: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    assert said in refusal(tmp_path, "n.json", listed(node(labels, {"amd.com/gpu": "8"})))
 
 
 @pytest.mark.parametrize("product", ["NVIDIA-L40S-48Q", "GRID-T4-16C", "NVIDIA-GeForce-RTX-4090-D"])
@@ -140,6 +159,13 @@ def without_kind(item: Any) -> Any:
         ("order.yaml", yaml.safe_dump({"metadata": {}, "items": NODES, "kind": "List"}, sort_keys=False)),
         ("many.yaml", yaml.safe_dump_all(NODES)),
         ("marked.yaml", "---\n" + yaml.safe_dump_all(NODES) + "---\n"),
+        ("ended.yaml", yaml.safe_dump_all(NODES) + "---"),
+        ("lists.yaml", yaml.safe_dump_all([{"kind": "List", "items": [item]} for item in NODES])),
+        ("lines.jsonl", "\n".join(map(json.dumps, NODES)) + "\n"),
+        ("joined.json", "".join(json.dumps({"kind": "List", "items": [item]}, indent=1) for item in NODES)),
+        ("marked.json", "\n---\n".join(map(json.dumps, NODES))),
+        ("warned.json", "Warning: no current context\n" + listed(*NODES)),
+        ("answer.json", "HTTP/1.1 200 OK\nContent-Type: application/json\n\n" + listed(*NODES)),
     ],
 )  # fmt: skip
 def test_forms_of_kubernetes_files(name: str, text: str, tmp_path: Path) -> None:
@@ -156,6 +182,15 @@ def test_too_much_yaml_says_what_to_save(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_mistake_in_one_of_several_documents_has_its_place(tmp_path: Path) -> None:
     said = refusal(tmp_path, "n.yaml", yaml.safe_dump_all(NODES) + "---\nkind: [Node\n")
     assert "n.yaml: document 3" in said
+
+
+def test_a_mistake_in_one_of_several_json_values_has_its_line(tmp_path: Path) -> None:
+    whole = [json.dumps(item) for item in NODES]
+    said = refusal(tmp_path, "n.jsonl", "\n".join([*whole, whole[0][:-3]]))
+    assert "n.jsonl:3:" in said
+    assert "not JSON" in said
+    twice = whole[0].replace('"kind"', '"kind": "Node", "kind"', 1)
+    assert "the key kind is given twice" in refusal(tmp_path, "n.jsonl", f"{whole[0]}\n{twice}")
 
 
 def device(name: str, kind: str, product: str = "NVIDIA B200", **inside: Any) -> dict[str, Any]:

@@ -63,3 +63,18 @@ def test_a_gpu_that_is_named_needs_a_row(tmp_path: Path) -> None:
     named = "".join(f"GPU {number}: NVIDIA H100 80GB HBM3\n" for number in range(8))
     said = refusal(tmp_path, "h.txt", named + matrix(7, "NV18"))
     assert "GPU 7 is named and has no row in the matrix of 7" in said
+
+
+LEGEND = "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n  PIX  = Connection traversing at most a single PCIe bridge\n"
+
+
+def test_a_matrix_that_shows_no_nvlinks_by_design_is_refused(tmp_path: Path) -> None:
+    """After deepseek-ai/DeepEP, issue 60: topo -mp of eight GPUs whose NVLinks it leaves out."""
+    bare = matrix(8, "NODE").partition("\n\nLegend")[0]
+    for chip in ("h100", "rtx4090"):
+        said = refusal(tmp_path, "h.txt", bare + LEGEND, chip=chip)
+        assert "paths of PCIe alone, as topo -mp prints them; expected nvidia-smi topo -m" in said
+    nvlinks = LEGEND + "  NV#  = Connection traversing a bonded set of # NVLinks\n"
+    assert sizes(found_in(tmp_path, "h.txt", bare + nvlinks, chip="rtx4090")) == [8]
+    linked = matrix(8, "NV18").partition("\n\nLegend")[0]
+    assert sizes(found_in(tmp_path, "h.txt", linked + LEGEND, chip="h100")) == [8]

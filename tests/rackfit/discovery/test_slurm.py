@@ -42,6 +42,18 @@ def test_a_kind_of_digits_is_a_chip_of_the_catalogue(tmp_path: Path) -> None:
     assert "no chip of the catalogue is 4090d" in refusal(tmp_path, "d.txt", node("gpu:4090d:8"))
 
 
+def test_a_host_whose_jobs_gpus_no_field_counts_is_taken_whole(tmp_path: Path) -> None:
+    """Slurm counts GPUs in AllocTRES where AccountingStorageTRES has them, and GresUsed needs -d."""
+    untold = "   CfgTRES=cpu=32,mem=249036M,billing=32\n   AllocTRES=cpu=2,mem=1G\n"
+    told = "   CfgTRES=cpu=32,gres/gpu=8\n   AllocTRES=cpu=2\n"
+    idle = node("gpu:h100:8", name="g3", rest=untold).replace("MIXED", "IDLE+CLOUD")
+    text = node("gpu:h100:8", rest=untold) + node("gpu:h100:8", name="g2", rest=told) + idle
+    found = found_in(tmp_path, "n.txt", text)
+    assert found.hosts == {"r0": ["g1"], "r1": ["g2"], "r2": ["g3"]}
+    assert sorted(found.taken) == [f"r0g{chip}" for chip in range(8)]
+    assert "MIXED; how many GPUs jobs hold is not told" in found.taken["r0g0"]
+
+
 def test_a_host_of_no_gpus_is_left_out_with_a_note(tmp_path: Path) -> None:
     two = node("gpu:h100:0") + node("gpu:h100:8", name="g2")
     found = found_in(tmp_path, "n.txt", two)
@@ -107,3 +119,26 @@ def test_lines_of_a_topology_are_written_as_slurm_reads_them(text: str, tmp_path
 def test_a_topology_that_ends_in_a_backslash_is_cut_off(tmp_path: Path) -> None:
     said = refusal(tmp_path, "topology.conf", "SwitchName=s0 Nodes=a,\\\n", chip="h100")
     assert "ends in a backslash" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "clustername=hpc\nnodename=gpu[01-04] gres=gpu:h100:8 state=unknown\npartitionname=all nodes=ALL\n",
+        "NodeName=gpu[01-04] gres=gpu:h100:8 state=unknown\n",
+        "NODENAME=gpu[01-04] GRES=gpu:8 STATE=UNKNOWN\n",
+        "NodeName=gpu[01-04] gres=gpu:8 state=IDLE\n",
+        "GresTypes=gpu\nNodeName=gpu[01-04] Gres=gpu:h100:8\n",
+    ],
+)
+def test_slurm_conf_is_told_by_its_name_in_any_case(text: str, tmp_path: Path) -> None:
+    said = refusal(tmp_path, "slurm.conf", text)
+    assert said.endswith(
+        "slurm.conf: gpu[01-04]: a line of slurm.conf, which tells no states; expected scontrol show node"
+    )
+
+
+def test_the_configuration_beside_the_nodes_is_no_slurm_conf(tmp_path: Path) -> None:
+    """``scontrol show node`` and ``show partition`` in one file."""
+    both = "NodeName=g1 Arch=x86_64 CPUTot=8\n   Gres=gpu:h100:8\n   State=IDLE\n\nPartitionName=all\n   AllowGroups=ALL\n"
+    assert sizes(found_in(tmp_path, "n.txt", both)) == [8]

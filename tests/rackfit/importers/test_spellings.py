@@ -184,7 +184,7 @@ def test_experts_that_a_server_cuts_are_priced_cut_and_written_so(
     engine: str, tmp_path: Path
 ) -> None:
     """A server without expert parallelism: its layout, the files that are exported of it, and these read again."""
-    asked = {"model": "qwen3-30b-a3b-fp8", "cluster": "hgx-h200", "workload": "chat"}
+    asked = {"model": "qwen3-30b-a3b", "cluster": "hgx-h200", "workload": "chat"}
     instance = under_engine(resolve_instance(Scenario.model_validate(asked)), engine)
     command = {
         "vllm": "vllm serve m -tp 4 --max-num-seqs 32",
@@ -216,6 +216,19 @@ def test_experts_that_cannot_be_cut_evenly_are_priced_whole(tmp_path: Path) -> N
     told = build_layout(instance, [seven])
     assert told.layout.replicas[0].shape.ep == 7
     assert any("2880 columns of an expert are not cut evenly over 7 chips" in n for n in told.notes)
+
+
+def test_a_cut_through_blocks_of_scales_is_told(tmp_path: Path) -> None:
+    """FP8 experts of 768 columns in blocks of 128: slices of 192 do not load, those of 384 do."""
+    asked = {"model": "qwen3-30b-a3b-fp8", "cluster": "hgx-h200", "workload": "chat"}
+    instance = resolve_instance(Scenario.model_validate(asked))
+    for tp, loads in ((2, True), (4, False)):
+        server = FoundServer(
+            "x", "mixed", tp=tp, attention_dp=1, pp=1, batch=4, sharded_experts=True
+        )
+        told = build_layout(instance, [server])
+        assert told.layout.replicas[0].cuts_experts == loads
+        assert any("in blocks of 128, which engines do not load" in n for n in told.notes) != loads
 
 
 @pytest.mark.parametrize("name", ["{}/secret.yaml", "../secret.yaml", "sub/../../secret.yaml"])

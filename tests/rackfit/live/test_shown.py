@@ -79,14 +79,16 @@ def test_sglang_is_known_by_either_path_and_says_room_model_and_means(path: str)
         "version": "0.5.23", "tp_size": 8, "served_model_name": "m", "max_total_num_tokens": 900,
     }  # fmt: skip
     metrics = (
-        'sglang:time_to_first_token_seconds_sum{model_name="m"} 6\n'
-        'sglang:time_to_first_token_seconds_count{model_name="m"} 30\n'
+        'sglang:time_to_first_token_seconds_sum{model_name="m",is_streaming="true"} 6\n'
+        'sglang:time_to_first_token_seconds_count{model_name="m",is_streaming="true"} 30\n'
+        'sglang:inter_token_latency_seconds_sum{model_name="m"} 45.0\n'
+        'sglang:inter_token_latency_seconds_count{model_name="m"} 1500.0\n'
     )
     with serving(Told({path: info, "/metrics": metrics})) as url:
         found = shown_by(Site(url))
     assert (found.engine, found.version, found.model) == ("sglang", "0.5.23", "m")
     assert found.kv_tokens == 900
-    assert found.means == {"ttft_s": (0.2, 30)}
+    assert found.means == {"ttft_s": (0.2, 30), "tpot_s": (0.03, 1500)}
 
 
 def test_a_server_under_a_path_is_asked_there() -> None:

@@ -53,6 +53,14 @@ def test_appended_runs_are_read_whatever_the_file_is_called(
         read_runs([alone / "r.json"], TOLD)
 
 
+def test_a_run_that_is_named_twice_counts_once(alone: Path) -> None:
+    """As ``runs runs/*.json`` names them: three copies of one run are no three runs that agree."""
+    run, other = saved(alone, results.vllm()), saved(alone, results.vllm(), "other.json")
+    again = alone / ".." / alone.name / run.name
+    rows, _ = read_runs([run, alone, again], TOLD)
+    assert [row.id for row in rows] == [str(run), str(other)]
+
+
 def test_a_log_of_lines_does_not_stop_a_folder(alone: Path) -> None:
     saved(alone, results.vllm())
     (alone / "log.json").write_text('{"x": 1}\n{"x": 2}\n')

@@ -11,12 +11,13 @@ from asking import ask
 
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
-from rackfit.studies.base import Options, Row
+from rackfit.studies.base import ONE_RACK, Axes, Options, Row
 from rackfit.studies.grid import make_points
 from rackfit.studies.point import solve_instance
 from rackfit.studies.questions.scale_up import network_share
 from rackfit.studies.registry import find_study, studies
-from rackfit.studies.run import StudyResult
+from rackfit.studies.run import StudyResult, study
+from topology.errors import InstanceError
 
 SMALL = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
 
@@ -110,6 +111,35 @@ def test_scale_up_says_where_more_buys_little() -> None:
     assert network_share(rows[0]) == pytest.approx(0.3)
 
 
+def test_chips_are_lost_of_the_cluster_that_is_asked_about() -> None:
+    """They were chips of the study's own rack, which a node does not have."""
+    blocks = find_study("failures").blocks(ONE_RACK, {"cluster": ["hgx-h100@2"]})
+    (block,) = blocks
+    assert block["failed"] == ["none", "r0g7", "r0g7+r1g7", "r0g7+r1g7+r0g6+r1g6",
+                               "r0g7+r1g7+r0g6+r1g6+r0g5+r1g5+r0g4+r1g4", "r1"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "over", "said"),
+    [
+        ("buy", {"spare": [-1], "peak": [0]}, ["--over spare: expected a whole number from 0 to 1,000, got -1",
+                                               "--over peak: expected a number from 1 to 1,000, got 0"]),
+        ("fleet-size", {"mean_rate": ["many", None]}, ["--over mean_rate: expected a number from 0.000001 to 1,000,000,000, got 'many'",
+                                                       "--over mean_rate: expected a number from 0.000001 to 1,000,000,000, got None"]),
+        ("load", {"cv": [1.0, 0]}, ["--over cv: expected a number from 0.01 to 100, got 0"]),
+        ("pipeline", {"stages": [2.5]}, ["--over stages: expected a whole number from 1 to 1,000,000, got 2.5"]),
+        ("pipeline", {"board.pass_s": [0]}, ["--over board.pass_s: expected a number above 0, up to 1,000,000,000,000,000,000, got 0"]),
+        ("failures", {"solved_again": [2]}, ["--over solved_again: expected true or false, got 2"]),
+        ("grid", {"slo.tpot": [float("nan")]}, ["--over slo.tpot: expected a finite number, got nan"]),
+    ],
+)  # fmt: skip
+def test_wrong_numbers_are_refused_before_any_point(name: str, over: Axes, said: list[str]) -> None:
+    """They ended in internal errors, point by point, or in a table that no JSON holds."""
+    with pytest.raises(InstanceError) as refused:
+        study(name, over=over)
+    assert [str(problem) for problem in refused.value.problems] == said
+
+
 def test_compare_names_what_is_not_proven_dearer() -> None:
     rows = (row(8, 1.2, gap=0.5), row(72, 1.0), row(144, 3.0))
     said = find_study("compare").conclude([{**r, "output_tokens_per_s_per_gpu": 1.0} for r in rows])
@@ -127,7 +157,7 @@ def test_a_longer_context_never_costs_less() -> None:
 
 def test_goodput_falls_with_load() -> None:
     slo = {"ttft": 0.5, "tpot": 0.02}
-    result = ask("load", {"load": [0.5, 1.3], "cv": [1.0]}, **SMALL, slo=slo)
+    result = ask("load", {"load": [0.5, 1.1], "cv": [1.0]}, **SMALL, slo=slo)
     easy, full = result.rows
     assert easy["goodput"] > 0.99 > full["goodput"]
     assert easy["ttft_p99_s"] < full["ttft_p99_s"]

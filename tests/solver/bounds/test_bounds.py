@@ -99,7 +99,7 @@ def test_random_replicas_stay_below_their_bound(
     for row in rng.permutation(np.flatnonzero(bounds.per_rank > 0))[:60].tolist():
         shape = shapes.row(row)
         chips = shape["tp"] * shape["attention_dp"]
-        slots = tuple(spread(shape["slots"], chips)) if shape["slots"] else ()
+        slots = tuple(spread(shape["slots"], chips)) if instance.operations.moe else ()
         pool_class = pricer.classes[shape["pool_class"]]
         parts = shapes.parts(row)
         pools = [
@@ -112,7 +112,7 @@ def test_random_replicas_stay_below_their_bound(
             ends = [layers * s // shape["pp"] for s in range(1, shape["pp"])]
         edges = [0, *ends, layers]
         stages = [(edges[s], edges[s + 1] - 1) for s in range(shape["pp"])]
-        maps = random_maps(rng, instance, slots) if slots else {}
+        maps = random_maps(rng, instance, slots) if any(slots) else {}
         if maps is None:
             continue
         sequences = random_batch(rng, int(bounds.per_rank[row]), shape["attention_dp"])

@@ -9,7 +9,7 @@ from costmodel.experts.moe_load import expert_shares, touch_probability
 from costmodel.layout.layout import spread
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
-from solver.bounds.expert_bounds import GRID, ExpertBounds, copies_are_hot
+from solver.bounds.experts.expert_bounds import GRID, ExpertBounds, copies_are_hot
 from solver.clock import Clock
 from solver.experts import place_layers
 from solver.rounds import Search

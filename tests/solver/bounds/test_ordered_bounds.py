@@ -10,8 +10,8 @@ from costmodel.layout.layout import spread
 from costmodel.question.engine import in_order
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
-from solver.bounds.expert_bounds import GRID, ExpertBounds
-from solver.bounds.ordered_bounds import OrderedBounds, never_places, placed_in_order
+from solver.bounds.experts.expert_bounds import GRID, ExpertBounds
+from solver.bounds.experts.ordered_bounds import OrderedBounds, never_places, placed_in_order
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
 from solver.rounds import Search

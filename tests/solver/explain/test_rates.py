@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_rate_is_not_blamed_where_no_request_can_be_served() -> None:
     text = why(model="llama-3.1-8b", cluster="hgx-h100", rate=1.0, slo={"ttft": 1e-4})
     assert "Rate" not in text
     assert "TTFT: the target is 0.1 ms" in text
+
+
+def test_figures_of_a_reason_are_no_powers_of_ten() -> None:
+    text = why(model="llama-3.1-8b", cluster="hgx-h100", slo={"tpot": 1e-6})
+    assert re.search(r" [1-9],\d{3} times the target", text)
+    assert "e+" not in text
+    assert "Rate: 1,000,000 requests/s are asked for" in rate_words(1e6, 23456.7)
+    assert "serves more than 23,457." in rate_words(1e6, 23456.7)
 
 
 def test_pay_whole_with_a_rate_is_not_ignored_in_silence() -> None:

@@ -142,6 +142,13 @@ def test_no_share_of_the_slots_beats_its_bound(
     assert compared
 
 
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experts are never cut, which would make their slots needless."""
+    monkeypatch.setattr("solver.shapes.shapes.NARROWEST", 10**6)
+
+
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("seed", [2001, 2006])
 def test_sharing_is_cheaper_and_the_best_there_is(tiny: Tiny, seed: int) -> None:
     """Three experts on two chips: the chip with two takes turns, so both have room for one more sequence."""
@@ -161,6 +168,7 @@ def test_sharing_is_cheaper_and_the_best_there_is(tiny: Tiny, seed: int) -> None
     assert any("the same in every layer" in line for line in before.certificate.covers)
 
 
+@pytest.mark.usefixtures("whole")
 def test_sharing_serves_where_equal_slots_do_not_fit(tiny: Tiny) -> None:
     assert solved(tiny(2008, 2, 2, 3)) is None
     assert solved(sharing(tiny(2008, 2, 2, 3), "any")) is not None

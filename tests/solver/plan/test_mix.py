@@ -75,6 +75,39 @@ def test_no_numbers_cost_less(rates: dict[str, list[float]], rate: float, spare:
     assert found.headroom == pytest.approx(min(left) / wanted.peak_rate - 1)
 
 
+def test_chips_that_are_lost_take_the_fewest_units_that_hold_them() -> None:
+    """Sixteen chips: a unit of 32 or two of eight, whatever leaves least."""
+    kinds, sizes, most = ("gh200-nvl32", "hgx-h100"), (32, 8), (3, 9)
+    scenario = SCENARIO.model_copy(update={"cluster": kinds[0]})
+    wanted = Wanted(60.0, spare_chips=16)
+    searched: dict[str, Units] = {}
+    sized = size(scenario, kinds, wanted, clock=Clock(), gap=0.001, searched=searched)
+    found = mix(searched, sized, wanted, clock=Clock())
+    assert found is not None
+    rates = [
+        [0.0, *(searched[kind].carried(n).requests_per_s for n in range(1, top + 1))]
+        for kind, top in zip(kinds, most, strict=True)
+    ]
+    ranges = [range(top + 1) for top in most]
+    losses = [
+        lost
+        for lost in product(*ranges)
+        if (chips := sum(n * size for n, size in zip(lost, sizes, strict=True))) >= 16
+        and all(chips - size < 16 for n, size in zip(lost, sizes, strict=True) if n)
+    ]
+    assert sorted(losses) == [(0, 2), (1, 0)]
+    best = min(
+        sum(n * searched[kind].usd_per_hour for n, kind in zip(numbers, kinds, strict=True))
+        for numbers in product(*ranges)
+        if all(
+            sum(own[max(0, n - gone)] for own, n, gone in zip(rates, numbers, lost, strict=True))
+            >= wanted.peak_rate
+            for lost in losses
+        )
+    )
+    assert found.usd_per_hour == pytest.approx(best)
+
+
 def test_parts_of_a_coarse_kind_are_served_by_a_fine_one(rates: dict[str, list[float]]) -> None:
     """Two nodes of eight B200 and one of H100 carry what takes three of B200 alone."""
     found = asked(Wanted(130.0), KINDS[:2])

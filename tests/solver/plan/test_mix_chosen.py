@@ -59,7 +59,7 @@ def question(
             bounds=lambda truth=truth: {n: MORE * rate for n, rate in enumerate(truth)},
         )  # fmt: skip
         count = enough + spare
-        one = Sized(name, 8, count, 1, spare, RATE, 0.0, count * price, 1.0, 0.0, "", ())
+        one = Sized(name, 8, count, 1, count, spare, RATE, 0.0, count * price, 1.0, 0.0, "", ())
         carriers.append(Known(truth, Kind(units, name, count), one, wanted))
         found.append(one)
     alone = Alone.of(found)

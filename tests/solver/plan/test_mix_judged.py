@@ -24,9 +24,9 @@ from solver.traffic.asked import Asked
 
 #: kinds, and the units of each that carry the peak alone
 KINDS = {"hgx-b200": 3, "hgx-h100": 5}
-PEAK, TTFT_S, TPOT_S = 1900.0, 0.5, 0.03
+PEAK, TTFT_S, TPOT_S = 200.0, 2.0, 0.05
 SCENARIO = Scenario(
-    model="llama-3.1-8b", cluster="hgx-b200", workload=Workload(input_tokens=800, output_tokens=17),
+    model="llama-3.1-70b", cluster="hgx-b200", workload=Workload(input_tokens=800, output_tokens=17),
     limits=Limits(prefill_chunk_tokens=4096),
 )  # fmt: skip
 
@@ -69,7 +69,9 @@ def sized(units: TrafficUnits, kind: str, spare: int) -> Sized:
     carried, count = units.carried(KINDS[kind]).requests_per_s, KINDS[kind] + spare
     assert carried >= PEAK
     usd = count * units.usd_per_hour
-    return Sized(kind, 8, count, 1, spare, carried, carried / PEAK - 1, usd, 1.0, 0.0, "", ())
+    return Sized(
+        kind, 8, count, 1, count, spare, carried, carried / PEAK - 1, usd, 1.0, 0.0, "", ()
+    )
 
 
 def late(requests: Requests, ttft: np.ndarray, tpot: np.ndarray) -> tuple[float, float]:

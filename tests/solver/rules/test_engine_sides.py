@@ -96,6 +96,7 @@ def replica_of(
     moe, slots, maps, plain = instance.operations.moe, (), {}, True
     if moe is not None:
         slots = tuple(spread(shape["slots"], width))
+    if shape["slots"]:
         experts = list(in_order(moe.num_experts, shape["slots"]))
         plain = width == 1 or rng.random() < 0.5
         if not plain:

@@ -2,7 +2,7 @@
 
 Shares nothing with the search: replicas are built from the layout format on any chips, the evaluator prices
 them, and disjoint sets are put together by dynamic programming over all subsets of the slice. Experts, where
-the model has them, lie in order on as few slots as hold them all; layers in even stages.
+the model has them, lie in order on as few slots as hold them all, or are cut over all chips of a stage; layers in even stages.
 """
 
 from __future__ import annotations
@@ -45,10 +45,17 @@ class Enumerator:
                 continue
             for role in ROLES:
                 for stages, tp in self._ways(role, members):
-                    rate, batch = self._largest(role, stages, tp)
-                    if rate > self.best.get((role, mask), Stood(0.0)).rate:
-                        replica = self._replica(role, stages, tp, batch)
-                        self.best[role, mask] = Stood(rate, replica)
+                    for cut in self._cuts(len(stages[0])):
+                        rate, batch = self._largest(role, stages, tp, cut)
+                        if rate > self.best.get((role, mask), Stood(0.0)).rate:
+                            replica = self._replica(role, stages, tp, batch, cut)
+                            self.best[role, mask] = Stood(rate, replica)
+
+    def _cuts(self, width: int) -> tuple[bool, ...]:
+        """Whether experts lie whole on a stage's chips, or are cut into slices of 128 columns or more."""
+        moe = self.instance.operations.moe
+        cut = moe is not None and width > 1 and not moe.expert_width % width
+        return (False, True) if cut and moe and moe.expert_width >= 128 * width else (False,)
 
     def _ways(
         self, role: Role, members: tuple[str, ...]
@@ -80,15 +87,15 @@ class Enumerator:
                                 yield (tuple(c for group in groups for c in group),), tp
 
     def _replica(
-        self, role: Role, stages: tuple[tuple[str, ...], ...], tp: int, batch: int
+        self, role: Role, stages: tuple[tuple[str, ...], ...], tp: int, batch: int, cut: bool
     ) -> Replica:
         moe, operations = self.instance.operations.moe, self.instance.operations
         width, pp = len(stages[0]), len(stages)
-        slots = None if moe is None else -(-moe.num_experts // width)
+        slots = None if moe is None else 0 if cut else -(-moe.num_experts // width)
         built, first = [], 0
         for count, chips in zip(spread(operations.num_layers, pp), stages, strict=True):
             layers = (first, first + count - 1)
-            name = None if moe is None else f"even{width}"
+            name = None if moe is None or cut else f"even{width}"
             built.append(Stage(layers=layers, chips=chips, slots_per_chip=slots, expert_map=name))
             first += count
         homes = stages[0][::tp]
@@ -96,7 +103,11 @@ class Enumerator:
         return Replica(
             role=role,
             shape=Shape(
-                tp=tp, ep=1 if moe is None else width, pp=pp, attention_dp=width // tp, batch=batch
+                tp=tp,
+                ep=1 if moe is None or cut else width,
+                pp=pp,
+                attention_dp=width // tp,
+                batch=batch,
             ),
             stages=tuple(built),
             kv=tuple(KvShare(chip=chip, sequences=count) for chip, count in shares),
@@ -106,19 +117,20 @@ class Enumerator:
         """Replicas with the expert maps that they name."""
         moe, maps = self.instance.operations.moe, {}
         if moe is not None:
-            for width in {len(replica.stages[0].chips) for replica in replicas}:
+            widths = {len(one.stages[0].chips) for one in replicas if not one.cuts_experts}
+            for width in widths:
                 slots = -(-moe.num_experts // width) * width
                 row = tuple(slot % moe.num_experts for slot in range(slots))
                 maps[f"even{width}"] = dict.fromkeys(self.instance.operations.moe_layers, row)
         return Layout(replicas=replicas, expert_maps=maps)
 
     def _largest(
-        self, role: Role, stages: tuple[tuple[str, ...], ...], tp: int
+        self, role: Role, stages: tuple[tuple[str, ...], ...], tp: int, cut: bool
     ) -> tuple[float, int]:
         """Most requests per second of a replica and its batch; of any batch, by bisection."""
         cluster, limits = self.instance.cluster, self.instance.limits
         try:
-            figures = self._figures(stages, tp)
+            figures = self._figures(stages, tp, cut)
         except InstanceError:
             return 0.0, 0
         ranks, pp = len(stages[0]) // tp, len(stages)
@@ -130,7 +142,7 @@ class Enumerator:
             if not sends:
                 return 0.0, 0
             hand_over = max(sends)
-        key = (role, tp, len(stages[0]), pp, figures, round(hand_over, 12))
+        key = (role, tp, len(stages[0]), pp, cut, figures, round(hand_over, 12))
         if key not in self.known:
             most = limits.max_sequences_per_rank * ranks
             if role == "prefill":
@@ -139,18 +151,21 @@ class Enumerator:
             low, high, best = 0, most, 0.0
             while low < high:
                 middle = (low + high + 1) // 2
-                rate = self._rate(self._replica(role, stages, tp, middle), hand_over)
+                rate = self._rate(self._replica(role, stages, tp, middle, cut), hand_over)
                 low, high, best = (middle, high, rate) if rate else (low, middle - 1, best)
             # uneven batches are not always better than the even ones below them
             rates = [(best, low)]
             for batch in {low - low % (ranks * pp), 1} - {0}:
-                rates.append((self._rate(self._replica(role, stages, tp, batch), hand_over), batch))
+                replica = self._replica(role, stages, tp, batch, cut)
+                rates.append((self._rate(replica, hand_over), batch))
             found = max(rates)
             self.known[key] = (found[1], found[0])
         batch, rate = self.known[key]
         return rate, batch
 
-    def _figures(self, stages: tuple[tuple[str, ...], ...], tp: int) -> tuple[object, ...]:
+    def _figures(
+        self, stages: tuple[tuple[str, ...], ...], tp: int, cut: bool
+    ) -> tuple[object, ...]:
         """What the price of a replica takes from its chips: the rates of its collectives."""
         rate = self.instance.cluster.rate
         moe = self.instance.operations.moe
@@ -161,7 +176,11 @@ class Enumerator:
                 each = [rate("all-reduce", rank) for rank in ranks]
                 found += max((one.s_per_byte, one.latency_s) for one in each)
             if moe is not None and len(stage) > 1:
-                own = rate("dispatch", stage, top_k=round(moe.top_k))
+                own = (
+                    rate("all-gather", stage)
+                    if cut
+                    else rate("dispatch", stage, top_k=round(moe.top_k))
+                )
                 found += (own.s_per_byte, own.latency_s)
         for stage, following in zip(stages, (*stages[1:], stages[0]), strict=True):
             if len(stages) > 1:

@@ -5,7 +5,7 @@ A shape's slots are then a range: more than ``fewest`` and at most ``slots`` to 
 
 A chip holds ``fewest`` slots to a layer on average at least, and the layers' mean busiest share is at least
 :class:`solver.experts.bounds.shared_bound.SharedBound` of the largest total. Experts that the busiest chip touches at
-least, with ``g_e(r)``, ``f_e(r) = r g_e(r)`` and ``n`` chips as in :mod:`solver.bounds.expert_bounds`:
+least, with ``g_e(r)``, ``f_e(r) = r g_e(r)`` and ``n`` chips as in :mod:`solver.bounds.experts.expert_bounds`:
 
 - over all layers the average: an expert with ``r`` replicas adds ``(r - 1) (f(n) - f(1)) / (n - 1)`` or more, as
   ``f`` is concave, least for the coldest expert of any layer, and there are ``fewest`` slots or more to a layer;
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from costmodel.experts.moe_load import touch_probability
 from costmodel.question.instance import Instance
-from solver.bounds.expert_bounds import GRID, ExpertBounds
+from solver.bounds.experts.expert_bounds import GRID, ExpertBounds
 from solver.experts.bounds.shared_bound import SharedBound
 from solver.shapes.shapes import slot_counts
 

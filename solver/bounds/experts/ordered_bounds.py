@@ -16,7 +16,7 @@ from costmodel.experts.moe_load import expert_shares, touch_probability
 from costmodel.layout.layout import spread
 from costmodel.question.engine import EngineFacts, in_order
 from costmodel.question.instance import Instance
-from solver.bounds.expert_bounds import GRID, Array, ExpertBounds
+from solver.bounds.experts.expert_bounds import GRID, Array, ExpertBounds
 
 #: sums of differences are taken this much lower, so that rounding never lifts a bound
 _ROUNDED = 1.0 - 1e-12

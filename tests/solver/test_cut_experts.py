@@ -1,0 +1,57 @@
+"""Searches cut experts where that serves cheapest, and their proofs cover it."""
+
+from __future__ import annotations
+
+import pytest
+
+from costmodel.evaluate import evaluate
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
+from rackfit.exporters.export import export_layout
+from solver.clock import Clock
+from solver.search import search
+from solver.shapes.shapes import cuts_experts
+
+
+def asked(**more: object) -> Instance:
+    workload = {"input_tokens": 4000, "output_tokens": 1000}
+    data = {
+        "model": "gpt-oss-120b", "cluster": "hgx-h200", "workload": workload, "slo": {"tpot": "6 ms"},
+        **more,
+    }  # fmt: skip
+    return resolve_instance(Scenario.model_validate(data))
+
+
+def test_a_server_without_expert_parallelism_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under an engine that places no experts, uneven loads make whole ones a fifth dearer; nothing lies below the bound."""
+    instance = asked(engine="vllm")
+    found = search(instance, clock=Clock(60), gap=0.01)
+    cost = found.evaluation.usd_per_m_output_tokens
+    assert cost is not None
+    assert any(replica.cuts_experts for replica in found.layout.replicas)
+    assert any(
+        "each expert cut over all chips of a stage of 2, 3, 4" in one
+        for one in found.certificate.covers
+    )
+    assert any("slices of fewer than 128 columns" in one for one in found.certificate.covers)
+    again = evaluate(instance, found.layout)
+    assert not again.violations
+    assert again.usd_per_m_output_tokens == pytest.approx(cost, rel=1e-12)
+    exported = export_layout(instance, found.layout, "vllm")
+    assert exported.loss == 0.0
+    assert "--enable-expert-parallel" not in exported.files["commands.sh"]
+    monkeypatch.setattr("solver.shapes.shapes.NARROWEST", 10**6)
+    # another name, as what an earlier search knows of a question is kept
+    whole = search(asked(engine="vllm", name="whole"), clock=Clock(60), gap=0.01)
+    assert whole.certificate.bound_usd_per_m_output_tokens > 1.15 * cost
+    assert (
+        "not covered: experts that are each cut over all chips of a stage"
+        in whole.certificate.covers
+    )
+
+
+def test_cuts_go_between_blocks_of_scales() -> None:
+    """Experts of 768 columns: FP8 in blocks of 128 over 2, 3 or 6 chips, bfloat16 over 4 as well."""
+    fp8, bf16 = (asked(model=f"qwen3-30b-a3b{name}") for name in ("-fp8", ""))
+    assert [chips for chips in range(1, 9) if cuts_experts(fp8, chips)] == [2, 3, 6]
+    assert [chips for chips in range(1, 9) if cuts_experts(bf16, chips)] == [2, 3, 4, 6]
