@@ -175,7 +175,7 @@ def test_why_nothing_fits_is_told_by_model(tmp_path: Path) -> None:
     assert code == 1
     for name, rate in (("llama-3.1-8b", 1000), ("llama-3.1-70b", 500)):
         assert f"{name}: no layout of {name} on hgx-h200" in said
-        assert f"Rate: {rate} requests/s are asked for" in said
+        assert f"Rate: {rate:,} requests/s are asked for" in said
 
 
 @pytest.mark.parametrize("pay", ["used", "whole"])
