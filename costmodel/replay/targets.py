@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,9 +72,18 @@ def _allowed(targets: Targets, target_s: float | None) -> float:
 
 def judged(met: Met, targets: Targets) -> Judged:
     """Shares of a replay's requests beyond the targets; requests of one output token have no TPOT."""
-    first = met.ttft > (np.inf if targets.ttft_p99_s is None else targets.ttft_p99_s)
-    tokens = met.tpot > (np.inf if targets.tpot_p99_s is None else targets.tpot_p99_s)
-    handed = (met.sent_s >= 0.0) & (met.sent_s - met.arrival_s <= (targets.ttft_p99_s or 0.0))
+    return judged_together([met], targets)
+
+
+def judged_together(parts: Sequence[Met], targets: Targets) -> Judged:
+    """The same of all requests of several replays."""
+    arrival_s, sent_s, ttft, tpot = (
+        np.concatenate([getattr(met, name) for met in parts])
+        for name in ("arrival_s", "sent_s", "ttft", "tpot")
+    )
+    first = ttft > (np.inf if targets.ttft_p99_s is None else targets.ttft_p99_s)
+    tokens = tpot > (np.inf if targets.tpot_p99_s is None else targets.tpot_p99_s)
+    handed = (sent_s >= 0.0) & (sent_s - arrival_s <= (targets.ttft_p99_s or 0.0))
     return Judged(
         late_first=float(first.mean()),
         slow_tokens=float(tokens.mean()),

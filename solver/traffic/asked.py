@@ -91,10 +91,10 @@ class Asked:
         first = seed + 1 + _MOST_AGAIN
         return self._again(range(first, first + times))
 
-    def another(self, seed: int, number: int) -> Requests:
-        """A draw beyond those, ``number`` 0 or more of them."""
+    def another(self, seed: int, number: int, least: int = 0) -> Requests:
+        """A draw beyond those, ``number`` 0 or more of them, of so many requests at ``least``."""
         first = seed + 1 + _MOST_AGAIN + _MOST_FRESH + number
-        return self._again(range(first, first + 1))[0]
+        return self._again(range(first, first + 1), least)[0]
 
     def course(self, instance: Instance, seed: int) -> Course:
         """How requests are replayed. Where so many are under way at once that a draw would not fill the fleet, it is busy from the start."""
@@ -116,10 +116,10 @@ class Asked:
         )
         return ceil(lasts * self.peak_rate)
 
-    def _again(self, seeds: range) -> list[Requests]:
-        own = self.requests.at_rate(self.peak_rate)
+    def _again(self, seeds: range, least: int = 0) -> list[Requests]:
+        own, count = self.requests.at_rate(self.peak_rate), max(self._count, least)
         # stretches drawn anew have another mean rate than the whole
-        return [own.again(self._count, seed).at_rate(self.peak_rate) for seed in seeds]
+        return [own.again(count, seed).at_rate(self.peak_rate) for seed in seeds]
 
 
 @dataclass(frozen=True)

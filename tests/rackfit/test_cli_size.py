@@ -105,25 +105,6 @@ def test_kinds_are_cheapest_first() -> None:
     assert kinds[0]["usd_per_hour"] <= kinds[1]["usd_per_hour"]
 
 
-def test_several_kinds_are_mixed() -> None:
-    """Three nodes of B200, or two and one of H100 that carries the rest."""
-    asked = ("--model", "llama-3.1-70b", "--tpot", "30ms", "--rate", 130, "--buy")
-    both = (*asked, "hgx-b200,hgx-h100")
-    document = json.loads(run(*both, "--json").stdout)
-    found = document["mix"]
-    assert found["units"] == {"hgx-b200": 2, "hgx-h100": 1}
-    assert found["one_kind_usd_per_hour"] == document["kinds"][0]["usd_per_hour"]
-    assert found["usd_per_hour"] < found["one_kind_usd_per_hour"]
-    assert found["gap"] < 1e-9
-    words = run(*both).stdout
-    assert (
-        "the cheapest mix: 2 hgx-b200 and 1 hgx-h100, $41.60/h, 11.1% less than one kind" in words
-    )
-    assert json.loads(run(*asked, "hgx-b200", "--json").stdout)["mix"] is None
-    enough = run(*asked, "hgx-h100,hgx-h200").stdout
-    assert "no mix of these kinds costs less than $" in enough
-
-
 def test_a_kind_on_which_nothing_fits_is_named_beside_the_others() -> None:
     """It was left out without a word."""
     both = ("--tpot", "3ms", "--rate", 5, "--buy", "rtx4090,hgx-h100")

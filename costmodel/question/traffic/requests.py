@@ -112,6 +112,17 @@ class Requests:
             block_sizes=[self.block_sizes[row] for row in rows] if len(self.block_sizes) else (),
         )
 
+    def split(self, shares: Sequence[float], seed: int) -> list[Requests]:
+        """The requests dealt out by chance, each to one of the shares, whatever it is and whenever it comes.
+
+        So each part is like the whole but thinner: the same lengths on average, the same drifts. ``shares`` add up to 1. The same
+        seed gives the same parts.
+        """
+        ends = np.cumsum(shares)
+        drawn = np.random.default_rng([seed, len(self)]).random(len(self)) * ends[-1]
+        own = np.minimum(np.searchsorted(ends, drawn, side="right"), len(ends) - 1)
+        return [self.rows(np.flatnonzero(own == part)) for part in range(len(ends))]
+
     def whole_prompts(self) -> Requests:
         """The same requests with nothing known of what their prompts share."""
         return replace(self, blocks=(), block_sizes=())

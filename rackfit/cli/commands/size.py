@@ -13,6 +13,7 @@ from rackfit.cli import percentiles, question
 if TYPE_CHECKING:
     from costmodel.question.scenario import Scenario
     from solver.plan.sizing.mix import Mix
+    from solver.plan.sizing.mix_replay import MixReplay, PartReplay
     from solver.plan.sizing.size import Sized, Wanted
 
 #: what each kind takes, what was wanted, the cheapest mix of several kinds, and kinds left out with the reason
@@ -58,7 +59,8 @@ def size_command(
 
     Every unit is paid at the mean rate. A smaller number than `least` is proven too few. With `--replay`, Poisson
     arrivals at the peak run through what a loss leaves, and the number grows until 99 % of them meet the targets. With
-    `--traffic`, requests have unlike lengths, and units carry the peak where replays meet the percentiles.
+    `--traffic`, requests have unlike lengths, and units carry the peak where replays meet the percentiles. A mix is replayed
+    then, after every loss, each kind with its share of the requests.
     """
     from rackfit.cli.interrupts import Stop
 
@@ -69,6 +71,7 @@ def size_command(
         from solver.clock import Clock, check_seed, check_time_limit
         from solver.plan.sizing.carried import Units
         from solver.plan.sizing.mix import mix
+        from solver.plan.sizing.mix_judged import mix_at_random, mix_for_traffic
         from solver.plan.sizing.size import Wanted, size
 
         scenario, kinds = _checked(
@@ -97,10 +100,22 @@ def size_command(
             if 1 < len(sized) == len(kinds) - len(left_out) and requests is None:
                 together[0] = mix(searched, sized, wanted, clock=clock, seed=seed)
 
+        def better(one: Mix) -> None:
+            together[0] = one
+
         found = size(
             scenario, kinds, wanted, clock=clock, gap=gap, seed=seed, replays=replay, on_sized=keep, searched=searched,
             asked=requests, left_out=left_out,
         )  # fmt: skip
+        stop.kept = lambda: (found, wanted, together[0], left_out)
+        if len(found) > 1 and requests is not None:
+            together[0] = mix_for_traffic(
+                searched, found, wanted, clock=clock, seed=seed, on_better=better
+            )
+        elif replay and together[0] is not None:
+            together[0] = mix_at_random(
+                searched, found, wanted, together[0], clock=clock, seed=seed, on_better=better
+            )
         return found, wanted, together[0], left_out
 
     stop.run(work, lambda found: _write(*found, as_json=json, replays=replay))
@@ -125,15 +140,16 @@ def _write(
 ) -> None:
     """Print the answer."""
     from rackfit.documents.output import write_whole
+    from rackfit.report.size_words import print_sizes
 
     if not as_json:
-        _print(found, wanted, together, left_out, replays=replays)
+        print_sizes(found, wanted, together, left_out, replays=replays)
         return
     document = {
         "wanted": asdict(wanted),
         "kinds": [_as_dict(one) for one in found],
         "left_out": [{"kind": kind, "reason": reason} for kind, reason in left_out.items()],
-        "mix": None if together is None else asdict(together) | {"gap": together.gap},
+        "mix": None if together is None else _mix_as_dict(together),
     }
     write_whole(json_module.dumps(document, indent=1, allow_nan=False) + "\n", None)
 
@@ -191,92 +207,25 @@ def _as_dict(one: Sized) -> dict[str, Any]:
     return found | {"met": one.met}
 
 
-def _replay_line(one: Sized) -> str:
-    """What random arrivals at the peak said of one kind."""
-    from rackfit.wording import counted
-
-    if not one.replays:
-        return f"{one.kind}: random arrivals were not replayed, the time was over"
-    last = one.replays[-1]
-    words = (
-        f"{one.kind}: {last.requests:,} random requests at the peak on {counted(last.units, 'unit')}: "
-        f"TTFT P99 {last.ttft_p99_s:.2f} s, TPOT P99 {last.tpot_p99_s * 1e3:.1f} ms, "
-        f"{'meets' if last.meets else 'misses a target'}"
-    )
-    first = one.replays[0]
-    if first.units < last.units:
-        words += f"; {first.units}, enough for even arrivals, miss"
-    return f"{words}; {one.reason}" if one.reason else words
-
-
-def _mix_line(one: Mix, *, replays: bool) -> str:
-    """The cheapest mix in words."""
-    from rackfit.wording import at_most
-    from solver.verify import ROUNDING
-
-    proven = "not proven" if one.gap is None else f"proven within {at_most(one.gap, 1)}"
-    if len(one.units) == 1:
-        alone = f"${one.one_kind_usd_per_hour:,.2f}/h"
-        if one.gap is not None and one.gap <= ROUNDING:
-            return f"no mix of these kinds costs less than {alone}"
-        return f"no mix was found that costs less than {alone} ({proven})"
-    units = " and ".join(f"{number} {kind}" for kind, number in one.units.items())
-    less = 1.0 - one.usd_per_hour / one.one_kind_usd_per_hour
-    words = (
-        f"the cheapest mix: {units}, ${one.usd_per_hour:,.2f}/h, {less:.1%} less than one kind ({proven}), "
-        f"{one.headroom:.1%} over the peak after the worst loss"
-    )
-    return f"{words}; not replayed" if replays else words
+def _mix_as_dict(one: Mix) -> dict[str, Any]:
+    found = asdict(replace(one, replays=())) | {"gap": one.gap}
+    found["replays"] = [
+        {
+            "lost": seen.lost,
+            **_figures(seen),
+            "parts": [
+                {
+                    "kind": part.part.kind, "units": part.part.units, "share": part.share,
+                    "requests_per_s": part.part.requests_per_s, **_figures(part),
+                }
+                for part in seen.parts
+            ],
+        }
+        for seen in one.replays
+    ]  # fmt: skip
+    return found
 
 
-def _print(
-    found: list[Sized],
-    wanted: Wanted,
-    together: Mix | None,
-    left_out: dict[str, str],
-    *,
-    replays: bool,
-) -> None:
-    from rich.table import Table
-
-    from rackfit.report.render import make_console
-    from rackfit.wording import counted
-    from topology.quantity import figure
-
-    console = make_console()
-    loss = f", {counted(wanted.spare, 'unit')} lost" if wanted.spare else ""
-    if wanted.spare_chips:
-        loss = f", as many units lost as hold {counted(wanted.spare_chips, 'chip')}"
-    console.print(
-        f"{figure(wanted.rate, 6)} requests/s on average, {figure(wanted.peak_rate, 6)} at the peak{loss}",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (
-        "kind",
-        "units",
-        "proven least",
-        "chips",
-        "$/h",
-        "$/M output at the mean",
-        "headroom",
-    ):
-        table.add_column(column, justify="left" if column == "kind" else "right")
-    for one in found:
-        if one.count is None:
-            continue
-        table.add_row(
-            one.kind, str(one.count), str(one.least), f"{one.count * one.chips_per_unit:,}",
-            f"{one.usd_per_hour:,.2f}", f"{one.usd_per_m_output_tokens:.4f}", f"{one.headroom:.1%}",
-        )  # fmt: skip
-    if table.row_count:
-        console.print(table)
-    if together is not None:
-        words = _mix_line(together, replays=replays)
-        console.print(words, highlight=False, markup=False, soft_wrap=True)
-    too_large = {one.kind: one.reason for one in found if one.count is None}
-    for kind, reason in (too_large | left_out).items():
-        console.print(f"{kind}: {reason}", highlight=False, markup=False, soft_wrap=True)
-    for one in found if replays else ():
-        if one.count is not None:
-            console.print(_replay_line(one), highlight=False, markup=False, soft_wrap=True)
+def _figures(seen: MixReplay | PartReplay) -> dict[str, Any]:
+    named = ("requests", "ttft_p99_s", "tpot_p99_s", "goodput")
+    return {name: getattr(seen, name) for name in named}

@@ -72,6 +72,10 @@ class Units:
             self.known[units] = Capability(units, served, most, found.layout)
         return self.known[units]
 
+    def bounds(self) -> dict[int, float]:
+        """Requests/s that no layout exceeds, by numbers of units of which it is known."""
+        return {n: one.most_requests_per_s for n, one in self.known.items()}
+
     def about(self, number: int, carried: Capability | None, peak: float) -> int:
         """How many units carry the peak, by what ``number`` of them do."""
         served = carried.requests_per_s if carried is not None else 0.0

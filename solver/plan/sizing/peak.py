@@ -17,8 +17,9 @@ from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.description import Arrivals, steady
-from costmodel.question.traffic.requests import MOST_DRAWN
+from costmodel.question.traffic.requests import MOST_DRAWN, Requests
 from costmodel.replay.fleet import Tables
+from costmodel.replay.met import Met
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import BEYOND_P99, Targets, judged
 from topology.errors import InstanceError, Problem
@@ -29,7 +30,7 @@ _LENGTHS, _FILLS = 6, 1
 #: the least that is left to judge, in the same unit, where more requests than that are not drawn
 _LEAST = 2
 #: draws that have to meet the targets
-_DRAWS = 2
+DRAWS = 2
 
 
 @dataclass(frozen=True)
@@ -67,22 +68,14 @@ def peak_replay(
         More than :data:`MOST_DRAWN` requests would have to come before enough could be judged.
     """
     targets = Targets(instance.slo.ttft, instance.slo.tpot)
-    fills_s = _takes_s(instance, layout)
-    count = min(ceil(rate * _LENGTHS * fills_s), MOST_DRAWN)
-    if count < rate * (_FILLS + _LEAST) * fills_s:
-        message = (
-            f"{figure(rate, 6)} requests/s of {fills_s:,.1f} s each: more than {MOST_DRAWN:,} requests would have to come; "
-            "ask for a lower rate or shorter answers"
-        )
-        raise InstanceError(Problem("--replay", message))
+    fills_s = takes_s(instance, layout)
+    count = requests_at_peak(rate, fills_s)
     tables = Tables()
     judged_requests, first, tokens, meets = 0, 0.0, 0.0, True
-    for draw in range(_DRAWS):
-        requests = steady(
-            instance.workload, Arrivals(process="poisson", rate=rate), count, seed + draw
-        )
+    for draw in range(DRAWS):
+        requests = at_peak(instance, rate, count, seed + draw)
         met = replay(instance, layout, requests, Course.of(instance), tables)
-        met = met.of(met.arrival_s >= _FILLS * fills_s)
+        met = once_filled(met, fills_s)
         judged_requests += len(met.arrival_s)
         first, tokens = max(first, p99(met.ttft)), max(tokens, p99(met.tpot))
         meets = judged(met, targets).meets
@@ -91,12 +84,34 @@ def peak_replay(
     return PeakReplay(units, judged_requests, first, tokens, meets)
 
 
+def requests_at_peak(rate: float, fills_s: float) -> int:
+    """Requests of a draw; ``fills_s``: what one may take. Raises ``InstanceError`` where they would be too many."""
+    count = min(ceil(rate * _LENGTHS * fills_s), MOST_DRAWN)
+    if count < rate * (_FILLS + _LEAST) * fills_s:
+        message = (
+            f"{figure(rate, 6)} requests/s of {fills_s:,.1f} s each: more than {MOST_DRAWN:,} requests would have to come; "
+            "ask for a lower rate or shorter answers"
+        )
+        raise InstanceError(Problem("--replay", message))
+    return count
+
+
+def at_peak(instance: Instance, rate: float, count: int, seed: int) -> Requests:
+    """Poisson arrivals, each of the workload's lengths."""
+    return steady(instance.workload, Arrivals(process="poisson", rate=rate), count, seed)
+
+
+def once_filled(met: Met, fills_s: float) -> Met:
+    """With the times of the requests that are judged."""
+    return met.of(met.arrival_s >= _FILLS * fills_s)
+
+
 def p99(values: npt.NDArray[np.float64]) -> float:
     """The least value that 99 % of requests do not exceed: within a target where at most 1 % miss it."""
     return float(np.quantile(values, 1.0 - BEYOND_P99, method="inverted_cdf"))
 
 
-def _takes_s(instance: Instance, layout: Layout) -> float:
+def takes_s(instance: Instance, layout: Layout) -> float:
     """Seconds that a request may take: by the targets, and as priced where there is none."""
     priced = evaluate(instance, layout)
     assert priced.ttft_s is not None

@@ -11,6 +11,7 @@ import pytest
 from costmodel.question.traffic import table, trace
 from costmodel.question.traffic.description import Arrivals, Lengths
 from costmodel.question.traffic.load import load_traffic, traffic_names
+from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.trace import read_trace
 from costmodel.replay.prefix_cache import PrefixCache
 from topology.errors import InstanceError
@@ -142,3 +143,22 @@ def test_a_rate_stretches_every_gap_alike() -> None:
     plain, fast = load_traffic("azure-code-2023"), load_traffic("azure-code-2023", rate=50.0)
     assert fast.rate == pytest.approx(50.0)
     np.testing.assert_allclose(fast.arrival_s * fast.rate, plain.arrival_s * plain.rate)
+
+
+def test_a_split_deals_out_each_request_once_whatever_it_is() -> None:
+    count, rng = 20_000, np.random.default_rng(0)
+    whole = Requests(
+        np.arange(count, dtype=float), rng.integers(1, 1000, count), rng.integers(1, 100, count),
+        np.zeros(count, dtype=np.int64),
+    )  # fmt: skip
+    parts = whole.split((0.2, 0.5, 0.3), 4)
+    assert np.array_equal(
+        np.sort(np.concatenate([own.arrival_s for own in parts])), whole.arrival_s
+    )
+    for own, share in zip(parts, (0.2, 0.5, 0.3), strict=True):
+        assert len(own) / count == pytest.approx(share, abs=0.01)
+        assert own.input_tokens.mean() == pytest.approx(whole.input_tokens.mean(), rel=0.03)
+        assert np.array_equal(own.input_tokens, whole.input_tokens[own.arrival_s.astype(int)])
+    again = whole.split((0.2, 0.5, 0.3), 4)
+    assert all(np.array_equal(a.arrival_s, b.arrival_s) for a, b in zip(parts, again, strict=True))
+    assert len(whole.split((1.0, 0.0), 1)[0]) == count

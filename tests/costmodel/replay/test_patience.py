@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from costmodel.layout.layout import Layout, Role
@@ -13,7 +14,7 @@ from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Slo, Workload
 from costmodel.replay.job import Job
 from costmodel.replay.replay import replay, replay_with
-from costmodel.replay.targets import Patience, Targets, judged
+from costmodel.replay.targets import Patience, Targets, judged, judged_together
 
 LENGTHS = BothLengths(input=Lengths(mean=1000, std=800), output=Lengths(mean=150, std=100))
 
@@ -79,3 +80,16 @@ def test_one_that_is_late_and_slow_counts_once(together: bool) -> None:
     assert (patience.late, patience.slow) == (6, 6)
     assert patience.over == (not together)
     assert patience.so_far.good == pytest.approx(0.994 if together else 0.988)
+
+
+def test_replays_together_are_judged_by_all_of_their_requests() -> None:
+    """One that misses its target beside one that meets it: percentiles of all, not the worst."""
+    asked = instance()
+    stands = layout(asked, ("mixed",))
+    targets = Targets(0.5, 0.03)
+    parts = [replay(asked, stands, draw(rate)) for rate in (5.0, 60.0)]
+    slow, quick = (judged(one, targets).late_first for one in reversed(parts))
+    assert quick < slow
+    both = judged_together(parts, targets)
+    assert both.late_first == pytest.approx((quick + slow) / 2)
+    assert both.good == pytest.approx(np.mean([judged(one, targets).good for one in parts]))
