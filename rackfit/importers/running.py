@@ -183,7 +183,6 @@ def verdict(running: Running) -> str:
         return ""
     engine = running.instead.instance.engine
     best = "optimal" if engine is None else f"the best that {engine.title} runs"
-    best += " with whole experts" if running.instance.operations.moe else ""
     found = (
         f"${running.instead.evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
         f"proven within {at_most(running.instead.certificate.gap, 3)} of {best}"

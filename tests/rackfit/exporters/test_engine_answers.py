@@ -66,4 +66,4 @@ def test_what_runs_is_compared_with_what_its_engine_runs(tmp_path: Path) -> None
     assert evaluate(running.instead.instance, running.instead.layout).violations == ()
     assert running.excess is not None
     assert f"{running.excess:.1%} more than needed" in verdict(running)
-    assert verdict(running).endswith("of the best that vLLM runs with whole experts\n")
+    assert verdict(running).endswith("of the best that vLLM runs\n")
