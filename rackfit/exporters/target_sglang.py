@@ -132,10 +132,12 @@ def engine_words(
         words += [option, str(shape.attention_dp), *flags, "--enable-dp-lm-head"]
     if shape.ep > 1:
         words += ["--ep-size", str(shape.ep), *_exchange(deployment, server, environment)]
+    if shape.attention_dp > 1:  # dense layers on each rank's own chips, cut experts or not
         if shape.tp == 1:
             words += ["--moe-dense-tp-size", "1"]
-        elif shape.attention_dp > 1:
+        else:
             words += ["--enable-dense-mlp-attn-tp", "--enable-shared-experts-attn-tp"]
+    if shape.ep > 1:
         words += _experts(deployment, server, files)
     halves = halves_option(deployment, server)
     words += [halves] if halves is not None else []

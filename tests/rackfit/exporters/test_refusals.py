@@ -71,6 +71,23 @@ def test_trtllm_refuses_attention_split_both_ways(moe: Instance) -> None:
     assert "--enable-dense-mlp-attn-tp" in words
 
 
+@pytest.mark.parametrize(
+    ("tp", "flag"), [(2, "--enable-dense-mlp-attn-tp"), (1, "--moe-dense-tp-size 1")]
+)
+def test_sglang_keeps_dense_layers_on_a_rank_beside_cut_experts(
+    moe: Instance, tp: int, flag: str
+) -> None:
+    """They are priced on the rank's own chips; by itself SGLang shards them over all ranks."""
+    server = FoundServer(
+        "x", "mixed", tp=tp, attention_dp=2, pp=1, batch=8, sharded_experts=True
+    )  # fmt: skip
+    layout = _layout(moe, server)
+    assert layout.replicas[0].cuts_experts
+    words = export_layout(moe, layout, "sglang").files["commands.sh"]
+    assert flag in words
+    assert "--ep-size" not in words
+
+
 def test_trtllm_refuses_spare_slots_without_attention_dp(moe: Instance) -> None:
     layout = _layout(moe, FoundServer("x", "mixed", tp=4, attention_dp=1, pp=1, spare=4, batch=8))
     with pytest.raises(ExportError, match="spare slots have no other place"):
