@@ -39,11 +39,10 @@ class MainShape:
     cut: bool = False
 
     def words(self, *, experts: bool) -> str:
-        """``decode replicas like tp 1 ep 16``."""
-        wide = f" ep {self.stage_chips}" if experts and not self.cut else ""
-        piped = f" pp {self.pp}" if self.pp > 1 else ""
-        cut = f", experts cut over {self.stage_chips} chips" if self.cut else ""
-        return f"{self.role} replicas like tp {self.tp}{wide}{piped}{cut}"
+        """``decode replicas like tp 1 on 16 chips``, whole experts or cut: both are alike."""
+        wide = f" on {self.stage_chips} chip{'s' * (self.stage_chips > 1)}" if experts else ""
+        piped = f"{' a stage,' if wide else ''} pp {self.pp}" if self.pp > 1 else ""
+        return f"{self.role} replicas like tp {self.tp}{wide}{piped}"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from costmodel.layout.layout import Shape
 from costmodel.question.choices.options import value_words
 from costmodel.question.uncertainty import Ends, Intervals
 from rackfit.documents.distance import measured_distance
@@ -63,7 +64,7 @@ def runner_up_lines(result: Result) -> list[str]:
     experts = result.instance.operations.moe is not None
     replicas = ", ".join(
         f"{count} {role} tp {shape.tp}"
-        + (f" ep {shape.ep}" if experts else "")
+        + (_experts_words(shape) if experts else "")
         + (f" pp {shape.pp}" if shape.pp > 1 else "")
         for (role, shape), count in replica_counts(other.layout).items()
     )
@@ -87,6 +88,12 @@ def runner_up_lines(result: Result) -> list[str]:
         f"{compared.turned:.0%} of the pairs the error would reverse this order."
     )
     return [first, second]
+
+
+def _experts_words(shape: Shape) -> str:
+    """How the experts of a replica lie: over so many chips, whole or each cut."""
+    cut = shape.ep == 1 < shape.chips_per_stage
+    return f" experts cut over {shape.chips_per_stage}" if cut else f" ep {shape.ep}"
 
 
 def measured_lines(result: Result) -> list[str]:

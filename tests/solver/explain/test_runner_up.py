@@ -83,6 +83,31 @@ def test_the_document_and_the_words_say_whether_it_is_within_the_noise(found):
         assert data["turned"] <= 0.5
 
 
+def test_whole_and_cut_experts_on_as_many_chips_are_alike_and_told_so():
+    """What it is the best without is all that its bound leaves out; what it is of is told apart."""
+    found = solve(
+        Scenario(
+            model="gpt-oss-120b", cluster="hgx-h200",
+            workload=Workload(input_tokens=4000, output_tokens=1000), slo={"tpot": "6 ms"},
+        ),
+        gap=0.01, workers=1,
+    )  # fmt: skip
+    other = found.search.runner_up
+    assert other.without.cut
+    first = runner_up_lines(found)[0]
+    assert f"without decode replicas like tp 2 on {other.without.stage_chips} chips: $" in first
+    cut = [one for one in other.layout.replicas if one.cuts_experts and len(one.chips) > 1]
+    assert cut
+    for replica in cut:
+        shape = replica.shape
+        assert f"{replica.role} tp {shape.tp} experts cut over {shape.chips_per_stage}" in first
+    assert MainShape("decode", 2, 2, 6, cut=True).words(experts=True) == (
+        "decode replicas like tp 2 on 6 chips a stage, pp 2"
+    )
+    assert MainShape("mixed", 1, 1, 1).words(experts=True) == "mixed replicas like tp 1 on 1 chip"
+    assert MainShape("mixed", 4, 2, 4).words(experts=False) == "mixed replicas like tp 4 pp 2"
+
+
 def test_a_quarter_wider_is_alike():
     def column(*values):
         return np.array(values, dtype=np.int64)
