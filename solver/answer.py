@@ -27,16 +27,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class MainShape:
-    """Role and widths of the shape that most generating chips of a layout stand on.
-
-    ``cut``: whether each expert is cut over the chips of a stage.
-    """
+    """Role and widths of the shape that most generating chips of a layout stand on."""
 
     role: str
     tp: int
     pp: int
     stage_chips: int
-    cut: bool = False
 
     def words(self, *, experts: bool) -> str:
         """``decode replicas like tp 1 on 16 chips``, whole experts or cut: both are alike."""

@@ -2,8 +2,8 @@
 
 *Built differently.* A layout's main shape is that on which most of the chips that generate tokens stand
 (decode and mixed replicas). Two shapes are alike
-if they have one role and their tensor, pipeline and stage widths (chips of a stage: the expert ways of a MoE
-model) are within a quarter of each other. The runner-up has no replica like the main shape of the best
+if they have one role and their tensor, pipeline and stage widths (chips of a stage, over which a MoE model's experts
+lie whole or cut) are within a quarter of each other. The runner-up has no replica like the main shape of the best
 layout; batches, placements, counts and the other pools may be the same.
 
 It is looked for as the best one was, in a few rounds: the best fleet under the bounds that are left, those
@@ -47,20 +47,18 @@ _FLEET_S = 0.4
 _ROUGH = 0.01
 
 
-def main_shape(shapes: ShapeTable, fleet: Fleet, *, experts: bool) -> MainShape:
-    """The generating shape with most chips; of equals the first in the table. ``experts``: whether the model has any."""
+def main_shape(shapes: ShapeTable, fleet: Fleet) -> MainShape:
+    """The generating shape with most chips; of equals the first in the table."""
     chips: Counter[MainShape] = Counter()
     for item, _ in sorted(fleet.stands, key=lambda stand: stand[0].shape):
         if item.role != _PREFILL:
-            chips[_widths(shapes, item.shape, experts=experts)] += item.chips
+            chips[_widths(shapes, item.shape)] += item.chips
     return max(chips, key=lambda shape: chips[shape])
 
 
-def _widths(shapes: ShapeTable, index: int, *, experts: bool) -> MainShape:
+def _widths(shapes: ShapeTable, index: int) -> MainShape:
     row = shapes.row(index)
-    chips = row["tp"] * row["attention_dp"]
-    cut = experts and row["slots"] == 0
-    return MainShape(ROLES[row["role"]], row["tp"], row["pp"], chips, cut)
+    return MainShape(ROLES[row["role"]], row["tp"], row["pp"], row["tp"] * row["attention_dp"])
 
 
 def like(shapes: ShapeTable, main: MainShape) -> NDArray[np.bool_]:
@@ -115,8 +113,7 @@ def _answered(found: SearchResult, other: RunnerUp, skew_cost: float) -> SearchR
 def _look(search: Search) -> tuple[RunnerUp, Fleet] | None:
     """The runner-up of the search's best fleet, and its own fleet."""
     assert search.best_fleet is not None
-    experts = search.instance.operations.moe is not None
-    main = main_shape(search.shapes, search.best_fleet, experts=experts)
+    main = main_shape(search.shapes, search.best_fleet)
     other = ~like(search.shapes, main)
     upper = np.where(other, search.items.upper, 0.0)
     for _ in range(_LOOKS):

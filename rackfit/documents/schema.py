@@ -183,9 +183,7 @@ def _chosen() -> dict[str, Any]:
 
 def _runner_up() -> dict[str, Any]:
     """The best layout found that is built differently, and what its cost's excess is worth."""
-    without = {"role": {"type": "string"}, "cut": {"type": "boolean"}} | dict.fromkeys(
-        ("tp", "pp", "stage_chips"), COUNT
-    )
+    without = {"role": {"type": "string"}} | dict.fromkeys(("tp", "pp", "stage_chips"), COUNT)
     replica = {"count": COUNT, "role": {"type": "string"}, "shape": {"$ref": "#/$defs/Shape"}}
     return json_object(
         {
