@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
-from solver.bounds.experts.cut_bounds import ShapeExperts
+from solver.bounds.experts.expert_bounds import ShapeExperts
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ShapeTable
 from topology import Rate

@@ -19,8 +19,7 @@ from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
 from costmodel.tolerance import RELATIVE
 from solver.bounds.block import DECODE, Block
-from solver.bounds.experts.cut_bounds import ShapeExperts
-from solver.bounds.experts.expert_bounds import ExpertBounds, small_enough
+from solver.bounds.experts.expert_bounds import ExpertBounds, ShapeExperts, small_enough
 from solver.bounds.experts.ordered_bounds import OrderedBounds, never_places
 from solver.bounds.experts.shared_bounds import bounds_of_shared_slots
 from solver.bounds.held_pricing import HeldBlock
