@@ -48,9 +48,9 @@ class Builder:
             copies * rows * cols,
         )
 
-    def rows_together(self, module: str, role: str) -> int:
+    def rows_together(self, module: str, role: str, *, gated: bool) -> int:
         """Outputs of a matrix that share a scale: those of a block, 1 where each has its own or all share one."""
-        block = self.precision.of(module, role, gated=module.endswith(".up_proj")).block
+        block = self.precision.of(module, role, gated=gated).block
         return max(block[0], 1) if block is not None else 1
 
     def vector(self, name: str, num: int, shard: Shard = "replicated") -> Weights:

@@ -135,6 +135,7 @@ UNLIKE = (
 )
 
 
+@pytest.mark.usefixtures("uncut")
 def test_optimum_on_unlike_chips_equals_enumeration(tmp_path: Path) -> None:
     """The last is answered by groups on unlike chips, of which the one of experts comes first in the cluster."""
     asked = ((1000, True), (1002, True), (1023, "only"))
