@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from math import ceil, isfinite
+from math import ceil, floor, isfinite
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:
     """``1 unit``, ``2 units``; ``several`` where an s does not make the plural."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def at_least(usd: float, digits: int = 4) -> str:
+    """Money that nothing costs less than, rounded down: half of the last digit more would be a claim that is not proven."""
+    if not isfinite(usd):
+        return f"{usd}"
+    scale = 10**digits
+    # what floats make of a whole number of last digits is that number
+    return f"{floor(round(usd * scale, 6)) / scale:,.{digits}f}"
 
 
 def at_most(share: float, digits: int = 2) -> str:

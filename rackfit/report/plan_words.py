@@ -10,7 +10,7 @@ from rackfit.documents.plan_document import (
     usd_per_day,
     usd_per_m_output_tokens,
 )
-from rackfit.wording import at_most, counted
+from rackfit.wording import at_least, at_most, counted
 from solver.plan.confirm import Confirmed
 from solver.plan.day import DayPlan
 
@@ -44,12 +44,13 @@ def lines(found: DayPlan, confirmed: Confirmed | None = None) -> list[str]:
 def _proof(found: DayPlan) -> str:
     """What is proven of the plan's money: over any layouts, over its own, or nothing yet."""
     own = (
-        f"of these layouts none costs less than ${usd_per_day(found, found.planned.bound_usd):,.2f}"
+        "of these layouts none costs less than "
+        f"${at_least(usd_per_day(found, found.planned.bound_usd), 2)}"
     )
     if isfinite(found.gap):
         return (
             f"proven: at most {at_most(found.gap, 3)} above the least possible cost: no plan of whole units with any "
-            f"layouts costs less than ${usd_per_day(found, found.bound_usd):,.2f} per day; {own}"
+            f"layouts costs less than ${at_least(usd_per_day(found, found.bound_usd), 2)} per day; {own}"
         )
     if isfinite(found.planned.gap):
         return f"the time ended before a bound over any layouts; {own}"

@@ -16,7 +16,7 @@ from costmodel.replica.tier_use import TierUse
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
 from rackfit.report.uncertainty_words import interval_words, lines_beside
-from rackfit.wording import at_most
+from rackfit.wording import at_least, at_most
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -35,7 +35,7 @@ def print_result(result: Result, console: Console | None = None) -> None:
         proven = f"at a confidence of {found.worlds.confidence:.0%} {proven}"
     console.print(
         f"[bold]{proven}[/bold]. No layout that the proof covers costs less than "
-        f"${certificate.bound_usd_per_m_output_tokens:.4f} per million output tokens "
+        f"${at_least(certificate.bound_usd_per_m_output_tokens)} per million output tokens "
         f"({found.shapes} shapes searched in {found.wall_s:.1f} s).",
         highlight=False,
         soft_wrap=True,

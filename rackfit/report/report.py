@@ -25,7 +25,7 @@ from rackfit.report.render import replica_groups
 from rackfit.report.report_figures import binds, deployment, links, times
 from rackfit.report.traffic_words import traffic_section
 from rackfit.report.uncertainty_words import interval_words
-from rackfit.wording import at_most
+from rackfit.wording import at_least, at_most
 from topology.catalogue import checked
 
 _STYLE = (
@@ -136,7 +136,7 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
     if found is not None:
         lines.append(
             f"Proven: no layout that the proof covers costs less than "
-            f"${found.bound_usd_per_m_output_tokens:,.4f}. This one costs at most {at_most(found.gap)} more."
+            f"${at_least(found.bound_usd_per_m_output_tokens)}. This one costs at most {at_most(found.gap)} more."
         )
     elif not known:
         lines.append("No certificate: the instance has changed since the layout was written.")

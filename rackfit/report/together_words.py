@@ -9,7 +9,7 @@ from rackfit.documents.together_document import layout_file
 from rackfit.quoting import plain
 from rackfit.report.render import make_console, replica_groups
 from rackfit.report.traffic_words import traffic_lines
-from rackfit.wording import at_most
+from rackfit.wording import at_least, at_most
 from solver.together.divided import Divided
 from topology.quantity import figure
 
@@ -33,7 +33,7 @@ def lines(found: Divided) -> list[str]:
     else:
         said.append(
             f"{proof}: at most {at_most(found.gap, 3)} above the least possible cost. No division of the chips that the proof "
-            f"covers costs less than ${found.bound:,.2f}/h"
+            f"covers costs less than ${at_least(found.bound, 2)}/h"
         )
     return said
 

@@ -10,6 +10,7 @@ from costmodel.question.uncertainty import Ends, Intervals
 from rackfit.documents.distance import measured_distance
 from rackfit.documents.result import Result, for_traffic, replica_counts
 from rackfit.report.traffic_words import traffic_lines
+from rackfit.wording import at_least
 from solver.answer import Chosen
 from solver.choices import values_words
 
@@ -40,12 +41,14 @@ def worlds_lines(result: Result) -> list[str]:
     if found is None or found.confidence is None:
         return []
     cost, plain = found.usd_per_m_output_tokens, found.plain_usd_per_m_output_tokens
+    bound = found.bound_usd_per_m_output_tokens
+    assert bound is not None, "a confidence that is asked for is bounded"
     share = (
         f"{found.confidence:.0%} of {len(found.best)} parameter sets that the measurements allow"
     )
     lines = [
         f"in {share}: at most ${cost:.4f} per million output tokens with every target met. At best "
-        f"${found.bound_usd_per_m_output_tokens:.4f} is possible. Targets are met in {found.share_kept:.0%} of the sets; in "
+        f"${at_least(bound)} is possible. Targets are met in {found.share_kept:.0%} of the sets; in "
         f"{found.share_close:.0%} this layout costs at most 1% more than the best found."
     ]
     if plain is not None and plain > (cost or 0.0):
@@ -69,7 +72,7 @@ def runner_up_lines(result: Result) -> list[str]:
         for (role, shape), count in replica_counts(other.layout).items()
     )
     least = other.least_usd_per_m_output_tokens
-    proven = "" if least is None else f" No such layout costs less than ${least:.4f}."
+    proven = "" if least is None else f" No such layout costs less than ${at_least(least)}."
     first = (
         f"next best without {other.without.words(experts=experts)}: "
         f"${other.evaluation.usd_per_m_output_tokens:.4f}, {compared.excess:.2%} more, with "
@@ -125,7 +128,7 @@ def engine_lines(result: Result) -> list[str]:
         here = " (this answer)" if one.engine == chosen else ""
         lines.append(
             f"{one.label} alone: ${one.usd_per_m_output_tokens:.4f}, at least "
-            f"${one.bound_usd_per_m_output_tokens:.4f}, {one.wall_s:.1f} s{here}"
+            f"${at_least(one.bound_usd_per_m_output_tokens)}, {one.wall_s:.1f} s{here}"
         )
     return lines
 

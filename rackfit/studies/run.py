@@ -22,7 +22,7 @@ from rackfit.studies.grid import make_points
 from rackfit.studies.page import study_html, study_page
 from rackfit.studies.point import solve_point
 from rackfit.studies.registry import find_study
-from rackfit.wording import at_most
+from rackfit.wording import at_least, at_most
 from topology.errors import InstanceError, Problem
 
 SCHEMA_VERSION = "1.0"
@@ -228,6 +228,6 @@ def _between(row: Row) -> str:
     if "bound_usd_per_m_output_tokens" not in row:
         return f"at most {at_most(row['gap'], 1)} above the least possible cost"
     return (
-        f"between ${row['bound_usd_per_m_output_tokens']:.4f} and "
+        f"between ${at_least(row['bound_usd_per_m_output_tokens'])} and "
         f"${row['usd_per_m_output_tokens']:.4f}"
     )

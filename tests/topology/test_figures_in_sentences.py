@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackfit.wording import at_most, counted
+from rackfit.wording import at_least, at_most, counted
 from topology.quantity import figure
 
 
@@ -35,6 +35,13 @@ def test_shares_that_nothing_exceeds_are_rounded_up() -> None:
     assert at_most(1.4e-5, 3) == "0.002%"
     assert at_most(float("inf")) == "inf%"
     assert at_most(0.133, 1) == "13.3%"
+
+
+def test_money_that_nothing_costs_less_than_is_rounded_down() -> None:
+    assert at_least(0.43118) == "0.4311"
+    assert at_least(0.4311) == "0.4311"
+    assert at_least(2146.567, 2) == "2,146.56"
+    assert at_least(float("inf")) == "inf"
 
 
 def test_one_is_one() -> None:
