@@ -20,7 +20,7 @@ from solver.place.held_kv import kept
 from solver.place.placements import engine_places
 from solver.place.shared_slots import LayerSlots
 from solver.place.small_replica.model import ReplicaModel
-from solver.place.stages import cut_replica, layer_times
+from solver.place.stages import cut_over, cut_replica, layer_times
 from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES
 
@@ -65,9 +65,8 @@ class Attempt:
         #: whether all stages have the same rates
         self.alike = stands.alike and stands.quickest
         free = engine_places(self.instance, shape["attention_dp"])
-        self.cut = bool(slots) and not any(slots)
         small = stands.alike and small_enough(self.instance, len(self.chips[0]))
-        self.exact = small and free and not self.cut
+        self.exact = small and free and not cut_over(slots)
         self.maps: ExpertMap = self._maps(experts)
         #: layers whose slots are not ``slots``
         self.layer_slots: LayerSlots = {}

@@ -177,6 +177,11 @@ def _stages_needed(
     return needed
 
 
+def cut_over(slots: Sequence[int]) -> bool:
+    """Whether a stage's chips, with so many expert slots each, hold slices of all experts: they have none."""
+    return bool(slots) and not any(slots)
+
+
 def layer_times(
     instance: Instance,
     draft: Replica,
@@ -200,7 +205,7 @@ def layer_times(
     if plan.prefill is not None:
         passes.append((plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0))
     layer_s = np.zeros(operations.num_layers)
-    head_s, cut = 0.0, bool(slots) and not any(slots)
+    head_s, cut = 0.0, cut_over(slots)
 
     def timed(layers: list[tuple[LayerKind, float]], tokens: Tokens, shares: list[ExpertShares | None], head: bool) -> Array:  # fmt: skip
         found = pass_time(
@@ -252,7 +257,7 @@ def cut_replica(
     layer_bytes = np.zeros(operations.num_layers)
     width, sequences = instance.width_bytes(shape.tp), max(draft.rank_sequences())
     held_slots: float = max(slots, default=0)
-    if slots and not held_slots and operations.moe is not None:  # slices of all experts
+    if operations.moe is not None and cut_over(slots):
         held_slots = operations.moe.num_experts / len(slots)
     context = instance.kept_context(draft.role)
     for kind, counts in zip(operations.kinds, width.single_layers, strict=True):

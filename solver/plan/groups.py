@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import get_args
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import KvShare, Layout, Stage
@@ -132,8 +133,7 @@ class Start:
 
 def _no_source(chip: Chip, tier: TierKind | None) -> str:
     """What a chip lacks, and what it has instead."""
-    kinds: tuple[TierKind, ...] = ("host", "flash", "disk")
-    known = [kind for kind in kinds if Start(kind, 0.0).bytes_per_s(chip) is not None]
+    known = [kind for kind in get_args(TierKind) if Start(kind, 0.0).bytes_per_s(chip) is not None]
     lacks = (
         "no known rate from its host's memory" if tier == "host" else f"no {tier or 'flash'} tier"
     )

@@ -6,21 +6,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from rackfit.cli.app import build_app
 from rackfit.report.size_words import mix_line
 from solver.plan.sizing.mix import Mix
 from solver.plan.sizing.mix_replay import MixReplay
-
-WORDS = (
-    "--model", "llama-3.1-8b", "--input-tokens", "1000", "--output-tokens", "200",
-    "--ttft", "1s", "--tpot", "20ms",
-)  # fmt: skip
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(build_app(), ["size", *WORDS, *map(str, words)])
+from tests.rackfit.test_cli_size import run
 
 
 def test_several_kinds_are_mixed() -> None:
