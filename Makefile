@@ -70,6 +70,9 @@ calibrate: $(INSTALLED)
 published: $(INSTALLED)
 	$(BIN)/python tests/published/table.py
 
+kernels: $(INSTALLED)
+	$(BIN)/python -m benchmarks.kernels page
+
 schemas: $(INSTALLED)
 	$(BIN)/python -m rackfit.documents.schema
 

@@ -39,8 +39,7 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
 
 ## What is not modelled
 
-- Tensor-parallel cuts of single experts (priced as whole experts spread evenly over the same chips), and
-  what the experts of these runs were asked: whole experts on chips carry the generated, published skew.
+- What the experts of these runs were asked: whole experts on chips carry the generated, published skew.
 - Runs that contradict themselves: gpt-oss-120b on H100 under 512 users is twice as fast per token as under
   64 users on the same chips, below the physics bound; such rows are named and left out.
 - Engine versions: rows of one engine from several months share their parameters, but for releases whose host launches

@@ -23,7 +23,7 @@ from costmodel.passes.context import add_context, add_states
 from costmodel.passes.group import Achieved, ChipGroup
 from costmodel.passes.operations import LayerKind, Matmul
 from costmodel.passes.pass_sums import PassTime
-from costmodel.passes.routed import add_experts
+from costmodel.passes.routed import add_experts, inside_width
 from costmodel.passes.tokens import Array, ExpertShares, Tokens, even_shares
 from costmodel.question.speculation import draft_runs
 from topology import Chip
@@ -32,6 +32,7 @@ from topology import Chip
 RAMP_BYTES = 2.0**20
 #: chips of a host
 _HOST_CHIPS = 8.0
+_FFN = ("dense_ffn", "shared_experts")
 
 
 def pass_time(
@@ -77,6 +78,7 @@ def _layers(
     achieved, rates = group.achieved, group.rates
     rows, efficiency = tokens.rows, achieved.efficiency
     _matmuls(result, kind.matmuls, count, tp, rows, achieved)
+    _inside(result, group, kind.matmuls, count * rows)
     for attention in kind.attentions:
         add_context(result, group, attention, count, tokens)
     add_states(result, group, kind, count, tokens)
@@ -108,6 +110,17 @@ def _layers(
     if kind.moe is not None and shares is not None:
         fraction = count / np.maximum(shares.num_layers, 1)
         add_experts(result, group, kind.moe, fraction, tokens, shares)
+
+
+def _inside(result: PassTime, group: ChipGroup, matmuls: Sequence[Matmul], rows: Array) -> None:
+    """What dense feed-forward networks write between their products and read again."""
+    operations = group.operations
+    moved = 2.0 * operations.activation_bytes * rows / group.achieved.bandwidth("activations")
+    for matmul in matmuls:
+        if matmul.part in _FFN:
+            params = matmul.flops_per_token / 2.0 / matmul.ways(group.tp)
+            seconds = moved * inside_width(params, operations.hidden_size)
+            result.roofline(matmul.part, np.zeros(()), seconds, stream="activations")
 
 
 def _head(result: PassTime, group: ChipGroup, count: Array, sampled: Array) -> None:

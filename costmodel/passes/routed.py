@@ -14,6 +14,9 @@ from costmodel.passes.tokens import Array, ExpertShares, Tokens
 #: rows per expert at which grouped products are halfway to dense ones: of 256 to 16,384 among those that predict left-out
 #: runs best, which are alike from 4,096 on; public kernel tables have 0.2 to 0.5 of the peak at some 512 rows
 TILE_ROWS = 4096.0
+#: columns inside an expert, or inside its slice, at which reading takes twice as long as of many: grouped kernels on one H100
+#: read slices of 64 to 2,048 columns so within 3 % (``instances/measured/kernels_h100.csv``)
+NARROW_COLUMNS = 16.0
 
 
 def full_tiles(rows: Array, grouped: float | Array) -> Array:
@@ -61,7 +64,9 @@ def add_experts(
     busiest = routed * shares.busiest_load + shares.per_layer(excess)
     flops_s = busiest * 2.0 * moe.expert_params / peak
     bandwidth = achieved.weight_bandwidth(moe.expert_dtype, "experts")
-    bytes_s = shares.most_touched * moe.expert_bytes / bandwidth
+    columns = moe.expert_width / np.where(shares.whole, 1.0, chips)
+    narrow = shares.per_layer(np.asarray(1.0 + NARROW_COLUMNS / columns))
+    bytes_s = shares.most_touched * moe.expert_bytes * narrow / bandwidth
     result.add("routed_experts", fraction * shares.over_layers(np.maximum(flops_s, bytes_s)))
     compute_s = fraction * shares.over_layers(flops_s)
     memory_s = fraction * shares.over_layers(bytes_s)
@@ -76,6 +81,7 @@ def add_experts(
                 strict=True,
             )
         ]
+    _activations(result, group, moe, fraction, busiest, shares)
     layers = np.asarray(shares.num_layers)
     # the busiest sender sets the uniform exchange, the busiest receiver may stretch all-to-all
     busiest_share = shares.per_layer(np.asarray(fill)) * shares.busiest_load
@@ -94,6 +100,37 @@ def add_experts(
             many * layers * rates.dispatch_latency_s,
             many * skew * rates.dispatch_s_per_byte * sourced * element,
         )
+
+
+def _activations(
+    result: PassTime,
+    group: ChipGroup,
+    moe: MoE,
+    fraction: Array,
+    busiest: Array,
+    shares: ExpertShares,
+) -> None:
+    """What routed tokens leave between kernels: results inside the expert, and its output, which is summed later.
+
+    ``busiest [..., layers]``: tokens of the busiest chip. Of an expert that is cut over chips each has a part of what is
+    inside, and an output of full width.
+    """
+    ways = np.where(shares.whole, 1.0, group.tp * group.ranks)
+    width = moe.expert_input_dim
+    results = inside_width(moe.expert_params, width) + shares.per_layer(np.asarray(width * ways))
+    element = group.operations.activation_bytes
+    seconds = 2.0 * element * busiest * results / group.achieved.bandwidth("activations")
+    seconds = fraction * shares.over_layers(seconds)
+    result.roofline("routed_experts", np.zeros(()), seconds, stream="activations")
+
+
+def inside_width(params: float | Array, width: float) -> float | Array:
+    """Numbers per token that a feed-forward network of ``params`` makes between its first product and its last.
+
+    The results of the first products and of what follows them: three times the width inside where a gate multiplies, twice
+    where none does. That is as often as matrices of ``width`` times the width inside are in ``params``.
+    """
+    return params / width
 
 
 def dispatch_element_bytes(moe: MoE, operations: Operations) -> float:

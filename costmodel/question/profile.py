@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,8 +21,8 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 Combination = Literal["per_op", "lecture", "book"]
 #: behind the name of a profile: of no engine alone
 COMMON = "common"
-#: what a read of HBM is for
-Stream = Literal["weights", "kv", "experts"]
+#: what bytes of HBM are moved for
+Stream = Literal["weights", "kv", "experts", "activations"]
 
 
 class Efficiency(BaseModel):
@@ -29,7 +30,8 @@ class Efficiency(BaseModel):
 
     A matrix product runs at ``compute[dtype]`` of the dense peak, HBM streams at ``hbm`` of its bandwidth, a collective's
     bytes move at ``all_reduce`` or ``all_to_all`` of the links' rate. ``kv`` and ``experts`` replace ``hbm`` for reads of the
-    context and of routed experts; weights in a format that the chip must widen first are read at ``unpacking`` of that rate and
+    context and of routed experts, ``activations`` for what is written between products and read again (not counted where it is
+    not given: caches hold it); weights in a format that the chip must widen first are read at ``unpacking`` of that rate and
     multiplied at ``widened`` of ``compute[dtype]`` of the wider one. Grouped products of routed experts multiply at ``grouped``
     of ``compute[dtype]`` where few tokens meet in an expert, at all of it where many do
     (:func:`costmodel.passes.routed.full_tiles`).
@@ -53,6 +55,7 @@ class Efficiency(BaseModel):
     hbm: Fraction = 1.0
     kv: Fraction | None = None
     experts: Fraction | None = None
+    activations: Fraction | None = None
     unpacking: Fraction = 1.0
     widened: Fraction = 1.0
     grouped: Fraction = 1.0
@@ -77,6 +80,8 @@ class Efficiency(BaseModel):
 
     def stream(self, kind: Stream) -> float:
         """Fraction of HBM bandwidth at which weights, the context or routed experts are read."""
+        if kind == "activations":
+            return inf if self.activations is None else self.activations
         found = {"kv": self.kv, "experts": self.experts}.get(kind)
         return self.hbm if found is None else found
 

@@ -27,7 +27,9 @@ PROFILE = "calibrated"
 #: dtypes of matrix products with a fraction of their own
 DTYPES = ("bf16", "fp8", "fp4", "int8")
 #: fractions of a peak rate: the higher the faster
-FRACTIONS = ("hbm", "kv", "experts", "unpacking", "widened", "grouped", "all_reduce", "all_to_all")
+FRACTIONS = (
+    "hbm", "kv", "experts", "activations", "unpacking", "widened", "grouped", "all_reduce", "all_to_all",
+)  # fmt: skip
 #: times that are paid: the lower the faster
 OVERHEADS = (
     "layer_overhead_s", "kernel_overhead_s", "moe_overhead_s", "widened_moe_overhead_s",
@@ -42,7 +44,7 @@ Cell = tuple[str, str]
 def values_of(one: Efficiency) -> tuple[float, ...]:
     """The constants of an efficiency in the order of the columns."""
     found = {name: getattr(one, name) for name in (*FRACTIONS, *OVERHEADS)}
-    found |= {"kv": one.stream("kv"), "experts": one.stream("experts")}
+    found |= {name: one.stream(name) for name in ("kv", "experts", "activations")}
     return (*(one.arithmetic(dtype) for dtype in DTYPES), *map(float, found.values()))
 
 

@@ -1,4 +1,4 @@
-"""The parameters that are fitted: one per chip and engine, and nineteen for all.
+"""The parameters that are fitted: one per chip and engine, and twenty for all.
 
 On a logit scale between physical limits, what a kernel costs is a value for all, plus what the chip and what the
 engine add; additions are held near zero (ridge), so that a cell with few rows inherits the rest, and a
@@ -69,6 +69,7 @@ COMMON = (
     Parameter("hbm", 0.75, 0.5, 0.95, 0.1),
     Parameter("kv", 0.65, 0.3, 0.95, 0.1),
     Parameter("experts", 0.7, 0.2, 0.95, 0.1),
+    Parameter("activations", 0.8, 0.2, 0.999, 0.1),
     Parameter("compute", 0.6, 0.2, 0.95, 0.1),
     Parameter("fp8_compute", 0.75, 0.2, 0.99, 0.3),
     Parameter("fp4_compute", 0.6, 0.2, 0.95),
@@ -184,6 +185,7 @@ def scales_of(efficiency: Efficiency) -> Array:
         "fp4_compute": efficiency.arithmetic("fp4") / bf16,
         "kv": efficiency.stream("kv"),
         "experts": efficiency.stream("experts"),
+        "activations": efficiency.stream("activations"),
     }
     return np.array(
         [
@@ -201,7 +203,7 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
     fp4 = at["fp4_compute"] * bf16
     return Constants(
         compute=np.array([bf16, fp8, fp4, fp8, bf16]),
-        streams=np.array([at["hbm"], at["kv"], at["experts"]]),
+        streams=np.array([at[name] for name in ("hbm", "kv", "experts", "activations")]),
         all_reduce=at["all_reduce"],
         all_to_all=at["all_to_all"],
         layer_overhead_s=at["layer_overhead_s"],
@@ -243,6 +245,7 @@ def efficiency_at(
         hbm=rounded(one["hbm"]),
         kv=rounded(one["kv"]),
         experts=rounded(one["experts"]),
+        activations=rounded(one["activations"]),
         all_reduce=rounded(one["all_reduce"]),
         all_to_all=rounded(one["all_to_all"]),
         layer_overhead_s=rounded(one["layer_overhead_s"]),

@@ -8,7 +8,7 @@ divides and adds them up the same way. Used to fit and to score; single layouts 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,21 +31,22 @@ from costmodel.passes.pass_time import (
 from costmodel.passes.routed import full_tiles
 from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.instance import Instance
-from costmodel.question.profile import Efficiency
+from costmodel.question.profile import Efficiency, Stream
 
 Array = NDArray[np.float64]
 
 DTYPES = ("bf16", "fp8", "fp4", "int8", "int4")
-STREAMS = ("weights", "kv", "experts")
+STREAMS: tuple[Stream, ...] = ("weights", "kv", "experts", "activations")
 _TRAFFIC = ("all_reduce", "dispatch", "combine")
-_PHYSICS, _NOISY = Efficiency(), Efficiency(routing_noise=1.0)
+_PHYSICS = Efficiency(activations=1.0)
+_NOISY = _PHYSICS.model_copy(update={"routing_noise": 1.0})
 
 
 @dataclass(frozen=True)
 class Constants:
     """Efficiencies of each pass (arrays ``[passes]``), named as in :class:`Efficiency`.
 
-    ``compute [dtypes, passes]`` in the order of ``DTYPES``, ``streams [3, passes]`` of ``STREAMS``. ``launch_s``: seconds of
+    ``compute [dtypes, passes]`` in the order of ``DTYPES``, ``streams [4, passes]`` of ``STREAMS``. ``launch_s``: seconds of
     the host for each kernel of a pass, where it launches them one by one; a pass takes no less.
     """
 
@@ -83,9 +84,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
 
     return Constants(
         compute=np.array([[e.arithmetic(d) for e in efficiencies] for d in DTYPES]),
-        streams=np.array(
-            [[e.stream(s) for e in efficiencies] for s in ("weights", "kv", "experts")]
-        ),
+        streams=np.array([[e.stream(s) for e in efficiencies] for s in STREAMS]),
         **{name: column(name) for name in _COLUMNS},
     )
 
@@ -176,6 +175,7 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
     kinds = [(kind, float(len(kind.layers))) for kind in operations.kinds]
     rows = float(tokens.rows)
     width = group.tp * group.attention_dp
+    whole = float(group.expert_ways > 1)
     shares = [
         None
         if kind.moe is None
@@ -184,6 +184,7 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
             instance.expert_loads[list(kind.moe_rows)],
             width,
             rows * group.attention_dp,
+            whole,
         )
         for kind in operations.kinds
     ]
@@ -272,7 +273,9 @@ def term_table(passes: Sequence[PassTerms]) -> TermTable:
     )
 
 
-def plain_shares(moe: MoE, loads: Array, chips: int, tokens: float) -> ExpertShares:
+def plain_shares(
+    moe: MoE, loads: Array, chips: int, tokens: float, whole: float = 1.0
+) -> ExpertShares:
     """Shares under a plain layout (experts in order, each chip as many slots) of ``loads [layers, experts]``.
 
     Layers that are loaded alike are computed once.
@@ -282,8 +285,10 @@ def plain_shares(moe: MoE, loads: Array, chips: int, tokens: float) -> ExpertSha
     some = loads[:1] if alike else loads
     row = np.tile(np.arange(slots * chips) % moe.num_experts, (len(some), 1))
     found = expert_shares(some, row, (slots,) * chips, moe.top_k, tokens)
-    if not alike:
-        return found
-    return ExpertShares(
-        np.repeat(found.load, len(loads), axis=0), np.repeat(found.touched, len(loads), axis=0)
+    times = len(loads) if alike else 1
+    return replace(
+        found,
+        load=np.repeat(found.load, times, axis=0),
+        touched=np.repeat(found.touched, times, axis=0),
+        whole=whole,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.layout.layout import Replica
 from costmodel.passes.communication import GroupRates, hand_off_s
@@ -65,6 +66,24 @@ class ReplicaPrices:
         noise = self.efficiency.routing_noise
         excess = float(excess_tokens(met, np.asarray(float(chips)), noise))
         return float(timed.parts["routed_experts"]), excess * chips / max(sent, 1e-300)
+
+    def moved_s(self, kind: LayerKind, tokens: Tokens) -> tuple[float, float]:
+        """Seconds that a chip moves what all routed tokens leave between kernels, and what those beyond its share leave.
+
+        They add to whichever of arithmetic and reads takes longer.
+        """
+        ones, none = np.ones((1, 1)), np.zeros((1, 1))
+
+        def seconds(group: ChipGroup, load: NDArray[np.float64]) -> float:
+            shares = ExpertShares(load, none)
+            timed = pass_time(group, [(kind, 1.0)], tokens, [shares], with_head=False, record=True)
+            return sum(
+                float(one.memory_s)
+                for one in timed.terms or ()
+                if one.part == "routed_experts" and one.stream == "activations"
+            )
+
+        return seconds(self.quiet, ones), seconds(self.group, none)
 
     def head_parts(self, tokens: Tokens) -> dict[str, float]:
         """Seconds of what only the last stage runs, by operation."""

@@ -60,6 +60,7 @@ class PassTimes:
         touched = ExpertShares(np.zeros((1, 1)), np.ones((1, 1)))
         load_s = self.prices.parts(kind, tokens, full)["routed_experts"]
         touch_s = self.prices.parts(kind, tokens, touched)["routed_experts"]
+        moved_s, moved_beyond_s = self.prices.moved_s(kind, tokens)
         latency_s = self.prices.exchange_latency_s() / len(EXCHANGE)
         skew_s = [nothing[part] - latency_s for part in EXCHANGE]
         if not self.halved:
@@ -68,12 +69,13 @@ class PassTimes:
         name = f"{layer},{rows:g},{float(tokens.fill):g}"
         excess = up(excess_s, TIME_UNIT_S)
         busiest = model.new_int_var(0, LONGEST, f"experts_time[{name}]")
+        moving = model.new_int_var(0, LONGEST, f"experts_moving[{name}]")
         exchange = [
             model.new_int_var(up(own, TIME_UNIT_S), LONGEST, f"exchange_time[{name},{part}]")
             for part, own in enumerate(skew_s)
         ]
         for g in range(chips):
-            loaded, reached, received = [], [], []
+            loaded, reached, received, carried = [], [], [], []
             for e in range(moe.num_experts):
                 for r in range(1, chips + 1):
                     here = self.u[layer, e, g, r]
@@ -83,10 +85,12 @@ class PassTimes:
                         touch_probability(loads[e : e + 1], moe.top_k, tokens_in_pass, float(r))[0]
                     )
                     loaded.append(up(load_s * share, TIME_UNIT_S) * here)
+                    carried.append(up(moved_s * share, TIME_UNIT_S) * here)
                     reached.append(up(touch_s * touch, TIME_UNIT_S) * here)
                     received.append((share * chips, here))
             model.add(busiest >= sum(loaded) + excess)
-            model.add(busiest >= sum(reached))
+            model.add(moving >= sum(carried) + up(moved_beyond_s, TIME_UNIT_S))
+            model.add(busiest >= sum(reached) + moving)
             for sent, own in zip(exchange, skew_s, strict=True):
                 stretched_s = own * skewed
                 moved = [up(stretched_s * share, TIME_UNIT_S) * here for share, here in received]

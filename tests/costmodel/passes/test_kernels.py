@@ -1,0 +1,104 @@
+"""What one chip took for single kernels, beside what is priced for them."""
+
+from math import log
+from statistics import median
+
+import numpy as np
+import pytest
+
+from benchmarks.kernels import beside, page
+from costmodel.models.load import load_model
+from costmodel.passes.communication import GroupRates
+from costmodel.passes.group import ChipGroup
+from costmodel.passes.operations import operations_of
+from costmodel.passes.pass_sums import PassTime
+from costmodel.passes.pass_time import pass_time
+from costmodel.passes.routed import NARROW_COLUMNS, add_experts
+from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.question.profile import Efficiency
+
+NONE = np.zeros(())
+STILL = GroupRates(NONE, NONE, NONE, NONE, NONE, NONE)
+
+
+def test_page_says_what_was_measured() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert text.split(page.BEGIN)[1].split(page.END)[0].strip() == page.tables().strip()
+
+
+def test_layers_take_what_is_priced_with_what_lies_between_kernels() -> None:
+    """Cut experts of long prompts were priced at 60 % of what they take."""
+    measured = [
+        line for line in beside.lines("layer") if line["how"] == "cut" and line["tokens"] == "8192"
+    ]
+    own = [float(line["seconds"]) for line in measured]
+    found = median(
+        s / beside.layer_s(x, beside.with_results()) for s, x in zip(own, measured, strict=True)
+    )
+    held = median(
+        s / beside.layer_s(x, beside.without_results()) for s, x in zip(own, measured, strict=True)
+    )
+    assert abs(log(found)) < abs(log(held)) / 5
+
+
+def test_narrow_slices_are_read_as_they_were_measured() -> None:
+    """The one number that is taken from kernels: fitted here as there, on slices that searches make."""
+    up, down = beside.lines("grouped_up"), beside.lines("grouped_down")
+    columns, rates, groups = [], [], []
+    for one, other in zip(up, down, strict=True):
+        width = int(other["depth"])
+        if float(one["rows"]) <= 16 and width >= 128:
+            size = float(one["experts"]) * width * float(one["depth"]) * beside.BYTES[one["dtype"]]
+            columns.append(width)
+            rates.append(size / (float(one["seconds"]) + float(other["seconds"])))
+            groups.append((one["dtype"], one["depth"], one["rows"]))
+    width, rate = np.array(columns, dtype=float), np.log(rates)
+    kinds = np.array([sorted(set(groups)).index(one) for one in groups])
+
+    def spread(narrow: float) -> float:
+        left = rate + np.log1p(narrow / width)
+        means = np.array([left[kinds == one].mean() for one in range(kinds.max() + 1)])
+        return float(np.square(left - means[kinds]).mean())
+
+    best = min(range(64), key=spread)
+    assert best == NARROW_COLUMNS
+    assert spread(best) < 0.03**2
+
+
+def _experts(*, cut: bool, efficiency: Efficiency, rows: float = 4096.0) -> float:
+    operations, moe = beside.routed_of("qwen3-30b-a3b")
+    group = ChipGroup(operations, np.asarray(4.0), np.ones(()), beside.achieved(efficiency), STILL)
+    shares = ExpertShares(np.array([[0.25]]), np.array([[32.0]]), whole=0.0 if cut else 1.0)
+    spent = PassTime()
+    add_experts(spent, group, moe, np.ones(()), Tokens(prefill=rows), shares)
+    return float(spent.parts["routed_experts"])
+
+
+def test_outputs_of_cut_experts_are_whole_on_every_chip() -> None:
+    """By hand: 4,096 tokens of eight experts each; inside 3 x 768 columns over four chips, 2,048 outputs on each of them."""
+    bandwidth = beside.achieved(Efficiency()).bandwidth()
+    counted, held = Efficiency(activations=0.5), Efficiency()
+    for cut, numbers in ((True, 4.0 * 2048 + 3 * 768), (False, 2048.0 + 3 * 768)):
+        moved = 2 * 2 * 8 * 4096 / 4 * numbers
+        more = _experts(cut=cut, efficiency=counted) - _experts(cut=cut, efficiency=held)
+        assert more == pytest.approx(moved / (0.5 * bandwidth))
+
+
+def test_dense_networks_move_what_lies_between_their_products() -> None:
+    """By hand: Llama-3.1-8B over two chips, 32 layers of 3 x 14,336 columns inside, two bytes written and read."""
+    operations = operations_of(load_model("llama-3.1-8b"))
+    layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
+
+    def spent(efficiency: Efficiency) -> float:
+        group = ChipGroup(
+            operations, np.asarray(2.0), np.ones(()), beside.achieved(efficiency), STILL
+        )
+        found = pass_time(
+            group, layers, Tokens(prefill=1000.0, prefill_end=1000.0), [None] * len(layers)
+        )
+        return float(found.parts["dense_ffn"])
+
+    moved = 32 * 1000 * 3 * 14336 / 2 * 2 * 2
+    bandwidth = beside.achieved(Efficiency()).bandwidth()
+    more = spent(Efficiency(activations=0.5)) - spent(Efficiency())
+    assert more == pytest.approx(moved / (0.5 * bandwidth))
