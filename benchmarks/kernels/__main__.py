@@ -1,7 +1,7 @@
 """``python -m benchmarks.kernels measure FILE``: time kernels on this machine's GPU; ``page``: docs/kernels.md from the shipped table.
 
-Measuring needs a GPU, PyTorch and Triton, and none of Rackfit's packages; it takes about two minutes. The shipped table is
-``instances/measured/kernels_h100.csv``.
+Measuring needs a GPU, PyTorch and Triton, and none of Rackfit's packages; it takes about two minutes. The shipped tables are
+``instances/measured/kernels_h100.csv`` and ``kernels_h200.csv``.
 """
 
 from __future__ import annotations

@@ -22,32 +22,41 @@ from costmodel.question.profile import Efficiency, load_profile
 from topology.catalogue import data_dir
 from topology.chip import load_chip
 
-FILE = "kernels_h100.csv"
-CHIP, BYTES = "h100", {"bf16": 2.0, "fp8": 1.0}
+#: chips that were measured, each in ``kernels_CHIP.csv``
+CHIPS = ("h100", "h200")
+#: rows of an expert up to which its weights are all that takes time
+_FEW_ROWS = 16
+BYTES = {"bf16": 2.0, "fp8": 1.0}
 #: models whose layers were measured, by hidden size
 MODELS = {7168: "deepseek-v3", 2048: "qwen3-30b-a3b", 4096: "qwen3-235b-a22b"}
 Line = Mapping[str, str]
 
 
-def lines(kernel: str) -> list[Line]:
-    """Measured lines of a kernel."""
-    with (data_dir("measured") / FILE).open(encoding="utf-8", newline="") as text:
-        return [line for line in csv.DictReader(text) if line["kernel"] == kernel]
+def lines(kernel: str, *chips: str) -> list[Line]:
+    """Measured lines of a kernel on some chips (on all by default), each with its ``chip``."""
+    found: list[Line] = []
+    for chip in chips or CHIPS:
+        path = data_dir("measured") / f"kernels_{chip}.csv"
+        with path.open(encoding="utf-8", newline="") as text:
+            found += [
+                one | {"chip": chip} for one in csv.DictReader(text) if one["kernel"] == kernel
+            ]
+    return found
 
 
-def constants() -> Efficiency:
-    """What serving runs gave for the chip that was measured."""
-    return load_profile("calibrated").for_chip(CHIP)
+def constants(chip: str) -> Efficiency:
+    """What serving runs gave for a chip."""
+    return load_profile("calibrated").for_chip(chip)
 
 
-def achieved(efficiency: Efficiency) -> Achieved:
-    """The chip's rates at an efficiency."""
-    return achieved_by(load_chip(CHIP), efficiency)
+def achieved(chip: str, efficiency: Efficiency) -> Achieved:
+    """A chip's rates at an efficiency."""
+    return achieved_by(load_chip(chip), efficiency)
 
 
 def product_s(line: Line) -> float:
     """Priced seconds of a dense product."""
-    own, dtype = achieved(constants()), line["dtype"]
+    own, dtype = achieved(line["chip"], constants(line["chip"])), line["dtype"]
     rows, columns, depth = (float(line[name]) for name in ("rows", "columns", "depth"))
     compute = 2.0 * rows * columns * depth / own.weight_flops_per_s(dtype)
     return max(compute, columns * depth * BYTES[dtype] / own.weight_bandwidth(dtype))
@@ -58,7 +67,7 @@ def attention_s(line: Line) -> float:
     queries, context = float(line["queries"]), float(line["context"])
     seen = queries * (context / 2.0 if queries == context else context)
     flops = 2.0 * float(line["heads"]) * seen * (float(line["qk_dim"]) + float(line["v_dim"]))
-    return flops / achieved(constants()).flops_per_s("bf16")
+    return flops / achieved(line["chip"], constants(line["chip"])).flops_per_s("bf16")
 
 
 @lru_cache
@@ -70,8 +79,13 @@ def routed_of(model: str) -> tuple[Operations, MoE]:
     return operations, replace(operations.moe, expert_dtype="bf16", expert_bytes=size)
 
 
-def layer_s(line: Line, efficiency: Efficiency) -> float:
-    """Priced seconds of the routed experts of one layer on the chip, with as many rows as it had; nothing is exchanged."""
+def layer_s(line: Line, *, between: bool = True) -> float:
+    """Priced seconds of the routed experts of one layer on the chip, with the rows that reached it; nothing is exchanged.
+
+    ``between``: with what lies between kernels; else caches hold it.
+    """
+    held: dict[str, float | None] = {} if between else {"activations": None}
+    efficiency = constants(line["chip"]).model_copy(update={"routing_noise": 0.0, **held})
     operations, moe = routed_of(MODELS[int(line["depth"])])
     tokens, ways, rows = (float(line[name]) for name in ("tokens", "ways", "rows"))
     cut = line["how"] == "cut"
@@ -80,7 +94,7 @@ def layer_s(line: Line, efficiency: Efficiency) -> float:
     touched = reached / (ways if cut else 1.0)
     none = np.zeros(())
     group = ChipGroup(
-        operations, np.asarray(ways), np.ones(()), achieved(efficiency),
+        operations, np.asarray(ways), np.ones(()), achieved(line["chip"], efficiency),
         GroupRates(none, none, none, none, none, none),
     )  # fmt: skip
     shares = ExpertShares(np.array([[load]]), np.array([[touched]]), whole=0.0 if cut else 1.0)
@@ -89,14 +103,14 @@ def layer_s(line: Line, efficiency: Efficiency) -> float:
     return float(spent.parts["routed_experts"])
 
 
-def without_results() -> Efficiency:
-    """The constants where caches hold what lies between kernels."""
-    return constants().model_copy(update={"activations": None, "routing_noise": 0.0})
-
-
-def with_results() -> Efficiency:
-    """The constants, of tokens that fall as they fell."""
-    return constants().model_copy(update={"routing_noise": 0.0})
+def slices(chip: str) -> Iterator[tuple[tuple[str, ...], int, float]]:
+    """Of grouped products under few rows: format, hidden size and rows, columns inside, and weights read per second."""
+    for one, other in zip(lines("grouped_up", chip), lines("grouped_down", chip), strict=True):
+        if float(one["rows"]) <= _FEW_ROWS:
+            width = int(other["depth"])
+            size = 3.0 * float(one["experts"]) * width * float(one["depth"]) * BYTES[one["dtype"]]
+            spent = float(one["seconds"]) + float(other["seconds"])
+            yield (one["dtype"], one["depth"], one["rows"]), width, size / spent
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from costmodel.passes.tokens import Array, ExpertShares, Tokens
 #: rows per expert at which grouped products are halfway to dense ones: of 256 to 16,384 among those that predict left-out
 #: runs best, which are alike from 4,096 on; public kernel tables have 0.2 to 0.5 of the peak at some 512 rows
 TILE_ROWS = 4096.0
-#: columns inside an expert, or inside its slice, at which reading takes twice as long as of many: grouped kernels on one H100
-#: read slices of 64 to 2,048 columns so within 3 % (``instances/measured/kernels_h100.csv``)
-NARROW_COLUMNS = 16.0
+#: times the HBM's bytes per second, the columns inside an expert, or inside its slice, at which reading takes twice as long as of
+#: many: kernels turn to the next tile in a time of their own. Grouped kernels read slices of 128 to 2,048 columns so within 3 %:
+#: 16.4 columns at 3.35 TB/s (H100), 24.6 at 4.8 TB/s (H200; ``instances/measured/kernels_h100.csv``, ``kernels_h200.csv``)
+NARROW_S_PER_B = 5e-12
 
 
 def full_tiles(rows: Array, grouped: float | Array) -> Array:
@@ -65,8 +66,9 @@ def add_experts(
     flops_s = busiest * 2.0 * moe.expert_params / peak
     bandwidth = achieved.weight_bandwidth(moe.expert_dtype, "experts")
     columns = moe.expert_width / np.where(shares.whole, 1.0, chips)
-    narrow = shares.per_layer(np.asarray(1.0 + NARROW_COLUMNS / columns))
-    bytes_s = shares.most_touched * moe.expert_bytes * narrow / bandwidth
+    narrow = NARROW_S_PER_B * achieved.chip.hbm_bytes_per_s / columns
+    read = moe.expert_bytes * shares.per_layer(np.asarray(1.0 + narrow))
+    bytes_s = shares.most_touched * read / bandwidth
     result.add("routed_experts", fraction * shares.over_layers(np.maximum(flops_s, bytes_s)))
     compute_s = fraction * shares.over_layers(flops_s)
     memory_s = fraction * shares.over_layers(bytes_s)

@@ -1,6 +1,6 @@
 """What one chip took for single kernels, beside what is priced for them."""
 
-from math import log
+from math import log, log1p
 from statistics import median
 
 import numpy as np
@@ -13,9 +13,11 @@ from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import operations_of
 from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.pass_time import pass_time
-from costmodel.passes.routed import NARROW_COLUMNS, add_experts
+from costmodel.passes.routed import NARROW_S_PER_B, add_experts
 from costmodel.passes.tokens import ExpertShares, Tokens
 from costmodel.question.profile import Efficiency
+from solver.shapes.shapes import NARROWEST
+from topology.chip import load_chip
 
 NONE = np.zeros(())
 STILL = GroupRates(NONE, NONE, NONE, NONE, NONE, NONE)
@@ -32,42 +34,35 @@ def test_layers_take_what_is_priced_with_what_lies_between_kernels() -> None:
         line for line in beside.lines("layer") if line["how"] == "cut" and line["tokens"] == "8192"
     ]
     own = [float(line["seconds"]) for line in measured]
-    found = median(
-        s / beside.layer_s(x, beside.with_results()) for s, x in zip(own, measured, strict=True)
-    )
-    held = median(
-        s / beside.layer_s(x, beside.without_results()) for s, x in zip(own, measured, strict=True)
-    )
+    found = median(s / beside.layer_s(x) for s, x in zip(own, measured, strict=True))
+    held = median(s / beside.layer_s(x, between=False) for s, x in zip(own, measured, strict=True))
     assert abs(log(found)) < abs(log(held)) / 5
 
 
-def test_narrow_slices_are_read_as_they_were_measured() -> None:
-    """The one number that is taken from kernels: fitted here as there, on slices that searches make."""
-    up, down = beside.lines("grouped_up"), beside.lines("grouped_down")
-    columns, rates, groups = [], [], []
-    for one, other in zip(up, down, strict=True):
-        width = int(other["depth"])
-        if float(one["rows"]) <= 16 and width >= 128:
-            size = float(one["experts"]) * width * float(one["depth"]) * beside.BYTES[one["dtype"]]
-            columns.append(width)
-            rates.append(size / (float(one["seconds"]) + float(other["seconds"])))
-            groups.append((one["dtype"], one["depth"], one["rows"]))
-    width, rate = np.array(columns, dtype=float), np.log(rates)
-    kinds = np.array([sorted(set(groups)).index(one) for one in groups])
+@pytest.mark.parametrize("chip", beside.CHIPS)
+def test_narrow_slices_are_read_as_they_were_measured(chip: str) -> None:
+    """The one number that is taken from kernels, on slices that searches make."""
+    found = [one for one in beside.slices(chip) if one[1] >= NARROWEST]
+    kinds = sorted({kind for kind, _, _ in found})
+    turn = NARROW_S_PER_B * load_chip(chip).hbm_bytes_per_s
 
-    def spread(narrow: float) -> float:
-        left = rate + np.log1p(narrow / width)
-        means = np.array([left[kinds == one].mean() for one in range(kinds.max() + 1)])
-        return float(np.square(left - means[kinds]).mean())
+    def spread(columns: float) -> float:
+        """Root mean square of what is left of the rates' logarithms beside each kind's mean."""
+        left: dict[tuple[str, ...], list[float]] = {kind: [] for kind in kinds}
+        for kind, width, rate in found:
+            left[kind].append(log(rate) + log1p(columns / width))
+        return float(np.sqrt(np.mean([np.var(own) for own in left.values()])))
 
-    best = min(range(64), key=spread)
-    assert best == NARROW_COLUMNS
-    assert spread(best) < 0.03**2
+    best = min(range(100), key=spread)
+    assert turn == pytest.approx(best, abs=1.0)
+    assert spread(turn) < 0.03 < spread(0.0)
 
 
 def _experts(*, cut: bool, efficiency: Efficiency, rows: float = 4096.0) -> float:
     operations, moe = beside.routed_of("qwen3-30b-a3b")
-    group = ChipGroup(operations, np.asarray(4.0), np.ones(()), beside.achieved(efficiency), STILL)
+    group = ChipGroup(
+        operations, np.asarray(4.0), np.ones(()), beside.achieved("h100", efficiency), STILL
+    )
     shares = ExpertShares(np.array([[0.25]]), np.array([[32.0]]), whole=0.0 if cut else 1.0)
     spent = PassTime()
     add_experts(spent, group, moe, np.ones(()), Tokens(prefill=rows), shares)
@@ -76,7 +71,7 @@ def _experts(*, cut: bool, efficiency: Efficiency, rows: float = 4096.0) -> floa
 
 def test_outputs_of_cut_experts_are_whole_on_every_chip() -> None:
     """By hand: 4,096 tokens of eight experts each; inside 3 x 768 columns over four chips, 2,048 outputs on each of them."""
-    bandwidth = beside.achieved(Efficiency()).bandwidth()
+    bandwidth = beside.achieved("h100", Efficiency()).bandwidth()
     counted, held = Efficiency(activations=0.5), Efficiency()
     for cut, numbers in ((True, 4.0 * 2048 + 3 * 768), (False, 2048.0 + 3 * 768)):
         moved = 2 * 2 * 8 * 4096 / 4 * numbers
@@ -91,7 +86,7 @@ def test_dense_networks_move_what_lies_between_their_products() -> None:
 
     def spent(efficiency: Efficiency) -> float:
         group = ChipGroup(
-            operations, np.asarray(2.0), np.ones(()), beside.achieved(efficiency), STILL
+            operations, np.asarray(2.0), np.ones(()), beside.achieved("h100", efficiency), STILL
         )
         found = pass_time(
             group, layers, Tokens(prefill=1000.0, prefill_end=1000.0), [None] * len(layers)
@@ -99,6 +94,6 @@ def test_dense_networks_move_what_lies_between_their_products() -> None:
         return float(found.parts["dense_ffn"])
 
     moved = 32 * 1000 * 3 * 14336 / 2 * 2 * 2
-    bandwidth = beside.achieved(Efficiency()).bandwidth()
+    bandwidth = beside.achieved("h100", Efficiency()).bandwidth()
     more = spent(Efficiency(activations=0.5)) - spent(Efficiency())
     assert more == pytest.approx(moved / (0.5 * bandwidth))
