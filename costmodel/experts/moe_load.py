@@ -61,9 +61,7 @@ def cut_shares(alone: Array, chips: int) -> ExpertShares:
     """
     layers = len(alone)
     touched = alone.sum(axis=-1)[:, None] / chips
-    return ExpertShares(
-        np.full((layers, chips), 1.0 / chips), touched.repeat(chips, axis=1), whole=0.0
-    )
+    return ExpertShares(np.full((layers, chips), 1.0 / chips), touched.repeat(chips, axis=1))
 
 
 def placed_shares(

@@ -103,9 +103,7 @@ def stage_shares(
                 own[places], alone[places], table, slots, moe.top_k, by_layer[rows]
             )
             load[rows, :wide], touched[rows, :wide] = shares.load, shares.touched
-    whole = np.ones(len(stages))
-    whole[cut] = 0.0
-    return ExpertShares(load, touched, stage_layers=counts, whole=whole)
+    return ExpertShares(load, touched, stage_layers=counts)
 
 
 def _layers_alike(stage: Stage, layers: Sequence[int]) -> dict[tuple[int, ...], list[int]]:

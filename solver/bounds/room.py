@@ -50,7 +50,9 @@ class Room:
         tp: Array,
         ranks: Array,
         pp: Array,
+        whole: Array,
     ):
+        """``whole``: 1 where experts lie whole on chips, 0 where each is cut over a stage's."""
         self.kinds = kinds
         self.role: Role = role
         self.chip, self.tp, self.ranks, self.pp = chip, tp, ranks, pp
@@ -61,7 +63,7 @@ class Room:
             operations, tp, first=True, last=True
         )
         runtime = instance.profile.for_chip(chip.name).runtime_bytes
-        draft = memory.draft_weight_bytes(operations, tp, chips)
+        draft = memory.draft_weight_bytes(operations, tp, chips, whole)
         self.fixed = (weights + draft) / pp + runtime
         self.end = self._ends(layers, draft) + runtime
         self.end_slot = min(float(memory.expert_slot_bytes([(kind, 1.0)])) for kind, _ in layers)

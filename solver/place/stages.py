@@ -209,8 +209,10 @@ def layer_times(
 
     def timed(layers: list[tuple[LayerKind, float]], tokens: Tokens, shares: list[ExpertShares | None], head: bool) -> Array:  # fmt: skip
         found = pass_time(
-            ChipGroup.of(operations, shape.tp, shape.attention_dp, chip, efficiency, rates), layers,
-            tokens, shares, with_head=head,
+            ChipGroup.of(
+                operations, shape.tp, shape.attention_dp, chip, efficiency, rates, float(not cut)
+            ),
+            layers, tokens, shares, with_head=head,
         )  # fmt: skip
         return found.total_s(instance.profile.combination)
 
@@ -230,9 +232,7 @@ def layer_times(
                 else:
                     placed = np.array([maps[layer] for layer in layers], dtype=np.int64)
                     found = expert_shares(loads, placed, slots, top_k, routed)
-                shares = ExpertShares(
-                    found.load[:, None, :], found.touched[:, None, :], whole=found.whole
-                )
+                shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
             layer_s[layers] += weight * timed([(kind, 1.0)], tokens, [shares], False)
         head_s += weight * float(timed([], tokens, [], True))
     return layer_s, head_s
@@ -268,7 +268,7 @@ def cut_replica(
     edge_s[-1] = head_s
     edge_bytes = [0.0] * shape.pp
     edge_bytes[0] = width.edge(shape.chips_per_stage, first=True, last=False)
-    edge_bytes[-1] += width.edge(shape.chips_per_stage, first=False, last=True)
+    edge_bytes[-1] += width.edge(shape.chips_per_stage, first=False, last=True, cut=cut_over(slots))
     edge_bytes[-1] += width.drafted(context) * sequences
     edge_bytes[-1] += width.active(0.0, float(plan.sampled()))
     plain = width.active(float(plan.rows()), 0.0)

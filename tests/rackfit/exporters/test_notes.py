@@ -5,17 +5,12 @@ from __future__ import annotations
 import pytest
 
 from costmodel.question.engine_files import engine_names, engine_versions
-from costmodel.question.instance import resolve_instance
-from costmodel.question.scenario import Scenario
-from costmodel.question.workload import Workload
 from rackfit.cli.commands.export import TARGETS
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import exporters
-from rackfit.importers.deployment import build_layout
-from rackfit.importers.servers import FoundServer
 
 
 def test_checkpoint_precision_is_named(deepseek: Result) -> None:
