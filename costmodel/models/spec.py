@@ -15,6 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 Shard = Literal["heads", "kv_heads", "width", "vocab", "replicated"]
 """How tensor parallelism divides a matrix: by query heads, by KV heads (at most one head per chip,
 replicated beyond), by FFN width, by vocabulary, or not at all."""
@@ -128,10 +131,23 @@ class MoE:
     top_groups: int = 1  #: topk_group: ... and a token's experts lie in so many of them
     num_shared: int = 0  #: shared experts (a dense branch beside the routed ones counts as one)
     expert_block: int = 1  #: columns of an expert that share scales: no cut parts them
+    #: columns of which engines make every slice a multiple, filled up with zeros; 0: slices are equal, none is filled up
+    slice_step: int = 0
 
-    def cut_evenly(self, chips: int) -> bool:
-        """Whether every expert can be cut over so many chips: equal slices of whole blocks of scales."""
-        return self.expert_width % (chips * self.expert_block) == 0
+    def cut_over(self, chips: int) -> bool:
+        """Whether engines cut every expert over so many chips: whole blocks of scales for all, equally many unless they fill up."""
+        blocks, rest = divmod(self.expert_width, self.expert_block)
+        if rest or not self.slice_step:
+            return not rest and blocks % chips == 0
+        return -(-blocks // chips) * (chips - 1) < blocks
+
+    def slice_share(self, chips: ArrayLike) -> NDArray[np.float64]:
+        """Share of an expert that each of so many chips holds and multiplies where it is cut over them."""
+        even = 1.0 / np.asarray(chips, dtype=float)
+        if not self.slice_step:
+            return even
+        steps = self.expert_width / self.slice_step
+        return np.ceil(steps * even * (1 - 1e-12)) / steps
 
 
 Sublayer = Attention | LinearState | DenseFFN | MoE

@@ -144,7 +144,8 @@ class ExpertShares:
 def held_evenly(moe: MoE, chips: ArrayLike, whole: ArrayLike = 1.0) -> Array:
     """Experts on the fullest chip where each lies once: as even as they go over the chips, or (``whole`` 0) cut over all."""
     share = moe.num_experts / np.asarray(chips, dtype=float)
-    return np.where(np.asarray(whole) > 0, np.ceil(share), share)
+    cut = moe.num_experts * moe.slice_share(chips)
+    return np.where(np.asarray(whole) > 0, np.ceil(share), cut)
 
 
 def even_shares(moe: MoE, chips: Array, tokens: Array, whole: ArrayLike = 1.0) -> ExpertShares:

@@ -90,7 +90,7 @@ def stage_shares(
                 first = last
     for index in cut:
         wide = len(stages[index].chips)
-        shares = cut_shares(every[tokens[index]][of_kind[index]], wide)
+        shares = cut_shares(every[tokens[index]][of_kind[index]], moe, wide)
         load[of_stage[index], :wide], touched[of_stage[index], :wide] = shares.load, shares.touched
     for index in unlike:
         layers, own = kind.layers[of_kind[index]], loads[of_kind[index]]

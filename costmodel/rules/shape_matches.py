@@ -43,7 +43,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
             where = f"{experts} chips of their own"
         if replica.cuts_experts and moe is not None:
             for one in mixtures(instance.operations):
-                if not one.cut_evenly(experts):
+                if not one.cut_over(experts):
                     blocks = f" in blocks of {one.expert_block}" if one.expert_block > 1 else ""
                     broken(
                         f"{one.expert_width} columns of an expert{blocks} are not cut evenly over {where}"

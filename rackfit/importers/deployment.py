@@ -185,9 +185,7 @@ class _Builder:
             return (), None
         if server.sharded_experts and server.width > 1 and server.experts is None:
             uncut = [
-                one
-                for one in mixtures(self.instance.operations)
-                if not one.cut_evenly(server.width)
+                one for one in mixtures(self.instance.operations) if not one.cut_over(server.width)
             ]
             if not uncut:
                 return (0,) * server.width, None

@@ -237,7 +237,7 @@ def cuts_experts(instance: Instance, chips: int) -> bool:
     if instance.operations.moe is None or chips == 1:
         return False
     return all(
-        one.cut_evenly(chips) and one.expert_width >= chips * NARROWEST
+        one.cut_over(chips) and one.expert_width >= chips * NARROWEST
         for one in mixtures(instance.operations)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 
 from costmodel.models.config import MAX_LAYERS, Config
 from costmodel.models.parts.quantisation.precision import Precision
@@ -48,10 +49,16 @@ class Builder:
             copies * rows * cols,
         )
 
-    def rows_together(self, module: str, role: str, *, gated: bool) -> int:
-        """Outputs of a matrix that share a scale: those of a block, 1 where each has its own or all share one."""
-        block = self.precision.of(module, role, gated=gated).block
-        return max(block[0], 1) if block is not None else 1
+    def expert_block(self, experts: str, *, gated: bool) -> int:
+        """Columns of an expert that share scales: outputs of its up projection, inputs of its down projection.
+
+        1 where each has its own or all share one, and where integers share them, whose groups engines make smaller.
+        """
+        up = self.precision.of(f"{experts}.up_proj", "expert", gated=gated)
+        down = self.precision.of(f"{experts}.down_proj", "expert")
+        rows = up.block[0] if up.block is not None else 1
+        columns = down.block[1] if down.block is not None and down.dtype in ("fp8", "fp4") else 1
+        return lcm(max(rows, 1), max(columns, 1))
 
     def vector(self, name: str, num: int, shard: Shard = "replicated") -> Weights:
         """``num`` parameters that are added or multiplied elementwise: norms, biases, sinks."""

@@ -157,5 +157,5 @@ def mixture(
         num_groups=experts.num_groups,
         top_groups=experts.top_groups,
         num_shared=num_shared,
-        expert_block=b.rows_together(f"{at}.{expert_path}.up_proj", "expert", gated=gated),
+        expert_block=b.expert_block(f"{at}.{expert_path}", gated=gated),
     )  # fmt: skip

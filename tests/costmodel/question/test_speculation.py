@@ -165,7 +165,9 @@ def test_experts_of_the_module_are_cut_as_those_of_the_layers():
     group = ChipGroup.of(operations, 1, 6, chip, noisy, NO_TRAFFIC, 0.0)
     drafted = pass_time(group, [], tokens, []).parts["routed_experts"]
     kind = operations.kinds[-1]
-    shares = cut_shares(touch_probability(np.full((1, 64), 1 / 64), moe.top_k, 8 * 2 * 6, 1.0), 6)
+    shares = cut_shares(
+        touch_probability(np.full((1, 64), 1 / 64), moe.top_k, 8 * 2 * 6, 1.0), moe, 6
+    )
     layer = pass_time(group, [(kind, 1.0)], tokens, [shares], with_head=False)
     assert drafted == pytest.approx(layer.parts["routed_experts"], rel=1e-12)
 
