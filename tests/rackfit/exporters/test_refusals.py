@@ -83,9 +83,14 @@ def test_sglang_keeps_dense_layers_on_a_rank_beside_cut_experts(
     )  # fmt: skip
     layout = _layout(moe, server)
     assert layout.replicas[0].cuts_experts
-    words = export_layout(moe, layout, "sglang").files["commands.sh"]
+    exported = export_layout(moe, layout, "sglang")
+    words = exported.files["commands.sh"]
     assert flag in words
     assert "--ep-size" not in words
+    gathered = [note for note in exported.notes if "by collectives" in note]
+    (note,) = gathered
+    assert note.startswith(f"experts cut over {2 * tp} chips exchange tokens by collectives (none)")
+    assert "takes all tokens" in note
 
 
 def test_trtllm_refuses_spare_slots_without_attention_dp(moe: Instance) -> None:
