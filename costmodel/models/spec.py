@@ -13,6 +13,7 @@ storage dtype, one of ``bf16 fp16 fp32 fp8 int8 fp4 int4``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -46,6 +47,8 @@ class Weights:
     active_params: int
     #: whether these are another layer's matrices (with ``params`` 0): read here, stored there
     borrowed: bool = False
+    #: blocks of scales along what tensor parallelism divides, where shares have whole ones in engines; 0: any share
+    blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +245,21 @@ class ModelSpec:
     def scaled_by_block(self) -> bool:
         """Whether scales by block are the checkpoint's: inputs are then quantised at run time."""
         return self.native if self.block_scales is None else self.block_scales
+
+    def parted(self, tp: int) -> str | None:
+        """Whose blocks of scales ``tp`` shares part, in words; ``None`` if all matrices keep theirs whole."""
+        found = next((one for one in self._in_blocks if one.blocks % tp), None)
+        return None if found is None else f"the {found.blocks} blocks of scales of {found.name}"
+
+    @cached_property
+    def _in_blocks(self) -> tuple[Weights, ...]:
+        """A matrix for each number of blocks that tensor parallelism divides; none where the precision was asked for."""
+        parts = [part for layer in self.layers for part in layer.sublayers]
+        held = [one for part in parts if isinstance(part, DenseFFN) for one in part.weights]
+        held += [one for part in parts if isinstance(part, MoE) for one in part.shared]
+        return tuple(
+            {one.blocks: one for one in held if one.blocks and self.scaled_by_block}.values()
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:

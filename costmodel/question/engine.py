@@ -41,17 +41,18 @@ class Memory(_Facts):
 class Layouts(_Facts):
     """Which layouts an engine runs; every engine gives each chip of a replica equally many expert slots.
 
-    ``placement``: whose experts lie where a layout says: those of ``any`` model, of the classes in
-    ``models.placed`` (``listed``), of replicas with attention data parallelism (``attention-dp``), or
-    of ``none``; all others lie in order. ``spare_in_order``: whether there may be spare slots then.
-    ``uneven_in_order``: whether chips may differ by a slot where each expert lies once, in order. ``split_attention``: tensor and data parallel attention in one stage. ``sources``: files of the engine
-    that these were read in, by field.
+    ``placement``: whose experts lie where a layout says: those of ``any`` model, of the classes in ``models.placed`` (``listed``),
+    of replicas with attention data parallelism (``attention-dp``), or of ``none``; all others lie in order. ``spare_in_order``:
+    whether there may be spare slots then. ``uneven_in_order``: whether chips may differ by a slot where each expert lies once, in order.
+    ``split_attention``: tensor and data parallel attention in one stage. ``whole_blocks``: whether tensor parallelism has to leave
+    blocks of FP8 scales whole in dense layers and shared experts. ``sources``: files of the engine that these were read in, by field.
     """
 
     placement: Literal["any", "listed", "attention-dp", "none"]
     spare_in_order: bool = True
     uneven_in_order: bool = False
     split_attention: bool = True
+    whole_blocks: bool = False
     decode_stages: bool = True
     hybrid_prefill_stages: bool = True
     sources: dict[str, str] = Field(default_factory=dict)
@@ -248,16 +249,18 @@ class EngineFacts(_Facts):
         wrong = self.drafts.refusal(model.drafter, attention_dp)
         return wrong and f"{self.label} {wrong} ({self.drafts.source})"
 
+    def width_refusal(self, model: ModelSpec, tp: int) -> str | None:
+        """Why dense layers and shared experts are not cut over so many chips; ``None`` if they are."""
+        wrong = model.parted(tp) if self.layouts.whole_blocks else None
+        return wrong and self.cited("whole_blocks", f"tensor parallel {tp} parts {wrong}")
+
     def refusal(
         self, model: ModelSpec, chip: Chip, role: str, tp: int, attention_dp: int, pp: int
     ) -> str | None:
         """Why a replica of this shape does not run, in words; ``None`` if it does."""
         layouts = self.layouts
-        found = (
-            self.chip_refusal(chip)
-            or self.model_refusal(model)
-            or self.draft_refusal(model, attention_dp)
-        )
+        found = self.chip_refusal(chip) or self.model_refusal(model)
+        found = found or self.draft_refusal(model, attention_dp) or self.width_refusal(model, tp)
         if found is not None:
             return found
         if tp > 1 and attention_dp > 1 and not layouts.split_attention:

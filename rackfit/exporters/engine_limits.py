@@ -76,7 +76,9 @@ def refusals(deployment: Deployment) -> list[Limit]:
         }
         whys = [*map(engine.chip_refusal, chips.values())]
         if unserved is None:
-            whys.append(engine.draft_refusal(model, server.replica.shape.attention_dp))
+            shape = server.replica.shape
+            whys.append(engine.draft_refusal(model, shape.attention_dp))
+            whys.append(engine.width_refusal(model, shape.tp))
         found += [Limit(server.name, why, False) for why in whys if why is not None]
         found += _room(deployment, server, engine)
         found += _halves(deployment, server, engine)

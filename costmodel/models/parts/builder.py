@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import lcm
+from typing import Literal
 
 from costmodel.models.config import MAX_LAYERS, Config
 from costmodel.models.parts.quantisation.precision import Precision
@@ -31,11 +32,13 @@ class Builder:
         role: str = "linear",
         bias: bool = False,
         copies: int = 1,
+        divided: Literal["rows", "cols"] | None = None,
     ) -> Weights:
         """``copies`` matrices of ``rows`` outputs and ``cols`` inputs each, with a bias or without.
 
         ``module`` is the dotted name quantisers know it by; ``role`` as in
-        :meth:`Precision.of`. A bias is kept in the base format.
+        :meth:`Precision.of`. A bias is kept in the base format. ``divided``: what tensor parallelism divides, where
+        engines keep blocks of scales whole.
         """
         gated = copies == 2 and module.endswith(".up_proj")
         stored = self.precision.of(module, role, gated=gated)
@@ -47,6 +50,7 @@ class Builder:
             stored.dtype,
             shard,
             copies * rows * cols,
+            blocks=0 if divided is None else stored.blocks(rows, cols, divided),
         )
 
     def expert_block(self, experts: str, *, gated: bool) -> int:

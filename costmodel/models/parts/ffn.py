@@ -29,8 +29,12 @@ def ffn_weights(
         "width",
         bias=bias,
         copies=2 if gated else 1,
+        divided="rows",
     )
-    return (up, b.matrix(f"{prefix}down", f"{at}.down_proj", h, width, "width", bias=bias))
+    down = b.matrix(
+        f"{prefix}down", f"{at}.down_proj", h, width, "width", bias=bias, divided="cols"
+    )
+    return (up, down)
 
 
 def dense_ffn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,13 @@ class Format:
             block_rows, block_cols = self.block[0] or rows, self.block[1] or cols
             total += ceil(rows / block_rows) * ceil(cols / block_cols) * self.scale_bytes
         return total
+
+    def blocks(self, rows: int, cols: int, along: Literal["rows", "cols"]) -> int:
+        """Blocks of FP8 scales along one side of a matrix; 0 where scales are by row, or blocks do not fill the side."""
+        if self.dtype != "fp8" or self.block is None or self.block[0] <= 1:
+            return 0
+        size, own = (rows, self.block[0]) if along == "rows" else (cols, self.block[1])
+        return size // own if own and size % own == 0 else 0
 
 
 BF16 = Format("bf16", "bf16", 16)
