@@ -47,7 +47,7 @@ class Weights:
     active_params: int
     #: whether these are another layer's matrices (with ``params`` 0): read here, stored there
     borrowed: bool = False
-    #: blocks of scales along what tensor parallelism divides, where shares have whole ones in engines; 0: any share
+    #: blocks of scales, or columns, along what tensor parallelism divides, of which engines give every share as many; 0: any share
     blocks: int = 0
 
 
@@ -246,14 +246,34 @@ class ModelSpec:
         """Whether scales by block are the checkpoint's: inputs are then quantised at run time."""
         return self.native if self.block_scales is None else self.block_scales
 
+    @property
+    def hybrid(self) -> bool:
+        """Whether layers differ in what they keep: a window, or a state in place of KV."""
+        parts = [part for layer in self.layers for part in layer.sublayers]
+        windows = {part.window for part in parts if isinstance(part, Attention)}
+        return any(isinstance(part, LinearState) for part in parts) or len(windows) > 1
+
+    def odd_kv_heads(self, tp: int) -> int | None:
+        """KV heads of a layer that ``tp`` shards neither share out evenly nor hold equally often; ``None``: of none."""
+        return next((heads for heads in self._kv_heads if heads % tp and tp % heads), None)
+
+    @cached_property
+    def _kv_heads(self) -> frozenset[int]:
+        parts = [part for layer in self.layers for part in layer.sublayers]
+        return frozenset(part.kv_heads for part in parts if isinstance(part, Attention))
+
     def parted(self, tp: int) -> str | None:
-        """Whose blocks of scales ``tp`` shares part, in words; ``None`` if all matrices keep theirs whole."""
+        """Which columns or blocks of scales ``tp`` shares do not divide, in words; ``None`` if they divide all."""
         found = next((one for one in self._in_blocks if one.blocks % tp), None)
-        return None if found is None else f"the {found.blocks} blocks of scales of {found.name}"
+        return (
+            None
+            if found is None
+            else f"the {found.blocks:,} columns, or blocks of scales, of {found.name}"
+        )
 
     @cached_property
     def _in_blocks(self) -> tuple[Weights, ...]:
-        """A matrix for each number of blocks that tensor parallelism divides; none where the precision was asked for."""
+        """A matrix for each number of blocks or columns; none where the precision was asked for."""
         parts = [part for layer in self.layers for part in layer.sublayers]
         held = [one for part in parts if isinstance(part, DenseFFN) for one in part.weights]
         held += [one for part in parts if isinstance(part, MoE) for one in part.shared]

@@ -197,7 +197,7 @@ def test_blocks_of_scales_stay_whole(engine: str, starts: bool) -> None:
     assert {8, 16} < widths
     assert (32 in widths) == starts
     layout = plain_layout(instance, "mixed", tp=32, batch=4)
-    words = "tensor parallel 32 parts the 144 blocks of scales"
+    words = "tensor parallel 32 does not divide the 144 columns, or blocks of scales, of"
     said = [one.message for one in engine_runs.check(instance, layout, NOTHING)]
     assert any(words in one for one in said) != starts
     free = resolve_instance(Scenario.model_validate(data | {"engine": None}))
@@ -207,3 +207,23 @@ def test_blocks_of_scales_stay_whole(engine: str, starts: bool) -> None:
             export_layout(free, layout, engine, allow_approximate=True)
     bf16 = resolve_instance(Scenario.model_validate(data | {"weight_dtype": "bf16"}))
     assert bf16.model.parted(32) is None
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_heads_and_columns_are_shared_out_evenly(engine: str) -> None:
+    """Command A: 96 query heads and 8 KV heads in six shards start under no engine; GLM-4.7-Flash: five for 1,536 columns."""
+    data = {
+        "cluster": "nvl-6", "engine": engine, "workload": {"input_tokens": 200, "output_tokens": 50}
+    }  # fmt: skip
+    for model, good, odd, words in (
+        ("command-a", {1, 2, 4}, 6, "tensor parallel 6 neither divides 8 KV heads nor is divided"),
+        ("glm-4.7-flash", {1, 2, 4}, 5, "tensor parallel 5 does not divide the 1,536 columns"),
+    ):
+        if model == "glm-4.7-flash" and engine == "trtllm":
+            continue
+        instance = resolve_instance(Scenario.model_validate({"model": model, **data}))
+        shapes = enumerate_shapes(instance, pool_classes(instance.cluster))
+        assert set(shapes.tp.tolist()) == good
+        layout = plain_layout(instance, "mixed", tp=odd, batch=1)
+        said = [one.message for one in engine_runs.check(instance, layout, NOTHING)]
+        assert any(words in one for one in said)

@@ -34,11 +34,12 @@ class Format:
         return total
 
     def blocks(self, rows: int, cols: int, along: Literal["rows", "cols"]) -> int:
-        """Blocks of FP8 scales along one side of a matrix; 0 where scales are by row, or blocks do not fill the side."""
+        """Blocks of FP8 scales along one side of a matrix, its elements where scales are none or by row; 0: no whole blocks."""
+        size, side = (rows, 0) if along == "rows" else (cols, 1)
         if self.dtype != "fp8" or self.block is None or self.block[0] <= 1:
-            return 0
-        size, own = (rows, self.block[0]) if along == "rows" else (cols, self.block[1])
-        return size // own if own and size % own == 0 else 0
+            return size
+        own = self.block[side] or size
+        return size // own if size % own == 0 else 0
 
 
 BF16 = Format("bf16", "bf16", 16)
