@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from costmodel.layout.slot_table import SlotTable, slot_table
+from costmodel.models.spec import MoE
 from costmodel.passes.tokens import ExpertShares
 
 Array = NDArray[np.float64]
@@ -53,17 +54,15 @@ def expert_shares(
     return placed_shares(loads, alone, table, slots_per_chip, top_k, tokens)
 
 
-def cut_shares(alone: Array, chips: int) -> ExpertShares:
+def cut_shares(alone: Array, moe: MoE, chips: int) -> ExpertShares:
     """As :func:`expert_shares` where each expert is cut over all chips: these weigh alike.
 
-    ``alone [layers, experts]``: :func:`touch_probability` with one replica. Each chip reads as much of the weights as it
-    would of whole experts spread evenly.
+    ``alone [layers, experts]``: :func:`touch_probability` with one replica. Each chip multiplies its slice of every expert
+    with all tokens of that expert, and reads that slice.
     """
-    layers = len(alone)
-    touched = alone.sum(axis=-1)[:, None] / chips
-    return ExpertShares(
-        np.full((layers, chips), 1.0 / chips), touched.repeat(chips, axis=1), whole=0.0
-    )
+    layers, share = len(alone), float(moe.slice_share(chips))
+    touched = alone.sum(axis=-1)[:, None] * share
+    return ExpertShares(np.full((layers, chips), share), touched.repeat(chips, axis=1))
 
 
 def placed_shares(

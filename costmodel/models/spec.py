@@ -13,7 +13,11 @@ storage dtype, one of ``bf16 fp16 fp32 fp8 int8 fp4 int4``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 Shard = Literal["heads", "kv_heads", "width", "vocab", "replicated"]
 """How tensor parallelism divides a matrix: by query heads, by KV heads (at most one head per chip,
@@ -43,6 +47,8 @@ class Weights:
     active_params: int
     #: whether these are another layer's matrices (with ``params`` 0): read here, stored there
     borrowed: bool = False
+    #: blocks of scales, or columns, along what tensor parallelism divides, of which engines give every share as many; 0: any share
+    blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +134,23 @@ class MoE:
     top_groups: int = 1  #: topk_group: ... and a token's experts lie in so many of them
     num_shared: int = 0  #: shared experts (a dense branch beside the routed ones counts as one)
     expert_block: int = 1  #: columns of an expert that share scales: no cut parts them
+    #: columns of which engines make every slice a multiple, filled up with zeros; 0: slices are equal, none is filled up
+    slice_step: int = 0
 
-    def cut_evenly(self, chips: int) -> bool:
-        """Whether every expert can be cut over so many chips: equal slices of whole blocks of scales."""
-        return self.expert_width % (chips * self.expert_block) == 0
+    def cut_over(self, chips: int) -> bool:
+        """Whether engines cut every expert over so many chips: whole blocks of scales for all, equally many unless they fill up."""
+        blocks, rest = divmod(self.expert_width, self.expert_block)
+        if rest or not self.slice_step:
+            return not rest and blocks % chips == 0
+        return -(-blocks // chips) * (chips - 1) < blocks
+
+    def slice_share(self, chips: ArrayLike) -> NDArray[np.float64]:
+        """Share of an expert that each of so many chips holds and multiplies where it is cut over them."""
+        even = 1.0 / np.asarray(chips, dtype=float)
+        if not self.slice_step:
+            return even
+        steps = self.expert_width / self.slice_step
+        return np.ceil(steps * even * (1 - 1e-12)) / steps
 
 
 Sublayer = Attention | LinearState | DenseFFN | MoE
@@ -226,6 +245,41 @@ class ModelSpec:
     def scaled_by_block(self) -> bool:
         """Whether scales by block are the checkpoint's: inputs are then quantised at run time."""
         return self.native if self.block_scales is None else self.block_scales
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether layers differ in what they keep: a window, or a state in place of KV."""
+        parts = [part for layer in self.layers for part in layer.sublayers]
+        windows = {part.window for part in parts if isinstance(part, Attention)}
+        return any(isinstance(part, LinearState) for part in parts) or len(windows) > 1
+
+    def odd_kv_heads(self, tp: int) -> int | None:
+        """KV heads of a layer that ``tp`` shards neither share out evenly nor hold equally often; ``None``: of none."""
+        return next((heads for heads in self._kv_heads if heads % tp and tp % heads), None)
+
+    @cached_property
+    def _kv_heads(self) -> frozenset[int]:
+        parts = [part for layer in self.layers for part in layer.sublayers]
+        return frozenset(part.kv_heads for part in parts if isinstance(part, Attention))
+
+    def parted(self, tp: int) -> str | None:
+        """Which columns or blocks of scales ``tp`` shares do not divide, in words; ``None`` if they divide all."""
+        found = next((one for one in self._in_blocks if one.blocks % tp), None)
+        return (
+            None
+            if found is None
+            else f"the {found.blocks:,} columns, or blocks of scales, of {found.name}"
+        )
+
+    @cached_property
+    def _in_blocks(self) -> tuple[Weights, ...]:
+        """A matrix for each number of blocks or columns; none where the precision was asked for."""
+        parts = [part for layer in self.layers for part in layer.sublayers]
+        held = [one for part in parts if isinstance(part, DenseFFN) for one in part.weights]
+        held += [one for part in parts if isinstance(part, MoE) for one in part.shared]
+        return tuple(
+            {one.blocks: one for one in held if one.blocks and self.scaled_by_block}.values()
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -74,7 +74,8 @@ def achieved_by(chip: Chip, efficiency: Efficiency) -> Achieved:
 class ChipGroup:
     """The chips of one stage as a pass meets them: ``tp`` chips of each of ``ranks`` attention ranks.
 
-    ``tp`` and ``ranks`` are scalars for one layout or arrays for many shapes.
+    ``tp`` and ``ranks`` are scalars for one layout or arrays for many shapes. ``whole``: 1 where experts lie whole on
+    chips, on which a pass's tokens then fall unevenly, 0 where each is cut over all of them, which share its tokens to the last one.
     """
 
     operations: Operations
@@ -82,6 +83,7 @@ class ChipGroup:
     ranks: Array
     achieved: Achieved
     rates: GroupRates
+    whole: Array | float = 1.0
 
     @classmethod
     def of(
@@ -92,7 +94,8 @@ class ChipGroup:
         chip: Chip,
         efficiency: Efficiency,
         rates: GroupRates,
+        whole: Array | float = 1.0,
     ) -> ChipGroup:
         """A group of one type of chip, at what an engine achieves on it."""
         tp, ranks = np.asarray(tp, dtype=float), np.asarray(attention_dp, dtype=float)
-        return cls(operations, tp, ranks, achieved_by(chip, efficiency), rates)
+        return cls(operations, tp, ranks, achieved_by(chip, efficiency), rates, whole)

@@ -150,6 +150,7 @@ def _encoders(result: PassTime, group: ChipGroup, last: Array, prompts: Array) -
 def _draft(result: PassTime, group: ChipGroup, last: Array, tokens: Tokens) -> None:
     """Add the runs of what drafts beside a pass, each with the LM head for its drafts.
 
+    Engines cut the experts of what drafts as those of the model, or leave both whole.
     ``last``: 1 for a last stage, which runs them, and 0 for another.
     """
     draft, ranks = group.operations.draft, group.ranks
@@ -161,7 +162,9 @@ def _draft(result: PassTime, group: ChipGroup, last: Array, tokens: Tokens) -> N
         for kind, count in draft.layers:
             shares = None
             if kind.moe is not None:
-                shares = even_shares(kind.moe, group.tp * ranks, run.fill * run.rows * ranks)
+                shares = even_shares(
+                    kind.moe, group.tp * ranks, run.fill * run.rows * ranks, group.whole
+                )
             _layers(result, group, kind, last * times * count, run, shares)
         drafted = np.asarray(run.decode, dtype=float) + np.asarray(run.prompts, dtype=float)
         _head(result, group, last * times, drafted)

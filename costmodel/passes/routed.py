@@ -20,6 +20,14 @@ TILE_ROWS = 4096.0
 NARROW_S_PER_B = 5e-12
 
 
+def mixtures(operations: Operations) -> list[MoE]:
+    """Every mixture of experts that a pass meets: those of the layers, and of what drafts."""
+    kinds = [*operations.kinds]
+    if operations.draft is not None:
+        kinds += [kind for kind, _ in operations.draft.layers]
+    return [kind.moe for kind in kinds if kind.moe is not None]
+
+
 def full_tiles(rows: Array, grouped: float | Array) -> Array:
     """Share of dense arithmetic that grouped products reach with so many rows per expert on average.
 
@@ -57,7 +65,7 @@ def add_experts(
     achieved, rates, rows, fill = group.achieved, group.rates, tokens.rows, tokens.fill
     met = fill * rows * ranks * moe.top_k
     chips = tp * ranks
-    excess = shares.whole * excess_tokens(met, chips, achieved.efficiency.routing_noise)
+    excess = group.whole * excess_tokens(met, chips, achieved.efficiency.routing_noise)
     routed = shares.per_layer(met)
     share = full_tiles(met / moe.num_experts, achieved.efficiency.grouped)
     peak = achieved.weight_flops_per_s(moe.expert_dtype) * shares.per_layer(share)

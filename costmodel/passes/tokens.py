@@ -85,14 +85,12 @@ class ExpertShares:
     replicas); ``touched [..., layers, chips]``: expected number of resident experts that at least
     one token reaches. A last axis of length 1 is the busiest chip alone (used for bounds).
     ``stage_layers [stages]``: how many of the layers belong to each of the stages that are priced
-    at once, in order; ``None`` for one stage. ``whole [...]``: 1 where experts lie whole on chips, on which a pass's
-    tokens then fall unevenly, 0 where each is cut over all of them, which share its tokens to the last one.
+    at once, in order; ``None`` for one stage.
     """
 
     load: Array
     touched: Array
     stage_layers: NDArray[np.int64] | None = None
-    whole: Array | float = 1.0
 
     @property
     def num_layers(self) -> ArrayLike:
@@ -143,13 +141,20 @@ class ExpertShares:
         return filled, (self.stage_layers.cumsum() - self.stage_layers)[filled]
 
 
-def even_shares(moe: MoE, chips: Array, tokens: Array) -> ExpertShares:
-    """Experts one copy each, as even as they go over a stage's chips, evenly loaded.
+def held_evenly(moe: MoE, chips: ArrayLike, whole: ArrayLike = 1.0) -> Array:
+    """Experts on the fullest chip where each lies once: as even as they go over the chips, or (``whole`` 0) cut over all."""
+    share = moe.num_experts / np.asarray(chips, dtype=float)
+    cut = moe.num_experts * moe.slice_share(chips)
+    return np.where(np.asarray(whole) > 0, np.ceil(share), cut)
 
-    ``tokens`` in the pass over all ranks. How an MTP module's experts lie, so that the search and the
+
+def even_shares(moe: MoE, chips: Array, tokens: Array, whole: ArrayLike = 1.0) -> ExpertShares:
+    """Experts as :func:`held_evenly`, evenly loaded.
+
+    ``tokens`` in the pass over all ranks. How the experts of what drafts lie, so that the search and the
     evaluation see the same, and how those of a shape lie before anything is decided about them.
     """
-    resident = np.ceil(moe.num_experts / chips)
+    resident = held_evenly(moe, chips, whole)
     reached = -np.expm1(tokens * np.log1p(-min(moe.top_k / moe.num_experts, 1.0 - 1e-12)))
     load, touched = np.broadcast_arrays(resident / moe.num_experts, resident * reached)
     return ExpertShares(load[..., None, None], touched[..., None, None])

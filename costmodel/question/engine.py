@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costmodel.models.registry import known_families
-from costmodel.models.spec import Attention, Drafter, DrafterKind, LinearState, ModelSpec
+from costmodel.models.spec import Drafter, DrafterKind, ModelSpec
 from costmodel.question.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -41,17 +41,20 @@ class Memory(_Facts):
 class Layouts(_Facts):
     """Which layouts an engine runs; every engine gives each chip of a replica equally many expert slots.
 
-    ``placement``: whose experts lie where a layout says: those of ``any`` model, of the classes in
-    ``models.placed`` (``listed``), of replicas with attention data parallelism (``attention-dp``), or
-    of ``none``; all others lie in order. ``spare_in_order``: whether there may be spare slots then.
-    ``uneven_in_order``: whether chips may differ by a slot where each expert lies once, in order. ``split_attention``: tensor and data parallel attention in one stage. ``sources``: files of the engine
-    that these were read in, by field.
+    ``placement``: whose experts lie where a layout says: those of ``any`` model, of the classes in ``models.placed`` (``listed``),
+    of replicas with attention data parallelism (``attention-dp``), or of ``none``; all others lie in order. ``spare_in_order``:
+    whether there may be spare slots then. ``uneven_in_order``: whether chips may differ by a slot where each expert lies once, in order.
+    ``split_attention``: tensor and data parallel attention in one stage. ``whole_heads``: whether tensor parallelism has to divide
+    KV heads, or they it. ``whole_blocks``: whether it has to divide the columns of dense
+    layers and shared experts, in blocks of FP8 scales where they are. ``sources``: files of the engine that these were read in, by field.
     """
 
     placement: Literal["any", "listed", "attention-dp", "none"]
     spare_in_order: bool = True
     uneven_in_order: bool = False
     split_attention: bool = True
+    whole_heads: bool = False
+    whole_blocks: bool = False
     decode_stages: bool = True
     hybrid_prefill_stages: bool = True
     sources: dict[str, str] = Field(default_factory=dict)
@@ -248,16 +251,22 @@ class EngineFacts(_Facts):
         wrong = self.drafts.refusal(model.drafter, attention_dp)
         return wrong and f"{self.label} {wrong} ({self.drafts.source})"
 
+    def width_refusal(self, model: ModelSpec, tp: int) -> str | None:
+        """Why attention, dense layers and shared experts are not cut over so many chips; ``None`` if they are."""
+        heads = model.odd_kv_heads(tp) if self.layouts.whole_heads else None
+        if heads is not None:
+            words = f"tensor parallel {tp} neither divides {heads} KV heads nor is divided by them"
+            return self.cited("whole_heads", words)
+        wrong = model.parted(tp) if self.layouts.whole_blocks else None
+        return wrong and self.cited("whole_blocks", f"tensor parallel {tp} does not divide {wrong}")
+
     def refusal(
         self, model: ModelSpec, chip: Chip, role: str, tp: int, attention_dp: int, pp: int
     ) -> str | None:
         """Why a replica of this shape does not run, in words; ``None`` if it does."""
         layouts = self.layouts
-        found = (
-            self.chip_refusal(chip)
-            or self.model_refusal(model)
-            or self.draft_refusal(model, attention_dp)
-        )
+        found = self.chip_refusal(chip) or self.model_refusal(model)
+        found = found or self.draft_refusal(model, attention_dp) or self.width_refusal(model, tp)
         if found is not None:
             return found
         if tp > 1 and attention_dp > 1 and not layouts.split_attention:
@@ -270,7 +279,7 @@ class EngineFacts(_Facts):
                 "decode_stages",
                 f"{pp} stages in a decode replica; the KV transfer of {self.title} takes one",
             )
-        if pp > 1 and role == "prefill" and is_hybrid(model) and not layouts.hybrid_prefill_stages:
+        if pp > 1 and role == "prefill" and model.hybrid and not layouts.hybrid_prefill_stages:
             return self.cited(
                 "hybrid_prefill_stages",
                 f"{pp} stages in a prefill replica of a model with windowed or recurrent layers; "
@@ -287,10 +296,3 @@ class EngineFacts(_Facts):
 def in_order(num_experts: int, slots: int) -> tuple[int, ...]:
     """Experts in order, then again from the first: what engines start with."""
     return tuple(slot % num_experts for slot in range(slots))
-
-
-def is_hybrid(model: ModelSpec) -> bool:
-    """Whether layers differ in what they keep: a window, or a state in place of KV."""
-    parts = [part for layer in model.layers for part in layer.sublayers]
-    windows = {part.window for part in parts if isinstance(part, Attention)}
-    return any(isinstance(part, LinearState) for part in parts) or len(windows) > 1

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from costmodel.passes.context import kv_ways
 from costmodel.passes.operations import LayerKind, Operations
 from costmodel.passes.routed import dispatch_element_bytes
+from costmodel.passes.tokens import held_evenly
 
 Array = NDArray[np.float64]
 
@@ -49,8 +50,10 @@ def edge_weight_bytes(operations: Operations, tp: ArrayLike, *, first: bool, las
     return np.asarray(total / tp)
 
 
-def draft_weight_bytes(operations: Operations, tp: ArrayLike, chips: ArrayLike) -> Array:
-    """Bytes per chip of what drafts, on a last stage of ``chips``: experts one copy each, evenly.
+def draft_weight_bytes(
+    operations: Operations, tp: ArrayLike, chips: ArrayLike, whole: ArrayLike = 1.0
+) -> Array:
+    """Bytes per chip of what drafts, on a last stage of ``chips``: experts one copy each, evenly, ``whole`` or cut over all.
 
     Embedding and head are the main model's but for those that a model of its own has.
     """
@@ -61,8 +64,7 @@ def draft_weight_bytes(operations: Operations, tp: ArrayLike, chips: ArrayLike) 
     total = dense_weight_bytes(draft.layers, tp)
     for kind, count in draft.layers:
         if kind.moe is not None:
-            resident = np.ceil(kind.moe.num_experts / np.asarray(chips, dtype=float))
-            total = total + count * resident * kind.moe.expert_bytes
+            total = total + count * held_evenly(kind.moe, chips, whole) * kind.moe.expert_bytes
     once = sum(matmul.stored_bytes / matmul.ways(tp) for matmul in draft.once)
     return np.asarray(draft.modules * total + once + draft.table_bytes / tp)
 

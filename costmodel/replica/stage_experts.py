@@ -90,7 +90,7 @@ def stage_shares(
                 first = last
     for index in cut:
         wide = len(stages[index].chips)
-        shares = cut_shares(every[tokens[index]][of_kind[index]], wide)
+        shares = cut_shares(every[tokens[index]][of_kind[index]], moe, wide)
         load[of_stage[index], :wide], touched[of_stage[index], :wide] = shares.load, shares.touched
     for index in unlike:
         layers, own = kind.layers[of_kind[index]], loads[of_kind[index]]
@@ -103,9 +103,7 @@ def stage_shares(
                 own[places], alone[places], table, slots, moe.top_k, by_layer[rows]
             )
             load[rows, :wide], touched[rows, :wide] = shares.load, shares.touched
-    whole = np.ones(len(stages))
-    whole[cut] = 0.0
-    return ExpertShares(load, touched, stage_layers=counts, whole=whole)
+    return ExpertShares(load, touched, stage_layers=counts)
 
 
 def _layers_alike(stage: Stage, layers: Sequence[int]) -> dict[tuple[int, ...], list[int]]:

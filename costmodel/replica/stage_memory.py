@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout.layout import Replica, Stage
+from costmodel.passes.tokens import held_evenly
 from costmodel.question.instance import Instance
 from costmodel.replica.serving import Schedule
 
@@ -19,6 +20,8 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
     rows, sampled = float(plan.rows()), float(plan.sampled())
     sequences = np.repeat(np.array(replica.rank_sequences(), dtype=float), shape.tp)
     chips, ones = shape.chips_per_stage, np.ones(shape.chips_per_stage)
+    moe = instance.operations.moe
+    cut = moe is not None and replica.cuts_experts
     found = []
     for index, stage in enumerate(replica.stages):
         counts = instance.operations.layers_within(*stage.layers)
@@ -26,13 +29,13 @@ def stage_memory(instance: Instance, replica: Replica, plan: Schedule) -> list[d
         # only the last stage scores a vocabulary
         active = width.active(rows, sampled if last else 0.0)
         experts = width.slot(counts) * np.array(stage.slots(), dtype=float)
-        if replica.cuts_experts and instance.operations.moe is not None:
-            experts = ones * width.slot(counts) * instance.operations.moe.num_experts / chips
+        if cut and moe is not None:
+            experts = ones * width.slot(counts) * held_evenly(moe, chips, 0.0)
         elif stage.layer_slots:
             experts = _unlike_experts(instance, stage)
         found.append(
             {
-                "weights": ones * width.weights(counts, chips, first=first, last=last),
+                "weights": ones * width.weights(counts, chips, first=first, last=last, cut=cut),
                 "experts": experts,
                 "kv": width.cached(counts, context, last=last) * sequences,
                 "activations": ones * active,

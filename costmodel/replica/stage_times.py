@@ -172,6 +172,7 @@ def _timed(
     tp = np.repeat(np.array([float(shape.tp) for shape in shapes]), depth)
     ranks = np.repeat(np.array([float(shape.attention_dp) for shape in shapes]), depth)
     pp = np.repeat(np.array([float(shape.pp) for shape in shapes]), depth)
+    whole = np.repeat(np.array([float(operations.moe is None or not one.replica.cuts_experts) for one in passes]), depth)  # fmt: skip
     rates = GroupRates.side_by_side([one.rates for one in passes])
     kinds: list[tuple[LayerKind, Array]] = []
     shared: list[ExpertShares | None] = []
@@ -185,7 +186,7 @@ def _timed(
         shares = stage_shares(instance, layout, stages, kind, starts, counts, routed)
         shared.append(shares)
         realised = shares.busiest_load + shares.per_layer(
-            shares.whole * _excess(instance, kind, routed, tp * ranks)
+            whole * _excess(instance, kind, routed, tp * ranks)
         )
         skew += shares.over_layers(realised) * (tp * ranks)
         moe_layers += counts
@@ -203,7 +204,7 @@ def _timed(
         )
         efficiency = instance.profile.for_chip(name)
         timed = pass_time(
-            ChipGroup.of(operations, tp, ranks, chip, efficiency, rates), kinds, tokens, shared,
+            ChipGroup.of(operations, tp, ranks, chip, efficiency, rates, whole), kinds, tokens, shared,
             with_head=is_last, record=record,
         )  # fmt: skip
         seconds, own = timed.total_s(instance.profile.combination), timed.parts

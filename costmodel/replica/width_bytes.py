@@ -20,7 +20,7 @@ class WidthBytes:
         self._row = float(memory.activation_bytes(operations, tp, 1.0, 0.0))
         self._sampled = float(memory.activation_bytes(operations, tp, 0.0, 1.0))
         self._edges: dict[tuple[bool, bool], float] = {}
-        self._draft_weights: dict[int, float] = {}
+        self._draft_weights: dict[tuple[int, bool], float] = {}
         self._cached: dict[int, tuple[list[float], float]] = {}
 
     @property
@@ -29,19 +29,20 @@ class WidthBytes:
         kinds = range(len(self._layers))
         return [[int(kind == own) for kind in kinds] for own in kinds]
 
-    def weights(self, counts: Sequence[int], chips: int, *, first: bool, last: bool) -> float:
+    def weights(
+        self, counts: Sequence[int], chips: int, *, first: bool, last: bool, cut: bool = False
+    ) -> float:
         """All but routed experts of a stage of ``chips`` with ``counts`` layers of each kind."""
-        total = self.layers(counts) + self._edge(first, last)
-        return total + self._draft(chips) if last else total
+        return self.layers(counts) + self.edge(chips, first=first, last=last, cut=cut)
 
     def layers(self, counts: Sequence[int]) -> float:
         """All of the layers but routed experts."""
         return _sum(counts, self._dense)
 
-    def edge(self, chips: int, *, first: bool, last: bool) -> float:
-        """Embedding, head and drafting modules of a stage of ``chips``."""
+    def edge(self, chips: int, *, first: bool, last: bool, cut: bool = False) -> float:
+        """Embedding, head and drafting modules of a stage of ``chips``; whether the modules' experts are ``cut`` over all."""
         total = self._edge(first, last)
-        return total + self._draft(chips) if last else total
+        return total + self._draft(chips, cut) if last else total
 
     def slot(self, counts: Sequence[int]) -> float:
         """One expert slot in each layer."""
@@ -76,11 +77,11 @@ class WidthBytes:
             self._edges[first, last] = float(own)
         return self._edges[first, last]
 
-    def _draft(self, chips: int) -> float:
-        if chips not in self._draft_weights:
-            own = memory.draft_weight_bytes(self._operations, self._tp, chips)
-            self._draft_weights[chips] = float(own)
-        return self._draft_weights[chips]
+    def _draft(self, chips: int, cut: bool) -> float:
+        if (chips, cut) not in self._draft_weights:
+            own = memory.draft_weight_bytes(self._operations, self._tp, chips, float(not cut))
+            self._draft_weights[chips, cut] = float(own)
+        return self._draft_weights[chips, cut]
 
 
 def _sum(counts: Sequence[int], of_kind: Sequence[float]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from costmodel.layout.layout import Layout
 from costmodel.passes.communication import crossing, ranks_of
+from costmodel.passes.routed import mixtures
 from costmodel.question.instance import Instance
 from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
@@ -41,11 +42,13 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
             experts = len(replica.apart.experts.chips)
             where = f"{experts} chips of their own"
         if replica.cuts_experts and moe is not None:
-            if not moe.cut_evenly(experts):
-                blocks = f" in blocks of {moe.expert_block}" if moe.expert_block > 1 else ""
-                broken(
-                    f"{moe.expert_width} columns of an expert{blocks} are not cut evenly over {where}"
-                )
+            for one in mixtures(instance.operations):
+                if not one.cut_over(experts):
+                    blocks = f" in blocks of {one.expert_block}" if one.expert_block > 1 else ""
+                    broken(
+                        f"{one.expert_width} columns of an expert{blocks} are not cut evenly over {where}"
+                    )
+                    break
             if shape.ep != 1:
                 broken(f"ep is {shape.ep}; it is 1 where each expert is cut over {where}")
         elif shape.ep != experts:

@@ -17,6 +17,10 @@ from costmodel.tolerance import exceeds
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.registry import Limit
 
+#: why tokens are gathered
+_CUT = "every chip has a slice of each expert and takes all tokens"
+_UNSERVED = "no all-to-all backend of the engine serves this model, width or placement there"
+
 #: flags for passes in two halves, which overlap an all-to-all exchange
 _HALVES = {"sglang": "--enable-two-batch-overlap"}
 
@@ -72,7 +76,9 @@ def refusals(deployment: Deployment) -> list[Limit]:
         }
         whys = [*map(engine.chip_refusal, chips.values())]
         if unserved is None:
-            whys.append(engine.draft_refusal(model, server.replica.shape.attention_dp))
+            shape = server.replica.shape
+            whys.append(engine.draft_refusal(model, shape.attention_dp))
+            whys.append(engine.width_refusal(model, shape.tp))
         found += [Limit(server.name, why, False) for why in whys if why is not None]
         found += _room(deployment, server, engine)
         found += _halves(deployment, server, engine)
@@ -181,16 +187,17 @@ def with_sequences(replica: Replica, most: int) -> Replica:
 
 
 def exchange_notes(deployment: Deployment) -> list[str]:
-    """Replicas whose experts exchange tokens by collectives, and by which backend."""
-    widths: dict[str, set[int]] = {}
+    """Replicas whose experts exchange tokens by collectives, by which backend, and why."""
+    widths: dict[tuple[bool, str], set[int]] = {}
     for server in deployment.servers:
-        found = exchange_in(deployment.instance, server.replica)
+        found, replica = exchange_in(deployment.instance, server.replica), server.replica
         if found is not None and found.kind == "collectives":
-            widths.setdefault(found.backend, set()).add(server.replica.shape.ep)
+            own = widths.setdefault((replica.cuts_experts, found.backend), set())
+            own.add(replica.shape.chips_per_stage)
     return [
-        f"experts on {', '.join(map(str, sorted(own)))} chips exchange tokens by collectives ({backend}): no "
-        "all-to-all backend of the engine serves this model, width or placement there, and the figures count that"
-        for backend, own in widths.items()
+        f"experts {'cut over' if cut else 'on'} {', '.join(map(str, sorted(own)))} chips exchange tokens by collectives "
+        f"({backend}): {_CUT if cut else _UNSERVED}, and the figures count that"
+        for (cut, backend), own in widths.items()
     ]
 
 

@@ -26,9 +26,11 @@ from rackfit.exporters.expert_maps import (
     chip_limits,
     map_name,
     placement_table,
+    plain_limits,
     slot_limits,
     spare_slots,
     with_even_slots,
+    with_plain_slots,
 )
 from rackfit.exporters.options import dtype_name, option_table
 from rackfit.exporters.registry import Limit
@@ -42,16 +44,38 @@ SUMMARY = "SGLang launch commands per replica and host, expert locations, router
 
 
 def limits(deployment: Deployment) -> list[Limit]:
-    """Uneven slots, several chip types in a replica."""
+    """Uneven slots, several chip types in a replica, what the model's class does not load."""
     found = refusals(deployment)
     for server in deployment.servers:
         found += slot_limits(server, "SGLang") + chip_limits(deployment, server, "SGLang")
+        found += _class_limits(deployment, server)
     return found
 
 
+def _class_limits(deployment: Deployment, server: Server) -> list[Limit]:
+    """A placement or spare slots, for a class that reads neither from the command."""
+    engine, model = facts_of(deployment), deployment.instance.model
+    if server.replica.shape.ep == 1:
+        return []
+    if not engine.places_experts(model, server.replica.shape.attention_dp):
+        return plain_limits(deployment, server, "SGLang")
+    spare = spare_slots(deployment, server)
+    if not spare or engine.spares_experts(model, server.replica.shape.attention_dp):
+        return []
+    message = f"{spare} spare expert slots; the class of {model.name} has none in SGLang"
+    return [Limit(server.name, message, True)]
+
+
 def approximate(instance: Instance, layout: Layout) -> Layout:
-    """Every chip of a replica gets as many slots as its fullest."""
-    return with_room(instance, with_even_slots(layout))
+    """Every chip of a replica gets as many slots as its fullest; experts in order, none twice, where the class wants that."""
+    engine, moe, even = instance.engine, instance.operations.moe, with_even_slots(layout)
+    if engine is not None and moe is not None and not engine.spares_experts(instance.model, 1):
+        spare = any(
+            sum(stage.slots()) > moe.num_experts for one in even.replicas for stage in one.stages
+        )
+        if spare or not engine.places_experts(instance.model, 1):
+            return with_room(instance, with_plain_slots(instance, layout))
+    return with_room(instance, even)
 
 
 def notes(deployment: Deployment) -> list[str]:
@@ -63,15 +87,7 @@ def notes(deployment: Deployment) -> list[str]:
 def engine_notes(deployment: Deployment) -> list[str]:
     """What SGLang's options rely on beside the layout."""
     found = [deployment.checkpoint_note]
-    found += exchange_notes(deployment)
-    model = deployment.instance.model
-    wide = any(server.replica.shape.ep > 1 for server in deployment.servers)
-    if wide and not facts_of(deployment).places_experts(model, 1):
-        found.append(
-            f"SGLang is not known to load expert placements for {model.family} models; without them spare "
-            "slots and placement are lost"
-        )
-    return found + unlike_notes(deployment)
+    return found + exchange_notes(deployment) + unlike_notes(deployment)
 
 
 def render(deployment: Deployment) -> dict[str, str]:
@@ -176,7 +192,7 @@ def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> l
     placed = facts_of(deployment).places_experts(
         deployment.instance.model, server.replica.shape.attention_dp
     )
-    if table is None or not placed:  # a class without placement drops the file unread
+    if table is None or not placed:  # experts in order, none twice
         return []
     name = f"{map_name(table)}.json"
     files[name] = placement_sglang.render(table)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 
 from costmodel.layout.layout import Layout
-from costmodel.question.engine import is_hybrid
 from costmodel.question.engine_files import load_engine
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
@@ -72,7 +71,7 @@ def engine_limits(deployment: Deployment, target: str) -> list[Limit]:
         if server.role == "decode" and shape.pp > 1:
             message = f"{shape.pp} stages in a decode server; the KV transfer takes one"
             found.append(Limit(place, message, False))
-        if server.role == "prefill" and shape.pp > 1 and is_hybrid(deployment.instance.model):
+        if server.role == "prefill" and shape.pp > 1 and deployment.instance.model.hybrid:
             message = (
                 f"{shape.pp} stages in a prefill server of a model with windowed or "
                 "recurrent layers; the KV transfer takes one"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
+from costmodel.passes.routed import mixtures
 from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import price_replica
@@ -183,13 +184,16 @@ class _Builder:
         if moe is None:
             return (), None
         if server.sharded_experts and server.width > 1 and server.experts is None:
-            if moe.cut_evenly(server.width):
+            uncut = [
+                one for one in mixtures(self.instance.operations) if not one.cut_over(server.width)
+            ]
+            if not uncut:
                 return (0,) * server.width, None
-            blocks = ""
-            if moe.expert_block > 1 and not moe.expert_width % server.width:
-                blocks = f" in blocks of {moe.expert_block}, which engines do not load,"
+            blocks, width = "", uncut[0].expert_width
+            if uncut[0].expert_block > 1 and not width % server.width:
+                blocks = f" in blocks of {uncut[0].expert_block}, which engines do not load,"
             self.notes.append(
-                f"{server.place}: {moe.expert_width} columns of an expert are not cut evenly{blocks} over {server.width} "
+                f"{server.place}: {width} columns of an expert are not cut evenly{blocks} over {server.width} "
                 "chips; experts are priced whole on them"
             )
         total = server.slots or moe.num_experts + server.spare

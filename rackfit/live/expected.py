@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodel.layout.layout import Layout
-from costmodel.question.engine import is_hybrid
 from costmodel.question.instance import Instance
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.options import OptionTable, option_table
@@ -79,7 +78,7 @@ def expected_servers(
 
 
 def _kv_tokens(instance: Instance, role: str, values: dict[str, Any]) -> int | None:
-    if is_hybrid(instance.model):
+    if instance.model.hybrid:
         return None
     sequences = values.get("--max-num-seqs")
     if sequences is None:  # SGLang counts those of all attention ranks

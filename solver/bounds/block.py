@@ -30,12 +30,13 @@ class Block(Passes):
         self.transfer = priced.transfer
         staggered = self.instance.scenario.layer_slots == "any"  # chips with one more take turns
         room = Room(
-            self._kinds_held(), ROLES[role], self.chip, self.layers, self.tp, self.ranks, self.pp
-        )
+            self._kinds_held(), ROLES[role], self.chip, self.layers, self.tp, self.ranks, self.pp,
+            self.whole,
+        )  # fmt: skip
         self.room = room.with_slots(
             self.fewest,
             turns=(self.pp > 1) | (self.fewest < self.slots) | staggered,
-            cut=self.slots == 0,
+            cut=self.whole == 0,
         )
         self.most: int | None = None
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)

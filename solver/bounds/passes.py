@@ -41,7 +41,7 @@ class Passes:
         self.experts = priced.experts
         self.slots = shapes.slots
         #: 1 where experts lie whole on chips, 0 where each is cut over a stage
-        self.whole = (shapes.slots > 0).astype(float)
+        self.whole = np.where(shapes.slots > 0, 1.0, float(priced.experts is None))
         self.stage_chips = shapes.stage_chips
         #: slots of a layer at least, on average; fewer than ``slots`` where layers share them
         self.fewest = self.slots.astype(float)
@@ -125,6 +125,7 @@ class Passes:
         return pass_time(
             ChipGroup.of(
                 self.instance.operations, self.tp, self.ranks, self.chip, self.efficiency, self.rates,
+                self.whole,
             ),
             layers, tokens, [shares if kind.moe else None for kind, _ in layers],
             with_head=with_head,
@@ -173,9 +174,8 @@ class Passes:
             if shares is not None and kind.moe:
                 places = [row_of[layer] for layer in kind.layers]
                 own = ExpertShares(
-                    shares.load[0, places][:, None], shares.touched[0, places][:, None],
-                    whole=self.whole,
-                )  # fmt: skip
+                    shares.load[0, places][:, None], shares.touched[0, places][:, None]
+                )
             seconds = self._computed(self._timed([(kind, 1.0)], tokens, own, with_head=False))
             for layer, each in zip(
                 kind.layers, np.broadcast_to(seconds, len(kind.layers)), strict=True
@@ -192,7 +192,6 @@ class Passes:
                 self.experts.touched(self.least_touched, rows * self.ranks * tokens.fill)[
                     :, None, None
                 ],
-                whole=self.whole,
             )
         return [
             np.broadcast_to(
@@ -208,7 +207,7 @@ class Passes:
             return None
         if self.by_layer is None:
             touched = self.experts.touched(self.touched, tokens)
-            return ExpertShares(self.load[:, None, None], touched[:, None, None], whole=self.whole)
+            return ExpertShares(self.load[:, None, None], touched[:, None, None])
         chips, slots = int(self.stage_chips[0]), int(self.slots[0])
         touched = self.experts.touched_by_layer(chips, slots, float(tokens[0]))
-        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None], whole=self.whole)
+        return ExpertShares(self.by_layer[None, :, None], touched[None, :, None])

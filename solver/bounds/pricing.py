@@ -72,7 +72,8 @@ class Pricer:
             self.experts = kind(instance.expert_loads, moe.top_k, hot_copies=self.hot_copies)
         elif moe is not None:
             self.experts = bounds_of_shared_slots(instance, moe.top_k, hot_copies=self.hot_copies)
-        self.of_shapes = None if self.experts is None else ShapeExperts(self.experts)
+        mixtures = [kind.moe for kind in operations.kinds if kind.moe is not None]
+        self.of_shapes = None if self.experts is None else ShapeExperts(self.experts, mixtures)
 
     def again(self, instance: Instance) -> Pricer:
         """A pricer of the same question with KV elsewhere or other targets."""
@@ -166,6 +167,8 @@ class Pricer:
         """Requests per second of a shape if every chip got the same share of routed tokens."""
         chips = int(shapes.stage_chips[row])
         even = np.full(len(self.instance.operations.moe_layers), 1.0 / chips)
+        if self.of_shapes is not None and not shapes.slots[row]:
+            even = self.of_shapes.layer_loads(chips, 0)
         one = shapes.take(np.array([row]))
         block = self.block(one, int(one.role[0]), self.classes[int(one.pool_class[0])])
         block.by_layer, block.most = even, most_per_rank

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from costmodel.layout.layout import Role
 from costmodel.passes.operations import LayerKind
+from costmodel.passes.tokens import held_evenly
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from costmodel.replica.serving import schedule
@@ -50,7 +51,9 @@ class Room:
         tp: Array,
         ranks: Array,
         pp: Array,
+        whole: Array,
     ):
+        """``whole``: 1 where experts lie whole on chips, 0 where each is cut over a stage's."""
         self.kinds = kinds
         self.role: Role = role
         self.chip, self.tp, self.ranks, self.pp = chip, tp, ranks, pp
@@ -61,7 +64,7 @@ class Room:
             operations, tp, first=True, last=True
         )
         runtime = instance.profile.for_chip(chip.name).runtime_bytes
-        draft = memory.draft_weight_bytes(operations, tp, chips)
+        draft = memory.draft_weight_bytes(operations, tp, chips, whole)
         self.fixed = (weights + draft) / pp + runtime
         self.end = self._ends(layers, draft) + runtime
         self.end_slot = min(float(memory.expert_slot_bytes([(kind, 1.0)])) for kind, _ in layers)
@@ -95,8 +98,10 @@ class Room:
         ``turns``: where it need not be the same chips that have one more than others; ``cut``: where every chip holds a
         slice of each expert.
         """
-        chips = self.tp * self.ranks
+        chips, moe = self.tp * self.ranks, self.kinds[0].operations.moe
         self.mean = fewest / chips
+        if moe is not None:
+            self.mean = np.where(cut, held_evenly(moe, chips, 0.0), self.mean)
         self.low = np.where(cut, self.mean, np.floor(self.mean))
         self.full = np.where(cut | turns, self.low, np.ceil(self.mean))
         self.full_ranks = np.ceil((fewest - self.low * chips) / self.tp) * (self.full > self.low)

@@ -26,7 +26,7 @@ from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_time import pass_time
-from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.passes.tokens import ExpertShares, Tokens, held_evenly
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 from costmodel.replica.replica import replica_schedule
@@ -209,8 +209,10 @@ def layer_times(
 
     def timed(layers: list[tuple[LayerKind, float]], tokens: Tokens, shares: list[ExpertShares | None], head: bool) -> Array:  # fmt: skip
         found = pass_time(
-            ChipGroup.of(operations, shape.tp, shape.attention_dp, chip, efficiency, rates), layers,
-            tokens, shares, with_head=head,
+            ChipGroup.of(
+                operations, shape.tp, shape.attention_dp, chip, efficiency, rates, float(not cut)
+            ),
+            layers, tokens, shares, with_head=head,
         )  # fmt: skip
         return found.total_s(instance.profile.combination)
 
@@ -226,13 +228,12 @@ def layer_times(
                 loads, top_k = instance.kind_loads(kind)[places], kind.moe.top_k
                 routed = float(rows * shape.attention_dp * tokens.fill)
                 if cut:
-                    found = cut_shares(touch_probability(loads, top_k, routed, 1.0), len(slots))
+                    alone = touch_probability(loads, top_k, routed, 1.0)
+                    found = cut_shares(alone, kind.moe, len(slots))
                 else:
                     placed = np.array([maps[layer] for layer in layers], dtype=np.int64)
                     found = expert_shares(loads, placed, slots, top_k, routed)
-                shares = ExpertShares(
-                    found.load[:, None, :], found.touched[:, None, :], whole=found.whole
-                )
+                shares = ExpertShares(found.load[:, None, :], found.touched[:, None, :])
             layer_s[layers] += weight * timed([(kind, 1.0)], tokens, [shares], False)
         head_s += weight * float(timed([], tokens, [], True))
     return layer_s, head_s
@@ -258,7 +259,7 @@ def cut_replica(
     width, sequences = instance.width_bytes(shape.tp), max(draft.rank_sequences())
     held_slots: float = max(slots, default=0)
     if operations.moe is not None and cut_over(slots):
-        held_slots = operations.moe.num_experts / len(slots)
+        held_slots = float(held_evenly(operations.moe, len(slots), 0.0))
     context = instance.kept_context(draft.role)
     for kind, counts in zip(operations.kinds, width.single_layers, strict=True):
         held = width.layers(counts) + width.slot(counts) * held_slots
@@ -268,7 +269,7 @@ def cut_replica(
     edge_s[-1] = head_s
     edge_bytes = [0.0] * shape.pp
     edge_bytes[0] = width.edge(shape.chips_per_stage, first=True, last=False)
-    edge_bytes[-1] += width.edge(shape.chips_per_stage, first=False, last=True)
+    edge_bytes[-1] += width.edge(shape.chips_per_stage, first=False, last=True, cut=cut_over(slots))
     edge_bytes[-1] += width.drafted(context) * sequences
     edge_bytes[-1] += width.active(0.0, float(plan.sampled()))
     plain = width.active(float(plan.rows()), 0.0)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from costmodel.layout.layout import Role
 from costmodel.models.spec import Attention
+from costmodel.passes.routed import mixtures
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from costmodel.rules.within_measured import kept_within
@@ -233,10 +234,12 @@ def slot_counts(instance: Instance, chips: int) -> list[int]:
 
 def cuts_experts(instance: Instance, chips: int) -> bool:
     """Whether shapes of stages with so many chips cut each expert over all of them."""
-    moe = instance.operations.moe
-    if moe is None or chips == 1:
+    if instance.operations.moe is None or chips == 1:
         return False
-    return moe.cut_evenly(chips) and moe.expert_width >= chips * NARROWEST
+    return all(
+        one.cut_over(chips) and one.expert_width >= chips * NARROWEST
+        for one in mixtures(instance.operations)
+    )
 
 
 def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Footing]:

@@ -2,7 +2,7 @@
 
 Shares nothing with the search: not its shapes, batches, slots, splits, placements or prices. Any chips of one type in one
 domain (or as many in each of several), any tensor width, stages and cuts, any number of sequences on each attention rank,
-experts by their load or in any order, with copies or without; any mix of these replicas. What no word of the certificate
+experts by their load or in any order, with copies or without, or each cut over a stage; any mix of these replicas. What no word of the certificate
 covers is not drawn: mixed replicas in stages, prefill passes of parts of several prompts, copies of cold experts.
 """
 
@@ -23,6 +23,8 @@ from tests.solver.sequences import with_sequences
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
 #: rules that a replica on its own need not keep
 _OF_FLEETS = {"both_pools", "rate_served", "uplink_capacity"}
+#: columns of a slice of an expert, at least
+_NARROWEST = 128
 
 
 @dataclass(frozen=True)
@@ -159,12 +161,18 @@ class ByHand:
         if self.moe is None:
             return None, {}
         experts, rng = self.moe.num_experts, self.rng
+        if chips > 1 and self.moe.expert_width >= _NARROWEST * chips and rng.random() < 0.35:
+            return 0, {}
         total = experts
         if chips > 1 and rng.random() < 0.7:
             total = chips * min(-(-experts // chips) + int(rng.random() < 0.3), experts)
         total = max(total, chips)
         sizes = [total // chips + (chip < total % chips) for chip in range(chips)]
         maps: ExpertMap = {}
+        if rng.random() < 0.15:  # as engines that load no placement start
+            row = tuple(slot % experts for slot in range(total))
+            slots = sizes[0] if len(set(sizes)) == 1 else tuple(sizes)
+            return slots, dict.fromkeys(self.instance.operations.moe_layers, row)
         by_load = rng.random() < 0.8
         for layer, loads in zip(
             self.instance.operations.moe_layers, self.instance.expert_loads, strict=True
@@ -195,7 +203,7 @@ class ByHand:
 
     def _climbed(self, plain: Replica, maps: ExpertMap) -> Drawn | None:
         """The replica with more and more sequences on its ranks, as long as every rule of its own holds."""
-        if self.moe is not None and not maps:
+        if self.moe is not None and not maps and not plain.cuts_experts:
             return None
         rng, ranks, pp = self.rng, plain.shape.attention_dp, plain.shape.pp
         limits = self.instance.limits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from costmodel.models.parts.attention import grouped_query
 from costmodel.models.parts.builder import Builder
 from costmodel.models.parts.decoder import decoder, layer
@@ -9,6 +11,15 @@ from costmodel.models.parts.ffn import Experts, mixture
 from costmodel.models.parts.schedule import windowed_layers
 from costmodel.models.registry import Family
 from costmodel.models.spec import Layer, ModelSpec
+
+#: columns that share a scale in MXFP4; the loaders of vLLM and SGLang give each rank as many whole blocks as the first one
+#: needs, the last ranks fewer (``_load_weights_mxfp4`` of vllm/model_executor/models/gpt_oss.py,
+#: ``_load_mxfp4_experts_weights`` of sglang/srt/models/gpt_oss.py; both Apache-2.0)
+MXFP4_COLUMNS = 32
+#: and every rank's buffers, which kernels multiply whole, have a multiple of two blocks at least (128 or 256 columns under some
+#: kernels, whole experts too): ``mxfp4_round_up_hidden_size_and_intermediate_size`` of vLLM,
+#: ``create_weights`` of sglang/srt/layers/quantization/mxfp4.py
+SLICE_STEP = 2 * MXFP4_COLUMNS
 
 
 def read(b: Builder) -> ModelSpec:
@@ -30,6 +41,8 @@ def read(b: Builder) -> ModelSpec:
         moe = mixture(
             b, f"{name}.mlp", experts, router_bias=True, expert_bias=True, router="router"
         )
+        if moe.expert_block == MXFP4_COLUMNS:
+            moe = replace(moe, slice_step=SLICE_STEP)
         return layer(b, attention, moe)
 
     return decoder(b, at)

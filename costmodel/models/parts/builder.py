@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
+from typing import Literal
 
 from costmodel.models.config import MAX_LAYERS, Config
 from costmodel.models.parts.quantisation.precision import Precision
@@ -30,11 +32,13 @@ class Builder:
         role: str = "linear",
         bias: bool = False,
         copies: int = 1,
+        divided: Literal["rows", "cols"] | None = None,
     ) -> Weights:
         """``copies`` matrices of ``rows`` outputs and ``cols`` inputs each, with a bias or without.
 
         ``module`` is the dotted name quantisers know it by; ``role`` as in
-        :meth:`Precision.of`. A bias is kept in the base format.
+        :meth:`Precision.of`. A bias is kept in the base format. ``divided``: what tensor parallelism divides, where
+        engines keep blocks of scales whole.
         """
         gated = copies == 2 and module.endswith(".up_proj")
         stored = self.precision.of(module, role, gated=gated)
@@ -46,12 +50,19 @@ class Builder:
             stored.dtype,
             shard,
             copies * rows * cols,
+            blocks=0 if divided is None else stored.blocks(rows, cols, divided),
         )
 
-    def rows_together(self, module: str, role: str, *, gated: bool) -> int:
-        """Outputs of a matrix that share a scale: those of a block, 1 where each has its own or all share one."""
-        block = self.precision.of(module, role, gated=gated).block
-        return max(block[0], 1) if block is not None else 1
+    def expert_block(self, experts: str, *, gated: bool) -> int:
+        """Columns of an expert that share scales: outputs of its up projection, inputs of its down projection.
+
+        1 where each has its own or all share one, and where integers share them, whose groups engines make smaller.
+        """
+        up = self.precision.of(f"{experts}.up_proj", "expert", gated=gated)
+        down = self.precision.of(f"{experts}.down_proj", "expert")
+        rows = up.block[0] if up.block is not None else 1
+        columns = down.block[1] if down.block is not None and down.dtype in ("fp8", "fp4") else 1
+        return lcm(max(rows, 1), max(columns, 1))
 
     def vector(self, name: str, num: int, shard: Shard = "replicated") -> Weights:
         """``num`` parameters that are added or multiplied elementwise: norms, biases, sinks."""

@@ -29,8 +29,12 @@ def ffn_weights(
         "width",
         bias=bias,
         copies=2 if gated else 1,
+        divided="rows",
     )
-    return (up, b.matrix(f"{prefix}down", f"{at}.down_proj", h, width, "width", bias=bias))
+    down = b.matrix(
+        f"{prefix}down", f"{at}.down_proj", h, width, "width", bias=bias, divided="cols"
+    )
+    return (up, down)
 
 
 def dense_ffn(
@@ -157,5 +161,5 @@ def mixture(
         num_groups=experts.num_groups,
         top_groups=experts.top_groups,
         num_shared=num_shared,
-        expert_block=b.rows_together(f"{at}.{expert_path}.up_proj", "expert", gated=gated),
+        expert_block=b.expert_block(f"{at}.{expert_path}", gated=gated),
     )  # fmt: skip

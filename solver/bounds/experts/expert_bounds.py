@@ -23,12 +23,14 @@ Bounds are averaged over layers: a sum of maxima is never below the maximum of s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.experts.moe_load import cut_shares, touch_probability
+from costmodel.experts.moe_load import touch_probability
+from costmodel.models.spec import MoE
 from costmodel.question.instance import Instance
 from solver.experts import LoadBounds
 
@@ -232,11 +234,14 @@ class ExpertBounds:
 class ShapeExperts:
     """Bounds of a shape's experts: what ``whole`` says of slots or, where a shape has none, of each cut over a stage's chips.
 
-    A cut leaves nothing to place: every chip has the same share of each expert, as the evaluator prices it.
+    A cut leaves nothing to place: every chip has the same share of each expert, as the evaluator prices it
+    (:func:`costmodel.experts.moe_load.cut_shares`).
     """
 
-    def __init__(self, whole: ExpertBounds):
+    def __init__(self, whole: ExpertBounds, mixtures: Sequence[MoE]):
+        """``mixtures``: those of the layers; where their slices differ the smallest count."""
         self.whole = whole
+        self.mixtures = mixtures
         self._on_grid: Array | None = None
 
     def fewest(self, chips: int, slots: int) -> int:
@@ -245,13 +250,13 @@ class ShapeExperts:
 
     def load(self, chips: int, slots: int) -> tuple[float, float]:
         """Mean and least over layers of the busiest chip's share."""
-        return self.whole.load(chips, slots) if slots else (1.0 / chips, 1.0 / chips)
+        return self.whole.load(chips, slots) if slots else (self._share(chips),) * 2
 
     def layer_loads(self, chips: int, slots: int) -> Array:
         """``[layers]``: bound on the busiest chip's share in each layer."""
         if slots:
             return self.whole.layer_loads(chips, slots)
-        return np.full(len(self.whole.loads), 1.0 / chips)
+        return np.full(len(self.whole.loads), self._share(chips))
 
     def touched_on_grid(self, chips: int, slots: int) -> tuple[Array, Array]:
         """``[grid]``: mean and least over layers of the experts the busiest chip touches at least."""
@@ -260,14 +265,14 @@ class ShapeExperts:
         if self._on_grid is None:
             reached = [self._reached(tokens) for tokens in GRID]
             self._on_grid = np.array([[own.mean(), own.min()] for own in reached]).T
-        mean, least = self._on_grid / chips
+        mean, least = self._on_grid * self._share(chips)
         return mean, least
 
     def touched_by_layer(self, chips: int, slots: int, tokens: float) -> Array:
         """``[layers]``: experts that the busiest chip touches at least, at exactly these tokens."""
         if slots:
             return self.whole.touched_by_layer(chips, slots, tokens)
-        return self._reached(tokens) / chips
+        return self._reached(tokens) * self._share(chips)
 
     def touched(self, tables: Array, tokens: Array) -> Array:
         """Rows of :meth:`touched_on_grid` at the grid point below ``tokens``."""
@@ -276,4 +281,8 @@ class ShapeExperts:
     def _reached(self, tokens: float) -> Array:
         """``[layers]``: experts that so many tokens reach."""
         alone = touch_probability(self.whole.loads, self.whole.top_k, tokens, 1.0)
-        return cut_shares(alone, 1).touched[:, 0]
+        return np.asarray(alone.sum(axis=1))
+
+    def _share(self, chips: int) -> float:
+        """Share of an expert in the slice of a chip."""
+        return min(float(moe.slice_share(chips)) for moe in self.mixtures)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.experts.moe_load import touch_probability
+from costmodel.experts.moe_load import cut_shares, touch_probability
+from costmodel.layout.layout import Layout
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.models.summary import summarise
 from costmodel.passes.communication import GroupRates
@@ -146,6 +147,43 @@ def test_experts_of_the_module_are_even():
     assert shares.load[:, 0, 0] == pytest.approx([1 / 8, 43 / 128])
     chance = touch_probability(np.array([1 / 128]), moe.top_k, 100.0, 1.0)[0]
     assert shares.touched[:, 0, 0] == pytest.approx([16 * chance, 43 * chance])
+
+
+def test_experts_of_the_module_are_cut_as_those_of_the_layers():
+    """Over six chips, 64 experts: not eleven of the module's on a chip, and no noise of whole ones."""
+    asked = BASE.model_copy(
+        update={
+            "model": "glm-4.7-flash",
+            "speculative": Speculative(draft_tokens=1, acceptance=0.8),
+        }
+    )
+    instance = resolve_instance(asked)
+    operations, chip = instance.operations, instance.cluster.usable[0].chip
+    moe = operations.moe
+    tokens = Tokens(decode=8.0, context=2250.0, verified=2.0)
+    noisy = Efficiency(routing_noise=1.0)
+    group = ChipGroup.of(operations, 1, 6, chip, noisy, NO_TRAFFIC, 0.0)
+    drafted = pass_time(group, [], tokens, []).parts["routed_experts"]
+    kind = operations.kinds[-1]
+    shares = cut_shares(
+        touch_probability(np.full((1, 64), 1 / 64), moe.top_k, 8 * 2 * 6, 1.0), moe, 6
+    )
+    layer = pass_time(group, [(kind, 1.0)], tokens, [shares], with_head=False)
+    assert drafted == pytest.approx(layer.parts["routed_experts"], rel=1e-12)
+
+    whole = plain_layout(instance, "decode", tp=1, attention_dp=6, batch=12)
+    (replica,) = whole.replicas
+    stages = tuple(
+        stage.model_copy(update={"slots_per_chip": 0, "expert_map": None})
+        for stage in replica.stages
+    )
+    shape = replica.shape.model_copy(update={"ep": 1})
+    cut = Layout(replicas=(replica.model_copy(update={"stages": stages, "shape": shape}),))
+    held = [
+        evaluate(instance, one).priced.replicas[0].stages[0].memory["weights"][0]
+        for one in (whole, cut)
+    ]
+    assert held[0] - held[1] == pytest.approx((11 - 64 / 6) * moe.expert_bytes, rel=1e-6)
 
 
 def test_time_grows_with_the_batch_and_not_faster():

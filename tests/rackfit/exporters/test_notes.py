@@ -5,24 +5,18 @@ from __future__ import annotations
 import pytest
 
 from costmodel.question.engine_files import engine_names, engine_versions
-from costmodel.question.instance import resolve_instance
-from costmodel.question.scenario import Scenario
-from costmodel.question.workload import Workload
 from rackfit.cli.commands.export import TARGETS
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import exporters
-from rackfit.importers.deployment import build_layout
-from rackfit.importers.servers import FoundServer
 
 
 def test_checkpoint_precision_is_named(deepseek: Result) -> None:
     notes = export_layout(deepseek.instance, deepseek.layout, "sglang").notes
     assert any("must hold weights as fp8" in note for note in notes)
     assert not any("by collectives" in note for note in notes)  # EP 32 and 1
-    assert not any("not known to load" in note for note in notes)
 
 
 def test_widths_without_all_to_all_are_named(gpt_oss: Result) -> None:
@@ -32,18 +26,6 @@ def test_widths_without_all_to_all_are_named(gpt_oss: Result) -> None:
         for note in exported.notes
     )
     assert "--moe-a2a-backend none" in exported.files["commands.sh"]
-
-
-@pytest.mark.parametrize(("model", "warned"), [("mixtral-8x7b", True), ("qwen3-30b-a3b", False)])
-def test_models_without_placement_are_named(model: str, warned: bool) -> None:
-    workload = Workload(input_tokens=100, output_tokens=10)
-    instance = resolve_instance(Scenario(model=model, cluster="hgx-h200", workload=workload))
-    server = FoundServer("x", "mixed", tp=1, attention_dp=4, pp=1, batch=8)
-    layout = build_layout(instance, [server]).layout
-    exported = export_layout(instance, layout, "sglang")
-    assert any("not known to load" in note for note in exported.notes) == warned
-    assert ("--init-expert-location" not in exported.files["commands.sh"]) == warned
-    assert (not any(name.startswith("experts-") for name in exported.files)) == warned
 
 
 @pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm", "vllm-ascend"])

@@ -83,15 +83,43 @@ def test_sglang_keeps_dense_layers_on_a_rank_beside_cut_experts(
     )  # fmt: skip
     layout = _layout(moe, server)
     assert layout.replicas[0].cuts_experts
-    words = export_layout(moe, layout, "sglang").files["commands.sh"]
+    exported = export_layout(moe, layout, "sglang")
+    words = exported.files["commands.sh"]
     assert flag in words
     assert "--ep-size" not in words
+    gathered = [note for note in exported.notes if "by collectives" in note]
+    (note,) = gathered
+    assert note.startswith(f"experts cut over {2 * tp} chips exchange tokens by collectives (none)")
+    assert "takes all tokens" in note
 
 
 def test_trtllm_refuses_spare_slots_without_attention_dp(moe: Instance) -> None:
     layout = _layout(moe, FoundServer("x", "mixed", tp=4, attention_dp=1, pp=1, spare=4, batch=8))
     with pytest.raises(ExportError, match="spare slots have no other place"):
         export_layout(moe, layout, "trtllm", allow_approximate=True)
+
+
+@pytest.mark.parametrize("target", ["sglang", "dynamo"])
+@pytest.mark.parametrize(("model", "spare"), [("mixtral-8x7b", 0), ("qwen3-next-80b-a3b", 4)])
+def test_sglang_refuses_what_a_class_does_not_load(model: str, spare: int, target: str) -> None:
+    """Mixtral's class reads no placement, Qwen3-Next's has no redundant experts: neither is left out in silence."""
+    instance = _instance(model, "hgx-h200")
+    server = FoundServer("x", "mixed", tp=1, attention_dp=4, pp=1, spare=spare, batch=8)
+    layout = _layout(instance, server)
+    turned = {
+        name: {layer: row[::-1] for layer, row in rows.items()}
+        for name, rows in layout.expert_maps.items()
+    }
+    layout = layout.model_copy(update={"expert_maps": turned})
+    with pytest.raises(ExportError, match=f"the class of {model}"):
+        export_layout(instance, layout, target)
+    exported = export_layout(instance, layout, target, allow_approximate=True)
+    moe = instance.operations.moe
+    assert moe is not None
+    (replica,) = exported.layout.replicas
+    (rows,) = exported.layout.expert_maps.values()
+    assert set(rows.values()) == {tuple(range(moe.num_experts))}
+    assert {stage.slots() for stage in replica.stages} == {(moe.num_experts // 4,) * 4}
 
 
 def test_vllm_refuses_stages_in_a_decode_server(moe: Instance) -> None:

@@ -210,12 +210,17 @@ def test_experts_that_a_server_cuts_are_priced_cut_and_written_so(
 
 
 def test_experts_that_cannot_be_cut_evenly_are_priced_whole(tmp_path: Path) -> None:
-    asked = {"model": "gpt-oss-120b", "cluster": "hgx-h200", "workload": "chat", "failed": ["r0g7"]}
+    asked = {
+        "model": "qwen3-30b-a3b",
+        "cluster": "hgx-h200",
+        "workload": "chat",
+        "failed": ["r0g7"],
+    }
     instance = resolve_instance(Scenario.model_validate(asked))
     seven = FoundServer("x", "mixed", tp=1, attention_dp=7, pp=1, batch=7, sharded_experts=True)
     told = build_layout(instance, [seven])
     assert told.layout.replicas[0].shape.ep == 7
-    assert any("2880 columns of an expert are not cut evenly over 7 chips" in n for n in told.notes)
+    assert any("768 columns of an expert are not cut evenly over 7 chips" in n for n in told.notes)
 
 
 def test_a_cut_through_blocks_of_scales_is_told(tmp_path: Path) -> None:

@@ -16,17 +16,20 @@ import pytest
 import yaml
 
 from costmodel.layout.layout import Layout, Replica, spread
+from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.replica.exchanges import moved_in
 from costmodel.replica.fleet import NOTHING
 from costmodel.rules import engine_runs
+from rackfit.exporters.export import export_layout
 from solver.bounds.pricing import Pricer
 from solver.place.build import build_replica, stage_chips
 from solver.place.placements import engine_places
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import COLUMNS, ShapeTable, enumerate_shapes
+from topology.errors import ExportError
 
 #: model (with what drafts for it) and engine: all rules of the kept engines that look at a layout are among them
 QUESTIONS = [
@@ -180,3 +183,47 @@ def test_no_server_mixes_types_of_chip(engine: str, folder: Path) -> None:
     layout = Layout(replicas=(mixed,), expert_maps=maps)
     (said,) = (one.message for one in engine_runs.check(instance, layout, NOTHING))
     assert "mixes h100, h200" in said
+
+
+@pytest.mark.parametrize(("engine", "starts"), [("vllm", False), ("sglang", False), ("trtllm", True)])  # fmt: skip
+def test_blocks_of_scales_stay_whole(engine: str, starts: bool) -> None:
+    """DeepSeek-V3's dense layers have 144 blocks of 128 columns: 16 shares of whole ones, 32 of parts; an export says so too."""
+    data = {
+        "model": "deepseek-v3", "cluster": "gb200-nvl72", "engine": engine,
+        "workload": {"input_tokens": 200, "output_tokens": 50},
+    }  # fmt: skip
+    instance = resolve_instance(Scenario.model_validate(data))
+    widths = set(enumerate_shapes(instance, pool_classes(instance.cluster)).tp.tolist())
+    assert {8, 16} < widths
+    assert (32 in widths) == starts
+    layout = plain_layout(instance, "mixed", tp=32, batch=4)
+    words = "tensor parallel 32 does not divide the 144 columns, or blocks of scales, of"
+    said = [one.message for one in engine_runs.check(instance, layout, NOTHING)]
+    assert any(words in one for one in said) != starts
+    free = resolve_instance(Scenario.model_validate(data | {"engine": None}))
+    assert 32 in enumerate_shapes(free, pool_classes(free.cluster)).tp
+    if not starts:
+        with pytest.raises(ExportError, match=words):
+            export_layout(free, layout, engine, allow_approximate=True)
+    bf16 = resolve_instance(Scenario.model_validate(data | {"weight_dtype": "bf16"}))
+    assert bf16.model.parted(32) is None
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_heads_and_columns_are_shared_out_evenly(engine: str) -> None:
+    """Command A: 96 query heads and 8 KV heads in six shards start under no engine; GLM-4.7-Flash: five for 1,536 columns."""
+    data = {
+        "cluster": "nvl-6", "engine": engine, "workload": {"input_tokens": 200, "output_tokens": 50}
+    }  # fmt: skip
+    for model, good, odd, words in (
+        ("command-a", {1, 2, 4}, 6, "tensor parallel 6 neither divides 8 KV heads nor is divided"),
+        ("glm-4.7-flash", {1, 2, 4}, 5, "tensor parallel 5 does not divide the 1,536 columns"),
+    ):
+        if model == "glm-4.7-flash" and engine == "trtllm":
+            continue
+        instance = resolve_instance(Scenario.model_validate({"model": model, **data}))
+        shapes = enumerate_shapes(instance, pool_classes(instance.cluster))
+        assert set(shapes.tp.tolist()) == good
+        layout = plain_layout(instance, "mixed", tp=odd, batch=1)
+        said = [one.message for one in engine_runs.check(instance, layout, NOTHING)]
+        assert any(words in one for one in said)

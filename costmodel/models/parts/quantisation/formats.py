@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,14 @@ class Format:
             block_rows, block_cols = self.block[0] or rows, self.block[1] or cols
             total += ceil(rows / block_rows) * ceil(cols / block_cols) * self.scale_bytes
         return total
+
+    def blocks(self, rows: int, cols: int, along: Literal["rows", "cols"]) -> int:
+        """Blocks of FP8 scales along one side of a matrix, its elements where scales are none or by row; 0: no whole blocks."""
+        size, side = (rows, 0) if along == "rows" else (cols, 1)
+        if self.dtype != "fp8" or self.block is None or self.block[0] <= 1:
+            return size
+        own = self.block[side] or size
+        return size // own if size % own == 0 else 0
 
 
 BF16 = Format("bf16", "bf16", 16)
