@@ -95,9 +95,9 @@ def layer_s(line: Line, *, between: bool = True) -> float:
     none = np.zeros(())
     group = ChipGroup(
         operations, np.asarray(ways), np.ones(()), achieved(line["chip"], efficiency),
-        GroupRates(none, none, none, none, none, none),
+        GroupRates(none, none, none, none, none, none), 0.0 if cut else 1.0,
     )  # fmt: skip
-    shares = ExpertShares(np.array([[load]]), np.array([[touched]]), whole=0.0 if cut else 1.0)
+    shares = ExpertShares(np.array([[load]]), np.array([[touched]]))
     spent = PassTime()
     add_experts(spent, group, moe, np.ones(()), Tokens(prefill=tokens), shares)
     return float(spent.parts["routed_experts"])

@@ -73,7 +73,7 @@ def add_experts(
     busiest = routed * shares.busiest_load + shares.per_layer(excess)
     flops_s = busiest * 2.0 * moe.expert_params / peak
     bandwidth = achieved.weight_bandwidth(moe.expert_dtype, "experts")
-    columns = moe.expert_width / np.where(shares.whole, 1.0, chips)
+    columns = moe.expert_width * _part(group, moe)
     narrow = NARROW_S_PER_B * achieved.chip.hbm_bytes_per_s / columns
     read = moe.expert_bytes * shares.per_layer(np.asarray(1.0 + narrow))
     bytes_s = shares.most_touched * read / bandwidth
@@ -125,13 +125,18 @@ def _activations(
     ``busiest [..., layers]``: tokens of the busiest chip. Of an expert that is cut over chips each has a part of what is
     inside, and an output of full width.
     """
-    ways = np.where(shares.whole, 1.0, group.tp * group.ranks)
     width = moe.expert_input_dim
-    results = inside_width(moe.expert_params, width) + shares.per_layer(np.asarray(width * ways))
+    outputs = np.asarray(width / _part(group, moe))
+    results = inside_width(moe.expert_params, width) + shares.per_layer(outputs)
     element = group.operations.activation_bytes
     seconds = 2.0 * element * busiest * results / group.achieved.bandwidth("activations")
     seconds = fraction * shares.over_layers(seconds)
     result.roofline("routed_experts", np.zeros(()), seconds, stream="activations")
+
+
+def _part(group: ChipGroup, moe: MoE) -> Array:
+    """Share of an expert that lies in one place: all of it, or a slice."""
+    return np.where(np.asarray(group.whole) > 0, 1.0, moe.slice_share(group.tp * group.ranks))
 
 
 def inside_width(params: float | Array, width: float) -> float | Array:

@@ -18,6 +18,7 @@ from costmodel.measured.rows import Group
 from costmodel.models.spec import MoE
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
+from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_sums import Term
 from costmodel.passes.pass_time import (
     filled,
@@ -29,7 +30,7 @@ from costmodel.passes.pass_time import (
     told_share,
 )
 from costmodel.passes.routed import full_tiles
-from costmodel.passes.tokens import ExpertShares, Tokens
+from costmodel.passes.tokens import ExpertShares, Tokens, even_shares
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency, Stream
 
@@ -176,24 +177,22 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
     rows = float(tokens.rows)
     width = group.tp * group.attention_dp
     whole = float(group.expert_ways > 1)
-    shares = [
-        None
-        if kind.moe is None
-        else plain_shares(
-            kind.moe,
-            instance.expert_loads[list(kind.moe_rows)],
-            width,
-            rows * group.attention_dp,
-            whole,
-        )
-        for kind in operations.kinds
-    ]
+    routed = rows * group.attention_dp
+
+    def shares_of(kind: LayerKind) -> ExpertShares | None:
+        if kind.moe is None:
+            return None
+        if not whole:
+            return even_shares(kind.moe, np.asarray(float(width)), np.asarray(routed), whole)
+        return plain_shares(kind.moe, instance.expert_loads[list(kind.moe_rows)], width, routed)
+
+    shares = [shares_of(kind) for kind in operations.kinds]
     chip = instance.cluster.usable[0].chip
 
     def terms_at(efficiency: Efficiency) -> list[Term]:
         return (
             pass_time(
-                ChipGroup.of(operations, group.tp, group.attention_dp, chip, efficiency, rates),
+                ChipGroup.of(operations, group.tp, group.attention_dp, chip, efficiency, rates, whole),
                 kinds, tokens, shares, record=True,
             ).terms
             or []
@@ -273,9 +272,7 @@ def term_table(passes: Sequence[PassTerms]) -> TermTable:
     )
 
 
-def plain_shares(
-    moe: MoE, loads: Array, chips: int, tokens: float, whole: float = 1.0
-) -> ExpertShares:
+def plain_shares(moe: MoE, loads: Array, chips: int, tokens: float) -> ExpertShares:
     """Shares under a plain layout (experts in order, each chip as many slots) of ``loads [layers, experts]``.
 
     Layers that are loaded alike are computed once.
@@ -290,5 +287,4 @@ def plain_shares(
         found,
         load=np.repeat(found.load, times, axis=0),
         touched=np.repeat(found.touched, times, axis=0),
-        whole=whole,
     )

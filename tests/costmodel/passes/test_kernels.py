@@ -61,9 +61,10 @@ def test_narrow_slices_are_read_as_they_were_measured(chip: str) -> None:
 def _experts(*, cut: bool, efficiency: Efficiency, rows: float = 4096.0) -> float:
     operations, moe = beside.routed_of("qwen3-30b-a3b")
     group = ChipGroup(
-        operations, np.asarray(4.0), np.ones(()), beside.achieved("h100", efficiency), STILL
-    )
-    shares = ExpertShares(np.array([[0.25]]), np.array([[32.0]]), whole=0.0 if cut else 1.0)
+        operations, np.asarray(4.0), np.ones(()), beside.achieved("h100", efficiency), STILL,
+        0.0 if cut else 1.0,
+    )  # fmt: skip
+    shares = ExpertShares(np.array([[0.25]]), np.array([[32.0]]))
     spent = PassTime()
     add_experts(spent, group, moe, np.ones(()), Tokens(prefill=rows), shares)
     return float(spent.parts["routed_experts"])
