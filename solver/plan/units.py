@@ -35,6 +35,11 @@ class Offer:
     reason: str = ""
     most_of_few: tuple[float, ...] = (0.0,)
 
+    @property
+    def why(self) -> str:
+        """Why there is no layout, in words."""
+        return self.reason or "no replay meets the percentiles"
+
 
 def offer(
     model: PlanModel,
