@@ -33,12 +33,20 @@ def plan_document(found: DayPlan, seed: int, confirmed: Confirmed | None = None)
             "gap": _known(found.planned.gap),
         },
         "covers": list(COVERS),
-        "survives": {"units": found.hours.spare, "of": "any kind, in any hour"},
+        "survives": _survives(found),
         "replays": [asdict(one) for one in confirmed.replays] if confirmed else [],
         "confirmed": _confirmed(found, confirmed),
         "seed": seed,
         "wall_s": found.wall_s,
     }
+
+
+def _survives(found: DayPlan) -> dict[str, int | str]:
+    """What may be lost: so many units, or as many as hold so many chips."""
+    asked = found.asked
+    if found.hours.units_lost[0] == found.hours.units_lost[1]:
+        return {"units": found.hours.units_lost[0], "of": "any kind, in any hour"}
+    return {"chips": asked.spare_chips, "of": "any units that hold them, in any hour"}
 
 
 def _confirmed(found: DayPlan, confirmed: Confirmed | None) -> dict[str, Any] | None:

@@ -35,8 +35,7 @@ def lines(found: DayPlan, confirmed: Confirmed | None = None) -> list[str]:
         )
     said.append(_proof(found))
     if asked.spare:
-        units = "unit" if asked.spare == 1 else f"{asked.spare} units"
-        said.append(f"every hour's rates are carried after the loss of any {units}")
+        said.append(f"every hour's rates are carried after the loss of {asked.loss_words}")
     if confirmed is not None:
         said += _replayed(found, confirmed)
     return said

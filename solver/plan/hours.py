@@ -179,10 +179,10 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
                 f"{name} {own[hour]:,.4g}"
                 for name, own in zip(asked.models, asked.demand, strict=True)
             )
-            loss = f" after the loss of {asked.spare}" if asked.spare else ""
+            loss = f" after the loss of {asked.loss_words}" if asked.spare else ""
             cap = "" if asked.power_cap_w is None else " within the power limit"
             served = sum(own[hour] > 0 for own in asked.demand)
-            units = sum(kind.units for kind in asked.kinds) - asked.spare
+            units = sum(kind.units for kind in asked.kinds) - asked.units_lost[1]
             shared = (
                 f"; a unit serves one model in an hour, and the losses leave {units} for {served} models (rackfit solve with "
                 "models: places several on the chips of one)"

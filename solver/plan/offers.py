@@ -9,7 +9,7 @@ from dataclasses import replace
 import joblib
 
 from costmodel.plan.hours import Column, Kind
-from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits, rates_of
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits, lost_of, rates_of
 from costmodel.question.engine import ANY
 from costmodel.question.instance import resolve_instance
 from solver.clock import Clock
@@ -163,7 +163,7 @@ def by_hour(value: float | tuple[float, ...], number: int) -> tuple[float, ...]:
 def kinds_of(asked: PlanQuestion, number: int) -> tuple[tuple[Kind, ...], list[int]]:
     """Units with prices and power, and how many chips of each are off."""
     kinds, off = [], []
-    for units in asked.units:
+    for units, size in zip(asked.units, lost_of(asked)[1], strict=True):
         left_off, watts = chips_off(units, asked.power_overhead)
         price = sum(placed.chip.usd_per_hour for placed in load_cluster(units.cluster).chips)
         reserved = price if units.usd_per_hour is None else units.usd_per_hour
@@ -177,6 +177,7 @@ def kinds_of(asked: PlanQuestion, number: int) -> tuple[tuple[Kind, ...], list[i
                 reserved,
                 by_hour(reserved if rented is None else rented, number),
                 watts,
+                size,
             )
         )
     return tuple(kinds), off
