@@ -98,6 +98,13 @@ def test_a_time_limit_leaves_what_even_arrivals_take() -> None:
     assert one.met is None
 
 
+def test_a_rate_that_one_unit_may_carry_is_looked_for_on_one() -> None:
+    """As many as have 256 chips were searched first, which took most of the time."""
+    found = json.loads(run("--rate", 5, "--buy", "nvl-36", "--json").stdout)["kinds"][0]
+    assert (found["count"], found["least"]) == (1, 1)
+    assert [tried["units"] for tried in found["tried"]] == [1]
+
+
 def test_kinds_are_cheapest_first() -> None:
     found = run("--rate", 50, "--buy", "hgx-h200,hgx-h100", "--json")
     kinds = json.loads(found.stdout)["kinds"]
