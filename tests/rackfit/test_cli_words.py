@@ -17,8 +17,10 @@ from costmodel.question.scenario import Scenario
 from rackfit.cli.app import build_app
 from rackfit.documents.result import read_result
 from rackfit.importers.deployment import import_deployment
+from rackfit.report.compare import built_words, compare
 from rackfit.studies.base import varied
 from rackfit.studies.questions.scale_up import STUDY
+from tests.costmodel.replica.test_cut_experts import layout as cut_layout
 from topology.errors import InstanceError
 
 QUESTION = ("--model", "deepseek-v2-lite", "--cluster", "hgx-h100")
@@ -65,6 +67,22 @@ def test_diff_names_the_field_in_which_two_answers_ask_different_questions(folde
     assert "answer different questions: engine: sglang and not given" in said.stderr
     assert said.stderr.count("different questions") == 2
     assert "different questions" not in rackfit("diff", *[folder / "slow.json"] * 2).stderr
+
+
+def test_diff_says_which_replicas_cut_their_experts() -> None:
+    """They read as `ep 1`, as if each chip had all experts."""
+    instance = resolve_instance(
+        Scenario.model_validate({"model": "qwen3-30b-a3b", "cluster": "hgx-h200", "workload": "chat"})
+    )  # fmt: skip
+    sides = []
+    for cut in (False, True):
+        layout = cut_layout(instance, cut=cut, tp=2, ranks=2)
+        sides.append((instance, layout, evaluate(instance, layout)))
+    assert compare(sides[0], sides[1]).replicas == {
+        "mixed tp 2, ep 4, pp 1, attention dp 2, batch 64": -1,
+        "mixed tp 2, experts cut over 4, pp 1, attention dp 2, batch 64": 1,
+    }
+    assert built_words(sides[1][1]) == "1 x mixed tp 2 experts cut over 4 pp 1 attention dp 2"
 
 
 def test_diff_refuses_a_second_layout_that_cannot_be_priced(folder: Path, tmp_path: Path) -> None:
