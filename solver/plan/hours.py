@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import isfinite
 
 from ortools.sat.python import cp_model
 
@@ -120,7 +121,12 @@ def any_layouts(
             m,
             k,
             1,
-            _at_most(kind.units, most[m][k], () if few is None else few[m, k]),
+            # what is not known is as much as is asked for
+            _at_most(
+                kind.units,
+                most[m][k] if isfinite(most[m][k]) else max(asked.demand[m]),
+                () if few is None else few[m, k],
+            ),
             start_s=_SOME_S * loads,
             drain_s=_SOME_S * drains,
             least_hours=min((one.least_hours for one in asked.columns), default=1),
