@@ -14,7 +14,7 @@ from solver.clock import Clock
 #: seconds of one choice; losses that it is told of beside those it knows, at most
 _LIMIT_S, _LOSSES = 20.0, 40
 #: numbers of all kinds but one, together, up to which all are tried: CP-SAT has more to do with the tables of hundreds of units
-_TRIED = 300_000
+_TRIED = 1_000_000
 #: whole numbers that stand for the peak, and for a dollar per hour
 _PEAK, _USD = 10**7, 10**4
 
