@@ -34,15 +34,21 @@ class Sent:
         self, donor: Mapping[str, Weights], chip: str, fresh: float, wanted: Weights,
         there: Weights | None, each: Mapping[int, float],
     ) -> None:  # fmt: skip
-        """A chip takes what it does not hold from the chips of a donor: experts where they lie, the rest evenly."""
+        """A chip takes what it does not hold from the chips of a donor: experts, or their slices, where they lie, the rest evenly."""
         missing = wanted.experts if there is None else wanted.experts - there.experts
         dense = fresh - sum(each.get(layer, 0.0) for layer, _ in missing)
         for source, held in donor.items():
             own = missing & held.experts
             missing -= own
             size = sum(each.get(layer, 0.0) for layer, _ in own) + max(dense, 0.0) / len(donor)
+            size += (
+                sum(each.get(layer, 0.0) for layer, _ in missing if held.slices(layer)) * held.part
+            )
             if size > 0:
                 self.between[source, chip] += size
+        missing = frozenset(
+            one for one in missing if not any(own.slices(one[0]) for own in donor.values())
+        )
         lost = sum(each.get(layer, 0.0) for layer, _ in missing)
         if lost:
             self.left[chip] += lost

@@ -12,6 +12,8 @@ from topology.errors import InstanceError, Problem
 
 #: (layer, expert)
 Experts = frozenset[tuple[int, int]]
+#: first and last layer, over how many chips experts are cut, and which of the slices
+Cut = tuple[tuple[int, int], int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,14 +22,23 @@ class Weights:
 
     ``shard``: equal where attention, dense and shared weights are the same, of which there are ``dense_bytes``;
     ``experts`` by (layer, expert), each once however many slots it has. ``cut``: equal where slices of all experts are the
-    same, of which there are ``cut_bytes``; empty where experts are whole.
+    same, of which there are ``cut_bytes``; ``None`` where experts are whole.
     """
 
     shard: tuple[object, ...]
     dense_bytes: float
     experts: Experts
-    cut: tuple[object, ...] = ()
+    cut: Cut | None = None
     cut_bytes: float = 0.0
+
+    @property
+    def part(self) -> float:
+        """How much of each expert a slice is."""
+        return 1.0 / self.cut[1] if self.cut else 0.0
+
+    def slices(self, layer: int) -> bool:
+        """Whether a slice of each of a layer's experts lies here."""
+        return self.cut is not None and self.cut[0][0] <= layer <= self.cut[0][1]
 
     def fresh(self, there: Weights | None, expert_bytes: Mapping[int, float]) -> float:
         """Bytes of these weights that a chip which holds ``there`` does not hold."""
@@ -64,7 +75,7 @@ def weights_by_chip(layout: Layout, priced: PricedLayout | None = None) -> dict[
             for place, chip in enumerate(stage.chips):
                 shard = (stage.layers, replica.shape.tp, place % replica.shape.tp)
                 size = 0.0 if memory is None else float(memory["weights"][place])
-                cut: tuple[object, ...] = ()
+                cut: Cut | None = None
                 slices = 0.0
                 if replica.cuts_experts:
                     cut = (stage.layers, len(stage.chips), place)

@@ -6,9 +6,9 @@ is no matter here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
 from math import ceil
 
 HOUR_S = 3600.0
@@ -20,7 +20,7 @@ class Kind:
 
     ``reserved``: least and most units that are paid in every hour, used or not, ``reserved_usd_per_hour`` each. Units
     in use beyond them are rented by the hour: ``on_demand_usd_per_hour[hour]`` each, an hour begun is paid whole.
-    ``power_w`` of a unit in use.
+    ``power_w`` of a unit in use. ``size``: how much of what may be lost a unit holds.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Kind:
     reserved_usd_per_hour: float
     on_demand_usd_per_hour: tuple[float, ...]
     power_w: float = 0.0
+    size: int = 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Hours:
-    """What is asked: ``demand[model][hour]`` in requests/s, met in every hour after the loss of any ``spare`` units.
+    """What is asked: ``demand[model][hour]`` in requests/s, met in every hour after any loss.
+
+    A loss takes as many units as hold ``spare``: so many units where each has the size 1, as many as have so many chips
+    where that is their size.
 
     ``usd_per_kwh[hour]`` is paid for units in use, on top of their price; ``power_cap_w`` bounds them together.
     """
@@ -119,14 +123,40 @@ class Hours:
 
     @cached_property
     def losses(self) -> list[list[dict[int, int]]]:
-        """By model, groups lost by column, for every way in which ``spare`` units are lost, each of another group."""
-        return [
-            [
-                {index: lost.count(index) for index in columns}
-                for lost in combinations_with_replacement(columns, self.spare)
-            ]
-            for columns in self.of_model
-        ]
+        """By model, groups lost by column, for every way in which units are lost, each of another group."""
+
+        def lose(columns: list[int], missing: int) -> Iterator[tuple[int, ...]]:
+            if missing <= 0:
+                yield ()
+                return
+            for at, index in enumerate(columns):
+                for others in lose(columns[at:], missing - self._size(index)):
+                    yield (index, *others)
+
+        found = []
+        for own in self.of_model:
+            # the largest first: no unit is lost then that the others make up for
+            ordered = sorted(own, key=lambda index: -self._size(index))
+            found.append(
+                [{index: lost.count(index) for index in own} for lost in lose(ordered, self.spare)]
+            )
+        return found
+
+    @property
+    def units_lost(self) -> tuple[int, int]:
+        """How many units a loss takes at least and at most."""
+        sizes = [kind.size for kind in self.kinds]
+        return ceil(self.spare / max(sizes)), ceil(self.spare / min(sizes))
+
+    @property
+    def loss_words(self) -> str:
+        """What may be lost."""
+        if any(kind.size > 1 for kind in self.kinds):
+            return f"any units that hold {self.spare:,} chips"
+        return "any unit" if self.spare == 1 else f"any {self.spare} units"
+
+    def _size(self, column: int) -> int:
+        return self.kinds[self.columns[column].kind].size
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from costmodel.question.speculation import Speculative
 from costmodel.question.traffic.table import cells_of, header_of, row_of, text_lines
 from costmodel.question.traffic.trace import seconds
 from costmodel.question.workload import Slo, Workload
-from topology import TierKind
+from topology import TierKind, load_cluster
 from topology.catalogue import beside, catalogue_names, checked, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.names import Line, Name, Prose, shown
@@ -24,8 +24,8 @@ from topology.quantity import Seconds, UsdPerHour, Watts
 
 #: the longest stretch of hours, a month, and the most units of one kind
 MOST_HOURS, MOST_UNITS = 744, 1000
-#: units that may be lost at once, at most
-MOST_SPARE = 3
+#: units that may be lost at once, at most, and chips
+MOST_SPARE, MOST_SPARE_CHIPS = 3, 100_000
 _COLUMNS = ("t_s", "requests_per_s")
 
 Rate = Annotated[float, Field(ge=0, le=1e9)]
@@ -133,7 +133,7 @@ class PlanUnits(_Part):
 class PlanQuestion(_Part):
     """Models, units, and what holds in every hour; hours repeat.
 
-    ``spare`` units may be lost at any time. ``usd_per_kwh`` (one price, or one per hour) is paid for the rated power of units
+    ``spare`` units may be lost at any time, or as many as hold ``spare_chips``. ``usd_per_kwh`` (one price, or one per hour) is paid for the rated power of units
     in use times ``power_overhead``, which ``power_cap`` bounds. A unit loads weights from ``load_from`` (flash unless
     told, the host's memory where chips have none) and ``load_extra`` longer before it serves, and serves one model for at
     least ``least_hours``.
@@ -144,6 +144,7 @@ class PlanQuestion(_Part):
     models: Annotated[tuple[PlanModel, ...], Field(min_length=1, max_length=50)]
     units: Annotated[tuple[PlanUnits, ...], Field(min_length=1, max_length=200)]
     spare: Annotated[int, Field(ge=0, le=MOST_SPARE)] = 0
+    spare_chips: Annotated[int, Field(ge=0, le=MOST_SPARE_CHIPS)] = 0
     usd_per_kwh: Price | Annotated[tuple[Price, ...], Field(max_length=MOST_HOURS)] = 0.0
     power_overhead: Annotated[float, Field(ge=1, le=5)] = 1.3
     power_cap: Watts | None = None
@@ -156,6 +157,8 @@ class PlanQuestion(_Part):
 
     @model_validator(mode="after")
     def _apart(self) -> PlanQuestion:
+        if self.spare and self.spare_chips:
+            raise ValueError("spare and spare_chips say both what may be lost: give one of them")
         for what, names in (
             ("models", [one.called for one in self.models]),
             ("units", [one.called for one in self.units]),
@@ -164,6 +167,23 @@ class PlanQuestion(_Part):
             if twice:
                 raise ValueError(f"{what}: {twice[0]!r} is there twice")
         return self
+
+
+def lost_of(asked: PlanQuestion, place: str = "spare_chips") -> tuple[int, list[int]]:
+    """What may be lost, and how much of it a unit of each kind holds: 1, or its chips where kinds of as many units hold unlike numbers.
+
+    Raises ``InstanceError`` where it may be more than :data:`MOST_SPARE` units.
+    """
+    one_each = [1] * len(asked.units)
+    if not asked.spare_chips:
+        return asked.spare, one_each
+    sizes = [len(load_cluster(units.cluster).chips) for units in asked.units]
+    least, most = (ceil(asked.spare_chips / size) for size in (max(sizes), min(sizes)))
+    if most > MOST_SPARE:
+        named = asked.units[sizes.index(min(sizes))].cluster
+        message = f"{asked.spare_chips} chips are {most} units of {named}; at most {MOST_SPARE} are planned for"
+        raise InstanceError(Problem(place, message))
+    return (most, one_each) if least == most else (asked.spare_chips, sizes)
 
 
 def load_plan(name_or_path: str) -> PlanQuestion:

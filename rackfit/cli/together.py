@@ -101,7 +101,8 @@ def write_divided(found: Divided, workers: int | None, out: Path | None, *, as_j
         return
     print_together(found, written=out is not None)
     if out is not None:
-        from rackfit.quoting import shell_word
+        from rackfit.cli.next_step import export_step
 
-        first = shell_word(str(out / data["models"][0]["file"]))
-        say(f"layouts written to {out}; next: rackfit export {first} --to sglang --out launch")
+        first = out / data["models"][0]["file"]
+        step = export_step(first, found.models.instances[0], found.layouts[0])
+        say(f"layouts written to {out}; next: {step}")

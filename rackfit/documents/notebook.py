@@ -19,7 +19,8 @@ def answer_html(
     """A result as a notebook shows it: the question, the price, the proof, and what to deploy."""
     kinds: dict[tuple[object, ...], int] = {}
     for replica in layout.replicas:
-        key = (replica.role, len(replica.chips), *replica.shape.model_dump().values())
+        shape = replica.shape.model_dump() | ({"ep": "cut"} if replica.cuts_experts else {})
+        key = (replica.role, len(replica.chips), *shape.values())
         kinds[key] = kinds.get(key, 0) + 1
     columns = ("replicas", "role", "chips", "tp", "ep", "pp", "attention dp", "batch")
     head = "".join(f"<th>{name}</th>" for name in columns)

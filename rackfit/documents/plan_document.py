@@ -23,6 +23,7 @@ def plan_document(found: DayPlan, seed: int, confirmed: Confirmed | None = None)
         "buy": _buy(found),
         "hours": [hour_document(found, hour) for hour in range(found.hours.hours)],
         "columns": _columns(found),
+        "left_out": left_out(found),
         "usd_per_day": usd_per_day(found, found.planned.judged.usd),
         "usd_per_m_output_tokens": usd_per_m_output_tokens(found),
         "bound_usd_per_day": usd_per_day(found, found.bound_usd),
@@ -32,12 +33,20 @@ def plan_document(found: DayPlan, seed: int, confirmed: Confirmed | None = None)
             "gap": _known(found.planned.gap),
         },
         "covers": list(COVERS),
-        "survives": {"units": found.hours.spare, "of": "any kind, in any hour"},
+        "survives": _survives(found),
         "replays": [asdict(one) for one in confirmed.replays] if confirmed else [],
         "confirmed": _confirmed(found, confirmed),
         "seed": seed,
         "wall_s": found.wall_s,
     }
+
+
+def _survives(found: DayPlan) -> dict[str, int | str]:
+    """What may be lost: so many units, or as many as hold so many chips."""
+    asked = found.asked
+    if found.hours.units_lost[0] == found.hours.units_lost[1]:
+        return {"units": found.hours.units_lost[0], "of": "any kind, in any hour"}
+    return {"chips": asked.spare_chips, "of": "any units that hold them, in any hour"}
 
 
 def _confirmed(found: DayPlan, confirmed: Confirmed | None) -> dict[str, Any] | None:
@@ -172,4 +181,14 @@ def _columns(found: DayPlan) -> list[dict[str, Any]]:
             "drain_s": column.drain_s,
         }
         for column, one in zip(found.hours.columns, found.layouts, strict=True)
+    ]
+
+
+def left_out(found: DayPlan) -> list[dict[str, str]]:
+    """Kinds of units on which a model has no layout, with the reason."""
+    return [
+        {"model": model, "unit": kind.name, "reason": found.offers[m, k].why}
+        for m, model in enumerate(found.hours.models)
+        for k, kind in enumerate(found.hours.kinds)
+        if not found.offers[m, k].layouts
     ]

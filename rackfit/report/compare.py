@@ -133,7 +133,7 @@ def _roles(layout: Layout) -> dict[str, str]:
 def built(layout: Layout) -> Counter[str]:
     """Replicas by role and widths; batches follow from the profile."""
     return Counter(
-        f"{one.role} tp {one.shape.tp} ep {one.shape.ep} pp {one.shape.pp} attention dp {one.shape.attention_dp}"
+        f"{one.role} tp {one.shape.tp} {_experts(one)} pp {one.shape.pp} attention dp {one.shape.attention_dp}"
         for one in layout.replicas
     )
 
@@ -146,9 +146,15 @@ def built_words(layout: Layout) -> str:
 def _kind(replica: Replica) -> str:
     shape = replica.shape
     return (
-        f"{replica.role} tp {shape.tp}, ep {shape.ep}, pp {shape.pp}, "
+        f"{replica.role} tp {shape.tp}, {_experts(replica)}, pp {shape.pp}, "
         f"attention dp {shape.attention_dp}, batch {shape.batch}"
     )
+
+
+def _experts(replica: Replica) -> str:
+    """How experts lie: over so many chips whole, or each cut over those of a stage."""
+    shape = replica.shape
+    return f"experts cut over {shape.chips_per_stage}" if replica.cuts_experts else f"ep {shape.ep}"
 
 
 def asked_differently(first: Instance, second: Instance) -> tuple[str, ...]:

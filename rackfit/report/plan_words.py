@@ -6,6 +6,7 @@ from math import isfinite
 
 from rackfit.documents.plan_document import (
     hour_document,
+    left_out,
     unit_hours_per_day,
     usd_per_day,
     usd_per_m_output_tokens,
@@ -34,8 +35,7 @@ def lines(found: DayPlan, confirmed: Confirmed | None = None) -> list[str]:
         )
     said.append(_proof(found))
     if asked.spare:
-        units = "unit" if asked.spare == 1 else f"{asked.spare} units"
-        said.append(f"every hour's rates are carried after the loss of any {units}")
+        said.append(f"every hour's rates are carried after the loss of {asked.loss_words}")
     if confirmed is not None:
         said += _replayed(found, confirmed)
     return said
@@ -113,7 +113,7 @@ def rows(found: DayPlan) -> list[list[str]]:
 
 
 def column_lines(found: DayPlan) -> list[str]:
-    """One line for what each group of units runs."""
+    """One line for what each group of units runs, and for each kind on which a model runs on none."""
     said = []
     for column, one in zip(found.hours.columns, found.layouts, strict=True):
         most = column.group * found.offers[column.model, column.kind].most_requests_per_s
@@ -127,7 +127,9 @@ def column_lines(found: DayPlan) -> list[str]:
             f"{column.name}: {one.requests_per_s:,.4g} requests/s (no layout more than {most:,.4g}); "
             f"loads in {column.start_s:,.0f} s, finishes in {column.drain_s:,.0f} s; {built}"
         )
-    return said
+    return said + [
+        f"{one['model']} runs on no {one['unit']}: {one['reason']}" for one in left_out(found)
+    ]
 
 
 def print_plan(found: DayPlan, confirmed: Confirmed | None = None) -> None:

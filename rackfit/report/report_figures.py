@@ -61,7 +61,7 @@ def deployment(groups: list[ReplicaGroup]) -> str:
     rows = [
         [
             len(members), replica.role, len(replica.chips), replica.shape.tp,
-            replica.shape.attention_dp, replica.shape.ep, replica.shape.pp, replica.shape.batch,
+            replica.shape.attention_dp, "cut" if replica.cuts_experts else replica.shape.ep, replica.shape.pp, replica.shape.batch,
             max(stage.imbalance for stage in price.stages), float(price.service.requests_per_s),
             chip_ranges(members[0].chips),
         ]

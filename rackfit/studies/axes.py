@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from pydantic import BaseModel
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 from costmodel.question.scenario import Scenario
 from costmodel.question.what_if import CHIP_FIGURES
 from costmodel.question.workload import Limits, Prices, Slo, Workload
-from topology.errors import InstanceError, Problem
+from topology.errors import Problem
 from topology.scaleout.base import NetworkSpec
 
 _PARTS: dict[str, type[BaseModel]] = {
@@ -36,14 +37,21 @@ def axis_names() -> list[str]:
     return [*names, "cluster.domain_size", "workload"]
 
 
-def check_axis(key: str) -> None:
-    """Raise ``InstanceError`` with the axes that there are for a key that is none."""
+def unknown_axes(keys: Iterable[str]) -> dict[str, Problem]:
+    """Keys that are no axis, with what is wrong; the last one tells the axes that there are."""
     names = axis_names()
-    head = key.split(".")[0]
-    if key in names or head in _OPEN or head in names:  # what has no parts is said with the value
-        return
-    close = get_close_matches(key, names, n=3, cutoff=0.6)
-    meant = f"did you mean {' or '.join(close)}? " if close else ""
-    raise InstanceError(
-        Problem(f"--over {key[:80]}", f"unknown key; {meant}axes: {', '.join(names)}")
-    )
+    found: dict[str, Problem] = {}
+    for key in keys:
+        head = key.split(".")[0]
+        if key in names or head in _OPEN or head in names:
+            continue  # what has no parts is said with the value
+        close = get_close_matches(key, names, n=3, cutoff=0.6)
+        meant = f"; did you mean {' or '.join(close)}?" if close else ""
+        found[key] = Problem(f"--over {key[:80]}", f"unknown key{meant}")
+    if found:
+        last = found[key := list(found)[-1]]
+        found[key] = Problem(
+            last.place,
+            f"{last.message}{'' if last.message.endswith('?') else ';'} axes: {', '.join(names)}",
+        )
+    return found

@@ -75,11 +75,17 @@ SOLVED = {
     "usd_per_m_output_tokens": "$/M output",
     "output_tokens_per_s_per_gpu": "tok/s/chip",
     "tpot_s": "TPOT s",
-    "ep": "ep",
+    "experts": "experts",
     "tp": "tp",
     "pp": "pp",
     "batch": "batch",
 }
+
+
+def experts_words(row: Row) -> str:
+    """How the experts of a row's largest generating replica lie."""
+    lie = row.get("experts", f"EP {row['ep']}")
+    return f"experts {lie}" if lie.startswith("cut") else str(lie)
 
 
 @dataclass(frozen=True)

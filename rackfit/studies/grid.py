@@ -12,10 +12,10 @@ from typing import Any
 
 from costmodel.question.scenario import Scenario, load_workload
 from costmodel.question.what_if import percent
-from rackfit.studies.axes import check_axis
+from rackfit.studies.axes import unknown_axes
 from rackfit.studies.base import Axes, Own
 from topology.catalogue import checked
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, noted
 from topology.reading import parse_yaml
 
 #: More points than this is taken for a typing mistake.
@@ -76,27 +76,35 @@ def make_points(
 
     ``cluster.domain_size`` cuts a cluster into domains of that size, same total; ``+20%`` changes a number of the
     scenario, a figure of the chips or an option of the network by so much;
-    axes among ``parameters`` are not put into the scenario. Raises ``InstanceError`` for keys and values that no scenario accepts.
+    axes among ``parameters`` are not put into the scenario. Raises ``InstanceError`` for all keys and values that no scenario
+    accepts, a value with the first point that has it.
     """
     count = math.prod(len(values) for values in axes.values())
     if not 0 < count <= MAX_POINTS:
         raise InstanceError(Problem("study", f"{count} points; 1 to {MAX_POINTS} are run"))
-    for key in axes:
-        if key not in (parameters or {}):
-            check_axis(key)
+    unknown = unknown_axes(key for key in axes if key not in (parameters or {}))
+    axes = {key: values for key, values in axes.items() if key not in unknown}
     points = []
+    # by what is wrong: a value is in many points
+    problems = {(one.place, one.message): one for one in unknown.values()}
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         data = dict(deepcopy(dict(base)))
         own = dict(parameters or {})
+        wrong: list[Problem] = []
         for key, value in chosen.items():
             if key in own:
                 own[key] = value
-            else:
+                continue
+            with noted(wrong):
                 _put(data, key, value)
         said = ", ".join(f"{key}={value}" for key, value in chosen.items())
-        with checked(said or "study"):
+        with noted(wrong), checked(said or "study"):
             points.append(Point(chosen, Scenario.model_validate(data), study, own))
+        for one in wrong:
+            problems.setdefault((one.place.removeprefix(said), one.message), one)
+    if problems:
+        raise InstanceError(problems.values())
     return points
 
 

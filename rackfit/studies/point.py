@@ -212,4 +212,7 @@ def _main_replica(instance: Instance, replica: Replica, price: ReplicaPrice) -> 
         **shape.model_dump(),
         "sequences_per_chip": shape.batch / len(replica.chips),
     }
+    if instance.operations.moe is not None:
+        cut = f"cut over {shape.chips_per_stage}"
+        row["experts"] = cut if replica.cuts_experts else f"EP {shape.ep}"
     return row | {f"time_{part}_s": seconds for part, seconds in parts.items()}

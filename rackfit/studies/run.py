@@ -18,12 +18,12 @@ from rackfit.figures.drawing import can_draw, chart_svg
 from rackfit.figures.files import write_figures
 from rackfit.studies.backends import Backend, answered, check_backend
 from rackfit.studies.base import OPEN_GAP, Axes, Options, Row, Study, basis_words, solved
-from rackfit.studies.grid import make_points
+from rackfit.studies.grid import Point, make_points
 from rackfit.studies.page import study_html, study_page
 from rackfit.studies.point import solve_point
 from rackfit.studies.registry import find_study
 from rackfit.wording import at_least, at_most
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, noted
 
 SCHEMA_VERSION = "1.0"
 #: More processes than this are taken for a typing mistake.
@@ -191,9 +191,13 @@ def study(
     blocks = chosen.blocks(base, over or {})
     asked = chosen.name if chosen.answer is not None else ""
     work = partial(solve_point, options=options or Options(), cache=cache)
-    points = [
-        point for block in blocks for point in make_points(base, block, chosen.parameters, asked)
-    ]
+    points: list[Point] = []
+    wrong: list[Problem] = []
+    for block in blocks:
+        with noted(wrong):
+            points += make_points(base, block, chosen.parameters, asked)
+    if wrong:
+        raise InstanceError(dict.fromkeys(wrong))
     if not points:
         raise InstanceError(
             Problem("study", f"{name} has no points: every set of axes is left out")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.plan.hours import Column, Hours
-from costmodel.plan.question import PlanQuestion, rates_of
+from costmodel.plan.question import PlanQuestion, lost_of, rates_of
 from costmodel.question.instance import Instance
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
@@ -143,7 +143,7 @@ def plan_offers(
         tuple(tuple(most for _, most in own) for own in rates),
         kinds,
         columns,
-        spare=asked.spare,
+        spare=lost_of(asked)[0],
         usd_per_kwh=by_hour(asked.usd_per_kwh, len(rates[0])) if asked.usd_per_kwh else (),
         power_cap_w=asked.power_cap,
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import isfinite
 
 from ortools.sat.python import cp_model
 
@@ -120,7 +121,12 @@ def any_layouts(
             m,
             k,
             1,
-            _at_most(kind.units, most[m][k], () if few is None else few[m, k]),
+            # what is not known is as much as is asked for
+            _at_most(
+                kind.units,
+                most[m][k] if isfinite(most[m][k]) else max(asked.demand[m]),
+                () if few is None else few[m, k],
+            ),
             start_s=_SOME_S * loads,
             drain_s=_SOME_S * drains,
             least_hours=min((one.least_hours for one in asked.columns), default=1),
@@ -179,10 +185,10 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
                 f"{name} {own[hour]:,.4g}"
                 for name, own in zip(asked.models, asked.demand, strict=True)
             )
-            loss = f" after the loss of {asked.spare}" if asked.spare else ""
+            loss = f" after the loss of {asked.loss_words}" if asked.spare else ""
             cap = "" if asked.power_cap_w is None else " within the power limit"
             served = sum(own[hour] > 0 for own in asked.demand)
-            units = sum(kind.units for kind in asked.kinds) - asked.spare
+            units = sum(kind.units for kind in asked.kinds) - asked.units_lost[1]
             shared = (
                 f"; a unit serves one model in an hour, and the losses leave {units} for {served} models (rackfit solve with "
                 "models: places several on the chips of one)"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import joblib
 
 from costmodel.plan.hours import Column, Kind
-from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits, rates_of
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits, lost_of, rates_of
+from costmodel.question.engine import ANY
+from costmodel.question.instance import resolve_instance
 from solver.clock import Clock
+from solver.engine_choice import questions
 from solver.plan.groups import Start, UnitLayout, chips_off
 from solver.plan.units import Offer, offer
 from topology import load_cluster
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem, noted
 
 #: by model and kind of unit
 Offers = dict[tuple[int, int], Offer]
@@ -34,7 +37,10 @@ def offers_for(
     """What each kind of unit runs for each model; the rates are not read but for their faults.
 
     Units of one cluster name with as many chips off are searched once, at their largest count; a smaller number of them is
-    taken as a part of the largest. ``jobs`` searches run at a time, by joblib's backend.
+    taken as a part of the largest. ``jobs`` searches run at a time, by joblib's backend. A kind on which a model cannot be asked
+    about (its engine does not run there) runs nothing for it, and the offer says why.
+
+    Raises ``InstanceError`` for models that cannot be asked about on any kind, before the first search.
     """
     off = kinds_of(asked, len(rates_of(asked)[0]))[1]
     start = Start(asked.load_from, asked.load_extra)
@@ -44,10 +50,19 @@ def offers_for(
         known = largest.get((units.cluster, own))
         if known is None or known.count < units.count:
             largest[units.cluster, own] = units
+    refused = _refused(asked, list(largest.values()))
+    found: dict[tuple[str, str, int], Offer] = {
+        (*key, own): Offer((), 0.0, (), why)
+        for key, why in refused.items()
+        for cluster, own in largest
+        if cluster == key[1]
+    }
     searches: list[Search] = [
-        (model, units, own) for model in asked.models for (_, own), units in largest.items()
+        (model, units, own)
+        for model in asked.models
+        for (_, own), units in largest.items()
+        if (model.called, units.cluster) not in refused
     ]
-    found: dict[tuple[str, str, int], Offer] = {}
     for (model, units, own), one in _searched(searches, start, clock, gap, seed, jobs, on_progress):
         found[model.called, units.cluster, own] = one
     return {
@@ -55,6 +70,30 @@ def offers_for(
         for m, model in enumerate(asked.models)
         for k, units in enumerate(asked.units)
     }
+
+
+def _refused(asked: PlanQuestion, kinds: Sequence[PlanUnits]) -> dict[tuple[str, str], str]:
+    """Why a model cannot be asked about on a kind of unit, by its name and the kind's cluster."""
+    found: dict[tuple[str, str], str] = {}
+    problems: list[Problem] = []
+    clusters = list(dict.fromkeys(units.cluster for units in kinds))
+    for model in asked.models:
+        own: list[Problem] = []
+        for cluster in clusters:
+            before = len(own)
+            with noted(own):
+                instance = resolve_instance(model.scenario(cluster, ()))
+                if model.engine == ANY:
+                    questions(instance)
+            if len(own) > before:
+                found[model.called, cluster] = "; ".join(map(str, own[before:]))
+            elif model.engine is None:
+                break  # what else may be wrong is so on every kind
+        if all((model.called, cluster) in found for cluster in clusters):
+            problems += (Problem(f"{model.called}: {p.place}", p.message) for p in own)
+    if problems:
+        raise InstanceError(dict.fromkeys(problems))
+    return found
 
 
 def _searched(
@@ -124,7 +163,7 @@ def by_hour(value: float | tuple[float, ...], number: int) -> tuple[float, ...]:
 def kinds_of(asked: PlanQuestion, number: int) -> tuple[tuple[Kind, ...], list[int]]:
     """Units with prices and power, and how many chips of each are off."""
     kinds, off = [], []
-    for units in asked.units:
+    for units, size in zip(asked.units, lost_of(asked)[1], strict=True):
         left_off, watts = chips_off(units, asked.power_overhead)
         price = sum(placed.chip.usd_per_hour for placed in load_cluster(units.cluster).chips)
         reserved = price if units.usd_per_hour is None else units.usd_per_hour
@@ -138,6 +177,7 @@ def kinds_of(asked: PlanQuestion, number: int) -> tuple[tuple[Kind, ...], list[i
                 reserved,
                 by_hour(reserved if rented is None else rented, number),
                 watts,
+                size,
             )
         )
     return tuple(kinds), off
@@ -150,7 +190,7 @@ def fits_somewhere(asked: PlanQuestion, offers: Offers) -> None:
         own = [offers[m, k] for k in range(len(asked.units))]
         if not any(one.layouts for one in own):
             reasons = (
-                f"  on {units.called}: {one.reason or 'no replay meets the percentiles'}"
+                f"  on {units.called}: {one.why}"
                 for units, one in zip(asked.units, own, strict=True)
             )
             said.append("\n".join((f"{model.called} runs on no unit", *reasons)))

@@ -60,7 +60,7 @@ class Replays:
         """All hours of a plan after all losses, as many as the clock allows. Requests go to columns in the share of what they carry."""
         listed: list[HourReplay] = []
         for m, model in enumerate(found.asked.models):
-            for hour, left in _left(found, m):
+            for hour, lost, left in _left(found, m):
                 carried = {c: found.hours.columns[c].requests_per_s[n] for c, n in left.items()}
                 for c, n in left.items():
                     rate = found.hours.demand[m][hour] * carried[c] / sum(carried.values())
@@ -70,9 +70,7 @@ class Replays:
                     if met is None:
                         return tuple(listed)
                     own = found.hours.columns[c]
-                    listed.append(
-                        HourReplay(hour, model.called, own.name, n, found.hours.spare, rate, *met)
-                    )
+                    listed.append(HourReplay(hour, model.called, own.name, n, lost, rate, *met))
         return tuple(listed)
 
     def met(self, found: DayPlan, column: int, groups: int, rate: float) -> Met | None:
@@ -100,11 +98,11 @@ class Replays:
 
 def to_replay(found: DayPlan) -> int:
     """How many replays all hours and losses of a plan take."""
-    return sum(len(left) for m in range(len(found.asked.models)) for _, left in _left(found, m))
+    return sum(len(left) for m in range(len(found.asked.models)) for *_, left in _left(found, m))
 
 
-def _left(found: DayPlan, model: int) -> list[tuple[int, dict[int, int]]]:
-    """Hours in which a model is asked for, with the groups that each different loss leaves."""
+def _left(found: DayPlan, model: int) -> list[tuple[int, int, dict[int, int]]]:
+    """Hours in which a model is asked for, with the units that each different loss takes and the groups that it leaves."""
     listed = []
     for hour, groups in enumerate(found.planned.plan.groups):
         if not found.hours.demand[model][hour]:
@@ -115,7 +113,7 @@ def _left(found: DayPlan, model: int) -> list[tuple[int, dict[int, int]]]:
             hit = all(groups[c] >= gone for c, gone in lost.items())
             if hit and left not in seen:
                 seen.append(left)
-                listed.append((hour, left))
+                listed.append((hour, sum(lost.values()), left))
     return listed
 
 

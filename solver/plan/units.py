@@ -6,6 +6,7 @@ Where a model has traffic, a layout counts for the rate at which its replays mee
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from costmodel.plan.question import PlanModel, PlanUnits
 from costmodel.question.instance import resolve_instance
@@ -23,7 +24,7 @@ _GROUP_CHIPS, _MORE = 144, 1.02
 
 @dataclass(frozen=True)
 class Offer:
-    """One model on one kind: layouts to choose from, requests/s that no layout exceeds per unit, and why there is none.
+    """One model on one kind: layouts to choose from, requests/s that no layout exceeds per unit (infinite: not known), and why there is none.
 
     ``covers``: what that bound holds for. ``most_of_few``: requests/s that none, one, two ... units carry at most, as
     far as that is known.
@@ -34,6 +35,11 @@ class Offer:
     covers: tuple[str, ...]
     reason: str = ""
     most_of_few: tuple[float, ...] = (0.0,)
+
+    @property
+    def why(self) -> str:
+        """Why there is no layout, in words."""
+        return self.reason or "no replay meets the percentiles"
 
 
 def offer(
@@ -50,7 +56,8 @@ def offer(
     try:
         most, covers = most_of_a_unit(model, units, off, clock, gap, seed)
     except NoFeasibleLayout as error:
-        return Offer((), 0.0, (), str(error))
+        # where none was found though a bound allows one, what units carry is not known
+        return Offer((), 0.0 if error.proven else inf, (), str(error))
     found: list[UnitLayout] = []
     group, reason = 1, ""
     size = len(load_cluster(units.cluster).chips)

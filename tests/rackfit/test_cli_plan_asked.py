@@ -167,3 +167,69 @@ def test_what_does_not_fit_is_said(words: tuple[object, ...], message: str) -> N
     found = run(*words)
     assert isinstance(found.exception, InstanceError)
     assert message in str(found.exception)
+
+
+def planned(folder: Path, *models: dict[str, Any], units: list[dict[str, Any]]) -> str:
+    """A plan's file."""
+    path = folder / "plan.yaml"
+    path.write_text(yaml.safe_dump({"name": "p", "models": list(models), "units": units}))
+    return str(path)
+
+
+SMALL = {"model": "llama-3.1-8b", "slo": {"tpot": "30 ms"}, "requests_per_s": [20]}
+
+
+def test_a_kind_that_an_engine_does_not_run_on_is_left_out_with_a_word(tmp_path: Path) -> None:
+    """It refused the whole plan, once other models were searched."""
+    units = [{"cluster": kind, "count": 2} for kind in ("hgx-h100", "mi300x")]
+    path = planned(tmp_path, {**SMALL, "engine": "vllm"}, units=units)
+    document = json.loads(run(path, "--json").stdout)
+    (out,) = document["left_out"]
+    assert (out["model"], out["unit"]) == ("llama-3.1-8b", "mi300x")
+    assert "does not run on mi300x" in out["reason"]
+    assert {one["unit"] for one in document["columns"]} == {"hgx-h100"}
+    words = run(path, "--buy", "hgx-h100,mi300x").stdout
+    assert f"llama-3.1-8b runs on no mi300x: {out['reason']}" in words
+    alone = run(path, "--buy", "mi300x,mi325x").exception
+    assert isinstance(alone, InstanceError)
+    assert len(alone.problems) == 2
+    any_engine = planned(tmp_path, {**SMALL, "engine": "any"}, units=units)
+    (out,) = json.loads(run(any_engine, "--json").stdout)["left_out"]
+    assert "TensorRT-LLM" in out["reason"]
+
+
+def test_what_is_wrong_with_any_model_is_said_before_the_first_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("solver.plan.offers.offer", lambda *_, **__: pytest.fail("searched"))
+    wrong = [
+        {**SMALL, "name": "longer", "workload": {"input_tokens": 10**6, "output_tokens": 9}},
+        {**SMALL, "name": "none", "model": "llama-9"},
+    ]
+    units = [{"cluster": "hgx-h100", "count": 2}]
+    found = run(planned(tmp_path, SMALL, *wrong, units=units)).exception
+    assert isinstance(found, InstanceError)
+    assert [str(one).partition(": ")[0] for one in found.problems] == ["longer", "none"]
+
+
+def test_chips_that_may_be_lost_are_units_of_each_kind(tmp_path: Path) -> None:
+    """As many units of any kind were lost as the smallest kind has for so many chips: two of 32 chips for 16."""
+    units = [{"cluster": kind, "count": 5} for kind in ("hgx-h100", "gh200-nvl32")]
+    path = planned(tmp_path, SMALL, units=units)
+    document = json.loads(run(path, "--spare", 16, "--json").stdout)
+    assert document["survives"] == {"chips": 16, "of": "any units that hold them, in any hour"}
+    left = {one["unit"]: one["requests_per_s"] for one in document["columns"] if one["units"] == 1}
+    assert min(left.values()) > 20, "one unit of either is enough"
+    large = ("--spare", 16, "--buy", "gh200-nvl32")
+    assert json.loads(run(path, *large, "--json").stdout)["hours"][0]["fleet_by_model"] == {
+        "llama-3.1-8b": {"gh200-nvl32": 2}
+    }
+    assert document["hours"][0]["fleet_by_model"] == {"llama-3.1-8b": {"hgx-h100": 3}}
+    assert "after the loss of any units that hold 16 chips" in run(path, "--spare", 16).stdout
+    alike = json.loads(run(path, "--spare", 8, "--json").stdout)
+    assert alike["survives"] == {"units": 1, "of": "any kind, in any hour"}
+    message = "--spare: 25 chips are 4 units of hgx-h100; at most 3 are planned for"
+    assert message in str(run(path, "--spare", 25).exception)
+    both = Path(path).read_text() + "spare: 1\nspare_chips: 8\n"
+    Path(path).write_text(both)
+    assert "give one of them" in str(run(path).exception)

@@ -108,6 +108,16 @@ def test_the_words_name_money_proof_and_files(tmp_path: Path) -> None:
         assert f"in layouts/{name}.json" in found.stdout
 
 
+def test_the_next_step_exports_for_the_engine_of_the_model(tmp_path: Path) -> None:
+    """It named SGLang whatever the model's engine was, and SGLang may refuse what another engine runs."""
+    path = written(tmp_path, {**SMALL, "engine": "vllm"})
+    found = run("solve", path, "--out", tmp_path / "out")
+    (command,) = re.findall(r"next: rackfit (export .*)$", found.stderr, re.MULTILINE)
+    assert command.endswith("llama-3.1-8b.json --to vllm --out launch")
+    words = command.removesuffix("launch").split()
+    assert run(*words, tmp_path / "launch").exit_code == 0
+
+
 def test_a_cluster_that_is_paid_whole_grows_with_all_rates() -> None:
     used, whole = (
         rackfit.solve_together(rackfit.load_together(NAME).model_copy(update={"pay": pay}))

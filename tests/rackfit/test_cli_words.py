@@ -11,14 +11,21 @@ from typer.testing import CliRunner, Result
 
 from costmodel.change.loading import loading
 from costmodel.change.weights import weights_by_chip
-from costmodel.evaluate import evaluate
-from costmodel.question.instance import resolve_instance
+from costmodel.evaluate import Evaluation, evaluate
+from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.cli.app import build_app
+from rackfit.documents.notebook import answer_html
 from rackfit.documents.result import read_result
 from rackfit.importers.deployment import import_deployment
-from rackfit.studies.base import varied
+from rackfit.report.compare import built_words, compare
+from rackfit.report.render import replica_groups
+from rackfit.report.report_figures import deployment
+from rackfit.studies.base import experts_words, varied
+from rackfit.studies.point import evaluated_row
 from rackfit.studies.questions.scale_up import STUDY
+from tests.costmodel.replica.test_cut_experts import layout as cut_layout
 from topology.errors import InstanceError
 
 QUESTION = ("--model", "deepseek-v2-lite", "--cluster", "hgx-h100")
@@ -65,6 +72,40 @@ def test_diff_names_the_field_in_which_two_answers_ask_different_questions(folde
     assert "answer different questions: engine: sglang and not given" in said.stderr
     assert said.stderr.count("different questions") == 2
     assert "different questions" not in rackfit("diff", *[folder / "slow.json"] * 2).stderr
+
+
+@pytest.fixture(scope="module")
+def sides() -> list[tuple[Instance, Layout, Evaluation]]:
+    """A mixed replica on four chips with whole experts, and one that cuts them."""
+    asked = {"model": "qwen3-30b-a3b", "cluster": "hgx-h200", "workload": "chat"}
+    instance = resolve_instance(Scenario.model_validate(asked))
+    layouts = [cut_layout(instance, cut=cut, tp=2, ranks=2) for cut in (False, True)]
+    return [(instance, layout, evaluate(instance, layout)) for layout in layouts]
+
+
+def test_diff_says_which_replicas_cut_their_experts(
+    sides: list[tuple[Instance, Layout, Evaluation]],
+) -> None:
+    """They read as `ep 1`, as if each chip had all experts."""
+    assert compare(sides[0], sides[1]).replicas == {
+        "mixed tp 2, ep 4, pp 1, attention dp 2, batch 64": -1,
+        "mixed tp 2, experts cut over 4, pp 1, attention dp 2, batch 64": 1,
+    }
+    assert built_words(sides[1][1]) == "1 x mixed tp 2 experts cut over 4 pp 1 attention dp 2"
+
+
+def test_tables_say_which_replicas_cut_their_experts(
+    sides: list[tuple[Instance, Layout, Evaluation]],
+) -> None:
+    """Tables of studies, of reports and of notebooks had an `ep` of 1."""
+    rows = [evaluated_row(*side) for side in sides]
+    assert [row["experts"] for row in rows] == ["EP 4", "cut over 4"]
+    assert [experts_words(row) for row in rows] == ["EP 4", "experts cut over 4"]
+    for (instance, layout, evaluation), cell in zip(sides, ("4", "cut"), strict=True):
+        built = deployment(replica_groups(layout, evaluation))
+        assert f"<td>2</td><td>2</td><td>{cell}</td>" in built
+        shown = answer_html(instance, layout, evaluation, status="optimal", gap=0.0)
+        assert f"<td>4</td><td>2</td><td>{cell}</td>" in shown
 
 
 def test_diff_refuses_a_second_layout_that_cannot_be_priced(folder: Path, tmp_path: Path) -> None:

@@ -48,7 +48,9 @@ def plan_command(
     hours: Annotated[int | None, typer.Option(help="The first so many hours.")] = None,
     spare: Annotated[
         str | None,
-        typer.Option(help="node or rack: any one unit may be lost; or a number of chips."),
+        typer.Option(
+            help="node or rack: any one unit may be lost; or a number of chips: any units that hold them."
+        ),
     ] = None,
     replayed: Annotated[
         bool,
@@ -100,7 +102,7 @@ def plan_command(
         kinds = [name.strip() for name in buy.split(",") if name.strip()]
         asked = plan_question(scenario, traffic=traffic, buy=kinds, hours=hours)
         if spare is not None:
-            asked = asked.model_copy(update={"spare": _spare_units(spare, asked)})
+            asked = _with_spare(spare, asked)
         clock = stop.clock = Clock(time_limit, started=stop.started)
         found = _planned(asked, clock, gap, seed, jobs, backend)
         stop.kept = lambda: (found, None)
@@ -151,20 +153,16 @@ def _planned(
         return plan_day(asked, clock=clock, gap=gap, seed=seed, jobs=jobs if jobs != 1 else 2)
 
 
-def _spare_units(text: str, asked: PlanQuestion) -> int:
-    """Whole units that may be lost."""
-    from costmodel.plan.question import MOST_SPARE
-    from topology import load_cluster
+def _with_spare(text: str, asked: PlanQuestion) -> PlanQuestion:
+    """The question with what may be lost: one unit, or as many units of each kind as hold so many chips."""
+    from costmodel.plan.question import lost_of
     from topology.errors import InstanceError, Problem
 
     if text in ("node", "rack"):
-        return 1
+        return asked.model_copy(update={"spare": 1, "spare_chips": 0})
     if not text.isascii() or not text.isdecimal() or len(text) > 6:
         message = f"expected node, rack or a number of chips, got {text[:40]!r}"
         raise InstanceError(Problem("--spare", message))
-    smallest = min(len(load_cluster(unit.cluster).chips) for unit in asked.units)
-    units = -(-int(text) // smallest)
-    if units > MOST_SPARE:
-        message = f"{text} chips are {units} units; at most {MOST_SPARE} are planned for"
-        raise InstanceError(Problem("--spare", message))
-    return units
+    asked = asked.model_copy(update={"spare": 0, "spare_chips": int(text)})
+    lost_of(asked, "--spare")
+    return asked

@@ -157,12 +157,12 @@ def _write(
 def _checked(
     asked: question.Asked, buy: str, rate: float | None, peak: float, spare: str, gap: float
 ) -> tuple[Scenario, list[str]]:
-    """The question on the first kind, and the kinds; raises ``InstanceError`` with everything wrong.
+    """The question on the first kind that can be asked about, and the kinds; raises ``InstanceError`` with everything wrong.
 
     ``rate``: ``None`` where traffic has one.
     """
     from costmodel.question.instance import resolve_instance
-    from topology import load_cluster
+    from solver.plan.sizing.size import check_kinds
     from topology.errors import InstanceError, Problem, noted
 
     problems: list[Problem] = []
@@ -170,9 +170,7 @@ def _checked(
     known = []
     for kind in kinds:
         with noted(problems):
-            if "@" in kind:
-                raise InstanceError(Problem("--buy", f"{kind}: name one unit, without a count"))
-            load_cluster(kind)
+            check_kinds([kind])
             known.append(kind)
     if not kinds:
         problems.append(Problem("--buy", "is missing: name one or more clusters of one unit"))
@@ -189,10 +187,14 @@ def _checked(
         problems.append(Problem("--spare", message))
     if not 0 <= gap < 1:
         problems.append(Problem("--gap", f"must be at least 0 and below 1, got {gap:g}"))
-    if kinds:
-        with noted(problems):
-            scenario = replace(asked, cluster=(known or kinds)[0]).build()
+    refused: list[Problem] = []
+    for kind in known or kinds[:1]:
+        with noted(refused):
+            scenario = replace(asked, cluster=kind).build()
             resolve_instance(scenario)
+            break
+    else:
+        problems += refused
     if problems:
         raise InstanceError(dict.fromkeys(problems))
     return scenario, kinds

@@ -11,8 +11,6 @@ import typer
 from rackfit.cli import percentiles, question
 
 if TYPE_CHECKING:
-    from costmodel.layout.layout import Layout
-    from costmodel.question.instance import Instance
     from rackfit.documents.result import Result
     from solver.together.divided import Divided
 
@@ -129,15 +127,6 @@ def solve_command(
     stop.run(work, finish)
 
 
-def next_target(instance: Instance, layout: Layout) -> tuple[str, str]:
-    """What to export the layout to, and what else in words."""
-    if instance.engine is not None:
-        return instance.engine.engine, ""
-    if any(stage.unlike for replica in layout.replicas for stage in replica.stages):
-        return "json", ""  # engines want as many slots in every layer
-    return "sglang", " (or vllm, trtllm, dynamo, slurm)"
-
-
 def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bool) -> None:
     """Write what was asked for, and print the answer."""
     from rackfit.documents.output import say, write_whole
@@ -156,8 +145,6 @@ def _write(result: Result, out: Path | None, report: Path | None, *, as_json: bo
 
     print_result(result)
     if out is not None:
-        from rackfit.quoting import shell_word
+        from rackfit.cli.next_step import export_step
 
-        target, others = next_target(result.instance, result.layout)
-        next_step = f"rackfit export {shell_word(str(out))} --to {target} --out launch"
-        say(f"layout written to {out}; next: {next_step}{others}")
+        say(f"layout written to {out}; next: {export_step(out, result.instance, result.layout)}")

@@ -11,7 +11,17 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import ONE_RACK, SOLVED, Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import (
+    ONE_RACK,
+    SOLVED,
+    Axes,
+    Options,
+    Own,
+    Row,
+    Study,
+    experts_words,
+    solved,
+)
 from rackfit.studies.point import evaluated_row, solve_instance, solve_row
 from topology import load_cluster
 
@@ -98,7 +108,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
             kept = row["output_tokens_per_s"] / whole["output_tokens_per_s"]
             start += (
                 f"{kept:.1%} of the throughput is kept when solved again, {kept / share:.3f} times the "
-                f"share of the chips that are left; EP {row['ep']} instead of {whole['ep']}"
+                f"share of the chips that are left; {experts_words(row)} instead of {experts_words(whole)}"
             )
         if lost in before:
             left = before[lost]

@@ -19,6 +19,7 @@ from rackfit.studies.base import (
     Row,
     Study,
     cheapest,
+    experts_words,
     settled,
     solved,
     varied,
@@ -161,7 +162,7 @@ def _sizes(rows: Sequence[Row]) -> list[str]:
     ]
     unproven = ", ".join(str(row["domain_size"]) for row in alike)
     widths = ", ".join(
-        f"{row['domain_size']}: EP {row['ep']}"
+        f"{row['domain_size']}: {experts_words(row)}"
         + (f" over {row['domains_per_stage']} domains" if row["domains_per_stage"] > 1 else "")
         for row in found
     )

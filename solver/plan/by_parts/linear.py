@@ -153,7 +153,7 @@ class Linear:
         least = min(
             (float(np.diff(table).min()) for table in tables if len(table) > 1), default=0.0
         )
-        at_least = np.where(wanted > 0, wanted + asked.spare * max(0.0, least), 0.0)
+        at_least = np.where(wanted > 0, wanted + asked.units_lost[0] * max(0.0, least), 0.0)
         each = [
             float((table[1:] / np.arange(1, len(table))).max()) if len(table) > 1 else 0.0
             for table in tables

@@ -65,8 +65,8 @@ def _together(asked: Hours, columns: dict[int, int]) -> tuple[float, ...]:
 def _alike(asked: Hours, large: int, small: int) -> bool:
     """Whether the units of two kinds are equal. The smaller one may lack groups that it has no room for."""
     one, other = asked.kinds[large], asked.kinds[small]
-    if (one.reserved_usd_per_hour, one.on_demand_usd_per_hour, one.power_w) != (
-        other.reserved_usd_per_hour, other.on_demand_usd_per_hour, other.power_w,
+    if (one.reserved_usd_per_hour, one.on_demand_usd_per_hour, one.power_w, one.size) != (
+        other.reserved_usd_per_hour, other.on_demand_usd_per_hour, other.power_w, other.size,
     ):  # fmt: skip
         return False
     rates = [

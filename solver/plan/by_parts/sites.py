@@ -63,7 +63,7 @@ def _elsewhere(together: Hours, dealings: list[_Dealing], one: _Stretch) -> None
             continue
         each = own.requests_per_s[1]
         # a loss may take a larger group than before: then there is one more for each
-        number = ceil(rate / each * (1 - SAME)) + (together.spare if each > rate else 0)
+        number = ceil(rate / each * (1 - SAME)) + (together.units_lost[1] if each > rate else 0)
         usd = sum(together.kinds[own.kind].on_demand_usd_per_hour)
         ways.append((usd * number * own.group, other, number))
     for _, other, number in sorted(ways):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf
 
 from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.layout.layout import Layout
+from costmodel.question.engine import ANY
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from solver.bounds.relaxed import relaxed_bound
 from solver.clock import Clock
+from solver.known import Known
 from solver.plan.sizing.peak import PeakReplay, peak_replay
-from solver.search import search
+from solver.search import kept_groundwork, search
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: chips of the largest cluster that is searched
@@ -68,7 +71,7 @@ class Units:
             assert served is not None
             assert hourly is not None
             bound = found.certificate.bound_usd_per_m_output_tokens
-            most = hourly / SECONDS_PER_HOUR / bound * 1e6 / self.output_tokens
+            most = self._requests_per_s(hourly, bound)
             self.known[units] = Capability(units, served, most, found.layout)
         return self.known[units]
 
@@ -90,8 +93,7 @@ class Units:
             )
         except (NoFeasibleLayout, NoLayoutInTime):  # no time for a bound: something fits on so many
             return inf
-        usd = relaxed.bound_usd_per_m_output_tokens
-        return self.usd_per_hour / SECONDS_PER_HOUR / usd * 1e6 / self.output_tokens
+        return self._requests_per_s(self.usd_per_hour, relaxed.bound_usd_per_m_output_tokens)
 
     def replayed(self, units: int, rate: float) -> PeakReplay:
         """Random arrivals at such a rate, run through the layout of so many units."""
@@ -106,12 +108,32 @@ class Units:
                 raise
             return None
 
-    def first(self, peak: float) -> Capability:
-        """What about :data:`_FIRST_CHIPS` chips carry, or the first of 2, 4, ... times as many that fit.
+    def _may_do(self, peak: float) -> float:
+        """How many units may carry the peak, by what no shapes on one of them exceed; infinite where nothing fits there.
 
-        Roughly, where that is far from the peak.
+        That takes a small part of a search of one, and is kept for it.
+        """
+        one = self.instance(1)
+        if one.scenario.engine == ANY or one.scenario.kv_tiers or one.workload.hold_s is not None:
+            return inf  # several questions in one
+        known = Known(one, self.clock, self.gap, self.seed, None, ground=kept_groundwork(one))
+        usd = known.first_bound_usd()
+        return inf if usd == inf else ceil(peak / self._requests_per_s(self.usd_per_hour, usd))
+
+    def _requests_per_s(self, usd_per_hour: float, usd: float) -> float:
+        """Requests/s for so much money per hour where a million output tokens cost ``usd``."""
+        return usd_per_hour / SECONDS_PER_HOUR / usd * 1e6 / self.output_tokens
+
+    def first(self, peak: float) -> Capability:
+        """What as few units carry as may be enough by the bounds of shapes, where these are less than :data:`_FIRST_CHIPS` chips.
+
+        Else what about so many chips carry, or the first of 2, 4, ... times as many that fit; roughly, where that is far from the peak.
         """
         units = max(1, _FIRST_CHIPS // self.chips)
+        few = self._may_do(peak)
+        if few < units:
+            with suppress(NoFeasibleLayout):
+                return self.carried(int(few))
         while True:
             try:
                 rough = self.carried(units, max(self.gap, _FIRST_GAP))

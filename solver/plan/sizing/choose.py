@@ -1,17 +1,20 @@
-"""CP-SAT's choice: how many whole units of each kind to buy, by tables of what none, one, two ... of each carry."""
+"""How many whole units of each kind to buy, by tables of what none, one, two ... of each carry: all numbers tried, or CP-SAT."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from math import ceil, floor, inf
+from math import ceil, floor, inf, prod
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from solver.clock import Clock
 
 #: seconds of one choice; losses that it is told of beside those it knows, at most
 _LIMIT_S, _LOSSES = 20.0, 40
+#: numbers of all kinds but one, together, up to which all are tried: CP-SAT has more to do with the tables of hundreds of units
+_TRIED = 1_000_000
 #: whole numbers that stand for the peak, and for a dollar per hour
 _PEAK, _USD = 10**7, 10**4
 
@@ -126,6 +129,9 @@ class Choice:
         beneath: float | None,
     ) -> tuple[list[int] | None, float]:
         """As :meth:`cheapest`, after the losses that are told."""
+        sizes = sorted(map(len, tables))
+        if len(sizes) > 1 and prod(sizes[:-1]) <= _TRIED:
+            return self._tried(tables, without, beneath)
         model = cp_model.CpModel()
         number = [model.new_int_var(0, len(own) - 1, f"{k}") for k, own in enumerate(tables)]
         after: dict[tuple[int, int], cp_model.IntVar] = {}
@@ -154,6 +160,44 @@ class Choice:
             return None, low
         found = [solver.value(n) for n in number]
         return found, self.usd(found) if status == cp_model.OPTIMAL else low
+
+    def _tried(
+        self,
+        tables: Sequence[Sequence[int]],
+        without: Sequence[Sequence[int]],
+        beneath: float | None,
+    ) -> tuple[list[int] | None, float]:
+        """The same by trying all numbers of all kinds but one: of that one the fewest that are enough beside them."""
+        kinds = range(len(tables))
+        one = max(kinds, key=lambda k: len(tables[k]))
+        others = [k for k in kinds if k != one]
+        numbers = np.indices([len(tables[k]) for k in others]).reshape(len(others), -1)
+        beside = list(zip(others, numbers, strict=True))
+        # units carry no less beside more of them
+        own = np.maximum.accumulate(np.array(tables[one], dtype=np.int64))
+        # whatever is lost, something is left
+        held = sum(row * self.sizes[k] for k, row in beside)
+        fewest = np.maximum(0, (self.lost - held) // self.sizes[one] + 1)
+        for loss in self.told:
+            left = sum(np.array(tables[k])[np.maximum(0, row - loss[k])] for k, row in beside)
+            enough = np.searchsorted(own, _PEAK - left)
+            fewest = np.maximum(fewest, np.where(enough > 0, enough + loss[one], 0))
+        for chosen in sorted(without, key=lambda units: units[one]):
+            alike = np.all([row == chosen[k] for k, row in beside], axis=0)
+            fewest += alike & (fewest == chosen[one])
+        prices = [round(usd * _USD) for usd in self.prices]
+        cost = fewest * prices[one] + sum(row * prices[k] for k, row in beside)
+        fits = fewest < len(own)
+        if beneath is not None:
+            fits &= cost < round(beneath * _USD)
+        if not fits.any():
+            return None, inf
+        at = int(np.flatnonzero(fits)[cost[fits].argmin()])
+        units = [0] * len(tables)
+        units[one] = int(fewest[at])
+        for k, row in beside:
+            units[k] = int(row[at])
+        return units, self.usd(units)
 
     def _most_lost(self, kind: int, units: Sequence[int], missing: int) -> int:
         return min(units[kind], ceil(missing / self.sizes[kind]))

@@ -19,7 +19,8 @@ from solver.plan.sizing.for_traffic import TrafficUnits
 from solver.plan.sizing.known import Known
 from solver.plan.sizing.peak import PeakReplay, check_targets, fewest_that_meet
 from solver.traffic.asked import Asked
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+from topology import load_cluster
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem, noted
 
 #: units fewer than a bound alone says are too few, looked at first: bounds are not quite in proportion
 _RATHER = 0.5
@@ -118,52 +119,59 @@ def size(
     asked
         Requests of unlike lengths and their percentiles; units then carry the peak where a layout's replays meet them.
     left_out
-        Takes the kinds on which nothing fits, or for which no time was left, with the reason.
+        Takes the kinds that cannot be asked about or on which nothing fits, or for which no time was left, with the reason.
 
     Raises
     ------
     InstanceError
-        A kind is unknown or names a count; replays are wanted and there is no target.
+        A kind is unknown or names a count; none can be asked about; replays are wanted and there is no target.
     NoFeasibleLayout
         The targets cannot be met on any kind.
     NoLayoutInTime
         The time was over before any kind was sized.
     """
     without_apart(scenario, "sizing")
-    counted = [kind for kind in kinds if "@" in kind]
-    if counted:
-        raise InstanceError(
-            [Problem("--buy", f"{kind}: name one unit, without a count") for kind in counted]
-        )
+    check_kinds(kinds)
     searched = {} if searched is None else searched
-    for kind in kinds:
-        searched[kind] = (
-            Units(scenario, kind, clock, gap, seed)
-            if asked is None
-            else TrafficUnits(
-                scenario,
-                kind,
-                clock,
-                gap,
-                seed,
-                replace(asked, requests=asked.requests.at_rate(wanted.peak_rate)),
-            )
-        )
-    if replays and asked is None:
-        check_targets(searched[kinds[0]].instance(1))
     left_out = {} if left_out is None else left_out
+    refused: dict[str, InstanceError] = {}
     found: list[Sized] = []
     late: NoLayoutInTime | None = None
     for kind in kinds:
         try:
-            found = _cheapest_first([*found, _sized(searched[kind], kind, wanted)])
+            searched[kind] = (
+                Units(scenario, kind, clock, gap, seed)
+                if asked is None
+                else TrafficUnits(
+                    scenario,
+                    kind,
+                    clock,
+                    gap,
+                    seed,
+                    replace(asked, requests=asked.requests.at_rate(wanted.peak_rate)),
+                )
+            )
+        except InstanceError as error:
+            refused[kind] = error
+    if replays and asked is None and searched:
+        check_targets(next(iter(searched.values())).instance(1))
+    for kind in kinds:
+        try:
+            if kind in searched:
+                found = _cheapest_first([*found, _sized(searched[kind], kind, wanted)])
+        except InstanceError as error:
+            refused[kind] = error
         except NoFeasibleLayout as error:
             left_out[kind] = str(error)
         except NoLayoutInTime as error:
             late = error
             left_out[kind] = NO_TIME
+        if kind in refused:
+            left_out[kind] = str(refused[kind])
         if found:
             on_sized(found)
+    if len(refused) == len(kinds):
+        raise InstanceError(dict.fromkeys(p for kind in kinds for p in refused[kind].problems))
     if not found:
         raise late or NoFeasibleLayout(
             "\n".join(f"{kind}: {why}" for kind, why in left_out.items())
@@ -171,6 +179,18 @@ def size(
     if not replays:
         return found
     return _cheapest_first([_replayed(searched[one.kind], one, wanted) for one in found])
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Raise ``InstanceError`` with every kind that is unknown or names a count."""
+    problems: list[Problem] = []
+    for kind in kinds:
+        with noted(problems):
+            if "@" in kind:
+                raise InstanceError(Problem("--buy", f"{kind}: name one unit, without a count"))
+            load_cluster(kind)
+    if problems:
+        raise InstanceError(problems)
 
 
 def _cheapest_first(found: list[Sized]) -> list[Sized]:

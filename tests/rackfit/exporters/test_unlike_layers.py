@@ -12,7 +12,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance, instance_from_description, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
-from rackfit.cli.commands.solve import next_target
+from rackfit.cli.next_step import next_target
 from rackfit.exporters.export import export_layout
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer

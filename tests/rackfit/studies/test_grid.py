@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costmodel.question.workload import Workload
+from rackfit.studies.axes import axis_names
 from rackfit.studies.grid import make_points, parse_over, resized
 from topology.errors import InstanceError
 
@@ -42,6 +43,27 @@ def test_unknown_keys_are_refused() -> None:
         make_points(BASE, {"slo.tpto": [1]})
     with pytest.raises(InstanceError, match="has no parts"):
         make_points(BASE, {"model.name": ["x"]})
+
+
+def test_all_that_is_wrong_with_a_grid_is_said_at_once() -> None:
+    """The first wrong key, or the first point with a wrong value, was named alone."""
+    axes = {
+        "slo.tpto": [1], "clusterr": ["a"], "slo.ttft": [1, -1], "workload.input_tokens": [100, "x", 0], "model.name": ["x"],
+    }  # fmt: skip
+    with pytest.raises(InstanceError) as caught:
+        make_points(BASE, axes)
+    said = [str(problem) for problem in caught.value.problems]
+    assert said[:2] == [
+        "--over slo.tpto: unknown key; did you mean slo.tpot or slo.ttft?",
+        f"--over clusterr: unknown key; did you mean cluster? axes: {', '.join(axis_names())}",
+    ]
+    assert said[2] == "model.name: model has no parts to vary"
+    assert [one.partition("workload.input_tokens: ")[2] for one in said[3:5]] == [
+        "expected a whole number, got 'x'",
+        "must be at least 1, got 0",
+    ]
+    assert said[5].endswith("slo.ttft: must be positive, got -1")
+    assert len(said) == 6
 
 
 def test_domain_size_keeps_the_total() -> None:

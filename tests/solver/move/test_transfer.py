@@ -12,6 +12,7 @@ from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
+from tests.costmodel.replica.test_cut_experts import layout as cut_layout
 
 GB = 1e9
 
@@ -66,6 +67,30 @@ def test_what_a_new_replica_takes_is_all_of_its_weights(instance: Instance) -> N
         assert size == pytest.approx(wanted[chip].fresh(None, each))
     alone = from_peers([other], [], (wanted, {}, {}), each)
     assert sum(alone.left.values()) == pytest.approx(sum(found.between.values()))
+
+
+def test_slices_of_a_replica_that_cuts_its_experts_are_whole_ones_elsewhere() -> None:
+    """They were read from hosts, as if no chip that runs held them."""
+    asked = {"model": "qwen3-30b-a3b", "cluster": "hgx-h100@2", "workload": "chat"}
+    instance = resolve_instance(Scenario.model_validate(asked))
+    whole = plain_layout(instance, "mixed", tp=1, attention_dp=2, batch=8)
+    (running,) = cut_layout(instance, cut=True, tp=1, ranks=4).replicas
+    other = on_chips(whole.replicas[0], {f"r0g{i}": f"r1g{i}" for i in range(2)})
+    both = whole.model_copy(update={"replicas": (running, other)})
+    weights = weights_by_chip(both, evaluate(instance, both).priced)
+    each = expert_bytes(instance)
+    found = from_peers([other], [running], (weights, weights, {}), each)
+    assert not found.left
+    for chip in other.chips:
+        taken = [found.between[source, chip] for source in running.chips]
+        assert sum(taken) == pytest.approx(weights[chip].fresh(None, each))
+        assert taken == pytest.approx([taken[0]] * 4), "every chip has as large a slice"
+    # and the other way round
+    back = from_peers([running], [other], (weights, weights, {}), each)
+    assert not back.left
+    for chip in running.chips:
+        size = sum(back.between[source, chip] for source in other.chips)
+        assert size == pytest.approx(weights[chip].fresh(None, each))
 
 
 def test_reading_takes_as_long_as_the_slowest_chip(instance: Instance) -> None:

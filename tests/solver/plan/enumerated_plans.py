@@ -15,14 +15,21 @@ HOURS = 3
 Rows = list[list[tuple[int, ...]]]
 
 
-def tiny(seed: int, most: int = 400) -> tuple[Hours, Rows]:
+def tiny(seed: int, most: int = 400, *, chips: bool = False) -> tuple[Hours, Rows]:
     """A question and, by hour, the groups that break no rule while all hours are like that one.
 
-    Questions with more than ``most`` such plans are drawn again.
+    Questions with more than ``most`` such plans are drawn again. ``chips``: of two kinds and one model that is asked for, a loss takes
+    as many units as hold two chips, of which a unit of the first kind has one and of the second two.
     """
     rng = random.Random(seed)
     while True:
         asked = _drawn(rng)
+        if chips:
+            if len(asked.kinds) < 2:
+                continue
+            sized = tuple(replace(kind, size=1 + k) for k, kind in enumerate(asked.kinds))
+            asleep = asked.demand[0], (0.0,) * HOURS
+            asked = replace(asked, kinds=sized, spare=2, demand=asleep)
         rows = [_alone(asked, hour) for hour in range(HOURS)]
         if prod(len(own) for own in rows) <= most:
             return asked, rows

@@ -74,7 +74,7 @@ def test_what_no_plan_confirms_is_said(found: DayPlan) -> None:
     few = of(found, 4)
     confirmed = confirm(few, clock=Clock())
     assert confirmed.missed
-    assert "after the loss of 1" in confirmed.reason
+    assert "after the loss of any unit" in confirmed.reason
     assert confirmed.plan.planned.judged.usd >= confirmed.first_usd
 
 

@@ -91,6 +91,33 @@ def test_the_best_plan_of_tiny_questions_is_that_of_trying_all(block: int) -> No
     assert any(planned)
 
 
+def test_the_best_plan_of_kinds_of_unlike_sizes_is_that_of_trying_all() -> None:
+    planned = [agree(*tiny(seed, chips=True)) for seed in range(40)]
+    assert 5 < sum(planned) < 40
+
+
+@pytest.mark.parametrize("spare", range(1, 9))
+def test_a_loss_takes_the_fewest_units_that_hold_so_many_chips(spare: int) -> None:
+    """As many of each as trying all numbers of units finds; what other units make up for is not lost."""
+    sizes = (2, 8, 3, 3)
+    kinds = tuple(Kind(f"{size}", 9, (0, 9), 1.0, (1.0,), size=size) for size in sizes)
+    columns = tuple(Column(str(k), 0, k, 1, (0.0, 1.0)) for k in range(len(sizes)))
+    asked = Hours(("m",), ((1.0,),), kinds, columns, spare=spare)
+    held = {
+        units: sum(n * size for n, size in zip(units, sizes, strict=True))
+        for units in product(range(5), repeat=len(sizes))
+    }
+    enough = {
+        units
+        for units, chips in held.items()
+        if spare <= chips
+        and all(chips - size < spare for n, size in zip(units, sizes, strict=True) if n)
+    }
+    found = [tuple(lost[k] for k in range(len(sizes))) for lost in asked.losses[0]]
+    assert sorted(found) == sorted(enough)
+    assert asked.units_lost == (min(map(sum, enough)), max(map(sum, enough)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(20))
 def test_the_best_plan_of_more_questions_is_that_of_trying_all(block: int) -> None:

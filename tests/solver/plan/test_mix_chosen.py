@@ -101,6 +101,56 @@ def test_a_loss_takes_any_units_that_hold_it() -> None:
     assert list(none.losses((3, 3))) == [(0, 0)]
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_trying_all_numbers_chooses_as_cp_sat_does(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    kinds = int(rng.integers(2, 4))
+    tables = [[0.0, *np.cumsum(rng.uniform(0.0, 0.4, rng.integers(2, 7)))] for _ in range(kinds)]
+    lost = int(rng.integers(0, 4))
+    sizes = [int(size) for size in (rng.integers(1, 4, kinds) if seed % 2 else np.ones(kinds))]
+    without = [[int(rng.integers(0, 4)) for _ in range(kinds)] for _ in range(6)]
+    prices = [float(price) for price in rng.permutation(3)[:kinds] + 1]
+    chosen = []
+    for tried in (0, 10**6):
+        monkeypatch.setattr("solver.plan.sizing.choose._TRIED", tried)
+        for beneath in (None, 9.0):
+            choice = Choice(prices, 1.0, lost=lost, sizes=sizes, clock=Clock(), seed=0)
+            units, usd = choice.cheapest(tables, without=without, beneath=beneath)
+            assert units not in without
+            chosen.append((None if units is None else choice.usd(units), usd))
+    assert chosen[:2] == chosen[2:]
+
+
+def test_hundreds_of_units_of_two_kinds_are_chosen_and_proven() -> None:
+    """The tables alone took CP-SAT all of its time: no mix was found, and nothing was proven."""
+    tables = []
+    for each, most, known in (
+        (335.25, 152, {32: 10673.2, 148: 49500.0, 149: 49835.6, 150: 50170.1, 151: 50504.6}),
+        (51.29, 491, {32: 1632.0}),
+    ):
+        own = [n * each for n in range(most)]
+        for number, bound in known.items():
+            own[: number + 1] = [min(rate, bound) for rate in own[: number + 1]]
+        tables.append(own)
+    choice = Choice([10.4, 3.2], 50_000.0, lost=8, sizes=[8, 8], clock=Clock(), seed=0)
+    best = min(
+        (
+            first * 10.4 + second * 3.2
+            for first in range(1, 152)
+            for second in range(1, 491)
+            if tables[0][first - 1] + tables[1][second] >= 50_000
+            and tables[0][first] + tables[1][second - 1] >= 50_000
+        ),
+    )  # fmt: skip
+    units, low = choice.cheapest(tables)
+    assert units is not None
+    assert low == choice.usd(units)
+    assert low <= best
+    assert choice.worst(tables, units) >= 50_000 * (1 - 1e-6)
+
+
 def test_a_mix_with_too_many_losses_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = Wanted(RATE, 1.0, 2)
     carriers, _, alone = question(np.random.default_rng(2), wanted)

@@ -11,20 +11,23 @@ from typing import Any
 import pytest
 
 from costmodel.evaluate import evaluate
-from costmodel.plan.question import PlanModel, PlanUnits
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.load import load_traffic
 from costmodel.question.workload import Slo
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
+from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.plan import for_traffic, most
 from solver.plan import units as under_test
+from solver.plan.day import plan_day
 from solver.plan.groups import Start, chips_off, copies, on_units
 from solver.plan.offers import _together
 from solver.plan.units import Offer, offer
 from solver.search import search
-from topology.errors import InstanceError, NoLayoutInTime
+from topology import load_cluster
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
 KIND = "hgx-h100"
 
@@ -54,6 +57,33 @@ def test_copies_stand_on_units_of_their_own_and_carry_as_much_each() -> None:
     used = {chip for replica in layout.replicas for chip in replica.chips}
     assert len(used) == 18
     assert not used & {"r0g6", "r1g7", "r2g6"}
+
+
+def test_units_on_which_no_layout_was_found_may_carry_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only where a bound says that nothing fits do they carry nothing in the bound of a plan."""
+    model = PlanModel(model="llama-3.1-8b", requests_per_s=(30.0,))
+    units = tuple(PlanUnits(cluster=kind, count=2) for kind in (KIND, "rtx4090"))
+    asked = PlanQuestion(name="p", models=(model,), units=units)
+    plain = plan_day(asked, clock=Clock())
+    found = most.search
+
+    def on(instance: Instance, **how: Any) -> SearchResult:
+        if instance.cluster.name.startswith("rtx4090"):
+            raise NoFeasibleLayout("none was found", proven=proven)
+        return found(instance, **how)
+
+    monkeypatch.setattr(most, "search", on)
+    monkeypatch.setattr(under_test, "search", on)
+    small = {}
+    for proven in (True, False):
+        one = plan_day(asked, clock=Clock())
+        assert [column.name for column in one.hours.columns] == [f"llama-3.1-8b on 1 x {KIND}"]
+        small[proven] = one.bound_usd
+    cheap = load_cluster("rtx4090")
+    assert small[False] == pytest.approx(sum(one.chip.usd_per_hour for one in cheap.chips))
+    assert small[False] <= plain.bound_usd < small[True]
 
 
 def with_trace(
