@@ -19,7 +19,7 @@ from solver.plan.sizing.for_traffic import TrafficUnits
 from solver.plan.sizing.known import Known
 from solver.plan.sizing.peak import PeakReplay, check_targets, fewest_that_meet
 from solver.traffic.asked import Asked
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem, option
 
 #: units fewer than a bound alone says are too few, looked at first: bounds are not quite in proportion
 _RATHER = 0.5
@@ -133,7 +133,7 @@ def size(
     counted = [kind for kind in kinds if "@" in kind]
     if counted:
         raise InstanceError(
-            [Problem("--buy", f"{kind}: name one unit, without a count") for kind in counted]
+            [Problem(option("buy"), f"{kind}: name one unit, without a count") for kind in counted]
         )
     searched = {} if searched is None else searched
     for kind in kinds:
