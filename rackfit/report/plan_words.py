@@ -10,6 +10,7 @@ from rackfit.documents.plan_document import (
     usd_per_day,
     usd_per_m_output_tokens,
 )
+from rackfit.quoting import plain
 from rackfit.wording import at_least, at_most, counted
 from solver.plan.confirm import Confirmed
 from solver.plan.day import DayPlan
@@ -134,12 +135,12 @@ def print_plan(found: DayPlan, confirmed: Confirmed | None = None) -> None:
     """Print a plan."""
     from rich.table import Table
 
-    from rackfit.report.render import make_console
+    from rackfit.console import make_console, print_sentence, print_table
 
     console = make_console()
 
     def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_sentence(console, plain(line))
 
     for line in lines(found, confirmed):
         say(line)
@@ -148,7 +149,7 @@ def print_plan(found: DayPlan, confirmed: Confirmed | None = None) -> None:
         table.add_column(name, justify="right")
     for row in rows(found):
         table.add_row(*row)
-    console.print(table)
+    print_table(console, table)
     for line in column_lines(found):
         say(line)
 

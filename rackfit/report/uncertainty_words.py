@@ -21,10 +21,18 @@ def interval_words(intervals: Intervals) -> str:
     if intervals.ttft_s is not None:
         parts.append(f"TTFT {_ends(intervals.ttft_s, 1e3)} ms at worst")
     if intervals.output_tokens_per_s is not None:
-        parts.append(f"{_ends(intervals.output_tokens_per_s)} output tokens/s")
+        low, high = intervals.output_tokens_per_s
+        # a rate that is asked for and met at both ends is no range
+        same = f"{_number(low)} output tokens/s, as asked for,"
+        parts.append(
+            f"{same} at either end"
+            if low == high
+            else f"{_ends(intervals.output_tokens_per_s)} output tokens/s"
+        )
     if intervals.usd_per_m_output_tokens is not None:
         low, high = intervals.usd_per_m_output_tokens
-        parts.append(f"${low:.4f} to ${high:.4f} per million output tokens")
+        ends = f"${low:.4f}" if low == high else f"${low:.4f} to ${high:.4f}"
+        parts.append(f"{ends} per million output tokens")
     return "; ".join(parts)
 
 

@@ -144,8 +144,8 @@ _RESTING = (
 def _print(result: Any) -> None:
     from rich.table import Table
 
+    from rackfit.console import make_console, print_sentence, print_table
     from rackfit.quoting import plain
-    from rackfit.report.render import make_console
 
     console = make_console()
     console.print(plain(result.study.question), style="bold", highlight=False)
@@ -162,8 +162,8 @@ def _print(result: Any) -> None:
                 for (key, _), text in zip(cells, texts, strict=True)
             ]
         table.add_row(*map(plain, texts))
-    console.print(table, highlight=False)
+    print_table(console, table)
     if any(row.get("assumed") for row in result.rows):
-        console.print("* rests on assumed figures, named below", highlight=False)
+        print_sentence(console, "* rests on assumed figures, named below")
     for sentence in result.conclusion:
-        console.print(plain(sentence), highlight=False, soft_wrap=True)
+        print_sentence(console, plain(sentence))
