@@ -22,8 +22,8 @@ _WIDTH, _HEIGHT = 640, 320
 _ROOM = {"left": 32, "right": 16, "top": 8, "bottom": 8}
 #: letters of a line: titles of files, labels of bars, titles of axes
 _TITLE, _BAR, _AXIS = 78, 24, 46
-#: pixels from an axis' end within which a label ends there
-_FLUSH = 12
+#: around the plot in a page: the last label of an axis is half beside it
+_MARGIN = {"left": 5, "right": 18, "top": 5, "bottom": 5}
 #: pixels beside a bar for its figure
 _FIGURE = 52
 _DASHES = [[1, 0], [7, 4], [2, 3], [10, 3, 2, 3], [4, 4], [1, 4], [12, 4]]
@@ -84,6 +84,7 @@ def chart_spec(chart: Chart) -> dict[str, Any]:
         .transform_filter(chosen)
         .properties(
             width="container",
+            padding=_MARGIN,
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
             description=chart.description,
         )
@@ -170,8 +171,6 @@ def _axis(alt: Any, label: str, across: bool, values: Sequence[float] | None = N
         labelOverlap="greedy",
         labelSeparation=8,
         tickCount=ticks,
-        # a last label of an axis from side to side would stick out of a narrow page
-        labelFlush=_FLUSH,
         **more,
     )
 

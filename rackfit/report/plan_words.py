@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
+from costmodel.findings import provenance
 from rackfit.documents.plan_document import (
     hour_document,
     unit_hours_per_day,
@@ -11,7 +12,7 @@ from rackfit.documents.plan_document import (
     usd_per_m_output_tokens,
 )
 from rackfit.quoting import plain
-from rackfit.wording import at_least, at_most, counted
+from rackfit.wording import BASES, at_least, at_most, counted, rests_on
 from solver.plan.confirm import Confirmed
 from solver.plan.day import DayPlan
 
@@ -39,7 +40,8 @@ def lines(found: DayPlan, confirmed: Confirmed | None = None) -> list[str]:
         said.append(f"every hour's rates are carried after the loss of any {units}")
     if confirmed is not None:
         said += _replayed(found, confirmed)
-    return said
+    bases = (rests_on(provenance(one.instance, one.layout), *BASES) for one in found.layouts)
+    return said + [f"basis: {words}" for words in dict.fromkeys(bases)]
 
 
 def _proof(found: DayPlan) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from costmodel.findings import provenance
+from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.reuse import reuse
 from costmodel.replay.met import PERCENTILES, Met, Spread
 from rackfit.console import make_console, print_sentence, print_table
 from rackfit.quoting import plain
+from rackfit.wording import BASES, rests_on
 
 MEASURES = (
     ("TTFT", "ttft_s", 1.0, "s"),
@@ -20,7 +23,7 @@ MEASURES = (
 )
 
 
-def print_replay(instance: Instance, requests: Requests, met: Met) -> None:
+def print_replay(instance: Instance, layout: Layout, requests: Requests, met: Met) -> None:
     """Print what requests met."""
     console = make_console()
     for line in lines(instance, requests, met):
@@ -33,6 +36,7 @@ def print_replay(instance: Instance, requests: Requests, met: Met) -> None:
         values = (spread.mean, spread.p50, spread.p90, spread.p95, spread.p99)
         table.add_row(name, *(f"{factor * value:,.4g} {unit}" for value in values))
     print_table(console, table)
+    print_sentence(console, plain(f"basis: {rests_on(provenance(instance, layout), *BASES)}"))
     print_sentence(console, f"simulated in {met.wall_s:.1f} s")
 
 

@@ -25,7 +25,7 @@ from rackfit.report.page import page, table
 from rackfit.report.report_figures import basis, binds, deployment, links, times
 from rackfit.report.traffic_words import traffic_section
 from rackfit.report.uncertainty_words import interval_words
-from rackfit.wording import at_least, at_most, counted
+from rackfit.wording import BASES, at_least, at_most, counted
 from topology.catalogue import checked
 
 _STYLE = (
@@ -170,7 +170,7 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
             f"The next best layout with another main shape costs ${other.usd_per_m_output_tokens:,.4f}, "
             f"{other.excess:.1%} more.{noise[other.within_noise]}"
         )
-    rests = basis(e, "times", "expert_load", "money")
+    rests = basis(e, *BASES)
     said = "".join(f"<p>{_text(line)}</p>" for line in lines)
     return f'<div class="headline">{said}{rests}</div>'
 

@@ -15,7 +15,7 @@ from rackfit.documents.replica_groups import (
 from rackfit.documents.result import link_loads
 from rackfit.quoting import markup
 from rackfit.report.page import table
-from rackfit.wording import counted
+from rackfit.wording import counted, rests_on
 
 
 def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]) -> str:
@@ -52,9 +52,8 @@ def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]
 
 def basis(evaluation: Evaluation, *figures: str) -> str:
     """What the figures of a section rest on: measured, derived or assumed inputs."""
-    known = evaluation.provenance or {}
-    said = [f"{name.replace('_', ' ')} {known[name]}" for name in figures if name in known]
-    return f'<p class="note basis">Basis: {markup("; ".join(said))}.</p>' if said else ""
+    said = rests_on(evaluation.provenance, *figures)
+    return f'<p class="note basis">Basis: {markup(said)}.</p>' if said else ""
 
 
 def deployment(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]) -> str:

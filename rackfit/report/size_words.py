@@ -6,7 +6,7 @@ from rich.table import Table
 
 from rackfit.console import make_console, print_sentence, print_table
 from rackfit.quoting import plain
-from rackfit.wording import at_most, counted
+from rackfit.wording import BASES, at_most, counted, rests_on
 from solver.plan.sizing.mix import Mix
 from solver.plan.sizing.size import Sized, Wanted
 from solver.verify import ROUNDING
@@ -62,6 +62,15 @@ def _mix_replay_line(one: Mix) -> str:
     )
 
 
+def _bases(found: list[Sized]) -> dict[str, list[str]]:
+    """What the figures of the kinds rest on: kinds of one basis together."""
+    kinds: dict[str, list[str]] = {}
+    for one in found:
+        if words := rests_on(one.provenance, *BASES):
+            kinds.setdefault(words, []).append(one.kind)
+    return kinds
+
+
 def print_sizes(
     found: list[Sized],
     wanted: Wanted,
@@ -99,6 +108,8 @@ def print_sizes(
         )  # fmt: skip
     if table.row_count:
         print_table(console, table)
+    for words, kinds in _bases(found).items():
+        print_sentence(console, plain(f"basis of {', '.join(kinds)}: {words}"))
     if together is not None:
         words = mix_line(together, replays=replays)
         print_sentence(console, plain(words))

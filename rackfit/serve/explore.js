@@ -160,7 +160,7 @@ const show = found => {
   if (next) add(box, 'p', `Next best, built otherwise: ${cost(next.usd_per_m_output_tokens)}.`);
   if (kept) add(box, 'p', `Within what somebody measured: ${cost(kept)}.`);
   if (e.assumed.length) add(box, 'p', `Assumed: ${e.assumed.join('; ')}.`);
-  add(box, 'p', `Basis: ${['times', 'expert_load', 'money'].map(name => `${name.replace('_', ' ')} ${e.provenance[name]}`).join('; ')}.`, {className: 'note'});
+  add(box, 'p', `Basis: ${['times', 'expert_load', 'money'].filter(name => !e.provenance[name].startsWith('none: ')).map(name => `${name.replace('_', ' ')} ${e.provenance[name]}`).join('; ')}.`, {className: 'note'});
   $('shapes').replaceChildren();
   row($('shapes'), ['replicas', 'role', 'chips', 'tp', 'ep', 'pp', 'attention dp', 'batch'], 'th');
   for (const [key, count] of shapes(found)) row($('shapes'), [count, ...key.split('|')]);

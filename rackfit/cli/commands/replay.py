@@ -78,7 +78,7 @@ def replay_command(
     if report is not None:
         from rackfit.report.replay_page import replay_page
 
-        write_whole(replay_page(instance, requests, met), report)
+        write_whole(replay_page(instance, decision, requests, met), report)
     if json:
         document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -89,7 +89,7 @@ def replay_command(
     else:
         from rackfit.report.replay_words import print_replay
 
-        print_replay(instance, requests, met)
+        print_replay(instance, decision, requests, met)
 
 
 def _check(

@@ -141,6 +141,15 @@ _RESTING = (
 )
 
 
+def _cell(value: object) -> str:
+    """A value of the table; empty where there is none."""
+    if value is None:
+        return ""
+    from topology.quantity import figure
+
+    return figure(value, 4) if isinstance(value, float) else str(value)
+
+
 def _print(result: Any) -> None:
     from rich.table import Table
 
@@ -155,7 +164,7 @@ def _print(result: Any) -> None:
         table.add_column(plain(title))
     for row in result.rows:
         cells = [(key, row.get(key, "")) for key in shown]
-        texts = [f"{v:.4g}" if isinstance(v, float) else str(v) for _, v in cells]
+        texts = [_cell(value) for _, value in cells]
         if row.get("assumed"):
             texts = [
                 f"{text}*" if key in _RESTING else text

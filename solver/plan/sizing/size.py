@@ -7,8 +7,8 @@ layout does. Units that may be lost come on top, idle while none is lost: after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 
 from costmodel.evaluate import SECONDS_PER_HOUR
@@ -37,7 +37,7 @@ class Sized:
     smaller numbers let expect. ``spare``: units of it that may be lost. ``headroom``: what the rest carries over the peak,
     less 1. ``gap``: ``count`` over ``least``, less 1. Money is for ``about`` units, at the mean rate. ``replays``: random arrivals at the peak on what a loss
     leaves, where they were asked for; the last is of ``count`` less ``spare``. ``met``: what it says, ``None`` where
-    there is none.
+    there is none. ``provenance``: what the figures rest on.
     """
 
     kind: str
@@ -54,6 +54,7 @@ class Sized:
     reason: str
     tried: tuple[Capability, ...]
     replays: tuple[PeakReplay, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def met(self) -> bool | None:
@@ -269,4 +270,5 @@ def _priced(
         gap=count / least - 1.0,
         reason=reason,
         tried=tuple(units.known[n] for n in sorted(units.known)),
+        provenance=carried.provenance,
     )
