@@ -107,6 +107,12 @@ def _chips(instance: Instance, layout: Layout) -> list[Chip]:
     return [used[key] for key in sorted(used)]
 
 
+def _price_words(chip: Chip) -> str:
+    """What a price rests on; data of a user's own may not say of which kind it is."""
+    kind = chip.provenance.get("usd_per_hour")
+    return chip.price_basis if kind is None else f"{kind}: {chip.price_basis}"
+
+
 def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
     """What each kind of figure rests on: measured, derived or assumed inputs."""
     cluster = instance.cluster
@@ -115,7 +121,7 @@ def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
         chips = sorted({cluster.chip(chip).chip.name for r in layout.replicas for chip in r.chips})
     profiles = {instance.profile.for_chip(chip).provenance for chip in chips}
     times = "assumed" if "assumed" in profiles else sorted(profiles)[-1] if profiles else "derived"
-    bases = {chip.price_basis for chip in _chips(instance, layout)}
+    bases = {_price_words(chip) for chip in _chips(instance, layout)}
     drafts = instance.speculative
     accepted = (
         {} if drafts is None else {"acceptance": f"assumed: {drafts.accepted_words} per draft"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from shutil import get_terminal_size
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from rackfit.wording import at_least, at_most
 from solver.answer import Progress
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ class ProgressPrinter:
             listener(progress)
         if not self.active:
             return
-        line = describe(progress)
+        # a line that the terminal breaks is not rewritten as a whole
+        line = describe(progress)[: get_terminal_size().columns - 1]
         self.stream.write("\r" + line.ljust(self._width))
         self.stream.flush()
         self._width = max(self._width, len(line))
@@ -59,11 +62,7 @@ class ProgressPrinter:
 def describe(progress: Progress) -> str:
     """One line: time, incumbent, bound, gap, and what was done."""
 
-    def money(value: float | None) -> str:
-        return "-" if value is None else f"${value:.4f}/M"
-
-    gap = "-" if progress.gap is None else f"{progress.gap:.2%}"
-    return (
-        f"{progress.elapsed_s:6.1f} s  best {money(progress.incumbent)}  "
-        f"bound {money(progress.bound)}  gap {gap}  {progress.doing}"
-    )
+    best = "-" if progress.incumbent is None else f"${progress.incumbent:.4f}/M"
+    bound = "-" if progress.bound is None else f"${at_least(progress.bound)}/M"
+    gap = "-" if progress.gap is None else at_most(progress.gap)
+    return f"{progress.elapsed_s:6.1f} s  best {best}  bound {bound}  gap {gap}  {progress.doing}"

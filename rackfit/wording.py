@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, floor, isfinite
+
+#: figures whose basis decides how far an answer can be trusted
+BASES = ("times", "expert_load", "money")
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:
     """``1 unit``, ``2 units``; ``several`` where an s does not make the plural."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def rests_on(provenance: Mapping[str, str] | None, *figures: str) -> str:
+    """What figures rest on, ``times measured: ..; money published: ..``; empty where nothing is known."""
+    known = {name: own for name, own in (provenance or {}).items() if not own.startswith("none: ")}
+    return "; ".join(f"{name.replace('_', ' ')} {known[name]}" for name in figures if name in known)
 
 
 def at_least(usd: float, digits: int = 4) -> str:

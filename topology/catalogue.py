@@ -12,12 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, kind_of_data, on_command_line, told
 from topology.names import brief, shown
 from topology.reading import MAX_YAML_BYTES, parse_json, parse_yaml, read_text
-
-#: problems of one file that are told one by one
-_MOST_PROBLEMS = 20
 
 #: what ends the name of a data file; other names without a slash are those of the catalogue
 _DATA_SUFFIXES = (".json", ".yaml", ".csv", ".csv.gz", ".npy", ".npz", ".pt")
@@ -42,7 +39,7 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
     """Path of a catalogue name or of a file the user names. Raises ``InstanceError`` with what exists."""
     text = str(name)
     if "\0" in text or len(text) > 4096:
-        raise InstanceError(Problem(kind, "not a usable name or path"))
+        raise InstanceError(Problem(kind_of_data(kind), "not a usable name or path"))
     if "/" in text or text.endswith(suffixes):
         path = Path(text)
         if is_file(path):
@@ -56,7 +53,7 @@ def resolve(name: str, kind: str, suffixes: tuple[str, ...] = (".yaml", ".json")
         if is_file(path):
             return path
     raise InstanceError(
-        Problem(kind, f"unknown name {text[:80]!r}; {_known(text, kind, suffixes)}")
+        Problem(kind_of_data(kind), f"unknown name {text[:80]!r}; {_known(text, kind, suffixes)}")
     )
 
 
@@ -87,11 +84,16 @@ def is_folder(path: Path) -> bool:
 def _known(text: str, kind: str, suffixes: tuple[str, ...]) -> str:
     """What exists: everything if it is little, else what is closest and where the rest is listed."""
     names = catalogue_names(kind, suffixes)
+    file = on_command_line("a path", "a file's name and its content in files")
+    if text.endswith(_DATA_SUFFIXES):
+        file = f"a file whose name ends in {' or '.join(suffixes)}"
+    told = f"known: {', '.join(names)}; or give {file}"
     if len(names) <= 12:
-        return f"known: {', '.join(names)}; or give a path"
+        return told
     close = get_close_matches(text.lower(), names, n=4, cutoff=0.5)
     meant = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"{meant}`rackfit catalogue {kind}` lists all {len(names)}; or give a path"
+    listed = f"`rackfit catalogue {kind}` lists all {len(names)}; or give {file}"
+    return meant + on_command_line(listed, told)
 
 
 def read_data(path: Path) -> Any:
@@ -113,27 +115,42 @@ def checked(place: str) -> Iterator[None]:
 
 def problems_of(error: ValidationError, place: str) -> list[Problem]:
     """The problems of a pydantic error as ``place: path`` and a sentence; of very many the first ones."""
-    problems = []
+    #: what is said of a value at a place; of no value where what is said is whole
+    found: dict[tuple[str, str | None], list[str]] = {}
     every = error.errors(include_url=False)
     # a list whose items are all wrong is not too short: pydantic counts those that were right
     said = [one for one in every if not (one["type"] == "too_short" and one["input"])] or every
-    for item in said[:_MOST_PROBLEMS]:
-        # parts such as <name> tell alternatives of one field apart and are not in the file
-        parts = [part for part in item["loc"] if not str(part).startswith(("<", "function-"))]
+    for item in said:
+        unknown = item["type"] == "extra_forbidden"
         path = "".join(
-            f"[{part}]" if isinstance(part, int) else f".{shown(part, 60)}" for part in parts
+            f"[{part}]" if isinstance(part, int) else f".{shown(part, 60)}"
+            for number, part in enumerate(item["loc"])
+            if not _BRANCH.fullmatch(str(part)) or (unknown and number == len(item["loc"]) - 1)
         )
+        where, given = f"{place}: {path.lstrip('.')}".rstrip(": "), None
         message = shown(plain_words(item["msg"]), 1000)
-        if item["type"] not in ("missing", "value_error", "extra_forbidden"):
-            given = "nothing" if item["input"] is None else brief(item["input"])
-            message = f"{message}, got {given}"
-        if item["type"] == "extra_forbidden":
+        if unknown:
             message = "unknown key (a typing mistake?)"
-        if item["type"] == "missing":
+        elif item["type"] == "missing":
             message = "is missing"
-        problems.append(Problem(f"{place}: {path.lstrip('.')}".rstrip(": "), message))
-    more = len(said) - len(problems)
-    return [*problems, Problem(place, f"and {more} more problems")] if more else problems
+        elif item["type"] != "value_error":
+            given = "nothing" if item["input"] is None else brief(item["input"])
+        found.setdefault((where, given), []).append(message)
+    problems: list[Problem] = []
+    for (where, given), messages in found.items():
+        if given is not None:
+            # each alternative of one field says what it expected
+            first, *others = messages
+            other = "".join(f" or {message.removeprefix('expected ')}" for message in others)
+            messages = [f"{first}{other}, got {given}"]
+        problems += [Problem(where, message) for message in messages]
+    return told(problems, place)
+
+
+#: parts of a pydantic place that tell alternatives of one field, or a key from its value; no file holds them
+_BRANCH = re.compile(
+    r"<.*|function-.*|\[key\]|bool|int|float|str|constrained-\w+|(literal|tuple|list|dict|lax-or-strict)\[.*\]"
+)
 
 
 #: what pydantic says, by its beginning, and the words for it here
@@ -153,7 +170,14 @@ _WORDS = (
     ),
     (r"Input should be a valid number(, unable to parse .*)?$", "expected a number"),
     (r"Input should be a valid boolean(, unable to .*)?$", "expected true or false"),
-    (r"Input should be a valid string$", "expected text"),
+    (r"Input should be a valid string(, unable to .*)?$", "expected text"),
+    (r"Unable to parse input string as an integer.*", "is too large for a whole number"),
+    (r"String should have at least 1 character$", "must not be empty"),
+    (r"String should have ", "must have "),
+    (
+        r"(Dictionary|List|Tuple|Set) should have (at most \d+) items? after validation, not .*",
+        r"must have \2 entries",
+    ),
     (r"Input should be a valid (list|tuple|set)$", "expected a list"),
     (r"Input should be ", "expected "),
     (
@@ -168,5 +192,5 @@ def plain_words(said: str) -> str:
     for pattern, words in _WORDS:
         found = re.match(pattern, said)
         if found:
-            return words + said[found.end() :]
+            return found.expand(words) + said[found.end() :]
     return said

@@ -150,7 +150,8 @@ class Chip(BaseModel):
 
     def priced(self, usd_per_hour: float, basis: str) -> Chip:
         """The chip at another price, and what that rests on."""
-        told: dict[str, Basis] = {**self.provenance, "usd_per_hour": "published"}
+        # neither published nor assumed: what the file's author pays
+        told = {key: own for key, own in self.provenance.items() if key != "usd_per_hour"}
         return self.model_copy(
             update={"usd_per_hour": usd_per_hour, "price_basis": basis, "provenance": told}
         )

@@ -1,4 +1,4 @@
-"""The error tree of Rackfit, in the lowest package so that every package can raise it.
+"""The error tree of Rackfit, in the lowest package so that every package can raise it, and how its messages name options.
 
 ::
 
@@ -13,9 +13,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+#: fields of the request that is answered, by the options and the kinds of data that they stand for; ``None``: a
+#: command line asks. One for a process, not for a thread: the threads of a search say messages, too
+_fields: Mapping[str, str] | None = None
+
+
+@contextmanager
+def asked_with(fields: Mapping[str, str]) -> Iterator[None]:
+    """Messages inside name these fields instead of the command line's options. A process answers one request at a time."""
+    global _fields
+    before, _fields = _fields, fields
+    try:
+        yield
+    finally:
+        _fields = before
+
+
+def option(name: str, value: str = "") -> str:
+    """What whoever asks calls an option: ``--rate``, or a field of a request; empty where a request has none for it.
+
+    ``value`` stands behind an option alone: ``--hosts FILE``.
+    """
+    if _fields is not None:
+        return _fields.get(name, "")
+    return f"--{name} {value}".rstrip()
+
+
+def kind_of_data(kind: str) -> str:
+    """The place of a name of the catalogue: its kind (``models``), or the field of a request that may hold one."""
+    return kind if _fields is None else _fields.get(kind, kind)
+
+
+def either(*ways: str) -> str:
+    """``a, b or c`` of the ways that there are."""
+    *first, last = [way for way in ways if way] or [""]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def on_command_line(words: str, otherwise: str = "") -> str:
+    """Words that help only who has a command line and files."""
+    return words if _fields is None else otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +88,17 @@ class InstanceError(RackfitError):
             problems = [problems]
         self.problems: tuple[Problem, ...] = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+#: problems of one file that are told one by one
+MOST_TOLD = 20
+
+
+def told(problems: Iterable[Problem], place: str) -> list[Problem]:
+    """Each problem once; of very many the first ones, and at ``place`` how many more there are."""
+    each = list(dict.fromkeys(problems))
+    more = len(each) - MOST_TOLD
+    return [*each[:MOST_TOLD], Problem(place, f"and {more:,} more problems")] if more > 0 else each
 
 
 @contextmanager

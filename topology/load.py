@@ -11,7 +11,7 @@ from topology.catalogue import catalogue_names
 from topology.chip import Chip, load_chip
 from topology.cluster import Cluster
 from topology.domain import Row, make_domain
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, told
 from topology.fabric import Fabric
 from topology.failures import matching, split, taken_chips
 from topology.names import shown
@@ -214,7 +214,7 @@ def _assemble(
         Problem(f"{place}: taken", f"no chip is called {name!r}; {chips_are}") for name in wrong
     ]
     if problems:
-        raise InstanceError(problems)
+        raise InstanceError(told(problems, place))
     works: dict[int, list[bool]] = {}
     signatures: dict[Hashable, Hashable] = {}
     for fabric in made:  # equal domains share one fabric

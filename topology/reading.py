@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,7 +112,14 @@ def _mistakes_of_json(text: str, place: str) -> Iterator[None]:
     except RecursionError:
         raise InstanceError(Problem(place, "nested too deeply")) from None
     except ValueError as error:
-        raise InstanceError(Problem(place, str(error))) from None
+        # Python's own words name a setting of Python
+        long = "integer string conversion" in str(error)
+        message = (
+            f"a number has more than {sys.get_int_max_str_digits():,} digits"
+            if long
+            else str(error)
+        )
+        raise InstanceError(Problem(place, message)) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -140,7 +148,7 @@ def parse_yaml(text: str, place: str) -> Any:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        reason = getattr(error, "problem", None) or "not YAML"
+        reason = str(getattr(error, "problem", None) or getattr(error, "reason", "cannot be read"))
         mark = getattr(error, "problem_mark", None)
         # libyaml of PyYAML 6.0.4 stops at a depth of its own, and reads ahead of the events that are counted here
         deep = "nesting depth" in reason

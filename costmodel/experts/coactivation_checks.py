@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.experts.expert_load import ExpertLoads
-from topology.errors import Problem
+from topology.errors import Problem, option
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
@@ -81,12 +81,14 @@ def check_diagonal(
     if not own.any():
         each = 8 if top_k is None else top_k
         if each < 2:
-            return [Problem("--top-k", f"{each}: experts used together need 2 or more per token")]
+            return [
+                Problem(option("top-k"), f"{each}: experts used together need 2 or more per token")
+            ]
         said = _too_many_pairs(counts, beside / (each - 1), loads)
         why = (
             f"use both if each has {each} experts; give the tokens of each expert on the diagonal, "
         )
-        return [Problem(place, f"{said} {why}or another --top-k")] if said else []
+        return [Problem(place, f"{said} {why}or another {option('top-k')}")] if said else []
     each = round(1 + float(beside.sum() / own.sum()))
     if each < 2:
         return [Problem(place, "1 expert per token, none used together; need 2 or more")]
@@ -185,7 +187,11 @@ def other_top_k(found: int, top_k: int | None, place: str) -> list[Problem]:
     """A problem where ``--top-k`` says something else than the file."""
     if top_k is None or top_k == found:
         return []
-    return [Problem("--top-k", f"{top_k}, but {place} has {found} experts per token; leave it out")]
+    return [
+        Problem(
+            option("top-k"), f"{top_k}, but {place} has {found} experts per token; leave it out"
+        )
+    ]
 
 
 def unused(used: Floats, loads: ExpertLoads, place: str) -> list[Problem]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 
 Floats = NDArray[np.float64]
 
@@ -224,5 +224,7 @@ def zero_rows(
     window, layer = int(empty[0, 0]), int(empty[0, 1])
     message = f"{len(empty)} rows are all zero, first layer {layer} of window {names[window]!r}"
     if dense < leading < windows.shape[1]:
-        message += f"; if the first {leading} layers are dense, say so (--dense-layers {leading})"
+        said = option("dense-layers", str(leading))
+        told = f" ({said})" if said else ""
+        message += f"; if the first {leading} layers are dense, say so{told}"
     return [Problem(place, message)]

@@ -19,7 +19,7 @@ from costmodel.experts.raw_loads import MAX_FILE_BYTES, RawLoads, as_windows, su
 from costmodel.experts.trtllm_statistics import read_statistics
 from costmodel.experts.unpacked import check_arrays
 from topology.catalogue import is_folder
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 from topology.names import brief
 from topology.reading import parse_json, read_text
 
@@ -168,7 +168,8 @@ def read_pt(path: Path) -> RawLoads:
     array = dump.get(SGLANG_KEY)
     if not isinstance(array, np.ndarray):
         mode = (
-            "; record with the mode stat (--coactivation reads records)"
+            "; record with the mode stat"
+            + (f" ({names} reads records)" if (names := option("coactivation")) else "")
             if "records" in dump
             else ""
         )

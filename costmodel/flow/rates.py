@@ -26,7 +26,7 @@ from costmodel.question.scenario import Scenario, load_workload
 from costmodel.replica.serving import Schedule, schedule
 from topology import load_chip
 from topology.catalogue import checked
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 from topology.load import build_cluster
 from topology.spec import ChipCount, ClusterSpec, DomainSpec
 
@@ -46,7 +46,7 @@ def priced(
     operations = first.operations
     if len(operations.kinds) != 1 or operations.moe is not None:
         message = f"{first.model.name} has layers of several kinds; rates need layers that are all alike and dense"
-        raise InstanceError(Problem("--model", message))
+        raise InstanceError(Problem(option("model"), message))
     machines = {}
     for kind, machine in question.machines.items():
         rates = _rates(machine, _instance(machine, model, workload, profile))

@@ -28,7 +28,7 @@ from costmodel.models.registry import by_architecture
 from costmodel.models.spec import Attention, Drafter, DrafterKind, Layer, ModelSpec, Weights
 from costmodel.models.summary import bytes_of, layer_bytes
 from topology.catalogue import catalogue_names
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, kind_of_data, on_command_line
 from topology.names import check_name
 
 #: what published files call the part that describes the layers, where they nest it
@@ -83,8 +83,11 @@ def _found(name_or_path: str) -> Path:
         return find_config(name_or_path)
     except InstanceError:
         known = ", ".join(catalogue_names("drafts", (".json",)))
-        message = f"unknown draft {shown(name_or_path)}; known: {known}, and every model; or the path of a config.json"
-        raise InstanceError(Problem("speculative.draft", message)) from None
+        file = on_command_line(
+            "the path of a config.json", "a file's name and its content in files"
+        )
+        message = f"unknown draft {shown(name_or_path)}; known: {known}, and every model; or {file}"
+        raise InstanceError(Problem(kind_of_data("drafts"), message)) from None
 
 
 def _kind_of(data: Mapping[str, Any], place: str) -> DrafterKind:
@@ -120,7 +123,7 @@ def _whole(path: Path, target: ModelSpec) -> Drafter:
             f"{spec.name} knows {spec.vocab_size:,} tokens and {target.name} {target.vocab_size:,}: "
             "drafts need the tokenizer of the model"
         )
-        raise InstanceError(Problem("speculative.draft", message))
+        raise InstanceError(Problem(kind_of_data("drafts"), message))
     return Drafter("model", replace(spec, mtp=None, vision=None, audio=None))
 
 

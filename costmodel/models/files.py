@@ -29,7 +29,10 @@ def find_config(name_or_path: str, kind: str = "models") -> Path:
                 if "/" in text:
                     raise InstanceError(Problem(text, "the folder has no config.json"))
         except OSError as error:
-            raise InstanceError(Problem(text[:80], error.strerror or "cannot be read")) from None
+            if "/" in text or text.endswith(".json"):
+                raise InstanceError(
+                    Problem(text[:80], error.strerror or "cannot be read")
+                ) from None
     return resolve(text, kind, (".json",))
 
 

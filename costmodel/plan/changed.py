@@ -21,7 +21,7 @@ from costmodel.question.scenario import Scenario, load_scenario
 from costmodel.question.traffic.load import load_traffic
 from topology import load_cluster
 from topology.catalogue import catalogue_names, checked, read_data, resolve
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 
 #: chips of one kind that may be bought, unless a question says otherwise
 MOST_CHIPS = 4608
@@ -61,7 +61,7 @@ def plan_question(
         The file, or what does not fit it.
     """
     if hours is not None and not 1 <= hours <= MOST_HOURS:
-        raise InstanceError(Problem("--hours", f"expected 1 to {MOST_HOURS}, got {hours}"))
+        raise InstanceError(Problem(option("hours"), f"expected 1 to {MOST_HOURS}, got {hours}"))
     numbered = True
     if _is_plan(name_or_path):
         asked = _with_traffic(load_plan(name_or_path), traffic)
@@ -89,8 +89,8 @@ def _with_traffic(asked: PlanQuestion, traffic: str | None) -> PlanQuestion:
         return asked
     if len(asked.models) > 1:
         message = f"{asked.name} has {len(asked.models)} models: say in the file whose it is"
-        raise InstanceError(Problem("--traffic", message))
-    with checked("--traffic"):
+        raise InstanceError(Problem(option("traffic"), message))
+    with checked(option("traffic")):
         whole = asked.models[0].model_dump(exclude_unset=True) | {"traffic": traffic}
         return asked.model_copy(update={"models": (PlanModel.model_validate(whole),)})
 
@@ -105,7 +105,9 @@ def _of_scenario(scenario: Scenario, traffic: str | None, hours: int | None) -> 
     ]:
         raise InstanceError(problems)
     if traffic is None and scenario.rate is None:
-        message = "a scenario has no requests by hour: give --traffic, or rate in the scenario"
+        message = (
+            f"a scenario has no requests by hour: give {option('traffic')}, or rate in the scenario"
+        )
         raise InstanceError(Problem("scenario", message))
     rates = (scenario.rate or 0.0,) * (hours or _DAY)
     if traffic is not None:
@@ -141,7 +143,7 @@ def hourly(traffic: str, hours: int | None = None) -> tuple[float, ...]:
     most = max(1, ceil(lasts_s / HOUR_S))
     if hours is not None and hours > most:
         message = f"{traffic} lasts {lasts_s / HOUR_S:.3g} h, {hours} h are asked for"
-        raise InstanceError(Problem("--hours", message))
+        raise InstanceError(Problem(option("hours"), message))
     part_s = HOUR_S / _PARTS
     counts = np.bincount((arrival_s / part_s).astype(np.int64))
     ends_s = np.minimum((np.arange(len(counts)) + 1) * part_s, lasts_s)
@@ -156,7 +158,7 @@ def hourly(traffic: str, hours: int | None = None) -> tuple[float, ...]:
 def _bought(kind: str) -> PlanUnits:
     """As many units of a kind as make the largest cluster, each bought only if it is used."""
     if "@" in kind:
-        raise InstanceError(Problem("--buy", f"{kind}: name one unit, without a count"))
+        raise InstanceError(Problem(option("buy"), f"{kind}: name one unit, without a count"))
     most = min(MOST_UNITS, max(1, MOST_CHIPS // len(load_cluster(kind).chips)))
     return PlanUnits(cluster=kind, count=most, reserved=(0, most))
 
@@ -166,7 +168,7 @@ def _first(asked: PlanQuestion, hours: int) -> PlanQuestion:
     rates = rates_of(asked)
     if not 1 <= hours <= len(rates[0]):
         message = f"expected 1 to {len(rates[0])}, as many as {asked.name} has, got {hours}"
-        raise InstanceError(Problem("--hours", message))
+        raise InstanceError(Problem(option("hours"), message))
     models = tuple(
         one.model_copy(
             update={"rates": None, "requests_per_s": tuple(peak for _, peak in own[:hours])}

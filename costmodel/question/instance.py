@@ -35,7 +35,7 @@ from costmodel.replica import memory
 from costmodel.replica.width_bytes import WidthBytes
 from topology import Chip, Cluster, TierKind
 from topology.catalogue import checked
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, on_command_line
 
 #: passes, by their tokens, of which it is kept how likely each expert is reached
 _MOST_REACHED = 16
@@ -207,7 +207,7 @@ class Instance:
 def resolve_instance(scenario: Scenario) -> Instance:
     """Load all that a scenario names. Raises one ``InstanceError`` with every problem found."""
     if scenario.choices is not None:
-        message = "are for rackfit solve (not with traffic): name one value of each option here"
+        message = f"are for {on_command_line('rackfit ')}solve (not with traffic): name one value of each option here"
         raise InstanceError(Problem("choices", message))
     problems: list[Problem] = []
     found: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,8 @@ from costmodel.experts.expert_load import read_loads, skewed_load
 from costmodel.models.spec import ModelSpec, MoE
 from costmodel.passes.operations import operations_of
 from costmodel.question.workload import Workload
-from topology.errors import InstanceError, Problem
+from topology.catalogue import is_folder
+from topology.errors import InstanceError, Problem, kind_of_data
 from topology.names import shown
 
 #: loads that are no recording; of a model without routed experts they say nothing
@@ -65,6 +67,11 @@ def loads_of_model(
 
 def _counts(path: str, dense_layers: int) -> NDArray[np.float64]:
     """Recorded counts ``[moe layers, experts]``; the model's leading dense layers may be in the file."""
+    if "/" not in path and "." not in path and not is_folder(Path(path)):
+        message = (
+            f"expected {', '.join(_GENERATED)} or a file of recorded counts, got {path[:80]!r}"
+        )
+        raise InstanceError(Problem(kind_of_data("loads"), message))
     try:
         return read_loads(path).total
     except InstanceError:

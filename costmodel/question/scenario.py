@@ -21,7 +21,7 @@ from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Limits, Prices, Slo, Workload
 from topology import TierKind
 from topology.catalogue import beside, checked, read_data, resolve
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, on_command_line
 from topology.names import Line, Name, Prose
 from topology.quantity import Given
 
@@ -151,9 +151,10 @@ def load_scenario(name_or_path: str) -> Scenario:
     path = resolve(name_or_path, "scenarios")
     data = read_data(path)
     if has_models(data):
-        message = (
+        message = on_command_line(
             "has several models: only rackfit solve and rackfit.solve_together take it; each model's own layout, "
-            "which solve --out writes, goes with the other commands"
+            "which solve --out writes, goes with the other commands",
+            "has several models: only solve takes it",
         )
         raise InstanceError(Problem(f"{path.name}: models", message))
     with checked(path.name):

@@ -55,37 +55,38 @@ class Percentiles:
         from costmodel.replay.targets import Targets
         from costmodel.together.question import MOST_SPARE
         from solver.traffic.asked import Asked
-        from topology.errors import InstanceError, Problem
+        from topology.errors import InstanceError, Problem, either, option
 
         given = self._given()
         if self.traffic is None and not given:
             return None
-        if self.traffic is None and (scenario.rate is None or "--prefixes" in given):
-            message = "needs --traffic"
-            if "--prefixes" not in given:
-                message += ", or --rate for requests of the question's lengths that come at random"
-            raise InstanceError([Problem(name, message) for name in given])
+        if self.traffic is None and (scenario.rate is None or "prefixes" in given):
+            message = f"needs {option('traffic')}"
+            if "prefixes" not in given and option("rate"):
+                message += f", or {option('rate')} for requests of the question's lengths that come at random"
+            raise InstanceError([Problem(option(name), message) for name in given])
         problems = []
         if self.goodput is not None and not 0 < self.goodput < 1:
             message = f"expected a share above 0 and below 1, got {self.goodput:g}"
-            problems.append(Problem("--goodput", message))
+            problems.append(Problem(option("goodput"), message))
         if not 1 <= self.peak <= 1000:
             message = f"expected 1 to 1000 times the mean, got {self.peak:g}"
-            problems.append(Problem("--peak", message))
+            problems.append(Problem(option("peak"), message))
         digits = self.spare.isascii() and self.spare.isdecimal() and len(self.spare) < 7
         number = int(self.spare) if digits else -1
         if self.spare not in ("node", "rack") and not 0 <= number <= MOST_SPARE:
             message = f"expected node, rack or a number of chips, got {self.spare[:40]!r}"
-            problems.append(Problem("--spare", message))
+            problems.append(Problem(option("spare"), message))
         slo = self._slo(scenario)
         if slo.ttft is None and slo.tpot is None:
-            place = "--traffic" if self.traffic is not None else given[0]
-            problems.append(Problem(place, "has no target: give --ttft-p99 or --tpot-p99"))
+            place = "traffic" if self.traffic is not None else given[0]
+            ways = either(option("ttft-p99"), option("tpot-p99"))
+            problems.append(Problem(option(place), f"has no target: give {ways}"))
         if problems:
             raise InstanceError(problems)
         if self.traffic is not None:
             loaded = load_traffic(self.traffic, rate=scenario.rate, seed=seed)
-            requests = over_time(loaded, "--traffic")
+            requests = over_time(loaded, option("traffic"))
         else:
             assert scenario.rate is not None
             requests = at_random(resolve_instance(scenario).workload, scenario.rate, seed)
@@ -102,12 +103,12 @@ class Percentiles:
     def _given(self) -> list[str]:
         """Options that say something only about traffic."""
         told = {
-            "--ttft-p99": self.ttft_p99 is not None,
-            "--tpot-p99": self.tpot_p99 is not None,
-            "--goodput": self.goodput is not None,
-            "--peak": self.peak != 1.0,
-            "--spare": self.spare != "0",
-            "--prefixes": self.prefixes != "off",
+            "ttft-p99": self.ttft_p99 is not None,
+            "tpot-p99": self.tpot_p99 is not None,
+            "goodput": self.goodput is not None,
+            "peak": self.peak != 1.0,
+            "spare": self.spare != "0",
+            "prefixes": self.prefixes != "off",
         }
         return [name for name, said in told.items() if said]
 
@@ -115,8 +116,9 @@ class Percentiles:
         """The targets of the percentiles, those of the question where none are given."""
         from costmodel.question.workload import Slo
         from topology.catalogue import checked
+        from topology.errors import option
 
-        with checked("--ttft-p99, --tpot-p99"):
+        with checked(f"{option('ttft-p99')}, {option('tpot-p99')}"):
             return Slo.model_validate(
                 {
                     "ttft": self.ttft_p99 if self.ttft_p99 is not None else scenario.slo.ttft,

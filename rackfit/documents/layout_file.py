@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from topology.catalogue import is_file, read_data
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, on_command_line
 from topology.names import shown
 
 
@@ -16,12 +16,19 @@ def read_layout_data(path: Path) -> dict[str, Any]:
         raise InstanceError(Problem(shown(path, 300), _no_file(path)))
     data = read_data(path)
     if not isinstance(data, dict):
-        raise InstanceError(Problem(str(path), "expected a JSON object written by rackfit solve"))
+        raise InstanceError(
+            Problem(
+                str(path), f"expected a JSON object written by {on_command_line('rackfit ')}solve"
+            )
+        )
     if "layout" not in data and isinstance(data.get("models"), list) and "schema_version" in data:
         message = "holds several models: name one of layouts/*.json beside it, each with the layout of a model"
         raise InstanceError(Problem(str(path), message))
     if "layout" not in data and "schema_version" not in data:
-        message = "is not a layout: write one with rackfit solve ... --out FILE"
+        message = on_command_line(
+            "is not a layout: write one with rackfit solve ... --out FILE",
+            "is not a layout: give the whole document that solve answers",
+        )
         raise InstanceError(Problem(str(path), message))
     return data
 

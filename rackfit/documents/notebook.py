@@ -10,7 +10,7 @@ from rackfit.figures.live import still
 from rackfit.figures.palette import map_style
 from rackfit.figures.rack_map import rack_map
 from rackfit.quoting import markup
-from rackfit.wording import at_most
+from rackfit.wording import at_most, counted
 
 
 def answer_html(
@@ -49,6 +49,6 @@ def _pass_times(layout: Layout, evaluation: Evaluation) -> Chart:
                 parts[part] = parts.get(part, 0.0) + 1e3 * float(seconds)
         taken = sorted(parts.items(), key=lambda part: -part[1])
         points = [(part.replace("_", " "), value) for part, value in taken if value > 0]
-        name = f"{replica.role} on {len(replica.chips)} chips"
+        name = f"{replica.role} on {counted(len(replica.chips), 'chip')}"
         series.setdefault(replica.role, Series(name, points))
     return Chart("Time of one pass by kind", "kind", "ms", list(series.values()), kind="bar")

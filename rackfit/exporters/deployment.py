@@ -242,11 +242,7 @@ class Deployment:
     @property
     def host_notes(self) -> list[str]:
         """That host names are made up, where they are."""
-        if not self.hosts.made_up:
-            return []
-        hosts = self.hosts.names
-        shown = hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"
-        return [f"hosts are called {shown}; --hosts FILE (one name per line) writes yours"]
+        return self.hosts.notes
 
     def prompts_per_pass_tokens(self, server: Server) -> int:
         """Prompt tokens of one pass of one attention rank, rounded up to 256, at most the limit."""

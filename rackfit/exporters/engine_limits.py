@@ -16,6 +16,7 @@ from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
 from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.registry import Limit
+from topology.errors import on_command_line
 
 #: why tokens are gathered
 _CUT = "every chip has a slice of each expert and takes all tokens"
@@ -115,7 +116,7 @@ def _room(deployment: Deployment, server: Server, engine: EngineFacts) -> list[L
         chip = deployment.instance.cluster.chip(server.replica.chips[0]).chip.name
         message = (
             f"{fraction:.1%} of a chip's HBM; {engine.label} leaves {engine.usable_share(chip):.0%} "
-            f"({engine.memory.source}); solve with --engine {engine.engine} for the best layout within it"
+            f"({engine.memory.source}); solve with {on_command_line('--')}engine {engine.engine} for the best layout within it"
         )
         found.append(Limit(server.name, message, True))
     most, in_pass = _most_sequences(deployment.instance, server.replica), server.per_pass()

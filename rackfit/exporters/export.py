@@ -17,7 +17,7 @@ from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.registry import Limit, exporter
 from rackfit.exporters.tiers import tier_limits, tier_notes
 from topology.catalogue import is_folder
-from topology.errors import ExportError, InstanceError, Problem
+from topology.errors import ExportError, InstanceError, Problem, option
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,9 @@ def _refusal(target: str, limits: list[Limit], asked: bool) -> list[str]:
     if len(limits) > 12:
         lines.append(f"  and {len(limits) - 12} more")
     if all(limit.approximable for limit in limits) and not asked:
-        lines.append("--allow-approximate writes the nearest it can express and prints the loss")
+        lines.append(
+            f"{option('allow-approximate')} writes the nearest it can express and tells the loss"
+        )
     return lines
 
 

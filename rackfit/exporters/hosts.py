@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rackfit.quoting import host_label
 from topology import Cluster
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, on_command_line
 from topology.reading import read_text
 
 
@@ -72,6 +72,15 @@ class Hosts:
             for chip, place in self.places.items()
         }
         self.names = names
+
+    @property
+    def notes(self) -> list[str]:
+        """That the names are made up, where they are."""
+        if not self.made_up:
+            return []
+        several = "" if len(self.names) == 1 else f" to {self.names[-1]}"
+        own = on_command_line("; --hosts FILE (one name per line) writes yours", "; put in yours")
+        return [f"hosts are called {self.names[0]}{several}{own}"]
 
     def of(self, chip: str) -> Place:
         """Place of a chip."""

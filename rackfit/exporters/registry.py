@@ -11,7 +11,7 @@ import rackfit.exporters as package
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.exporters.deployment import Deployment
-from topology.errors import ExportError, InstanceError, Problem
+from topology.errors import ExportError, InstanceError, Problem, option
 
 PREFIX = "target_"
 
@@ -70,6 +70,8 @@ def exporter(name: str) -> Exporter:
     known = exporters()
     if name not in known:
         raise InstanceError(
-            Problem("--to", f"unknown target {name[:60]!r}; known: {', '.join(sorted(known))}")
+            Problem(
+                option("to"), f"unknown target {name[:60]!r}; known: {', '.join(sorted(known))}"
+            )
         )
     return known[name]

@@ -19,6 +19,7 @@ from rackfit.exporters.deployment import Deployment, Server
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import Limit
 from rackfit.quoting import yaml_text
+from topology.errors import on_command_line
 
 NAME = "dynamo"
 ENGINE = "sglang"
@@ -78,13 +79,13 @@ def notes(deployment: Deployment) -> list[str]:
     options = deployment.options
     if _volume(deployment):
         found.append(
-            f"the volume claim {options.weights_claim!r} holds the weights ({options.model_path} in its pods); "
-            "--weights-claim names yours"
+            f"the volume claim {options.weights_claim!r} holds the weights ({options.model_path} in its pods)"
+            + on_command_line("; --weights-claim names yours")
         )
     if options.rdma_resource and _needs_rdma(deployment):
         found.append(
-            f"workers ask for {options.rdma_resource}, one for each GPU; --rdma-resource names what your cluster "
-            "calls it"
+            f"workers ask for {options.rdma_resource}, one for each GPU"
+            + on_command_line("; --rdma-resource names what your cluster calls it")
         )
     if deployment.disaggregated:
         found.append(
@@ -94,7 +95,9 @@ def notes(deployment: Deployment) -> list[str]:
     label = option_table(deployment.engine_name).version
     found.append(f"options are those of {label}: the image must hold it or a later version")
     if "REGISTRY" in deployment.options.image:
-        found.append("give the container image with --image")
+        found.append(
+            on_command_line("give the container image with --image", "put in the container image")
+        )
     return found
 
 

@@ -22,9 +22,14 @@ _WIDTH, _HEIGHT = 640, 320
 _ROOM = {"left": 32, "right": 16, "top": 8, "bottom": 8}
 #: letters of a line: titles of files, labels of bars, titles of axes
 _TITLE, _BAR, _AXIS = 78, 24, 46
+#: around the plot in a page: the last label of an axis is half beside it
+_MARGIN = {"left": 5, "right": 18, "top": 5, "bottom": 5}
 #: pixels beside a bar for its figure
 _FIGURE = 52
 _DASHES = [[1, 0], [7, 4], [2, 3], [10, 3, 2, 3], [4, 4], [1, 4], [12, 4]]
+_SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right", "triangle-down", "triangle-left")  # fmt: skip
+#: what stands in a key for a series that is a line alone, among series of dots
+_LINE = "M-1.2,-.15L1.2,-.15L1.2,.15L-1.2,.15Z"
 _TICK = "datum.value >= 1e7 ? format(datum.value, '.3~s') : format(datum.value, ',.4~r')"
 
 
@@ -79,13 +84,14 @@ def chart_spec(chart: Chart) -> dict[str, Any]:
         .transform_filter(chosen)
         .properties(
             width="container",
+            padding=_MARGIN,
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
             description=chart.description,
         )
         .to_dict()
     )
     spec.pop("config", None)
-    spec["datasets"] = {"rows": _rows(chart)}
+    spec["datasets"] = {"rows": _rows(chart, names)}
     spec["usermeta"] = {"title": chart.title, "note": chart.note}
     return spec
 
@@ -126,7 +132,8 @@ def bundle() -> str:
     return text
 
 
-def _rows(chart: Chart) -> list[dict[str, Any]]:
+def _rows(chart: Chart, names: Sequence[str]) -> list[dict[str, Any]]:
+    dashes = {name: at % len(_DASHES) for at, name in enumerate(names)}
     looks = {series.name: series.look for series in chart.series}
     rows = []
     for name, x, y, about in chart.values:
@@ -135,7 +142,7 @@ def _rows(chart: Chart) -> list[dict[str, Any]]:
         label = x if isinstance(x, int | float) else "\n".join(textwrap.wrap(x, _BAR))
         rows.append(
             {"series": name, "x": label, "y": y, "words": words, "look": looks[name],
-             "end": max(0.0, y), "figure": brief(y), "about": about}
+             "end": max(0.0, y), "figure": brief(y), "about": about, "dash": dashes[name]}
         )  # fmt: skip
     return rows
 
@@ -145,13 +152,13 @@ def brief(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _legend(alt: Any, names: Sequence[str]) -> Any:
+def _legend(alt: Any, names: Sequence[str], **more: Any) -> Any:
     """Under the plot, as many beside each other as fit."""
     letters = max(map(len, names), default=1) + 4
     # of what the chart stands in: the plot's own width still changes while it is laid out
     room = f"(isValid(containerSize()[0]) ? containerSize()[0] : {_WIDTH})"
     columns = alt.ExprRef(f"max(1, floor(({room} - 80) / {7 * letters}))")
-    return alt.Legend(title=None, orient="bottom", columns=columns, symbolOpacity=1)
+    return alt.Legend(title=None, orient="bottom", columns=columns, symbolOpacity=1, **more)
 
 
 def _axis(alt: Any, label: str, across: bool, values: Sequence[float] | None = None) -> Any:
@@ -194,9 +201,9 @@ def _lines(alt: Any, chart: Chart, names: list[str]) -> Any:
     x_scale = _scale(alt, chart.log_x, zero=False, nice=False, padding=12)
     y_scale = _scale(alt, chart.log_y, zero=True)
     looks = {series.look for series in chart.series}
-    colour = alt.Color(
-        "series:N", scale=alt.Scale(domain=names), sort=names, legend=_legend(alt, names)
-    )
+    only_lines = looks == {"line"}
+    legend = _legend(alt, names, **({"symbolType": "stroke"} if only_lines else {}))
+    colour = alt.Color("series:N", scale=alt.Scale(domain=names), sort=names, legend=legend)
     base = alt.Chart(alt.NamedData("rows")).encode(
         x=alt.X(
             "x:Q",
@@ -212,20 +219,33 @@ def _lines(alt: Any, chart: Chart, names: list[str]) -> Any:
     )
     layers = []
     if looks & {"both", "line"}:
-        dashes = alt.Scale(domain=names, range=[_DASHES[i % 7] for i in range(len(names))])
+        every = [_DASHES[i % len(_DASHES)] for i in range(len(names))]
+        dashes = alt.Scale(domain=names, range=every)
+        dash = alt.StrokeDash("series:N", scale=dashes, sort=names, legend=legend)
+        if not only_lines:
+            # a scale of dashes would be drawn round the dots of the key
+            dash = alt.StrokeDashValue(
+                every[0],
+                condition=[
+                    {"test": f"datum.dash == {at}", "value": own} for at, own in enumerate(_DASHES)
+                ],
+            )
         layers.append(
-            base.mark_line()
-            .encode(strokeDash=alt.StrokeDash("series:N", scale=dashes, sort=names))
-            .transform_filter("datum.look != 'dots'")
+            base.mark_line().encode(strokeDash=dash).transform_filter("datum.look != 'dots'")
         )
     dots = base.mark_point(filled=True, size=80).encode(
         tooltip=_tooltip(alt, chart), description="words:N"
     )
-    if looks == {"line"}:
+    if only_lines:
         # nothing to see, but something to point at
         layers.append(dots.mark_point(filled=True, size=80, opacity=0))
     else:
-        shapes = alt.Shape("series:N", scale=alt.Scale(domain=names), sort=names)
+        lines = {series.name for series in chart.series if series.look == "line"}
+        drawn = (_SHAPES[at % len(_SHAPES)] for at in range(len(names)))
+        kinds = [_LINE if name in lines else next(drawn) for name in names]
+        shapes = alt.Shape(
+            "series:N", scale=alt.Scale(domain=names, range=kinds), sort=names, legend=legend
+        )
         layers.append(dots.encode(shape=shapes).transform_filter("datum.look != 'line'"))
     return alt.layer(*layers).properties(height=_HEIGHT)
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
+from rackfit.documents.replica_groups import ReplicaGroup
 from rackfit.figures.chart import Chart, Series
 from rackfit.figures.live import figure
 from rackfit.figures.stage_load import stage_load
 from rackfit.quoting import markup
-from rackfit.report.render import ReplicaGroup
+from rackfit.wording import counted
 
 
 def expert_loads(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]) -> str:
@@ -24,7 +25,7 @@ def expert_loads(instance: Instance, layout: Layout, groups: Sequence[ReplicaGro
                 busiest = found.load.max(axis=1)
                 points += [(n, float(x)) for n, x in zip(found.layers, busiest, strict=True)]
         if points:
-            name = f"{replica.role} on {len(replica.chips)} chips"
+            name = f"{replica.role} on {counted(len(replica.chips), 'chip')}"
             series.append(Series(name, points))
     if not series:
         return ""

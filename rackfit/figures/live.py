@@ -39,7 +39,7 @@ _DRAW = """
 })();
 """
 STYLE = (
-    "figure{margin:1.5em 0}figcaption strong{font-size:1.05em}.plot{width:100%;margin:.4em 0}"
+    "figure{margin:1.5em 0}figcaption{padding-right:2.4em}figcaption strong{font-size:1.05em}.plot{width:100%;margin:.4em 0}"
     "figure .plot.vega-embed{display:block;padding-right:0!important}figure .plot.vega-embed summary{top:-2.2em}"
     "figure details:not(.vega-embed details){font-size:.9em}"
 )

@@ -11,6 +11,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.figures.stage_load import stage_load
 from rackfit.quoting import markup
+from rackfit.wording import counted
 from topology import Domain
 
 #: more chips than this are left out, so that a page stays small
@@ -61,7 +62,7 @@ def rack_map(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
     """HTML: one picture per domain, with its key, until ``MAX_CHIPS`` chips are drawn."""
     uses = chip_uses(instance, layout, evaluation)
     parts = [
-        '<p class="note">HBM of each chip by kind. P, D, M and a number: prefill, decode or mixed replica; x: failed. Details on pointing at a chip.</p>'
+        '<p class="note">HBM of each chip by kind. P, D, M and a number: prefill, decode or mixed replica; x: failed; no letter: not in use. Details on pointing at a chip.</p>'
     ]
     drawn = 0
     for domain in instance.cluster.domains:
@@ -78,7 +79,9 @@ def rack_map(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
 def _domain(domain: Domain, uses: dict[str, ChipUse]) -> str:
     rows = math.ceil(len(domain.chips) / _PER_ROW)
     width = _PER_ROW * _STEP_X + 8
-    name = f"{domain.name} ({domain.rack}), {len(domain.chips)} chips, {len(domain.usable)} usable"
+    kinds = ", ".join(dict.fromkeys(placed.chip.name for placed in domain.chips))
+    chips = counted(len(domain.chips), "chip")
+    name = f"{domain.name} ({domain.rack}), {chips} ({kinds}), {len(domain.usable)} usable"
     drawn = []
     for place, placed in enumerate(domain.chips):
         row, column = divmod(place, _PER_ROW)

@@ -9,10 +9,11 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.replica.held import place_in_flight, reading_from
 from costmodel.replica.replica import StageTerms, stage_terms
+from rackfit.documents.replica_groups import ReplicaGroup
 from rackfit.figures.chart import Chart, Series
 from rackfit.figures.live import figure
 from rackfit.report.page import table
-from rackfit.report.render import ReplicaGroup
+from rackfit.wording import counted
 from topology import Chip
 
 
@@ -129,7 +130,7 @@ def rooflines(instance: Instance, layout: Layout, groups: Sequence[ReplicaGroup]
         read = reading_from(instance, place_in_flight(replica))
         first = stage_terms(read, layout, replica)[0]
         for name in first.passes:
-            title = f"{name.capitalize()} pass of a {replica.role} replica on {len(replica.chips)} chips"
+            title = f"{name.capitalize()} pass of a {replica.role} replica on {counted(len(replica.chips), 'chip')}"
             found.append((title, read, first, roofline_points(read, first, name)))
     every = [point for *_, points in found for point in points]
     names = [*sorted({dot_name(p) for p in every}), *sorted({roof_name(p.dtype) for p in every})]

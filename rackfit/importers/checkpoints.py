@@ -8,7 +8,7 @@ from costmodel.measured.systems import checkpoint
 from costmodel.models.load import load_model
 from costmodel.models.spec import ModelSpec
 from rackfit.importers.servers import FoundServer
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, on_command_line, option
 from topology.names import shown
 
 
@@ -24,10 +24,10 @@ def model_of(servers: Sequence[FoundServer]) -> tuple[str, str | None]:
         said = ", ".join(shown(name, 80) for name, _ in names if name) or "nothing by name"
         what = "no shipped model" if len(found) == 1 else "more than one model"
         message = (
-            f"is missing: the commands serve {said}, {what}; give a name (rackfit catalogue models) or a "
+            f"is missing: the commands serve {said}, {what}; give a name{on_command_line(' (rackfit catalogue models)')} or a "
             "config.json"
         )
-        raise InstanceError(Problem("--model", message))
+        raise InstanceError(Problem(option("model"), message))
     return only
 
 

@@ -19,7 +19,7 @@ from solver.experts import place_layers
 from solver.place.build import build_replica
 from solver.place.held_kv import with_idle
 from solver.shapes.shapes import ROLES
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Builder:
         self.notes += (*server.notes, *server.otherwise(self.instance))
         if (other := other_model(server, self.instance.model)) is not None:
             self.notes.append(
-                f"{server.place}: serves {other}, not {self.instance.model.name}: --model {other} prices what runs"
+                f"{server.place}: serves {other}, not {self.instance.model.name}: {option('model')} {other} prices what runs"
             )
         chips = self._chips(server)
         self._take(chips)

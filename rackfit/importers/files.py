@@ -8,7 +8,7 @@ from pathlib import Path
 from rackfit.importers.command_lines import read_processes
 from rackfit.importers.servers import FoundServer
 from topology.catalogue import is_file, is_folder
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 from topology.names import shown
 
 ENGINES = ("sglang", "trtllm", "vllm")
@@ -23,7 +23,7 @@ def read_servers(engine: str, path: Path) -> list[FoundServer]:
     """
     if engine not in ENGINES:
         raise InstanceError(
-            Problem("--from", f"unknown engine {engine[:40]!r}; known: {', '.join(ENGINES)}")
+            Problem(option("from"), f"unknown engine {engine[:40]!r}; known: {', '.join(ENGINES)}")
         )
     module = importlib.import_module(f"rackfit.importers.from_{engine}")
     found: list[FoundServer]

@@ -21,7 +21,13 @@ from rackfit.importers.files import read_servers
 from rackfit.quoting import shell_word
 from rackfit.report.compare import built_words
 from rackfit.wording import at_most
-from topology.errors import ExportError, InstanceError, NoFeasibleLayout, NoLayoutInTime
+from topology.errors import (
+    ExportError,
+    InstanceError,
+    NoFeasibleLayout,
+    NoLayoutInTime,
+    on_command_line,
+)
 
 #: relative rise of throughput that a change of placement is named for
 _WORTH = 1e-3
@@ -244,7 +250,8 @@ def _commands(running: Running, engine: str, into: Path | None) -> list[str]:
     written = ["keep"] * worth + ["fuller"] * (running.filled is not None)
     written += ["best"] * (running.best is not None)
     if into is None:
-        return ["--into DIR writes these layouts for rackfit export"] if written else []
+        told = on_command_line("--into DIR writes these layouts for rackfit export")
+        return [told] if written and told else []
     found = []
     for name in written:
         folder = str(into / name)

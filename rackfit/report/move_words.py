@@ -65,12 +65,12 @@ def print_move(move: Move) -> None:
     """Print the move."""
     from rich.table import Table
 
-    from rackfit.report.render import make_console
+    from rackfit.console import make_console, print_sentence, print_table
 
     console = make_console()
 
     def line(text: str) -> None:
-        console.print(plain(text), highlight=False, soft_wrap=True)
+        print_sentence(console, plain(text))
 
     for text in lines_before(move):
         line(text)
@@ -98,7 +98,7 @@ def print_move(move: Move) -> None:
                 f"{_served(step.during):,.2f}",
                 f"{_served(step.after):,.2f}",
             )
-        console.print(table)
+        print_table(console, table)
     for text in lines_after(move):
         line(text)
 

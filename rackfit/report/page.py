@@ -23,9 +23,9 @@ h2{font-size:1.15em;margin-top:2em;border-bottom:1px solid var(--line)}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9em}
 th,td{text-align:left;vertical-align:top;padding:.25em .8em .25em 0;border-bottom:1px solid var(--line)}
 th{white-space:nowrap}td{min-width:5em;max-width:28em;white-space:nowrap}
-td.long{min-width:22em;white-space:normal;overflow-wrap:anywhere}
+td.long{min-width:14em;white-space:normal;overflow-wrap:anywhere}
 .note{font-size:.9em;opacity:.85}
-@media screen and (max-width:640px){th[scope=row]{white-space:normal;min-width:9em}td.long{min-width:15em}}
+@media screen and (max-width:640px){th[scope=row]{white-space:normal;min-width:9em}td.long{min-width:12em}}
 @media print{body{max-width:none;font-size:12px;padding:0}.wide{overflow:visible}svg.chart,.plot,tr{break-inside:avoid}
 h2,.note,h2+p{break-after:avoid}figure details{display:none}.wide>svg.chart{min-width:0!important;max-width:90%}}
 """
@@ -64,4 +64,4 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, float) and 1e4 <= abs(value) < 1e9:
         return f"{value:,.0f}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

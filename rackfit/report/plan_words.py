@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
+from costmodel.findings import provenance
 from rackfit.documents.plan_document import (
     hour_document,
     left_out,
@@ -11,7 +12,8 @@ from rackfit.documents.plan_document import (
     usd_per_day,
     usd_per_m_output_tokens,
 )
-from rackfit.wording import at_least, at_most, counted
+from rackfit.quoting import plain
+from rackfit.wording import BASES, at_least, at_most, counted, rests_on
 from solver.plan.confirm import Confirmed
 from solver.plan.day import DayPlan
 
@@ -38,7 +40,8 @@ def lines(found: DayPlan, confirmed: Confirmed | None = None) -> list[str]:
         said.append(f"every hour's rates are carried after the loss of {asked.loss_words}")
     if confirmed is not None:
         said += _replayed(found, confirmed)
-    return said
+    bases = (rests_on(provenance(one.instance, one.layout), *BASES) for one in found.layouts)
+    return said + [f"basis: {words}" for words in dict.fromkeys(bases)]
 
 
 def _proof(found: DayPlan) -> str:
@@ -136,12 +139,12 @@ def print_plan(found: DayPlan, confirmed: Confirmed | None = None) -> None:
     """Print a plan."""
     from rich.table import Table
 
-    from rackfit.report.render import make_console
+    from rackfit.console import make_console, print_sentence, print_table
 
     console = make_console()
 
     def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_sentence(console, plain(line))
 
     for line in lines(found, confirmed):
         say(line)
@@ -150,7 +153,7 @@ def print_plan(found: DayPlan, confirmed: Confirmed | None = None) -> None:
         table.add_column(name, justify="right")
     for row in rows(found):
         table.add_row(*row)
-    console.print(table)
+    print_table(console, table)
     for line in column_lines(found):
         say(line)
 

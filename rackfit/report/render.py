@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from costmodel.evaluate import Evaluation
-from costmodel.layout.layout import Layout, Replica
+from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from costmodel.replica.replica import MEMORY_KINDS, ReplicaPrice
+from costmodel.replica.replica import MEMORY_KINDS
 from costmodel.replica.tier_use import TierUse
+from rackfit.console import make_console, print_sentence, print_table
+from rackfit.documents.replica_groups import (
+    ReplicaGroup,
+    chip_ranges,
+    deployment_words,
+    replica_groups,
+    slots_words,
+)
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
 from rackfit.report.uncertainty_words import interval_words, lines_beside
-from rackfit.wording import at_least, at_most
+from rackfit.wording import at_least, at_most, counted
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -33,29 +41,22 @@ def print_result(result: Result, console: Console | None = None) -> None:
     )
     if found.worlds is not None and found.worlds.confidence is not None:
         proven = f"at a confidence of {found.worlds.confidence:.0%} {proven}"
-    console.print(
-        f"[bold]{proven}[/bold]. No layout that the proof covers costs less than "
+    told = Text(proven, style="bold").append(
+        ". No layout that the proof covers costs less than "
         f"${at_least(certificate.bound_usd_per_m_output_tokens)} per million output tokens "
-        f"({found.shapes} shapes searched in {found.wall_s:.1f} s).",
-        highlight=False,
-        soft_wrap=True,
+        f"({counted(found.shapes, 'shape')} searched in {found.wall_s:.1f} s).",
+        style="not bold",
     )
+    print_sentence(console, told)
     if instance.operations.moe is not None:
-        console.print(
+        print_sentence(
+            console,
             f"the busiest chips cost {found.skew_cost:.2%} more than if each stage spread the same expert load "
             "evenly over its chips",
-            highlight=False,
-            soft_wrap=True,
         )
     for line in lines_beside(result):
-        console.print(plain(line), highlight=False, soft_wrap=True)
+        print_sentence(console, plain(line))
     _print_tables(console, instance, result.layout, result.evaluation)
-
-
-def make_console() -> Console:
-    """A console as wide as the terminal; wide enough for every table in a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
 
 
 def print_instead(result: Result) -> None:
@@ -75,7 +76,7 @@ def print_evaluation(
     if evaluation.violations:
         console.print(f"[bold red]{len(evaluation.violations)} violations[/bold red]")
         for violation in evaluation.violations[:20]:
-            console.print(plain(f"  {violation}"), highlight=False, soft_wrap=True)
+            print_sentence(console, plain(violation), indent="  ")
     if evaluation.priced.replicas:
         _print_figures(console, evaluation)
         _print_tables(console, instance, layout, evaluation, title)
@@ -95,16 +96,15 @@ def _print_question(console: Console, instance: Instance) -> None:
             f" ({workload.return_rate:.0%} of conversations continue after {workload.hold_s:,.3g} s "
             f"and reuse the KV of {workload.cached_tokens:,} of these)"
         )
-    console.print(
+    print_sentence(
+        console,
         plain(
             f"{instance.model.name} ({instance.model.native_dtype}) on {instance.cluster.name}: "
             f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens{charged}, {text}"
         ),
-        highlight=False,
-        soft_wrap=True,
     )
     for warning in instance.model.named_warnings:
-        console.print(plain(warning), highlight=False, soft_wrap=True)
+        print_sentence(console, plain(warning))
 
 
 def _print_figures(console: Console, evaluation: Evaluation) -> None:
@@ -119,11 +119,17 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
-    paid = "all working chips are paid" if e.chips_paid != e.chips_used else "all of them in use"
+    paid = (
+        "all working chips are paid"
+        if e.chips_paid != e.chips_used
+        else "all of them in use"
+        if e.chips_paid > 1
+        else "in use"
+    )
     table.add_row(
         "cost",
         f"${e.usd_per_m_output_tokens:.4f} per million output tokens; ${e.usd_per_m_tokens:.4f} per "
-        f"million tokens of input and output; ${e.usd_per_hour:,.2f}/h for {e.chips_paid} chips, {paid}",
+        f"million tokens of input and output; ${e.usd_per_hour:,.2f}/h for {counted(e.chips_paid, 'chip')}, {paid}",
     )
     if e.assumed:
         table.add_row("assumed", plain("; ".join(e.assumed)))
@@ -178,21 +184,6 @@ def _print_tables(
     _print_time(console, groups)
 
 
-#: a replica, its price, and every replica that equals it but for its chips
-ReplicaGroup = tuple[Replica, ReplicaPrice, list[Replica]]
-
-
-def replica_groups(layout: Layout, evaluation: Evaluation) -> list[ReplicaGroup]:
-    """Replicas of one shape and stages together, prefill first."""
-    found: dict[object, ReplicaGroup] = {}
-    order = {"prefill": 0, "decode": 1, "mixed": 2}
-    for replica, price in zip(layout.replicas, evaluation.priced.replicas, strict=True):
-        stages = tuple((s.layers, s.slot_key, s.expert_map) for s in replica.groups)
-        key = (order[replica.role], replica.shape, stages)
-        found.setdefault(key, (replica, price, []))[2].append(replica)
-    return sorted(found.values(), key=lambda group: order[group[0].role])
-
-
 def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) -> None:
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
     for column in (
@@ -201,58 +192,30 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
         table.add_column(column, justify="left" if column == "role" else "right", no_wrap=True)
     for replica, price, members in groups:
         shape = replica.shape
-        stage = replica.stages[0] if replica.apart is None else replica.apart.experts
-        slots = sorted({n for layer in (None, *stage.unlike) for n in stage.slots(layer)})
         table.add_row(
             str(len(members)), replica.role, str(len(replica.chips)), str(shape.tp),
             str(shape.attention_dp), str(shape.ep), str(shape.pp), f"{shape.batch:,}",
-            "cut" if replica.cuts_experts else "-".join(map(str, slots)) if any(slots) else "-",
+            slots_words(replica),
             f"{max(stage.imbalance for stage in price.stages):.3f}",
             f"{float(price.service.requests_per_s):.2f}",
         )  # fmt: skip
     console.print()
-    console.print(table, highlight=False)
+    print_table(console, table)
     for replica, _, members in groups:
         places = "; ".join(chip_ranges(member.chips) for member in members[:4])
         more = f"; and {len(members) - 4} more" if len(members) > 4 else ""
-        text = plain(f"  {replica.role} on {len(replica.chips)} chips: {places}{more}")
-        console.print(text, highlight=False, soft_wrap=True)
+        chips = counted(len(replica.chips), "chip")
+        print_sentence(console, plain(f"{replica.role} on {chips}: {places}{more}"), indent="  ")
         if replica.apart is not None:
             own = [chip_ranges(stage.chips) for stage in replica.groups]
-            said = f"attention on {own[0]}; experts on {own[1]}; {replica.apart.microbatches} microbatches"
-            console.print(f"    {said}", highlight=False, soft_wrap=True)
+            batches = counted(replica.apart.microbatches, "microbatch", "microbatches")
+            said = f"attention on {own[0]}; experts on {own[1]}; {batches}"
+            print_sentence(console, plain(said), indent="    ")
         if len(replica.stages) > 1:
             stages = ", ".join(f"{stage.layers[0]}-{stage.layers[1]}" for stage in replica.stages)
-            console.print(f"    layers by stage: {stages}", highlight=False, soft_wrap=True)
-    cut = any(replica.cuts_experts for replica, _, _ in groups)
-    console.print(
-        "  count: replicas of this kind. chips: of one replica. tp x dp: chips of one stage (dp: attention "
-        "data parallel).\n  ep: chips that share the experts. pp: stages. batch: sequences at the same time "
-        "(prefill: prompts).\n  slots: experts per chip and layer. skew: load of the busiest chip over the "
-        "mean. req/s: of one replica."
-        + ("\n  cut: every chip of a stage has a slice of each expert." if cut else ""),
-        highlight=False,
-        style="dim",
-    )
-
-
-def chip_ranges(chips: Sequence[str]) -> str:
-    """Chip ids with runs shortened: ``r0g0-r0g7 r1g0``."""
-    runs: list[list[str]] = []
-    for chip in chips:
-        head, number = _split(chip)
-        if runs:
-            last_head, last_number = _split(runs[-1][-1])
-            if head == last_head and number == last_number + 1:
-                runs[-1].append(chip)
-                continue
-        runs.append([chip])
-    return " ".join(run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def _split(chip: str) -> tuple[str, int]:
-    digits = len(chip) - len(chip.rstrip("0123456789"))
-    return (chip[:-digits], int(chip[-digits:])) if digits else (chip, -1)
+            print_sentence(console, f"layers by stage: {stages}", indent="    ")
+    for line in deployment_words(groups):
+        print_sentence(console, line, indent="  ", style="dim")
 
 
 def _print_memory(console: Console, instance: Instance, groups: list[ReplicaGroup]) -> None:
@@ -273,7 +236,7 @@ def _print_memory(console: Console, instance: Instance, groups: list[ReplicaGrou
             f"{used / 1e9:.1f}", f"{capacity / 1e9:.1f}",
         )  # fmt: skip
     console.print()
-    console.print(table, highlight=False)
+    print_table(console, table)
 
 
 def _print_time(console: Console, groups: list[ReplicaGroup]) -> None:
@@ -296,4 +259,4 @@ def _print_time(console: Console, groups: list[ReplicaGroup]) -> None:
             table.add_row(part.replace("_", " "), *(f"{own[part] * 1e3:.2f}" for own in per_group))
     table.add_row("whole pass", *(f"{sum(own.values()) * 1e3:.2f}" for own in per_group))
     console.print()
-    console.print(table, highlight=False)
+    print_table(console, table)

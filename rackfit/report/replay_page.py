@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel.findings import provenance
+from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.reuse import reuse
@@ -13,12 +15,13 @@ from rackfit.figures.live import figure
 from rackfit.quoting import markup
 from rackfit.report.page import page, table
 from rackfit.report.replay_words import MEASURES, lines
+from rackfit.wording import BASES, rests_on
 
 #: stretches of time that a chart over time shows
 _STRETCHES = 60
 
 
-def replay_page(instance: Instance, requests: Requests, met: Met) -> str:
+def replay_page(instance: Instance, layout: Layout, requests: Requests, met: Met) -> str:
     """The page."""
     rows = []
     for name, field, factor, unit in MEASURES:
@@ -27,6 +30,8 @@ def replay_page(instance: Instance, requests: Requests, met: Met) -> str:
         rows.append([f"{name}, {unit}", *(f"{factor * value:,.4g}" for value in values)])
     head = ["", "mean", *(f"P{p}" for p in PERCENTILES)]
     words = "".join(f"<p>{markup(line)}</p>" for line in lines(instance, requests, met))
+    basis = rests_on(provenance(instance, layout), *BASES)
+    words += f'<p class="note basis">Basis: {markup(basis)}.</p>'
     sections = [
         f'<div class="headline">{words}</div>',
         "<h2>What requests met</h2>" + table(head, rows, "percentiles"),

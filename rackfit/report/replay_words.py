@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from costmodel.findings import provenance
+from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.reuse import reuse
 from costmodel.replay.met import PERCENTILES, Met, Spread
-from rackfit.report.render import make_console
+from rackfit.console import make_console, print_sentence, print_table
+from rackfit.quoting import plain
+from rackfit.wording import BASES, rests_on
 
 MEASURES = (
     ("TTFT", "ttft_s", 1.0, "s"),
@@ -19,11 +23,11 @@ MEASURES = (
 )
 
 
-def print_replay(instance: Instance, requests: Requests, met: Met) -> None:
+def print_replay(instance: Instance, layout: Layout, requests: Requests, met: Met) -> None:
     """Print what requests met."""
     console = make_console()
     for line in lines(instance, requests, met):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_sentence(console, plain(line))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "mean", *(f"P{p}" for p in PERCENTILES)):
         table.add_column(column, justify="left" if not column else "right")
@@ -31,8 +35,9 @@ def print_replay(instance: Instance, requests: Requests, met: Met) -> None:
         spread: Spread = getattr(met, field)
         values = (spread.mean, spread.p50, spread.p90, spread.p95, spread.p99)
         table.add_row(name, *(f"{factor * value:,.4g} {unit}" for value in values))
-    console.print(table)
-    console.print(f"simulated in {met.wall_s:.1f} s", highlight=False, markup=False, soft_wrap=True)
+    print_table(console, table)
+    print_sentence(console, plain(f"basis: {rests_on(provenance(instance, layout), *BASES)}"))
+    print_sentence(console, f"simulated in {met.wall_s:.1f} s")
 
 
 def lines(instance: Instance, requests: Requests, met: Met) -> list[str]:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
+from rackfit.documents.replica_groups import replica_groups
 from rackfit.figures.chart import Chart, Series
 from rackfit.figures.expert_load_plot import expert_loads
 from rackfit.figures.live import figure
@@ -21,11 +22,10 @@ from rackfit.figures.rack_map import rack_map
 from rackfit.figures.roofline_plot import rooflines
 from rackfit.quoting import markup
 from rackfit.report.page import page, table
-from rackfit.report.render import replica_groups
-from rackfit.report.report_figures import binds, deployment, links, times
+from rackfit.report.report_figures import basis, binds, deployment, links, times
 from rackfit.report.traffic_words import traffic_section
 from rackfit.report.uncertainty_words import interval_words
-from rackfit.wording import at_least, at_most
+from rackfit.wording import BASES, at_least, at_most, counted
 from topology.catalogue import checked
 
 _STYLE = (
@@ -35,6 +35,10 @@ _STYLE = (
     "@media (prefers-color-scheme:dark){.meter{background:#56b4e9}}"
     ".bad{color:#b3261e;font-weight:600}"
 )
+
+
+#: how a line of a certificate begins that tells what the proof does not cover
+_LEFT_OUT = "not covered: "
 
 
 class _Certificate(BaseModel):
@@ -91,16 +95,22 @@ def report_page(
     if groups:
         sections += [
             binds(instance, evaluation, groups),
-            deployment(groups),
+            deployment(instance, evaluation, groups),
             "<h2>Where everything is</h2>",
             rack_map(instance, layout, evaluation),
-            times(groups),
-            rooflines(instance, layout, groups),
+            basis(evaluation, "bytes"),
+            times(evaluation, groups),
+            _with(rooflines(instance, layout, groups), basis(evaluation, "times")),
             expert_loads(instance, layout, groups),
             links(instance, layout, evaluation),
         ]
     sections += [_trajectory(proof.solve), _assumptions(instance, evaluation, proof)]
     return page(title, [section for section in sections if section], _STYLE)
+
+
+def _with(section: str, note: str) -> str:
+    """A section with a note, where there is one."""
+    return section and section + note
 
 
 def figure_style() -> str:
@@ -122,7 +132,12 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
         lines.append(
             f"{e.output_tokens_per_s:,.0f} output tokens/s "
             f"({e.output_tokens_per_s_per_gpu:,.0f} per chip) for ${e.usd_per_hour:,.2f} an hour; "
-            f"{e.chips_used} of {e.chips_total} chips in use"
+            f"{e.chips_used} of {counted(e.chips_total, 'chip')} in use"
+        )
+    if e.tpot_s is not None and e.ttft_s is not None:
+        lines.append(
+            f"First token (TTFT) after {e.ttft_s * 1e3:,.0f} ms at worst, {(e.ttft_mean_s or 0) * 1e3:,.0f} ms on "
+            f"average; each further token (TPOT) {e.tpot_s * 1e3:,.2f} ms"
         )
     targets = [
         f"TTFT {slo.ttft:g} s" if slo.ttft else "",
@@ -155,7 +170,9 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
             f"The next best layout with another main shape costs ${other.usd_per_m_output_tokens:,.4f}, "
             f"{other.excess:.1%} more.{noise[other.within_noise]}"
         )
-    return '<div class="headline">' + "".join(f"<p>{_text(line)}</p>" for line in lines) + "</div>"
+    rests = basis(e, *BASES)
+    said = "".join(f"<p>{_text(line)}</p>" for line in lines)
+    return f'<div class="headline">{said}{rests}</div>'
 
 
 def _text(line: str) -> str:
@@ -206,9 +223,10 @@ def _assumptions(instance: Instance, evaluation: Evaluation, proof: _Proof) -> s
     rows += [["profile: source", source] for source in profile.sources]
     if proof.certificate is not None:
         said = proof.certificate.covers
-        rows += [
-            ["the proof covers", line] for line in ((said,) if isinstance(said, str) else said)
-        ]
+        for line in (said,) if isinstance(said, str) else said:
+            left_out = line.startswith(_LEFT_OUT)
+            name = "the proof leaves out" if left_out else "the proof covers"
+            rows.append([name, line.removeprefix(_LEFT_OUT)])
     if proof.solve.wall_s is not None:
         rows.append(
             [

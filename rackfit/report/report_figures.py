@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from costmodel.evaluate import Evaluation
 from costmodel.findings import hbm_fill
-from costmodel.layout.layout import Layout
+from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
+from rackfit.documents.replica_groups import (
+    ReplicaGroup,
+    chip_ranges,
+    deployment_words,
+    slots_words,
+)
 from rackfit.documents.result import link_loads
 from rackfit.quoting import markup
 from rackfit.report.page import table
-from rackfit.report.render import ReplicaGroup, chip_ranges
+from rackfit.wording import counted, rests_on
 
 
 def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]) -> str:
@@ -24,7 +30,7 @@ def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]
             rows.append((name, value / target, said))
     for replica, price, _ in groups:
         fill = hbm_fill(instance, replica, price)
-        name = f"HBM of the fullest chip, {replica.role} on {len(replica.chips)} chips"
+        name = f"HBM of the fullest chip, {replica.role} on {counted(len(replica.chips), 'chip')}"
         rows.append((name, fill, f"{fill:.1%}"))
     pools = evaluation.priced
     served = pools.prefill_per_s, pools.decode_per_s
@@ -40,37 +46,66 @@ def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]
         f"<h2>What binds</h2><p>{markup((evaluation.bottleneck or '').replace('_', ' '))}</p>"
         + _scrolling(f"<table>{lines}</table>", "what binds")
         + '<p class="note">A bar that is nearly full is a limit that the layout presses against.</p>'
+        + basis(evaluation, "times", "bytes")
     )
 
 
-def deployment(groups: list[ReplicaGroup]) -> str:
+def basis(evaluation: Evaluation, *figures: str) -> str:
+    """What the figures of a section rest on: measured, derived or assumed inputs."""
+    said = rests_on(evaluation.provenance, *figures)
+    return f'<p class="note basis">Basis: {markup(said)}.</p>' if said else ""
+
+
+def deployment(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]) -> str:
     """Replicas that are alike, with their shape and the chips of the first."""
+    several = len(instance.cluster.chip_names) > 1
     header = [
         "count",
         "role",
+        *(["kind"] if several else []),
         "chips",
         "tp",
         "dp",
         "ep",
         "pp",
         "batch",
+        "slots",
         "skew",
-        "req/s each",
+        "req/s",
         "chips of the first",
     ]
     rows = [
         [
-            len(members), replica.role, len(replica.chips), replica.shape.tp,
-            replica.shape.attention_dp, "cut" if replica.cuts_experts else replica.shape.ep, replica.shape.pp, replica.shape.batch,
-            max(stage.imbalance for stage in price.stages), float(price.service.requests_per_s),
-            chip_ranges(members[0].chips),
+            len(members), replica.role, *([kinds_of(instance, replica)] if several else []),
+            len(replica.chips), replica.shape.tp,
+            replica.shape.attention_dp, "cut" if replica.cuts_experts else replica.shape.ep, replica.shape.pp, f"{replica.shape.batch:,}",
+            slots_words(replica), max(stage.imbalance for stage in price.stages), float(price.service.requests_per_s),
+            _where(members[0]),
         ]
         for replica, price, members in groups
     ]  # fmt: skip
-    return "<h2>What to deploy</h2>" + table(header, rows, "replicas to deploy")
+    meant = " ".join(deployment_words(groups))
+    return (
+        "<h2>What to deploy</h2>"
+        + table(header, rows, "replicas to deploy")
+        + f'<p class="note">{markup(meant)}</p>'
+        + basis(evaluation, "times", "expert_load")
+    )
 
 
-def times(groups: list[ReplicaGroup]) -> str:
+def kinds_of(instance: Instance, replica: Replica) -> str:
+    """The chips that a replica stands on, by name."""
+    return ", ".join(sorted({instance.cluster.chip(chip).chip.name for chip in replica.chips}))
+
+
+def _where(replica: Replica) -> str:
+    if replica.apart is None:
+        return chip_ranges(replica.chips)
+    attention, experts = (chip_ranges(stage.chips) for stage in replica.groups)
+    return f"attention on {attention}; experts on {experts}"
+
+
+def times(evaluation: Evaluation, groups: list[ReplicaGroup]) -> str:
     """A waterfall of a pass by kind of work, in milliseconds, for each kind of replica."""
     columns = []
     for _, price, _ in groups:
@@ -84,7 +119,7 @@ def times(groups: list[ReplicaGroup]) -> str:
         key=lambda part: -max(parts.get(part, 0.0) for parts in columns),
     )
     head = "".join(
-        f'<th scope="col">{markup(replica.role)} on {len(replica.chips)} chips, ms</th>'
+        f'<th scope="col">{markup(replica.role)} on {counted(len(replica.chips), "chip")}, ms</th>'
         for replica, _, _ in groups
     )
     lines = []
@@ -95,15 +130,16 @@ def times(groups: list[ReplicaGroup]) -> str:
             seconds, whole = parts.get(kind, 0.0), max(sum(parts.values()), 1e-300)
             bar = _meter(seconds / whole, before[place] / whole) if seconds > 0 else _meter(0.0)
             before[place] += seconds
-            cells += f'<td><span class="track">{bar}</span>{seconds * 1e3:.3f}</td>'
+            cells += f'<td><span class="track">{bar}</span>{seconds * 1e3:,.2f}</td>'
         lines.append(f'<tr><th scope="row">{markup(kind.replace("_", " "))}</th>{cells}</tr>')
     sums = "".join(
-        f'<td><span class="track"></span>{sum(parts.values()) * 1e3:.3f}</td>' for parts in columns
+        f'<td><span class="track"></span>{sum(parts.values()) * 1e3:,.2f}</td>' for parts in columns
     )
     return (
         '<h2>Time of one pass by kind</h2><div class="wide" tabindex="0" role="region" '
         f'aria-label="time of one pass"><table><tr><th scope="col">kind</th>{head}</tr>'
         f'{"".join(lines)}<tr><th scope="row">all stages</th>{sums}</tr></table></div>'
+        + basis(evaluation, "times")
     )
 
 
@@ -120,6 +156,7 @@ def links(instance: Instance, layout: Layout, evaluation: Evaluation) -> str:
         f"<h2>Link loads</h2><p>Busiest link of the widest replica's exchange: "
         f"{markup(str(loads['busiest_link']))}. Uplinks between domains:</p>"
         + _scrolling(f"<table>{lines}</table>", "uplinks")
+        + basis(evaluation, "bytes", "expert_load")
     )
 
 

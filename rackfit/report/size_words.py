@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from rackfit.report.render import make_console
-from rackfit.wording import at_most, counted
+from rackfit.console import make_console, print_sentence, print_table
+from rackfit.quoting import plain
+from rackfit.wording import BASES, at_most, counted, rests_on
 from solver.plan.sizing.mix import Mix
 from solver.plan.sizing.size import Sized, Wanted
 from solver.verify import ROUNDING
@@ -61,6 +62,15 @@ def _mix_replay_line(one: Mix) -> str:
     )
 
 
+def _bases(found: list[Sized]) -> dict[str, list[str]]:
+    """What the figures of the kinds rest on: kinds of one basis together."""
+    kinds: dict[str, list[str]] = {}
+    for one in found:
+        if words := rests_on(one.provenance, *BASES):
+            kinds.setdefault(words, []).append(one.kind)
+    return kinds
+
+
 def print_sizes(
     found: list[Sized],
     wanted: Wanted,
@@ -74,10 +84,10 @@ def print_sizes(
     loss = f", {counted(wanted.spare, 'unit')} lost" if wanted.spare else ""
     if wanted.spare_chips:
         loss = f", as many units lost as hold {counted(wanted.spare_chips, 'chip')}"
-    console.print(
+    print_sentence(
+        console,
         f"{figure(wanted.rate, 6)} requests/s on average, {figure(wanted.peak_rate, 6)} at the peak{loss}",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+    )
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in (
         "kind",
@@ -97,13 +107,15 @@ def print_sizes(
             f"{one.usd_per_hour:,.2f}", f"{one.usd_per_m_output_tokens:.4f}", f"{one.headroom:.1%}",
         )  # fmt: skip
     if table.row_count:
-        console.print(table)
+        print_table(console, table)
+    for words, kinds in _bases(found).items():
+        print_sentence(console, plain(f"basis of {', '.join(kinds)}: {words}"))
     if together is not None:
         words = mix_line(together, replays=replays)
-        console.print(words, highlight=False, markup=False, soft_wrap=True)
+        print_sentence(console, plain(words))
     too_large = {one.kind: one.reason for one in found if one.count is None}
     for kind, reason in (too_large | left_out).items():
-        console.print(f"{kind}: {reason}", highlight=False, markup=False, soft_wrap=True)
+        print_sentence(console, plain(f"{kind}: {reason}"))
     for one in found if replays else ():
         if one.count is not None:
-            console.print(_replay_line(one), highlight=False, markup=False, soft_wrap=True)
+            print_sentence(console, plain(_replay_line(one)))

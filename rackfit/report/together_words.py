@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from rackfit.console import make_console, print_sentence, print_table
+from rackfit.documents.replica_groups import replica_groups
 from rackfit.documents.result import for_traffic
 from rackfit.documents.together_document import layout_file
 from rackfit.quoting import plain
-from rackfit.report.render import make_console, replica_groups
 from rackfit.report.traffic_words import traffic_lines
 from rackfit.wording import at_least, at_most
 from solver.together.divided import Divided
@@ -55,7 +56,7 @@ def print_together(found: Divided, *, written: bool) -> None:
     """Print an answer; ``written``: layouts were written to files, which are named."""
     console = make_console()
     for line in lines(found):
-        console.print(plain(line), highlight=False, soft_wrap=True)
+        print_sentence(console, plain(line))
     head = (
         "model", "req/s asked", "req/s at most", "chips", "$/h", "$/M output", "TTFT ms", "TPOT ms",
     )  # fmt: skip
@@ -74,9 +75,9 @@ def print_together(found: Divided, *, written: bool) -> None:
             f"{(own.ttft_s or 0.0) * 1e3:.0f}",
             f"{(own.tpot_s or 0.0) * 1e3:.2f}",
         )
-    console.print(table)
+    print_table(console, table)
     for at in range(len(found.layouts)):
         where = f" in {layout_file(found, at)}" if written else ""
-        console.print(plain(f"{replica_words(found, at)}{where}"), highlight=False, soft_wrap=True)
+        print_sentence(console, plain(f"{replica_words(found, at)}{where}"))
         for line in traffic_lines(for_traffic(found.replayed[at]) if found.replayed else {}):
-            console.print(plain(f"  {line}"), highlight=False, soft_wrap=True)
+            print_sentence(console, plain(line), indent="  ")

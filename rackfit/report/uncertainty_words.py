@@ -21,10 +21,18 @@ def interval_words(intervals: Intervals) -> str:
     if intervals.ttft_s is not None:
         parts.append(f"TTFT {_ends(intervals.ttft_s, 1e3)} ms at worst")
     if intervals.output_tokens_per_s is not None:
-        parts.append(f"{_ends(intervals.output_tokens_per_s)} output tokens/s")
+        low, high = intervals.output_tokens_per_s
+        # a rate that is asked for and met at both ends is no range
+        same = f"{_number(low)} output tokens/s, as asked for,"
+        parts.append(
+            f"{same} at either end"
+            if low == high
+            else f"{_ends(intervals.output_tokens_per_s)} output tokens/s"
+        )
     if intervals.usd_per_m_output_tokens is not None:
         low, high = intervals.usd_per_m_output_tokens
-        parts.append(f"${low:.4f} to ${high:.4f} per million output tokens")
+        ends = f"${low:.4f}" if low == high else f"${low:.4f} to ${high:.4f}"
+        parts.append(f"{ends} per million output tokens")
     return "; ".join(parts)
 
 
@@ -102,14 +110,22 @@ def _experts_words(shape: Shape) -> str:
 def measured_lines(result: Result) -> list[str]:
     """What nobody measured of the answer, and what staying within what was measured costs."""
     absent = measured_distance(result.instance, result.layout)["not_measured"]
+    if any(replica.apart is not None for replica in result.layout.replicas):
+        absent = [*absent, "experts apart"]
     here = result.evaluation.usd_per_m_output_tokens
     within = result.within_measured_usd_per_m_output_tokens
     if not absent and within is not None and within == here:
         return ["every kind of replica of this answer was measured"]
-    said = f"not measured of this answer: {', '.join(absent)}. " if absent else ""
-    if within is None or here is None:
-        return [f"{said}No layout within what was measured was found."]
-    return [f"{said}${within:.4f} within what was measured, ${here:.4f} beyond."]
+    said = [f"not measured of this answer: {', '.join(absent)}."] if absent else []
+    if result.search.traffic is None:  # for requests over time it is not looked for
+        # no run with experts apart was measured: even a question for nothing else is asked without
+        other = ", with experts beside attention," if result.instance.scenario.apart else ""
+        said.append(
+            "No layout within what was measured was found."
+            if within is None or here is None
+            else f"${within:.4f}{other} within what was measured, ${here:.4f} beyond."
+        )
+    return [" ".join(said)] if said else []
 
 
 def engine_lines(result: Result) -> list[str]:

@@ -10,11 +10,18 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, StringCon
 
 from costmodel.question.scenario import Scenario
 from rackfit.cli.commands.export import TARGETS
-from rackfit.serve.offered import MOST_CHARACTERS, AskedScenario, Offered, Question, names_of
+from rackfit.serve.offered import (
+    MOST_CHARACTERS,
+    AskedScenario,
+    Offered,
+    Question,
+    names_of,
+    scenario_fields,
+)
 
 #: names of what a request writes for its command
 SCENARIO, LAYOUT, SECOND, LAUNCH = (
-    "asked-scenario.json", "asked-layout.json", "asked-second.json", "asked-launch.sh",
+    "asked-scenario.json", "asked-layout.json", "asked-second.json", "launch",
 )  # fmt: skip
 #: whose commands are read
 Engine = Literal["sglang", "trtllm", "vllm"]
@@ -39,12 +46,31 @@ def _target(text: str) -> str:
 Target = Annotated[str, AfterValidator(_target), Field(json_schema_extra={"enum": list(TARGETS)})]
 
 
-class Solve(Question):
+class _OfScenario(Question):
+    """A request with a scenario: the name of one, or one written in place."""
+
+    scenario: AskedScenario
+
+    def fields(self) -> dict[str, str]:
+        """What messages of the command call its options and kinds of data."""
+        return scenario_fields("scenario") | {"scenarios": "scenario"} | super().fields()
+
+    def written(self) -> dict[str, str]:
+        """Files that the command reads, by name."""
+        if isinstance(self.scenario, str):
+            return super().written()
+        return super().written() | {SCENARIO: self.scenario.model_dump_json(exclude_unset=True)}
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Places and texts of the request that may name a file."""
+        yield from names_of(self.scenario)
+
+
+class Solve(_OfScenario):
     """The cheapest layout and its certificate, as ``rackfit solve --json`` writes them."""
 
     command = called = "solve"
 
-    scenario: AskedScenario
     gap: Gap = 0.01
     seed: Seed = 0
     time_limit_s: Seconds | None = None
@@ -68,18 +94,14 @@ class Solve(Question):
             ),
         ]  # fmt: skip
 
-    def written(self) -> dict[str, str]:
-        """Files that the command reads, by name."""
-        return super().written() | _scenario_file(self.scenario)
-
     def named(self) -> Iterator[tuple[str, str]]:
         """Places and texts of the request that may name a file."""
-        yield from names_of(self.scenario)
+        yield from super().named()
         if self.traffic is not None:
             yield "traffic", self.traffic
 
 
-class Size(Question):
+class Size(_OfScenario):
     """How many whole units of each kind carry a rate, as ``rackfit size --json`` writes it.
 
     The scenario's own cluster is left out: each of ``buy`` is one unit to buy.
@@ -87,7 +109,6 @@ class Size(Question):
 
     command = called = "size"
 
-    scenario: AskedScenario
     buy: Annotated[list[Offered], Field(min_length=1, max_length=20)]
     rate: Rate
     peak: Annotated[float, Field(ge=1, le=1000)] = 1.0
@@ -96,6 +117,10 @@ class Size(Question):
     gap: Gap = 0.01
     seed: Seed = 0
     time_limit_s: Seconds | None = None
+
+    def fields(self) -> dict[str, str]:
+        """What messages of the command call its options and kinds of data."""
+        return super().fields() | {"clusters": "buy"}
 
     def words(self, limit_s: float) -> list[str]:
         """The command's arguments; a search ends after ``limit_s`` at most."""
@@ -108,13 +133,9 @@ class Size(Question):
             ),
         ]  # fmt: skip
 
-    def written(self) -> dict[str, str]:
-        """Files that the command reads, by name."""
-        return super().written() | _scenario_file(self.scenario)
-
     def named(self) -> Iterator[tuple[str, str]]:
         """Places and texts of the request that may name a file."""
-        yield from names_of(self.scenario)
+        yield from super().named()
         for place, name in enumerate(self.buy):
             yield f"buy[{place}]", name
 
@@ -126,6 +147,10 @@ class Evaluate(Question):
 
     #: a document of ``solve``: its ``instance`` and ``layout`` are read
     document: dict[str, Any]
+
+    def fields(self) -> dict[str, str]:
+        """What messages of the command call its options and kinds of data."""
+        return scenario_fields("document: instance.scenario") | super().fields()
 
     def words(self, limit_s: float) -> list[str]:
         """The command's arguments; a search ends after ``limit_s`` at most."""
@@ -212,17 +237,20 @@ class Export(Evaluate):
         return [LAYOUT, *nearest, *given]
 
 
-class Running(Question):
+class Running(_OfScenario):
     """What runs today, and what to change, as ``rackfit evaluate --from --compare --json`` writes it."""
 
     command, called = "evaluate", "running"
 
-    scenario: AskedScenario
     engine: Engine
     #: the commands that start the servers; files that they name are in ``files``
     launch: Annotated[str, StringConstraints(min_length=1, max_length=MOST_CHARACTERS)]
     balanced: bool = False
     time_limit_s: Seconds | None = None
+
+    def fields(self) -> dict[str, str]:
+        """What messages of the command call its options and kinds of data."""
+        return super().fields() | {"from": "engine", "engine": "scenario.engine"}
 
     def words(self, limit_s: float) -> list[str]:
         """The command's arguments; a search ends after ``limit_s`` at most."""
@@ -234,11 +262,7 @@ class Running(Question):
 
     def written(self) -> dict[str, str]:
         """Files that the command reads, by name."""
-        return super().written() | {LAUNCH: self.launch} | _scenario_file(self.scenario)
-
-    def named(self) -> Iterator[tuple[str, str]]:
-        """Places and texts of the request that may name a file."""
-        yield from names_of(self.scenario)
+        return super().written() | {LAUNCH: self.launch}
 
 
 QUESTIONS: Mapping[str, type[Question]] = {
@@ -249,12 +273,6 @@ QUESTIONS: Mapping[str, type[Question]] = {
 
 def _scenario_word(scenario: str | Scenario) -> str:
     return scenario if isinstance(scenario, str) else SCENARIO
-
-
-def _scenario_file(scenario: str | Scenario) -> dict[str, str]:
-    if isinstance(scenario, str):
-        return {}
-    return {SCENARIO: scenario.model_dump_json(exclude_unset=True)}
 
 
 def _names_in(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

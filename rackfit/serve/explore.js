@@ -8,9 +8,9 @@ const row = (table, cells, tag) => {
   const line = add(table, 'tr', '');
   cells.forEach(cell => add(line, tag || 'td', cell));
 };
-// costs are rounded up, bounds down, gaps up
+// costs are rounded, bounds down, gaps up
 const bound = x => '$' + (Math.floor(1e4 * x) / 1e4).toFixed(4), cost = x => x === null ? '-' : '$' + x.toFixed(4);
-const percent = x => (Math.ceil(1e4 * x) / 1e2).toFixed(2) + ' %';
+const percent = x => (Math.ceil(1e4 * x) / 1e2).toFixed(2) + '%';
 let answer = null, asking = null, waiting = 0;
 
 // The document of a question, or {error}; hear is told what is known before: {sight}, {progress} or {answer}. In lines, an answer that
@@ -41,7 +41,7 @@ const scenario = () => ({
   model: $('model').value, cluster: $('cluster').value + (+$('domains').value > 1 ? '@' + $('domains').value : ''),
   workload: $('workload').value, slo: {ttft: power('ttft'), tpot: power('tpot')},
   ...(power('worth') === 1 ? {} : {prices: {chip_price_factor: power('worth')}}),
-  ...(+$('rate').value > 0 ? {rate: +$('rate').value} : {}), ...($('runs').value === 'any' ? {} : {engine: $('runs').value}),
+  ...($('rate').value ? {rate: +$('rate').value} : {}), ...($('runs').value === 'any' ? {} : {engine: $('runs').value}),
 });
 const say = () => {
   const of = $('traffic').value === STEADY ? ' ms' : ' ms (P99)';
@@ -101,7 +101,7 @@ const domainOf = (found, chip) => Object.keys(found.links.uplinks)
 const describe = (found, chip, use) => {
   const gb = Object.entries(found.memory[chip] || {}).map(([kind, size]) => `  ${kind}: ${word(size / 1e9)} GB`);
   const domain = domainOf(found, chip), uplink = found.links.uplinks[domain], busiest = found.links.busiest_link;
-  const links = uplink ? [`  uplinks of ${domain}: ${word(uplink.bytes_per_s / 1e9)} of ${word(uplink.capacity_bytes_per_s / 1e9)} GB/s, ${word(100 * uplink.utilisation)} %`] : [];
+  const links = uplink ? [`  uplinks of ${domain}: ${word(uplink.bytes_per_s / 1e9)} of ${word(uplink.capacity_bytes_per_s / 1e9)} GB/s, ${word(100 * uplink.utilisation)}%`] : [];
   if (busiest) links.push(`  busiest link of the cluster: ${busiest}${busiest.split('--').includes(chip) ? ', which is one of this chip' : ''}`);
   if (!use) return [`${chip}: not in use`, 'links:', ...links].join('\n');
   const kv = use.replica.kv.filter(one => one.chip === chip).map(one => `  ${one.tier}${one.idle ? ', idle' : ''}: ${one.sequences} sequences`);
@@ -150,7 +150,7 @@ const show = found => {
   if (sure) add(box, 'p', `Proven: none that the proof covers costs less than ${bound(sure.bound_usd_per_m_output_tokens)}; this one at most ${percent(sure.gap)} more.`);
   else add(box, 'p', found.misses.length ? `The nearest layout known so far; it breaks: ${found.misses.join('; ')}.` : 'The best layout known so far; it meets these targets.');
   if (!sure && found.bound) add(box, 'p', `Proven: none costs less than ${bound(found.bound)}.`);
-  add(box, 'p', `${Math.round(e.output_tokens_per_s).toLocaleString('en')} output tokens/s on ${e.chips_used} of ${e.chips_total} chips; TTFT ${word(1e3 * e.ttft_s)} ms, TPOT ${word(1e3 * e.tpot_s)} ms.`);
+  add(box, 'p', `${Math.round(e.output_tokens_per_s).toLocaleString('en')} output tokens/s on ${e.chips_used} of ${e.chips_total} chip${e.chips_total === 1 ? '' : 's'}; TTFT ${word(1e3 * e.ttft_s)} ms, TPOT ${word(1e3 * e.tpot_s)} ms.`);
   if (found.traffic) {
     const {runs, usd_per_m_output_tokens: paid} = found.traffic, {ttft_s: first, tpot_s: each, requests} = found.replay;
     add(box, 'p', `Replayed: ${requests.toLocaleString('en')} requests, P99 of TTFT ${word(1e3 * first.p99)} ms, of TPOT ${word(1e3 * each.p99)} ms; ${cost(paid)} per million output tokens at this rate; the targets hold in ${runs} replays.`);
@@ -160,6 +160,7 @@ const show = found => {
   if (next) add(box, 'p', `Next best, built otherwise: ${cost(next.usd_per_m_output_tokens)}.`);
   if (kept) add(box, 'p', `Within what somebody measured: ${cost(kept)}.`);
   if (e.assumed.length) add(box, 'p', `Assumed: ${e.assumed.join('; ')}.`);
+  add(box, 'p', `Basis: ${['times', 'expert_load', 'money'].filter(name => !e.provenance[name].startsWith('none: ')).map(name => `${name.replace('_', ' ')} ${e.provenance[name]}`).join('; ')}.`, {className: 'note'});
   $('shapes').replaceChildren();
   row($('shapes'), ['replicas', 'role', 'chips', 'tp', 'ep', 'pp', 'attention dp', 'batch'], 'th');
   for (const [key, count] of shapes(found)) row($('shapes'), [count, ...key.split('|')]);

@@ -22,6 +22,8 @@ from pydantic import (
 )
 
 from costmodel.question.scenario import Scenario
+from costmodel.question.speculation import Speculative
+from costmodel.question.workload import Slo, Workload
 from topology.names import brief
 from topology.quantity import plain_types
 
@@ -89,6 +91,10 @@ class Question(BaseModel):
         """Places and texts of the request that may name a file."""
         yield from ()
 
+    def fields(self) -> dict[str, str]:
+        """What messages of the command call its options and kinds of data: the fields of this request."""
+        return {option_of(name): name for name in type(self).model_fields}
+
     @property
     def plain(self) -> bool:
         """Whether it holds names of the catalogue and numbers alone: such may share a process."""
@@ -119,6 +125,33 @@ class Question(BaseModel):
                     "and its content in files"
                 )
         return self
+
+
+def option_of(field: str) -> str:
+    """The option of the command line that a field stands for."""
+    return field.removesuffix("_s").replace("_", "-")
+
+
+#: fields of a scenario that hold names of the catalogue, by the kind of data
+_KINDS = {
+    "models": "model", "clusters": "cluster", "workloads": "workload", "profiles": "profile",
+    "drafts": "speculative.draft", "loads": "workload.expert_load",
+}  # fmt: skip
+
+
+def scenario_fields(place: str) -> dict[str, str]:
+    """What options and kinds of data are called where a scenario stands at ``place`` of a request."""
+    parts: dict[str, type[BaseModel]] = {
+        "": Scenario, "workload.": Workload, "slo.": Slo, "speculative.": Speculative,
+    }  # fmt: skip
+    found = {
+        option_of(name): f"{place}.{part}{name}"
+        for part, kind in reversed(parts.items())
+        for name in kind.model_fields
+        if name not in ("name", "description")
+    }
+    found |= {"draft-tokens": f"{place}.speculative.draft_tokens", "choose": f"{place}.choices"}
+    return found | {kind: f"{place}.{field}" for kind, field in _KINDS.items()}
 
 
 def names_of(scenario: str | Scenario | Mapping[str, Any]) -> Iterator[tuple[str, str]]:

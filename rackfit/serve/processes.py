@@ -58,7 +58,7 @@ class Processes:
         self._waiting += 1
         try:
             async with self._free:
-                return as_asked(await self._answered(question, told), question)
+                return as_asked(await self._answered(question, told))
         finally:
             self._waiting -= 1
 
@@ -109,7 +109,7 @@ class Processes:
     ) -> bytes | None:
         task = {
             "command": question.command, "words": question.words(self.time_limit_s),
-            "files": question.written(), "tell": told is not None,
+            "files": question.written(), "fields": question.fields(), "tell": told is not None,
         }  # fmt: skip
         try:
             return await asyncio.wait_for(process.answer(task, told), self.time_limit_s + GRACE_S)

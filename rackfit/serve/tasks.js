@@ -15,7 +15,7 @@ const drawKept = () => {
   kept.forEach((one, number) => {
     const s = one.asked.scenario, {evaluation, certificate} = one.found, price = evaluation.usd_per_m_output_tokens;
     row($('kept'), [title(one, number).split(',')[0], s.model, s.cluster, s.workload, s.engine ?? 'any', word(1e3 * s.slo.ttft) + ' ms', word(1e3 * s.slo.tpot) + ' ms', price?.toFixed(4) ?? '-',
-      certificate ? percent(certificate.gap) : '-', price && first ? (100 * (price / first - 1)).toFixed(1) + ' %' : '-']);
+      certificate ? percent(certificate.gap) : '-', price && first ? (100 * (price / first - 1)).toFixed(1) + '%' : '-']);
   });
   for (const [id, place] of [['from', 0], ['to', kept.length - 1]]) {
     $(id).replaceChildren();

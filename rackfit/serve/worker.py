@@ -29,6 +29,7 @@ from topology.errors import (
     NoLayoutInTime,
     Problem,
     RackfitError,
+    asked_with,
 )
 
 if TYPE_CHECKING:
@@ -129,11 +130,13 @@ class Talk:
         for name, content in asked["files"].items():
             Path(name).write_text(content, encoding="utf-8")
         if asked["command"] == "solve" and self.tells:
-            seen = self.sights.of(asked["words"][0])
+            with asked_with(asked["fields"]):
+                seen = self.sights.of(asked["words"][0])
             if seen is not None:
                 self.tell(sight=seen)
         try:
-            self.say(answer([asked["command"], *asked["words"]]))
+            with asked_with(asked["fields"]):
+                self.say(answer([asked["command"], *asked["words"]]))
         finally:
             for name in asked["files"]:
                 Path(name).write_text("")

@@ -54,11 +54,12 @@ EXPLORE = """
   const box = document.querySelector('.explore'), found = box.querySelector('.found');
   const told = JSON.parse(box.querySelector('script').textContent);
   const controls = [...box.querySelectorAll('input,select')];
-  const word = value => typeof value === 'number' ? String(+value.toPrecision(6)) : String(value);
+  const plain = value => value.toLocaleString('en', {maximumSignificantDigits: 15});
+  const word = value => typeof value === 'number' ? plain(+value.toPrecision(4)) : String(value);
   // a bound loses its last digits in the safe direction
   const safe = (value, round) => {
-    const scale = 10 ** (5 - Math.floor(Math.log10(value)));
-    return String(+(round(value * scale) / scale).toPrecision(6));
+    const scale = 10 ** (3 - Math.floor(Math.log10(value)));
+    return plain(+(round(value * scale) / scale).toPrecision(4));
   };
   const add = (parent, tag, text) => parent.appendChild(Object.assign(document.createElement(tag), {textContent: text}));
   const point = places => told.points[places.reduce((sum, place, i) => sum * told.axes[i].values.length + place, 0)];
@@ -84,7 +85,7 @@ EXPLORE = """
         const value = row[key];
         if (value === undefined || value === null || value === '') continue;
         add(list, 'dt', words);
-        const said = key === 'gap' ? safe(100 * Math.max(value, 1e-7), Math.ceil) + ' %'
+        const said = key === 'gap' ? safe(100 * Math.max(value, 1e-7), Math.ceil) + '%'
           : key.startsWith('bound') ? safe(value, Math.floor) : word(value);
         Object.assign(add(list, 'dd', said).dataset, {key, value: String(value)});
       }

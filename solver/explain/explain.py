@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 
 from costmodel.question.instance import Instance
@@ -12,6 +14,7 @@ from solver.fleet.asked import Question
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from topology import Chip
+from topology.errors import on_command_line
 from topology.quantity import figure
 
 #: the command that says more
@@ -83,7 +86,7 @@ def rate_words(asked: float, most_rate: float) -> str:
             f"no set of whole replicas on these chips serves them, though parts of replicas could serve "
             f"{figure(most_rate, 4)}"
         )
-    return f"{text}. {_EXPLAIN} says which rate or how many chips would fit"
+    return text + on_command_line(f". {_EXPLAIN} says which rate or how many chips would fit")
 
 
 def of_one_of_several(text: str) -> str:
@@ -117,12 +120,16 @@ def _hbm(
     whole = (usable + short) * chip.hbm_bytes / usable
     left = "" if engine is None else f" that {engine.label} leaves"
     reserved = instance.profile.for_chip(chip.name).runtime_bytes
-    need = -(-weights // (usable - reserved))
+    # a chip whose HBM the engine's runtime fills holds no weights, however many there are
+    more = ""
+    if usable > reserved:
+        need = ceil(weights / (usable - reserved))
+        more = f"at least {need:,} such chips for the weights alone, or "
     text = (
         f"HBM: the weights are {weights / 1e9:.0f} GB, the cluster has {have / 1e9:.0f} GB; the closest "
-        f"shape ({ROLES[row['role']]}, {count} chips) is {short / 1e9:.1f} GB per chip over the "
-        f"{usable / 1e9:.1f} GB of chip {chip.name}{left}. What would fit: at least {int(need)} such chips "
-        f"for the weights alone, or chips with {whole / 1e9:.0f} GB each"
+        f"shape ({ROLES[row['role']]}, {count} chips) is {figure(short / 1e9, 3, 'up')} GB per chip over the "
+        f"{figure(usable / 1e9, 3)} GB of chip {chip.name}{left}. What would fit: {more}"
+        f"chips with {figure(whole / 1e9, 3, 'up')} GB each"
     )
     text += _other_places(instance, row, short, chip)
     narrower = {"bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}.get(_widest_dtype(instance))

@@ -18,7 +18,7 @@ from costmodel.question.workload import Slo, Workload
 from costmodel.replay.replay import Course
 from costmodel.replay.router import Routing
 from costmodel.replay.targets import Targets
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 
 #: requests of a replay at least, and how many times the longest answers it lasts at least
 _REQUESTS, _ANSWERS = 2_000, 3.0
@@ -138,7 +138,7 @@ class Questions:
 def questions(scenario: Scenario, asked: Asked) -> Questions:
     """The steady questions of some traffic. Raises ``InstanceError`` for what is not searched with traffic."""
     problems = [
-        Problem("--traffic", f"{name} {wrong}")
+        Problem(option("traffic"), f"{name} {wrong}")
         for name, wrong, told in (
             ("engine any", "is not searched with traffic: name one engine", scenario.engine == "any"),
             ("kv_tiers", "are not replayed: leave them out", bool(scenario.kv_tiers)),

@@ -14,7 +14,7 @@ from solver.traffic.asked import Asked, Kept, questions
 from solver.traffic.search import search_traffic
 from solver.traffic.ways import first_of
 from solver.verify import ROUNDING
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem, option
 
 
 def search_prefixes(
@@ -61,12 +61,15 @@ def _check(scenario: Scenario, asked: Asked, kinds: Sequence[Kept]) -> None:
     if not len(asked.requests.blocks):
         raise InstanceError(
             Problem(
-                "--prefixes", "the traffic has no hash_ids: nothing is known of what prompts share"
+                option("prefixes"),
+                "the traffic has no hash_ids: nothing is known of what prompts share",
             )
         )
     if "host" in kinds and not _hosts(scenario, asked):
         raise InstanceError(
-            Problem("--prefixes", "not every chip of the cluster has a host tier: ask for hbm")
+            Problem(
+                option("prefixes"), "not every chip of the cluster has a host tier: ask for hbm"
+            )
         )
 
 

@@ -17,6 +17,7 @@ from costmodel.question.measured_shapes import (
 )
 from costmodel.question.scenario import Scenario
 from rackfit.api import make_instance
+from rackfit.report.uncertainty_words import measured_lines
 from solver.clock import Clock
 
 ASKED = {"model": "gpt-oss-120b", "cluster": "hgx-h200", "slo": {"tpot": 0.02, "ttft": 2.0}}
@@ -94,3 +95,19 @@ def test_a_further_search_ends_with_the_first():
     clock.stop()
     assert follower.stopped
     assert clock.follower().over
+
+
+def test_what_was_not_looked_for_is_not_said_to_be_absent(free):
+    """For requests over time nothing within what was measured is searched; it was said that none was found."""
+    assert "within what was measured" in measured_lines(free)[-1]
+    search = replace(free.search, traffic=object())
+    assert not any(
+        "within what was measured" in line for line in measured_lines(replace(free, search=search))
+    )
+
+
+def test_a_cost_within_what_was_measured_is_said_to_be_of_another_question(free):
+    """Nobody measured experts apart: where they were asked for, a cheaper layout without them seemed to break the proof."""
+    scenario = free.instance.scenario.model_copy(update={"apart": "only"})
+    asked = replace(free, instance=replace(free.instance, scenario=scenario))
+    assert ", with experts beside attention, within what was measured" in measured_lines(asked)[-1]

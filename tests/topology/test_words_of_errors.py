@@ -27,6 +27,10 @@ class Asked(BaseModel):
     text: str = ""
     many: tuple[int, ...] = ()
     choice: Literal["whole", "used"] = "whole"
+    either: bool | Literal["only"] = False
+    number_or_list: Annotated[int, Field(ge=1)] | tuple[int, ...] = 1
+    name: Annotated[str, Field(min_length=1, max_length=9)] = "a"
+    named: Annotated[dict[Annotated[str, Field(max_length=3)], int], Field(max_length=1)] = {}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,14 @@ class Asked(BaseModel):
         ({"least": 2.5}, "least: expected a whole number, got 2.5"),
         ({"above": "x"}, "above: expected a number, got 'x'"),
         ({"choice": "half"}, "choice: expected 'whole' or 'used', got 'half'"),
+        ({"either": "x"}, "either: expected true or false or 'only', got 'x'"),
+        ({"number_or_list": {}}, "number_or_list: expected a whole number or a list, got {}"),
+        ({"name": ""}, "name: must not be empty, got ''"),
+        ({"name": "a" * 10}, "name: must have at most 9 characters, got 'aaaaaaaaaa'"),
+        ({"name": "\ud800"}, "name: expected text, got '\\ud800'"),
+        ({"most": 1e308}, "most: is too large for a whole number, got 1e+308"),
+        ({"named": {"a": 1, "b": 2}}, "named: must have at most 1 entries, got {'a': 1, 'b': 2}"),
+        ({"named": {"aaaa": 1}}, "named.aaaa: must have at most 3 characters, got 'aaaa'"),
         (None, "expected keys with values, got nothing"),
     ],
 )

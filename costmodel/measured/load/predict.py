@@ -29,7 +29,7 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.job import Habits
 from costmodel.replay.met import Met
 from costmodel.replay.replay import Course, replay
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 
 #: sequences of a server and tokens of a pass where a run does not say: defaults of the engines' servers
 SLOTS, CHUNK = 256, 8192
@@ -248,7 +248,7 @@ def _closed(run: LoadRun, seed: int, sessions: Sessions | None) -> tuple[Request
     count = drawn_count(run.n_requests or 10 * run.concurrency, "concurrency")
     if run.converses:
         if sessions is None:
-            message = "sessions with think time: give some like them (--sessions)"
+            message = f"sessions with think time: give some like them ({option('sessions')})"
             raise InstanceError(Problem("requests", message))
         if run.achieved_rate is None:
             raise InstanceError(Problem("achieved_rate", "is missing: sessions come at a rate"))

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from costmodel.question.speculation import MOST_DRAFTS
 from topology import TierKind
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, option
 
 Dtype = Literal["bf16", "fp16", "fp8", "int8", "fp4", "int4"]
 
@@ -126,8 +126,8 @@ def choices_of_text(text: str) -> dict[str, str]:
         known = ", ".join(Choices.model_fields)
         if not equals or name not in Choices.model_fields:
             message = f"expected OPTION=VALUE/VALUE with an option of {known}; got {part[:60]!r}"
-            raise InstanceError(Problem("--choose", message))
+            raise InstanceError(Problem(option("choose"), message))
         if name in found:
-            raise InstanceError(Problem("--choose", f"{name} is named twice"))
+            raise InstanceError(Problem(option("choose"), f"{name} is named twice"))
         found[name] = values
     return found

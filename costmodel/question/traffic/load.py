@@ -13,7 +13,7 @@ from costmodel.question.traffic.requests import Requests, drawn_count
 from costmodel.question.traffic.trace import LINES, TABLES, read_trace
 from costmodel.question.workload import Workload
 from topology.catalogue import beside, checked, data_dir, is_file, read_data
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, kind_of_data, on_command_line, option
 from topology.quantity import PositiveSeconds
 
 #: requests that are drawn where neither a number nor a duration is asked for
@@ -78,11 +78,13 @@ def load_traffic(
             traffic = Traffic.model_validate(read_data(path))
         found = _of(traffic, path, rate, duration_s, seed, block_tokens)
     if rate is not None:
-        found = over_time(found, "--rate").at_rate(rate)
+        found = over_time(found, option("rate")).at_rate(rate)
     if duration_s is not None:
         found = found.until(duration_s)
     if not len(found):
-        raise InstanceError(Problem("--duration", f"no request comes within {duration_s:g} s"))
+        raise InstanceError(
+            Problem(option("duration"), f"no request comes within {duration_s:g} s")
+        )
     return found
 
 
@@ -108,8 +110,11 @@ def _described(name: str) -> Path:
     path = data_dir("traffic") / f"{name}.yaml"
     if name in traffic_names():
         return path
-    message = f"unknown name {name[:80]!r}; known: {', '.join(traffic_names())}; or give a CSV, JSONL or YAML file"
-    raise InstanceError(Problem("traffic", message))
+    file = on_command_line(
+        "a CSV, JSONL or YAML file", "the name of a CSV or YAML file and its content in files"
+    )
+    message = f"unknown name {name[:80]!r}; known: {', '.join(traffic_names())}; or give {file}"
+    raise InstanceError(Problem(kind_of_data("traffic"), message))
 
 
 def _of(
@@ -140,7 +145,7 @@ def _of(
         arrivals = arrivals.model_copy(update={"rate": rate})
     count = _COUNT
     if duration_s is not None:
-        count = drawn_count(arrivals.rate * duration_s, "--duration")
+        count = drawn_count(arrivals.rate * duration_s, option("duration"))
     return Description(arrivals=arrivals, lengths=traffic.lengths).draw(count, seed)
 
 

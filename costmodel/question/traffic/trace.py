@@ -24,7 +24,7 @@ from costmodel.question.traffic.table import (
     row_of,
     text_lines,
 )
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, either, option
 
 #: what names of traces end with: of tables, and of lines of JSON
 TABLES, LINES = (".csv", ".csv.gz"), (".jsonl", ".jsonl.gz")
@@ -216,7 +216,8 @@ class _Reader:
         if self._smaller or len(ids) <= -(-tokens // size):
             return
         self._smaller = True
-        message = f"{len(ids):,} hash_ids for {tokens:,} tokens at {size:,} a block; give --block-tokens, or block_tokens of a YAML file"
+        ways = either(option("block-tokens"), "block_tokens of a YAML file that names this trace")
+        message = f"{len(ids):,} hash_ids for {tokens:,} tokens at {size:,} a block; give {ways}"
         likely = 1 << (-(-tokens // len(ids)) - 1).bit_length()  # the least power of two that fits
         if -(-tokens // likely) == len(ids):
             message += f" ({likely:,}?)"

@@ -58,14 +58,14 @@ def catalogue_command(
         return
     from rich.table import Table
 
-    from rackfit.report.render import make_console
+    from rackfit.console import make_console, print_table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in rows[0] if rows else ["name"]:
         table.add_column(column.replace("_", " "))
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    make_console().print(table)
+    print_table(make_console(), table)
 
 
 def _draw(kind: Kind, name: str, out: Path | None) -> None:

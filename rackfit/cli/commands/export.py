@@ -85,11 +85,11 @@ def export_command(
     from rackfit.exporters.registry import exporter
     from rackfit.live.expected import ENGINES as CHECKED
     from rackfit.quoting import shell_word
-    from topology.errors import InstanceError, Problem
+    from topology.errors import InstanceError, Problem, option
 
     exporter(to)
     if json and out is not None:
-        raise InstanceError(Problem("--json", "prints the files; leave --out out"))
+        raise InstanceError(Problem(option("json"), f"prints the files; leave {option('out')} out"))
     if out is not None and os.path.isfile(out):
         check_writable(out, besides=(layout, hosts))
     instance, decision, _ = read_result(layout)
@@ -117,7 +117,7 @@ def export_command(
         return
     if out is None and len(exported.files) > 1:
         raise InstanceError(
-            Problem("--out", f"{to} writes {len(exported.files)} files; name a new folder")
+            Problem(option("out"), f"{to} writes {len(exported.files)} files; name a new folder")
         )
     places: dict[str, list[str]] = {}
     for limit in exported.limits:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from costmodel.models import ModelSpec, load_model
 from costmodel.models.report import as_json, context_rows, layer_rows, part_rows, summary_rows
+from rackfit.console import make_console, print_sentence, print_table
 from rackfit.quoting import plain
 
 
@@ -42,11 +43,11 @@ def model(
 
 
 def _print(spec: ModelSpec) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     head = f"{spec.name}: read as family {spec.family}, weights {spec.native_dtype}"
-    console.print(plain(head))
+    print_sentence(console, plain(head))
     for warning in spec.warnings:
-        console.print(plain(warning))
+        print_sentence(console, plain(warning))
     _table(console, "What it is", ("", ""), summary_rows(spec), numeric=(1,))
     _table(console, "Layers by kind", ("layers", "attention or state", "feed-forward"),
            layer_rows(spec), numeric=(0,))  # fmt: skip
@@ -60,7 +61,7 @@ def _print(spec: ModelSpec) -> None:
     if rest:
         console.print("Notes")
         for note in rest:
-            console.print(plain(f"  {note}"))
+            print_sentence(console, plain(note), indent="  ")
 
 
 def _table(
@@ -77,5 +78,5 @@ def _table(
         )
     for row in rows:
         table.add_row(*(plain(cell) for cell in row))
-    console.print(table)
+    print_table(console, table)
     console.print()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: requests that are drawn for --rate and --concurrency where no duration is given
 _COUNT = 10_000
+#: requests that are drawn for each that --concurrency keeps in flight
+_PER_PLACE = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -76,7 +78,7 @@ def replay_command(
     if report is not None:
         from rackfit.report.replay_page import replay_page
 
-        write_whole(replay_page(instance, requests, met), report)
+        write_whole(replay_page(instance, decision, requests, met), report)
     if json:
         document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -87,7 +89,7 @@ def replay_command(
     else:
         from rackfit.report.replay_words import print_replay
 
-        print_replay(instance, requests, met)
+        print_replay(instance, decision, requests, met)
 
 
 def _check(
@@ -100,36 +102,47 @@ def _check(
 ) -> None:
     """Raise ``InstanceError`` with everything wrong with the options."""
     from costmodel.question.spread import MAX_TOKENS
-    from topology.errors import InstanceError, Problem
+    from topology.errors import InstanceError, Problem, either, option
 
     problems = []
     if traffic is None and rate is None and concurrency is None:
-        problems.append(Problem("replay", "give --traffic, --rate or --concurrency"))
+        ways = either(option("traffic"), option("rate"), option("concurrency"))
+        problems.append(Problem("replay", f"give {ways}"))
     if rate is not None and concurrency is not None:
         problems.append(
-            Problem("--concurrency", "a closed loop has no rate of arrivals; leave out --rate")
+            Problem(
+                option("concurrency"),
+                f"a closed loop has no rate of arrivals; leave out {option('rate')}",
+            )
         )
     if rate is not None and not 1e-6 <= rate < 1e9:
         message = f"expected requests per second from 0.000001, got {rate:g}"
-        problems.append(Problem("--rate", message))
+        problems.append(Problem(option("rate"), message))
     if not 0.01 <= cv <= 100:
-        problems.append(Problem("--cv", f"expected a number from 0.01 to 100, got {cv:g}"))
+        problems.append(Problem(option("cv"), f"expected a number from 0.01 to 100, got {cv:g}"))
     if block_tokens is not None and not 1 <= block_tokens <= MAX_TOKENS:
         message = f"expected 1 to {MAX_TOKENS:,} tokens, got {block_tokens}"
-        problems.append(Problem("--block-tokens", message))
+        problems.append(Problem(option("block-tokens"), message))
     if block_tokens is not None and traffic is None:
-        problems.append(Problem("--block-tokens", "is for --traffic with hash_ids"))
+        problems.append(
+            Problem(option("block-tokens"), f"is for {option('traffic')} with hash_ids")
+        )
     if cv != 1.0 and (traffic is not None or concurrency is not None):
-        problems.append(Problem("--cv", "is for --rate alone: traffic brings its own arrivals"))
+        problems.append(
+            Problem(option("cv"), f"is for {option('rate')} alone: traffic brings its own arrivals")
+        )
     if concurrency is not None and not 1 <= concurrency <= 10_000_000:
         problems.append(
-            Problem("--concurrency", f"expected 1 to 10000000 requests, got {concurrency}")
+            Problem(option("concurrency"), f"expected 1 to 10000000 requests, got {concurrency}")
         )
     if duration is not None and not 0 < duration < 1e9:
-        problems.append(Problem("--duration", f"expected seconds above 0, got {duration:g}"))
+        problems.append(Problem(option("duration"), f"expected seconds above 0, got {duration:g}"))
     if duration is not None and concurrency is not None:
         problems.append(
-            Problem("--duration", "is for arrivals; a closed loop runs all requests of its traffic")
+            Problem(
+                option("duration"),
+                "is for arrivals; a closed loop runs all requests of its traffic",
+            )
         )
     if problems:
         raise InstanceError(problems)
@@ -147,7 +160,8 @@ def _requests(
 ) -> Requests:
     from costmodel.question.traffic.description import Arrivals, steady
     from costmodel.question.traffic.load import load_traffic
-    from costmodel.question.traffic.requests import drawn_count
+    from costmodel.question.traffic.requests import MOST_DRAWN, drawn_count
+    from topology.errors import InstanceError, Problem, option
 
     if traffic is not None:
         return load_traffic(
@@ -157,9 +171,15 @@ def _requests(
     arrivals = Arrivals(process=process, rate=rate or 1.0, cv=cv)
     count = _COUNT
     if duration is not None:
-        count = drawn_count(arrivals.rate * duration, "--duration")
+        count = drawn_count(arrivals.rate * duration, option("duration"))
     if concurrency is not None:
-        count = drawn_count(max(count, 10 * concurrency), "--concurrency")
+        if concurrency * _PER_PLACE > MOST_DRAWN:
+            message = (
+                f"{concurrency:,} in flight need {concurrency * _PER_PLACE:,} requests; "
+                f"at most {MOST_DRAWN // _PER_PLACE:,} in flight are drawn for"
+            )
+            raise InstanceError(Problem(option("concurrency"), message))
+        count = max(count, _PER_PLACE * concurrency)
     return steady(instance.workload, arrivals, count, seed)
 
 

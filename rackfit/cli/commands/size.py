@@ -163,7 +163,7 @@ def _checked(
     """
     from costmodel.question.instance import resolve_instance
     from solver.plan.sizing.size import check_kinds
-    from topology.errors import InstanceError, Problem, noted
+    from topology.errors import InstanceError, Problem, noted, option
 
     problems: list[Problem] = []
     kinds = list(dict.fromkeys(name.strip() for name in buy.split(",") if name.strip()))
@@ -173,20 +173,22 @@ def _checked(
             check_kinds([kind])
             known.append(kind)
     if not kinds:
-        problems.append(Problem("--buy", "is missing: name one or more clusters of one unit"))
+        problems.append(Problem(option("buy"), "is missing: name one or more clusters of one unit"))
     if rate == 0:
-        problems.append(Problem("--rate", "is missing: give the requests per second to serve"))
+        problems.append(
+            Problem(option("rate"), "is missing: give the requests per second to serve")
+        )
     elif rate is not None and not 1e-6 <= rate < 1e9:
         message = f"expected requests per second from 0.000001, got {rate:g}"
-        problems.append(Problem("--rate", message))
+        problems.append(Problem(option("rate"), message))
     if not 1 <= peak <= 1000:
-        problems.append(Problem("--peak", f"expected 1 to 1000 times the mean, got {peak:g}"))
+        problems.append(Problem(option("peak"), f"expected 1 to 1000 times the mean, got {peak:g}"))
     digits = spare.isascii() and spare.isdecimal() and len(spare) < 7
     if spare not in ("node", "rack") and not (digits and int(spare) <= _MOST_SPARE):
         message = f"expected node, rack or a number of chips, got {spare[:40]!r}"
-        problems.append(Problem("--spare", message))
+        problems.append(Problem(option("spare"), message))
     if not 0 <= gap < 1:
-        problems.append(Problem("--gap", f"must be at least 0 and below 1, got {gap:g}"))
+        problems.append(Problem(option("gap"), f"must be at least 0 and below 1, got {gap:g}"))
     refused: list[Problem] = []
     for kind in known or kinds[:1]:
         with noted(refused):

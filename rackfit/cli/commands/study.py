@@ -141,11 +141,20 @@ _RESTING = (
 )
 
 
+def _cell(value: object) -> str:
+    """A value of the table; empty where there is none."""
+    if value is None:
+        return ""
+    from topology.quantity import figure
+
+    return figure(value, 4) if isinstance(value, float) else str(value)
+
+
 def _print(result: Any) -> None:
     from rich.table import Table
 
+    from rackfit.console import make_console, print_sentence, print_table
     from rackfit.quoting import plain
-    from rackfit.report.render import make_console
 
     console = make_console()
     console.print(plain(result.study.question), style="bold", highlight=False)
@@ -155,15 +164,15 @@ def _print(result: Any) -> None:
         table.add_column(plain(title))
     for row in result.rows:
         cells = [(key, row.get(key, "")) for key in shown]
-        texts = [f"{v:.4g}" if isinstance(v, float) else str(v) for _, v in cells]
+        texts = [_cell(value) for _, value in cells]
         if row.get("assumed"):
             texts = [
                 f"{text}*" if key in _RESTING else text
                 for (key, _), text in zip(cells, texts, strict=True)
             ]
         table.add_row(*map(plain, texts))
-    console.print(table, highlight=False)
+    print_table(console, table)
     if any(row.get("assumed") for row in result.rows):
-        console.print("* rests on assumed figures, named below", highlight=False)
+        print_sentence(console, "* rests on assumed figures, named below")
     for sentence in result.conclusion:
-        console.print(plain(sentence), highlight=False, soft_wrap=True)
+        print_sentence(console, plain(sentence))

@@ -80,14 +80,22 @@ def money(instance: Instance, own: Own) -> Money:
     if capex is None and offer is not None:
         capex = offer.usd[0] / offer.chips, offer.usd[1] / offer.chips
         said.append(f"{offer.name} ({offer.date}): {'; '.join(offer.sources)}")
-    if capex is not None:
+    if capex is None:
+        said.append(
+            f"no price is known at which {chip.name} is bought (owned_usd_per_chip gives one)"
+        )
+    else:
         for name, usd in zip(("owned_low", "owned_high"), capex, strict=True):
             found[name] = owned_usd_per_day(usd, years, power)
     rent, listed = _ends(own, "rented_usd_per_chip_hour"), rented(chip.name)
     if rent is None and listed is not None:
         rent = listed.usd_per_chip_hour
         said.append(f"{listed.name} ({listed.date}): {'; '.join(listed.sources)}")
-    if rent is not None:
+    if rent is None:
+        said.append(
+            f"no price is known at which {chip.name} is rented (rented_usd_per_chip_hour gives one)"
+        )
+    else:
         for name, usd in zip(("rented_low", "rented_high"), rent, strict=True):
             found[name] = rented_usd_per_day(usd)
     back = None
@@ -103,6 +111,10 @@ def money(instance: Instance, own: Own) -> Money:
     elif api is not None:
         request = api.usd_per_request(work.input_tokens, work.cached_tokens, work.output_tokens)
         said.append(f"{api.name} ({api.date}): {'; '.join(api.sources)}")
+    else:
+        said.append(
+            f"no API price of {instance.scenario.model} is known (api_usd_per_request gives one)"
+        )
     return Money(found, request, back, " | ".join(said))
 
 

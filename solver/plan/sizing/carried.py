@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 
 from costmodel.evaluate import SECONDS_PER_HOUR
@@ -32,12 +33,13 @@ _NEAR = 2.0
 
 @dataclass(frozen=True)
 class Capability:
-    """What ``units`` carry: a verified layout's requests per second, and what none can exceed."""
+    """What ``units`` carry: a verified layout's requests per second, what none can exceed, and what these rest on."""
 
     units: int
     requests_per_s: float
     most_requests_per_s: float
     layout: Layout
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 class Units:
@@ -72,7 +74,9 @@ class Units:
             assert hourly is not None
             bound = found.certificate.bound_usd_per_m_output_tokens
             most = self._requests_per_s(hourly, bound)
-            self.known[units] = Capability(units, served, most, found.layout)
+            self.known[units] = Capability(
+                units, served, most, found.layout, found.evaluation.provenance or {}
+            )
         return self.known[units]
 
     def bounds(self) -> dict[int, float]:

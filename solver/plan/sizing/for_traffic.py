@@ -9,6 +9,7 @@ from math import ceil, inf
 import numpy as np
 
 from costmodel.evaluate import evaluate
+from costmodel.findings import provenance
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
@@ -83,7 +84,13 @@ class TrafficUnits(Units):
             self.known[units] = (
                 Capability(units, 0.0, most, Layout(replicas=()))
                 if layout is None
-                else Capability(units, min(self._carries(units, layout), most), most, layout)
+                else Capability(
+                    units,
+                    min(self._carries(units, layout), most),
+                    most,
+                    layout,
+                    provenance(self.answered[units], layout),
+                )
             )
         return self.known[units]
 

@@ -22,7 +22,7 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.met import Met
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import BEYOND_P99, Targets, judged
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, either, option
 from topology.quantity import figure
 
 #: how long requests come, as a multiple of what a request takes; the first such time is not judged: the fleet fills
@@ -51,8 +51,10 @@ class PeakReplay:
 def check_targets(instance: Instance) -> None:
     """Raise ``InstanceError`` where no target says what a replay has to meet."""
     if instance.slo.ttft is None and instance.slo.tpot is None:
-        message = "needs a target that a replay may miss: give --ttft or --tpot"
-        raise InstanceError(Problem("--replay", message))
+        message = (
+            f"needs a target that a replay may miss: give {either(option('ttft'), option('tpot'))}"
+        )
+        raise InstanceError(Problem(option("replay"), message))
 
 
 def peak_replay(
@@ -92,7 +94,7 @@ def requests_at_peak(rate: float, fills_s: float) -> int:
             f"{figure(rate, 6)} requests/s of {fills_s:,.1f} s each: more than {MOST_DRAWN:,} requests would have to come; "
             "ask for a lower rate or shorter answers"
         )
-        raise InstanceError(Problem("--replay", message))
+        raise InstanceError(Problem(option("replay"), message))
     return count
 
 

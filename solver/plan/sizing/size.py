@@ -7,8 +7,8 @@ layout does. Units that may be lost come on top, idle while none is lost: after 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 
 from costmodel.evaluate import SECONDS_PER_HOUR
@@ -20,7 +20,7 @@ from solver.plan.sizing.known import Known
 from solver.plan.sizing.peak import PeakReplay, check_targets, fewest_that_meet
 from solver.traffic.asked import Asked
 from topology import load_cluster
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem, noted
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem, noted, option
 
 #: units fewer than a bound alone says are too few, looked at first: bounds are not quite in proportion
 _RATHER = 0.5
@@ -38,7 +38,7 @@ class Sized:
     smaller numbers let expect. ``spare``: units of it that may be lost. ``headroom``: what the rest carries over the peak,
     less 1. ``gap``: ``count`` over ``least``, less 1. Money is for ``about`` units, at the mean rate. ``replays``: random arrivals at the peak on what a loss
     leaves, where they were asked for; the last is of ``count`` less ``spare``. ``met``: what it says, ``None`` where
-    there is none.
+    there is none. ``provenance``: what the figures rest on.
     """
 
     kind: str
@@ -55,6 +55,7 @@ class Sized:
     reason: str
     tried: tuple[Capability, ...]
     replays: tuple[PeakReplay, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def met(self) -> bool | None:
@@ -187,7 +188,9 @@ def check_kinds(kinds: Sequence[str]) -> None:
     for kind in kinds:
         with noted(problems):
             if "@" in kind:
-                raise InstanceError(Problem("--buy", f"{kind}: name one unit, without a count"))
+                raise InstanceError(
+                    Problem(option("buy"), f"{kind}: name one unit, without a count")
+                )
             load_cluster(kind)
     if problems:
         raise InstanceError(problems)
@@ -289,4 +292,5 @@ def _priced(
         gap=count / least - 1.0,
         reason=reason,
         tried=tuple(units.known[n] for n in sorted(units.known)),
+        provenance=carried.provenance,
     )

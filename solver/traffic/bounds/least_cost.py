@@ -19,7 +19,7 @@ from solver.traffic.bounds.late import least_usd, rates_with_late
 from solver.traffic.bounds.windows import least_share
 from solver.traffic.losses import units
 from solver.traffic.spared import all_chips, least_chips
-from topology.errors import NoFeasibleLayout
+from topology.errors import NoFeasibleLayout, either, option
 
 _LOSSES = (
     "losses: what is left without any one unit costs as much as any layout, and each role serves the rate without the "
@@ -63,7 +63,11 @@ def least_cost(
         number = len(units(own.spread, asked.spare))
         if number < 2:
             raise NoFeasibleLayout(
-                "nothing is left after the loss: all chips are one unit; more nodes or racks would do, or a smaller --spare"
+                "nothing is left after the loss: all chips are one unit; "
+                + either(
+                    "more nodes or racks would do",
+                    option("spare") and f"a smaller {option('spare')}",
+                )
             )
         bound *= number / (number - 1.0)
         chips = all_chips(known.classes)

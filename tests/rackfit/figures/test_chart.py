@@ -137,3 +137,41 @@ def test_nothing_in_the_bundle_ends_its_script() -> None:
     text = bundle_script()
     assert "window.vegaEmbed" in text
     assert not re.search(r"</script|<!--", text, re.IGNORECASE)
+
+
+def _key(chart: Chart) -> list[dict[str, str]]:
+    """The symbols of the key of a drawn chart."""
+    found: list[dict[str, str]] = []
+    for group in ElementTree.fromstring(chart_svg(chart)).iter():
+        if "role-legend-symbol" in group.attrib.get("class", ""):
+            found += [node.attrib for node in group if node.tag.endswith("path")]
+    return found
+
+
+def test_a_key_shows_lines_as_lines_and_dots_whole() -> None:
+    """Dashes of lines were drawn round the dots, and a line alone was a triangle in the key."""
+    a, b = [(0, 1.0), (1, 2.0)], [(0, 2.0), (1, 3.0)]
+    for symbol in _key(Chart("t", "x", "y", [Series("a", a), Series("b", b)])):
+        assert "stroke-dasharray" not in symbol
+    for symbol in _key(Chart("t", "x", "y", [Series("a", a, "line"), Series("b", b, "line")])):
+        assert re.fullmatch(r"M-[\d.]+,0L[\d.]+,0", symbol["d"])
+    dot, line = _key(Chart("t", "x", "y", [Series("a", a, "dots"), Series("b", b, "line")]))
+    assert "A" in dot["d"]
+    assert "A" not in line["d"]
+    across, up = (
+        [float(x) for x in re.findall(r"-?[\d.]+", line["d"])[side::2]] for side in (0, 1)
+    )
+    assert max(across) - min(across) > 5 * (max(up) - min(up))
+
+
+def test_each_line_keeps_its_dashes_beside_dots() -> None:
+    points = [(0, 1.0), (1, 2.0)]
+    root = ElementTree.fromstring(
+        chart_svg(Chart("t", "x", "y", [Series("a", points), Series("b", points)]))
+    )
+    lines = [
+        node.attrib
+        for node in root.iter()
+        if node.attrib.get("aria-roledescription") == "line mark"
+    ]
+    assert [line.get("stroke-dasharray") for line in lines] == ["1,0", "7,4"]

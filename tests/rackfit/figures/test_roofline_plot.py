@@ -13,13 +13,13 @@ from costmodel.evaluate import evaluate
 from costmodel.question.instance import resolve_instance
 from costmodel.replica.replica import stage_terms
 from rackfit.api import solve
+from rackfit.documents.replica_groups import replica_groups
 from rackfit.documents.result import Result
 from rackfit.figures.drawing import chart_spec
 from rackfit.figures.expert_load_plot import expert_loads
 from rackfit.figures.live import specs_of
 from rackfit.figures.roofline_plot import chip_of, roofline_chart, roofline_points, rooflines
 from rackfit.figures.stage_load import stage_load
-from rackfit.report.render import replica_groups
 
 
 @pytest.fixture(scope="module")

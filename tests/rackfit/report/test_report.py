@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -165,3 +166,64 @@ def test_solve_writes_the_same_report(tmp_path: Path) -> None:
     again = ["report", str(layout), "--out", str(two)]
     assert CliRunner().invoke(build_app(), again).exit_code == 0
     assert one.read_text() == two.read_text()
+
+
+def test_every_section_of_figures_says_what_they_rest_on(result: Result) -> None:
+    known = result.evaluation.provenance
+    assert known is not None
+    text = render(result)
+    for title, names in {
+        "What binds": ("times", "bytes"), "What to deploy": ("times",), "Where everything is": ("bytes",),
+        "Time of one pass by kind": ("times",), "Roofline": ("times",), "Link loads": ("bytes",),
+    }.items():  # fmt: skip
+        section = text.split(f"<h2>{title}</h2>")[1].split("<h2>")[0]
+        said = " ".join(re.findall(r'<p class="note basis">Basis: ([^<]*)</p>', section))
+        for name in names:
+            assert f"{name} {known[name]}" in said, title
+    headline = text.split("<h2>")[0]
+    assert f"money {known['money']}" in headline
+    assert re.match("published: ", known["money"])
+
+
+def test_the_headline_says_how_fast_it_is(result: Result) -> None:
+    found = result.evaluation
+    assert found.ttft_s is not None
+    assert found.tpot_s is not None
+    headline = render(result).split("<h2>")[0]
+    assert f"after {found.ttft_s * 1e3:,.0f} ms at worst" in headline
+    assert f"(TPOT) {found.tpot_s * 1e3:,.2f} ms" in headline
+
+
+def test_what_the_proof_leaves_out_is_not_said_to_be_covered(result: Result) -> None:
+    rows = dict.fromkeys(
+        re.findall(r"<tr><td>(the proof [^<]*)</td><td[^>]*>([^<]*)", unescape(render(result)))
+    )
+    left_out = [line for line in result.certificate.covers if line.startswith("not covered: ")]
+    assert left_out
+    for line in left_out:
+        assert ("the proof leaves out", line.removeprefix("not covered: ")) in rows
+    assert not [said for head, said in rows if said.startswith("not covered")]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "heads", "cells"),
+    [
+        # with no word of cut experts a replica of six chips seemed to have one group of one chip
+        ({"model": "gpt-oss-120b", "cluster": "hgx-h200", "slo": {"tpot": 0.006}}, ["slots"], ["cut"]),
+        ({"model": "gpt-oss-20b", "cluster": "hgx-h800-h20", "slo": {"tpot": 0.02}}, ["kind"], ["h20", "h800"]),
+    ],
+)  # fmt: skip
+def test_cut_experts_and_kinds_of_chips_are_told(
+    tmp_path: Path, cluster: dict[str, Any], heads: list[str], cells: list[str]
+) -> None:
+    found = solve(scenario(tmp_path, **cluster), gap=0.05, beside=False)
+    text = render(found)
+    section = text.split("<h2>What to deploy</h2>")[1].split("<h2>")[0]
+    for head in heads:
+        assert f'<th scope="col">{head}</th>' in section
+    for cell in cells:
+        assert f"<td>{cell}</td>" in section
+    said = "every chip of a stage has a slice of each expert" in section
+    assert said == any(replica.cuts_experts for replica in found.layout.replicas)
+    for domain in found.instance.cluster.domains:
+        assert f"chips ({domain.chips[0].chip.name}), " in text

@@ -124,6 +124,9 @@ def test_the_five_tasks_of_a_planner_by_keyboard(
         assert cheapest == f"${cost:.4f} per million output tokens"
         assert document["certificate"]["gap"] <= 0.01
         assert document["instance"]["scenario"]["prices"]["chip_price_factor"] == 2.0
+        rests = document["evaluation"]["provenance"]
+        for name in ("times", "money"):
+            assert f"{name} {rests[name]}" in shown.inner_text("#answer .note")
         # its files
         archive = saved(shown, "export", tmp_path)
         until(shown, "exported")
@@ -156,7 +159,7 @@ def test_the_five_tasks_of_a_planner_by_keyboard(
         ]
         now = told["evaluation"]["usd_per_m_output_tokens"]
         assert [row[7] for row in rows] == [f"{cost:.4f}", f"{now:.4f}"]
-        assert rows[1][-1] == f"{100 * (now / cost - 1):.1f} %"
+        assert rows[1][-1] == f"{100 * (now / cost - 1):.1f}%"
         assert f"{now:.4f}" in shown.inner_text("#words")
         # a chip, by the arrows
         shown.locator(".chips button").first.focus()
@@ -246,3 +249,12 @@ def test_what_is_wrong_is_said_on_the_page(browser: Browser, client: Client) -> 
         until(shown, "today", "no")
         assert "holds no vllm serve command" in shown.inner_text("#today")
         check(shown, view, client)
+
+
+def test_a_rate_that_is_none_is_told_not_passed_over(browser: Browser, client: Client) -> None:
+    with browser.opened(f"{client.address}/#{QUESTION}", 1280, "light") as (shown, _):
+        until(shown, "state", "answered")
+        shown.evaluate("document.documentElement.dataset.state = ''")
+        shown.fill("#rate", "-5")
+        until(shown, "state", "bad_input")
+        assert "scenario.rate: must be above 0, got -5" in shown.inner_text("#answer")

@@ -63,3 +63,18 @@ def test_pay_whole_with_a_rate_is_not_ignored_in_silence() -> None:
     assert "--pay whole has no effect with a rate" in said.stderr
     said = CliRunner().invoke(build_app(), ["solve", *options, *lengths])
     assert "--pay" not in said.stderr
+
+
+def test_hbm_that_would_hold_the_weights_does() -> None:
+    """Rounded to the nearest it named 88 GB for chips of 88.5 GB, which then did not fit."""
+    asked = {"model": "deepseek-v3", "cluster": "hgx-h100", "workload": SHORT}
+    said = re.search(r"or chips with ([\d.,]+) GB each", why(**asked))
+    assert said is not None
+    assert "HBM:" not in why(**asked, chip={"hbm_bytes": f"{said[1]} GB"})
+
+
+def test_chips_that_an_engine_fills_are_not_counted() -> None:
+    """They held less than nothing, so that -3 of them were said to do."""
+    text = why(model="llama-3.1-8b", cluster="hgx-h100", chip={"hbm_bytes": "2 GB"})
+    assert "such chips" not in text
+    assert re.search(r"What would fit: chips with [\d.]+ GB each", text)
