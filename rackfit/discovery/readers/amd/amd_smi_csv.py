@@ -33,15 +33,16 @@ _PLACES = {
     "bad_page_threshold_exceeded": ("ras", "bad_page_threshold_exceeded"),
 }
 _SIZES = ("size", "total_vram", "used_vram")
+_BEGINS = ("gpu,", "timestamp,gpu,")
 _LINK = re.compile(r"link_type_(gpu_\d{1,4})")
-_HEAD = re.compile(r"(?m)^(?:timestamp,)?gpu,[ -~]{3,20000}$")
 
 
 def recognises(document: Document) -> bool:
     """A header that begins with the GPU and has a name that is known."""
     if document.json_start >= 0:
         return False
-    return any(_is_head(found[0].split(",")) for found in _HEAD.finditer(document.text[:200_000]))
+    lines = document.text[:200_000].splitlines()
+    return any(_is_head(line.split(",")) for line in lines if line.startswith(_BEGINS))
 
 
 def read(document: Document) -> Found:

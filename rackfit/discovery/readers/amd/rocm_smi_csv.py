@@ -17,7 +17,7 @@ from topology.names import shown
 
 TITLE = "rocm-smi --csv (the file named like its host)"
 
-_HEAD = re.compile(r"(?m)^device,[^\n]{3,20000}\ncard\d{1,4},")
+_HEAD = re.compile(r"(?m)^device,[^\r\n]{3,20000}\r?\ncard\d{1,4},")
 
 
 def recognises(document: Document) -> bool:

@@ -41,6 +41,16 @@ def test_parts_of_amd_gpus_are_put_together_by_their_address(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize("name", listings.FILES)
+def test_lines_end_as_the_tools_end_them(name: str, tmp_path: Path) -> None:
+    """amd-smi ends them as CSV does, on Windows all tools; editors put a mark before the text."""
+    text = listings.FILES[name]
+    usual = found_in(tmp_path, name, text)
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    other = discover([tmp_path / name])
+    assert (other.failed, other.taken, sizes(other)) == (usual.failed, usual.taken, sizes(usual))
+
+
 def test_links_in_a_list_are_named_and_left_out(tmp_path: Path) -> None:
     text = table(
         "gpu,bdf,links",
