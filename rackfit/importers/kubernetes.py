@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from rackfit.importers import charts
+from rackfit.importers.scripts.fill import fill
 from rackfit.importers.wrapped import Wrapped, container, listed, mapped
 from rackfit.shelf import modules
 from topology.errors import InstanceError, Problem
@@ -50,7 +51,8 @@ def manifests(text: str, name: str) -> list[Wrapped]:
 
 def _grouped(one: Wrapped) -> Wrapped:
     """A stateful set's pod: with ``--nnodes N``, N of its pods are one server. Raises ``InstanceError``."""
-    nodes = re.search(r"--nnodes[ =]+(\d{1,5})\b", one.script or " ".join(one.words))
+    text = fill(one.script or " ".join(one.words), one.environment)
+    nodes = re.search(r"--nnodes[ =]+(\d{1,5})\b", text)
     if nodes is None:
         return one
     pods, size = int(one.remarks.get("count", "1")), max(int(nodes[1]), 1)

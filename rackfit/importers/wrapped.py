@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackfit.importers.scripts.shell import computed, fill
+from rackfit.importers.scripts.fill import fill, fill_bracketed
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 
@@ -27,11 +27,14 @@ _SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash"})
 
 @dataclass
 class Wrapped:
-    """A command in a file: its words or the script that holds it, its environment, and remarks on it."""
+    """A command in a file: its words, or the script that holds it and the words ``given`` to that, its environment, and
+    remarks on it.
+    """
 
     place: str
     words: list[str] = field(default_factory=list)
     script: str = ""
+    given: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     remarks: dict[str, str] = field(default_factory=dict)
 
@@ -58,12 +61,14 @@ def inside_container(words: Sequence[str]) -> tuple[list[str], dict[str, str]] |
     return _started(image, shlex.split(entry), inner), environment
 
 
-def inner_script(words: Sequence[str]) -> str | None:
-    """The script that a shell among the words is given behind ``-c`` or ``-lc``."""
+def inner_script(words: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The script that a shell among the words is given behind ``-c`` or ``-lc``, and the words for it behind its name."""
     for at, word in enumerate(words):
         if word in _SHELLS:
             given = (i for i, each in enumerate(words) if i > at and re.fullmatch(r"-\w*c", each))
-            return next((words[i + 1] for i in given if i + 1 < len(words)), None)
+            return next(
+                ((words[i + 1], list(words[i + 3 :])) for i in given if i + 1 < len(words)), None
+            )
     return None
 
 
@@ -104,12 +109,14 @@ def container(
     command, words = (
         [str(word) for word in listed(data, key, where)] for key in ("command", "args")
     )
-    whole = [
-        fill(word, environment) for word in _started(str(data.get("image", "")), command, words)
-    ]
+    whole = _started(str(data.get("image", "")), command, words)
     if whole and whole[0] in _SHELLS:
-        script = computed(inner_script(whole) or "", environment)
-        return Wrapped(where, script=script, environment=environment, remarks=remarks)
+        script, given = inner_script([fill_bracketed(word, environment) for word in whole]) or (
+            "",
+            [],
+        )
+        return Wrapped(where, script=script, given=given, environment=environment, remarks=remarks)
+    whole = [fill(word, environment) for word in whole]
     return Wrapped(where, whole, environment=environment, remarks=remarks)
 
 

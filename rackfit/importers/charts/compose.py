@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from rackfit.importers.scripts.shell import fill
+from rackfit.importers.scripts.fill import fill
 from rackfit.importers.wrapped import Wrapped, container, mapped, number
 from topology.errors import InstanceError, Problem
 from topology.names import brief, shown
