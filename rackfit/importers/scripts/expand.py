@@ -259,11 +259,15 @@ def _told(command: str, variables: Variables) -> str | None:
         kinds = {one.kind for one in tokens(command, "")}
     except InstanceError:
         return None
-    if kinds - {"word", "line"} or any(OPEN in word for word in words) or not words:
+    if kinds - {"word", "line"} or not words:
         return None
     program, given = words[0], words[1:]
     if program == "echo" and not (given and given[0].startswith("-")):
         return " ".join(given)
+    if program == "printf" and given and re.fullmatch(r"(?:[^%\\]|%s|%d|%%|\\n)*", given[0]):
+        return _printed(given[0], given[1:])
+    if any(OPEN in word for word in words):
+        return None
     if (
         program == "seq"
         and 0 < len(given) < 4
@@ -282,3 +286,14 @@ def _told(command: str, variables: Variables) -> str | None:
         head, _, tail = given[0].rstrip("/").rpartition("/")
         return tail if program == "basename" else head or ("/" if given[0].startswith("/") else ".")
     return None
+
+
+def _printed(pattern: str, words: list[str]) -> str | None:
+    """What ``printf`` makes of as many words as its pattern has places."""
+    left = iter(words)
+    if len(re.findall(r"%[sd]", pattern)) != len(words):
+        return None
+    text = re.sub(
+        r"%[sd%]|\\n", lambda found: {"%%": "%", "\\n": "\n"}.get(found[0]) or next(left), pattern
+    )
+    return text.rstrip("\n")

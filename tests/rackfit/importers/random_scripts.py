@@ -44,7 +44,7 @@ def _value(random: Random) -> str:
         f'"${{{name}:+--set}}"', f'"${{{name}##*/}}"', f'"${{{name}%.*}}"', f"$(({random.randrange(9)} * N + 2))", '"${LIST[1]}"', '"${#LIST[@]}"',
         f'"${{MAP[{random.choice("ab")}]}}"', f"$(echo $N {random.randrange(5)})", f'"${{{name}/a/z}}"', f'"${{{name}^^}}"', f"{random.randrange(20)}",
         f'"${{NOTHING-{random.choice("ab")}}}"', "$'a\\tb'", f'"${{{name}:-"in quotes"}}"', f'"${{{name}:0:2}}"', f'"${{{name}//a/zz}}"', "$(((N + 1) * 2 - -1))", "$((N>2?1:0))",
-        "$((2 ** 3 % 5))", f"$(basename \"/x/${{{name}}}y\")", "pre'quo'\"ted $N\"", f'"${{{name}%%8*}}"', "$((N + 0))", f'"${{{name},,}}"', f'"\\"${name}\\""', "one\\ word",
+        "$((2 ** 3 % 5))", f"$(basename \"/x/${{{name}}}y\")", "pre'quo'\"ted $N\"", f'"${{{name}%%8*}}"', "$((N + 0))", f"$(printf 'a %s-%d%%' \"${name}\" $N)", f'"${{{name},,}}"', f'"\\"${name}\\""', "one\\ word",
     ))  # fmt: skip
 
 

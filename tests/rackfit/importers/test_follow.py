@@ -101,6 +101,12 @@ def test_of_a_json_value_the_keys_that_are_known_count(tmp_path: Path) -> None:
     assert one.notes == (
         "run.sh:1: left out, as only the shell knows their values: --speculative-config (model)",
     )
+    printed = 'CONFIG=$(printf \'{"method": "eagle3", "model": "%s", "num_speculative_tokens": %d}\' "$(dirname "$M")/x" 3)\n'
+    (one,) = found(
+        "vllm", "run.sh", f'{printed}vllm serve m -tp 2 --speculative-config "$CONFIG"\n', tmp_path
+    )
+    assert one.drafts is not None
+    assert one.drafts.tokens == 3
     (one,) = found("vllm", "run.sh", text.replace("3}", "'$N'}"), tmp_path)
     assert one.drafts is None
     assert "--speculative-config" in one.notes[0]
