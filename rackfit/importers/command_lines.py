@@ -23,6 +23,7 @@ from topology.errors import InstanceError, Problem
 from topology.names import shown
 from topology.reading import parse_yaml, read_text
 
+_MANIFESTS = (".yaml", ".yml")
 #: A file larger than this is refused.
 MAX_BYTES = 4 * 2**20
 
@@ -102,11 +103,19 @@ def without_hidden_places(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(word for place, word in enumerate(words) if place not in hidden)
 
 
-def read_processes(path: Path) -> list[Process]:
-    """Every process of a command file, a Kubernetes manifest or a systemd unit. Raises ``InstanceError``."""
+def read_processes(path: Path, beside: Sequence[Path] = ()) -> list[Process]:
+    """Every process of a command file, a Kubernetes manifest or a systemd unit.
+
+    ``beside``: files that are given with it. Raises ``InstanceError``.
+    """
     text = read_text(path, MAX_BYTES)
-    if path.suffix in (".yaml", ".yml"):
-        return _unwrapped(manifests(text, path.name))
+    if path.suffix in _MANIFESTS:
+        others = {
+            one.name: read_text(one, MAX_BYTES)
+            for one in beside
+            if one.suffix in _MANIFESTS and one != path and "baseRefs" in text
+        }
+        return _unwrapped(manifests(text, path.name, others))
     if path.suffix == ".service" or "[Service]" in text.splitlines():
         return _unwrapped(units(text, path.name))
     return shell_processes(text, path.name)
