@@ -58,7 +58,15 @@ def inside_container(words: Sequence[str]) -> tuple[list[str], dict[str, str]] |
     if not rest:
         return [], environment
     image, inner = rest[0], rest[1:]
-    return _started(image, shlex.split(entry), inner), environment
+    return _started(image, shell_words(entry, "docker: --entrypoint"), inner), environment
+
+
+def shell_words(text: str, place: str) -> list[str]:
+    """Words of a text as a shell splits it. Raises ``InstanceError`` for quotes that are left open."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InstanceError(Problem(place, f"not words of a shell: {error}")) from None
 
 
 def inner_script(words: Sequence[str]) -> tuple[str, list[str]] | None:
@@ -87,11 +95,12 @@ def units(text: str, name: str) -> list[Wrapped]:
     for number, line in enumerate(joined.splitlines(), start=1):
         key, _, value = line.strip().partition("=")
         if key.strip() == "Environment":
-            pairs = (word.partition("=") for word in shlex.split(value))
+            pairs = (word.partition("=") for word in shell_words(value, f"{name}:{number}"))
             environment |= {first: last for first, _, last in pairs}
         elif key.strip() == "ExecStart":
             command = value.strip().lstrip("@-:+!")
-            words = [fill(word, environment) for word in shlex.split(command)]
+            parts = shell_words(command, f"{name}:{number}")
+            words = [fill(word, environment) for word in parts]
             found.append(Wrapped(f"{name}:{number}", words, environment=environment))
     return found
 
