@@ -30,8 +30,9 @@ _ENGINES = {
 
 
 def recognises(entry: dict[str, Any]) -> bool:
-    """Keys that only these rows have together."""
-    return {"hw", "conc", "framework", "isl", "osl"} <= entry.keys()
+    """Keys that only these rows have together, with names where they have some: a vocabulary holds all words."""
+    named = isinstance(entry.get("hw"), str) and isinstance(entry.get("framework"), str)
+    return named and {"conc", "isl", "osl"} <= entry.keys()
 
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:

@@ -9,7 +9,7 @@ import pytest
 import results
 from results import saved
 
-from costmodel.measured.rows import DRAWN, Group, MeasuredRow
+from costmodel.measured.rows import DRAWN, ForeignFileError, Group, MeasuredRow
 from rackfit.measurements.rows import read_benches, read_runs
 from topology.errors import InstanceError
 
@@ -64,6 +64,13 @@ def test_rows_of_vllm_give_the_gpus_of_one_attention_rank(folder: Path) -> None:
     assert row.decode == Group(1, 16, 1, 1, 16)
     ((row,), _) = of_pools(folder, decode_tp=4, decode_ep=16, num_decode_gpu=16)
     assert row.decode == Group(4, 4, 1, 1, 16)
+
+
+def test_a_vocabulary_is_no_row(folder: Path) -> None:
+    """In a folder of results it is left out, as other files of no tool are."""
+    words = {"hw": 1, "conc": 2, "framework": 3, "isl": 4, "osl": 5, "model": 6}
+    with pytest.raises(ForeignFileError, match="no result of a tool that is known"):
+        read_benches(saved(folder, words, "vocab.json"))
 
 
 def test_sizes_that_make_other_gpus_than_the_row_counts_are_left_out(folder: Path) -> None:
