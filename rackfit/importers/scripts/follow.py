@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from rackfit.importers.scripts.commands import Commands, LeaveError
@@ -39,6 +40,7 @@ from topology.errors import InstanceError, Problem
 #: commands of a script, rounds of a loop that no list bounds, scripts in each other
 _MOST_COMMANDS, _MOST_ROUNDS, _DEEPEST = 20_000, 64, 12
 _OPEN_TEST = "under a condition that the file does not decide"
+_OPEN_LOOP = "in a loop whose rounds the file does not tell"
 
 
 class Follower(Commands):
@@ -186,7 +188,7 @@ class Follower(Commands):
     def _counted(self, node: For) -> bool | None:
         first, test, step = (*node.sums.split(";"), "", "")[:3]
         try:
-            if self.open:
+            if self.open or not test.strip():
                 raise OpenSumError
             summed(first or "0", self.variables)
             for _ in range(_MOST_COMMANDS):
@@ -202,7 +204,8 @@ class Follower(Commands):
         return True
 
     def _while(self, node: While) -> bool | None:
-        for _ in range(_MOST_ROUNDS):
+        before = first = len(self.found)
+        for number in range(_MOST_ROUNDS):
             decided = self.body(node.test)
             decided = turned(decided) if node.until else decided
             if decided is False:
@@ -212,6 +215,11 @@ class Follower(Commands):
                 return None
             if not self._round(node.body):
                 return True
+            first = len(self.found) if not number else first
+        # nothing that is known ends it: what it starts is started again when it stops
+        self.found[before:] = [
+            replace(one, open=one.open or _OPEN_LOOP) for one in self.found[before:first]
+        ]
         return None
 
     def _round(self, nodes: Body) -> bool:
@@ -231,7 +239,7 @@ class Follower(Commands):
 
     def _once(self, nodes: Body) -> None:
         try:
-            self.below("in a loop whose rounds the file does not tell", nodes)
+            self.below(_OPEN_LOOP, nodes)
         except LeaveError as leave:
             if leave.word not in ("break", "continue"):
                 raise

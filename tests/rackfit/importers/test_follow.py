@@ -117,6 +117,9 @@ def test_of_a_json_value_the_keys_that_are_known_count(tmp_path: Path) -> None:
     [
         ("if [ -f x ]; then\nvllm serve m -tp 2\nfi\n", "run.sh:2: starts under a condition that the file does not decide"),
         ("for host in $HOSTS; do\nvllm serve m -tp 2\ndone\n", "run.sh:2: starts in a loop whose rounds the file does not tell"),
+        ("while true; do\nvllm serve m -tp 2\nsleep 5\ndone\n", "run.sh:2: starts in a loop whose rounds the file does not tell"),
+        ("for ((;;)); do\nvllm serve m -tp 2\ndone\n", "run.sh:2: starts in a loop whose rounds the file does not tell"),
+        ("until [ 1 = 2 ]; do\nvllm serve m -tp 2\ndone\n", "run.sh:2: starts in a loop whose rounds the file does not tell"),
         ("start() {\nvllm serve m -tp 2\n}\n", "run.sh:2: starts in a function that the file does not call"),
         ("TP=2\nwhile [[ $# -gt 0 ]]; do TP=$1; shift; done\nvllm serve m -tp $TP\n", "run.sh:3: set under a condition and taken as set: TP"),
         ("if [ -f x ]; then\nTP=2\nfi\nARGS=\"-tp $TP\"\nvllm serve m $ARGS\n", "run.sh:5: set under a condition and taken as set: TP"),
