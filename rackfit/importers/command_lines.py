@@ -156,14 +156,19 @@ def shell_processes(
     for command in done.found:
         place = f"{name}:{command.line}"
         remarks = _remarks(command.remark)
+        inside = (
+            _unwrapped(manifests(command.manifest, place))
+            if command.manifest
+            else _processes(place, remarks, list(command.words), command.environment)
+        )
         found += [
             replace(
                 one,
-                doubtful=command.doubtful,
-                written=command.written,
+                doubtful=tuple(sorted({*command.doubtful, *one.doubtful})),
+                written={**command.written, **one.written},
                 open=command.open or one.open,
             )
-            for one in _processes(place, remarks, list(command.words), command.environment)
+            for one in inside
         ]
     starts = any(STARTS.search(" ".join(one.words)) for one in found)
     if done.ended and not starts and STARTS.search("\n".join(text.splitlines()[done.ended :])):

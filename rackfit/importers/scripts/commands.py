@@ -19,6 +19,8 @@ _DEEPEST = 12
 _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,200})(?:\[([^\]]{1,200})\])?(\+?)=", re.ASCII)
 _DECLARE = frozenset({"export", "local", "readonly", "declare", "typeset"})
 _READ = frozenset({"read", "mapfile", "readarray", "getopts"})
+#: objects of Kubernetes, in a here-document
+_OBJECT = re.compile(r"(?m)^apiVersion:[ \t]{1,9}\S")
 _LEAVING = frozenset({"exit", "return", "break", "continue"})
 #: what the shell does itself; files that it reads in its own place are not read
 _OWN = (
@@ -30,7 +32,8 @@ _OWN = (
 class Command:
     """One command: its line, its words, what was exported, files written before it, and the remark above it.
 
-    ``doubtful``: variables in it that a condition sets; ``open``: why it may not run, or not once.
+    ``doubtful``: variables in it that a condition sets; ``open``: why it may not run, or not once. ``manifest``: a
+    here-document with objects of Kubernetes, in the place of words.
     """
 
     line: int
@@ -40,6 +43,7 @@ class Command:
     written: Mapping[str, str]
     remark: str
     open: str
+    manifest: str = ""
 
 
 class LeaveError(Exception):
@@ -123,13 +127,13 @@ class Commands(ABC):
             raise self._leave("exit", node.line)
         return None
 
-    def _found(self, line: int, words: list[str]) -> None:
+    def _found(self, line: int, words: list[str], manifest: str = "") -> None:
         variables = self.variables
         exported = {name: variables.texts[name] for name in sorted(variables.exported)
                     if OPEN not in variables.texts.get(name, OPEN)}  # fmt: skip
         self.found.append(
             Command(line, tuple(map(closed, words)), exported, tuple(sorted(variables.used)), dict(self.written),
-                    self.remark, self.open)
+                    self.remark, self.open, manifest)
         )  # fmt: skip
         self.remark = ""
 
@@ -146,7 +150,9 @@ class Commands(ABC):
             name, more = closed(into[0]), into[1]
             whole = f"{self.written[name]}\n{text}" if more and name in self.written else text
             self.written[name] = closed(whole)
-        if STARTS.search(node.text):
+        if _OBJECT.search(node.text):
+            self._found(node.line, ["kubectl"], closed(text))
+        elif STARTS.search(node.text):
             self.inside("\n" * node.line + closed(text), self.variables.apart())
 
     def _assign(self, token: Token) -> str:

@@ -75,6 +75,35 @@ def test_sizes_are_those_that_the_script_chooses(text: str, tmp_path: Path) -> N
     assert [one.tp for one in found("vllm", "run.sh", text, tmp_path)] == CHOSEN[text]
 
 
+@pytest.mark.parametrize(
+    "begin", ["kubectl apply -f - <<EOF", "cat > d.yaml <<EOF", "cat <<EOF | kubectl apply -f -"]
+)
+def test_a_manifest_in_a_script_is_read_as_one(begin: str, tmp_path: Path) -> None:
+    """After AI-Hypercomputer/tpu-recipes (Apache-2.0), inference guides: variables of the script stand in it."""
+    text = f"""export TP=4
+{begin}
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: vllm}}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers:
+        - name: server
+          image: vllm/vllm-openai
+          command: [vllm, serve]
+          args: [org/m, --tensor-parallel-size, "$TP"]
+EOF
+"""
+    (one,) = found("vllm", "run.sh", text, tmp_path)
+    assert (one.tp, one.copies, one.model) == (4, 3, "org/m")
+    with pytest.raises(
+        InstanceError, match=r"run.sh:2: .*: --tensor-parallel-size: is \$TP, which the file"
+    ):
+        found("vllm", "run.sh", text.replace("export TP=4", ":"), tmp_path)
+
+
 def test_options_in_a_variable_are_split_as_a_shell_splits_them(tmp_path: Path) -> None:
     """Also where it begins with a space, as scripts of InferenceX set it."""
     (one,) = found(
