@@ -16,6 +16,8 @@ from topology.errors import InstanceError
 
 _NAME = re.compile(r"(\w+|[@*])(?:\[([^\]]{1,200})\])?")
 _OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:")
+#: what is more than itself, and what is so in quotes
+_SPECIAL, _INSIDE = re.compile(r"[\\$`'\"]"), re.compile(r"[\\$`]")
 _ESCAPED = {"n": "\n", "t": "\t"}
 #: numbers that ``seq`` may print
 _MOST_NUMBERS = 10_000
@@ -25,6 +27,7 @@ def fields(raw: str, variables: Variables) -> list[str]:
     """The words that one becomes: none, one or several."""
     found: list[str] = []
     word: str | None = None
+    variables.spend(len(raw))
     for kind, value in _pieces(raw, variables, quoted=False):
         variables.spend(sum(map(len, value)) + len(word or ""))
         if kind == "many":
@@ -63,6 +66,7 @@ def filled(text: str, variables: Variables) -> str:
 
 def _whole(raw: str, variables: Variables, *, quoted: bool) -> str:
     parts = []
+    variables.spend(len(raw))
     for _, value in _pieces(raw, variables, quoted=quoted):
         parts.append(" ".join(value))
         variables.spend(len(parts[-1]))
@@ -97,12 +101,8 @@ def _pieces(raw: str, variables: Variables, *, quoted: bool) -> Iterator[tuple[s
             yield from _part(raw[at:end], variables, quoted=quoted)
             at = end
         else:
-            end = (
-                next((i for i in range(at, len(raw)) if raw[i] in "\\$`'\""), len(raw))
-                if not quoted
-                else next((i for i in range(at, len(raw)) if raw[i] in "\\$`"), len(raw))
-            )
-            end = max(end, at + 1)
+            special = (_INSIDE if quoted else _SPECIAL).search(raw, at + 1)
+            end = len(raw) if special is None else special.start()
             yield "text", [raw[at:end]]
             at = end
 

@@ -12,8 +12,8 @@ OPEN, OPEN_SPACE = "\ue000", "\ue001"
 _GIVEN = re.compile(rf"{OPEN}(?:\d|[@*#]|OPTARG|REPLY|\{{(?:\d|[@*#]|OPTARG|REPLY))")
 
 
-#: characters of all words of a script together
-_MOST_CHARS = 20_000_000
+#: characters of all words of a script together, as written and as they become
+_MOST_CHARS = 4_000_000
 
 
 class TooLongError(Exception):
