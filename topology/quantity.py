@@ -205,3 +205,14 @@ Seconds = Annotated[float, _non_negative("s"), _schema("s", positive=False)]
 PositiveSeconds = Annotated[float, _positive("s"), _schema("s", positive=True)]
 Watts = Annotated[float, _non_negative("W"), _schema("W", positive=False)]
 UsdPerHour = Annotated[float, _positive("USD/h"), _schema("USD/h", positive=True)]
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell of a table is a number; Python also reads ``1_0``, and digits of other scripts."""
+    if "_" in cell or not cell.isascii():
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -11,7 +11,7 @@ import re
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -136,15 +136,38 @@ def _no_number(text: str) -> Any:
 
 def parse_yaml(text: str, place: str) -> Any:
     """The data of a YAML text of one document, by the safe loader. Raises ``InstanceError`` with its place."""
+    return _parsed(text, place, _one)
+
+
+def parse_yaml_documents(text: str, place: str) -> list[Any]:
+    """The data of each document of a YAML text. Raises ``InstanceError`` with its place."""
+    found: list[Any] = _parsed(text, place, _all)
+    return found
+
+
+def _one(loader: Any, place: str) -> Any:
+    node = loader.get_single_node()
+    if node is None:
+        return None
+    _check_node(node, place)
+    return loader.construct_document(node)
+
+
+def _all(loader: Any, place: str) -> list[Any]:
+    found = []
+    while loader.check_node():
+        node = loader.get_node()
+        _check_node(node, place)
+        found.append(loader.construct_document(node))
+    return found
+
+
+def _parsed(text: str, place: str, build: Callable[[Any, str], Any]) -> Any:
     try:
         _check_events(text, place)
         loader = _LOADER(text)
         try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            _check_node(node, place)
-            return loader.construct_document(node)
+            return build(loader, place)
         finally:
             loader.dispose()
     except yaml.YAMLError as error:

@@ -15,6 +15,7 @@ import numpy as np
 from costmodel.experts.raw_loads import RawLoads, as_windows
 from costmodel.experts.unpacked import check_bytes
 from topology.errors import InstanceError, Problem
+from topology.quantity import is_number
 from topology.reading import MAX_JSON_ELEMENTS, read_text
 
 #: names of the column that says the layer, and of that which says the expert
@@ -112,14 +113,3 @@ def _whole(cell: str, what: str, line: int) -> int:
     if not (cell.isascii() and cell.isdecimal() and len(cell) <= 9):
         raise ValueError(f"row {line}: expected the number of {what}, got {cell[:40]!r}")
     return int(cell)
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell of a table is a number; Python also reads ``1_0``, and digits of other scripts."""
-    if "_" in cell or not cell.isascii():
-        return False
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

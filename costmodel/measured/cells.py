@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from topology.quantity import is_number
+
 
 def number(cells: Mapping[str, str], name: str) -> float | None:
     """The number of a column, ``None`` where it is empty. Raises ``ValueError`` for anything else."""
     text = cells.get(name, "")
     if text == "" or text.lower() in ("none", "nan", "null"):
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{name}: {text[:40]!r} is not a number") from None
+    if not is_number(text):
+        raise ValueError(f"{name}: {text[:40]!r} is not a number")
+    value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{name}: {text[:40]!r} is not finite")
     return value

@@ -20,7 +20,7 @@ from topology import TierKind, load_cluster
 from topology.catalogue import beside, catalogue_names, checked, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.names import Line, Name, Prose, shown
-from topology.quantity import Seconds, UsdPerHour, Watts
+from topology.quantity import Seconds, UsdPerHour, Watts, is_number
 
 #: the longest stretch of hours, a month, and the most units of one kind
 MOST_HOURS, MOST_UNITS = 744, 1000
@@ -278,10 +278,7 @@ def _read_rates(path: Path) -> tuple[tuple[float, float], ...]:
 
 def _rate(text: str, place: str) -> float:
     """A cell of ``requests_per_s``. Raises ``InstanceError``."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+    value = float(text) if is_number(text) else float("nan")
     if not 0 <= value <= 1e9:
         message = f"requests_per_s: expected a rate from 0 to 1e9, got {text!r:.40}"
         raise InstanceError(Problem(place, message))

@@ -219,7 +219,7 @@ def _health(index: int, place: Place, done: Assembled, *, free: bool) -> None:
         for position, reason in taken.items():
             if position not in failed:
                 done.taken[f"r{index}g{first + position}"] = f"{host.name}: {reason}"
-        for position in host.links:
+        for position in sorted({*host.links, *host.nvlinks}):
             if position not in failed:
                 for switch, reason in lost_wires(
                     position, place.kind, place.fabric, host, done.assumed

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from topology.catalogue import is_file, is_folder
 from topology.errors import InstanceError, Problem
 from topology.names import check_name, shown
 from topology.reading import MAX_YAML_BYTES, parse_json, parse_json_values, parse_yaml, read_text
@@ -16,6 +17,8 @@ from topology.reading import MAX_YAML_BYTES, parse_json, parse_json_values, pars
 _MOST_BYTES = 64 * 2**20
 #: a key that every Kubernetes object or list has, in whatever order
 _KUBERNETES = re.compile(r"(?m)^(?:apiVersion|kind|items):")
+#: what stands around logs in a dump of the whole cluster
+_LOGS, _LOGS_END = "==== START logs for container ", "==== END logs for container "
 #: the line where JSON begins: warnings of a tool or the head of an answer over HTTP may stand above it
 _JSON = re.compile(r"(?m)^[ \t]{0,80}[{\[](?=\s{0,4000}(?:[\"{\[\]}]|\Z))")
 
@@ -104,8 +107,42 @@ def _objects(data: Any) -> list[dict[str, Any]]:
 
 
 def read_document(path: Path) -> Document:
-    """The document of a path. Raises ``InstanceError``."""
-    return Document(path, read_text(path, _MOST_BYTES))
+    """The document of a file, or of a folder of ``kubectl cluster-info dump``. Raises ``InstanceError``."""
+    if is_folder(path):
+        return Document(path, _dumped(path))
+    text = read_text(path, _MOST_BYTES)
+    return Document(path, _without_logs(text, shown(path, 200)) if _LOGS in text else text)
+
+
+def _dumped(folder: Path) -> str:
+    """Nodes and pods of a dump, one listing after the other. Raises ``InstanceError`` for another folder."""
+    for ending, between in ((".json", "\n"), (".yaml", "\n---\n")):
+        if not is_file(folder / f"nodes{ending}"):
+            continue
+        found, size = [], 0
+        for path in [folder / f"nodes{ending}", *sorted(folder.glob(f"*/pods{ending}"))]:
+            found.append(read_text(path, _MOST_BYTES - size))
+            size += len(found[-1])
+        return between.join(found)
+    message = "a folder without nodes.json; one that kubectl cluster-info dump --output-directory wrote is read, or files"
+    raise InstanceError(Problem(shown(folder, 200), message))
+
+
+def _without_logs(text: str, place: str) -> str:
+    """A dump without what containers have logged between its listings. Raises ``InstanceError`` where it ends there."""
+    kept: list[str] = []
+    inside = ""
+    for line in text.splitlines():
+        if not inside and line.startswith(_LOGS):
+            inside = line
+        elif inside:
+            inside = "" if line.startswith(_LOGS_END) else inside
+        else:
+            kept.append(line)
+    if inside:
+        message = f"ends within {shown(inside.strip('= '), 120)}; the file seems cut off"
+        raise InstanceError(Problem(place, message))
+    return "\n".join(kept)
 
 
 def mapping(value: Any) -> dict[str, Any]:

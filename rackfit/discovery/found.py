@@ -20,7 +20,7 @@ class Host:
     ``domain`` names the scale-up domain, ``block`` a group of a scheduler's block topology, ``slice_shape`` the
     torus that the host is part of. ``leaves`` are the switches of the scale-out next to the host,
     ``nic_bytes_per_s`` all its ports together, one direction. ``links`` is how many scale-up links each position
-    has to each other one.
+    has to each other one, ``nvlinks`` how many of a position's links are alive, wherever they lead.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Host:
     leaves: tuple[str, ...] = ()
     nic_bytes_per_s: float | None = None
     links: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    nvlinks: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -123,6 +124,7 @@ def _add(mine: Host, host: Host, place: str, told: dict[tuple[str, str], str]) -
     mine.failed |= host.failed
     mine.taken |= host.taken
     mine.links |= host.links
+    mine.nvlinks |= host.nvlinks
     for reason, number in host.failed_anywhere.items():
         mine.failed_anywhere[reason] = max(number, mine.failed_anywhere.get(reason, 0))
     for reason, number in host.taken_anywhere.items():

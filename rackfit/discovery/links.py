@@ -17,8 +17,11 @@ from topology.errors import InstanceError, Problem
 
 def unlinked(host: Host) -> dict[int, str]:
     """Positions without any NVLink in a host whose other GPUs have some."""
-    bare = [position for position, pairs in host.links.items() if not any(pairs)]
-    if len(bare) == len(host.links):
+    alive = {
+        position: max(pairs, default=0) for position, pairs in host.links.items()
+    } | host.nvlinks
+    bare = [position for position, links in alive.items() if not links]
+    if len(bare) == len(alive):
         return {}
     return dict.fromkeys(bare, "no NVLink, unlike the host's other GPUs")
 
@@ -53,15 +56,23 @@ def lost_wires(
 ) -> Iterator[tuple[int, str]]:
     """Switches that a GPU has lost its wire to, and why: whole wires, at least as wide as what is lost.
 
-    A matrix of one GPU has no pair and tells nothing of its links. Raises ``InstanceError`` where the chip has NVLinks
+    A matrix of one GPU has no pair and tells nothing of its links. Without switches a count of links that are alive does
+    not tell which pairs have lost some, which is said. Raises ``InstanceError`` where the chip has NVLinks
     and no pair of the host does: over PCIe it is another chip, with a rate of its own.
     """
     whole = kind.chip.scale_up_links
-    if not host.links[position]:
-        return
+    pairs, counted = host.links.get(position), host.nvlinks.get(position)
+    told = [*([max(pairs)] if pairs else []), *([] if counted is None else [counted])]
     wires = fabric.get("links_per_switch")
-    links = max(host.links[position], default=0)
-    if kind.cluster is None or not isinstance(wires, list | tuple) or whole == 1 or links >= whole:
+    links = min(told, default=whole)
+    if kind.cluster is None or whole == 1 or links >= whole:
+        return
+    if not isinstance(wires, list | tuple):
+        if counted is not None and counted < whole:
+            assumed.append(
+                f"{host.name}: {whole - counted} of GPU {position}'s {whole} links are dead; which pairs of GPUs they "
+                "joined is not told, and they are left out"
+            )
         return
     if links == 0:
         message = (

@@ -1,7 +1,8 @@
-"""The shelf of readers: a new kind of file is one file in :mod:`rackfit.discovery.readers`.
+"""The shelf of readers: a new kind of file is one file in a room of :mod:`rackfit.discovery.readers`.
 
-A reader has ``TITLE`` (what it reads, as messages say it), ``recognises(document) -> bool``, cheap and never
-raising, and ``read(document) -> Found``. Of two that recognise a file the first by name reads it.
+Files of a room that recognise nothing hold what its readers share. A reader has ``TITLE`` (what it reads, as
+messages say it), ``recognises(document) -> bool``, cheap and never raising, and ``read(document) -> Found``. Of two
+that recognise a file the first by name reads it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ def readers() -> dict[str, Reader]:
     """Every reader by the name of its file."""
     import rackfit.discovery.readers as folder
 
-    return {name: cast(Reader, module) for name, module in modules(folder).items()}
+    found = modules(folder)
+    for room in [one for one in found.values() if hasattr(one, "__path__")]:
+        found |= modules(room)
+    return {
+        name: cast(Reader, module)
+        for name, module in sorted(found.items())
+        if hasattr(module, "recognises")
+    }
 
 
 def read(document: Document) -> Found:

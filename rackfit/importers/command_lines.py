@@ -9,20 +9,21 @@ optional. Lines may be continued with a backslash.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rackfit.importers.kubernetes import manifests
-from rackfit.importers.scripts.branches import Branches
-from rackfit.importers.scripts.shell import STARTS, Line, Variables, assigned, computed, fill, lines
+from rackfit.importers.scripts.follow import followed
+from rackfit.importers.scripts.lexer import PLACEHOLDER, STARTS
 from rackfit.importers.wrapped import Wrapped, inner_script, inside_container, units
 from topology.catalogue import is_file, read_data
+from topology.errors import InstanceError, Problem
 from topology.names import shown
 from topology.reading import parse_yaml, read_text
 
+_MANIFESTS = (".yaml", ".yml")
 #: A file larger than this is refused.
 MAX_BYTES = 4 * 2**20
 
@@ -32,7 +33,7 @@ class Process:
     """One process of a command file.
 
     ``doubtful`` are variables in it that a condition sets, ``container`` what it starts in, if a manifest says so;
-    ``written``: texts of files that its script has written before, by name.
+    ``written``: texts of files that its script has written before, by name; ``open``: why it may not start, or not once.
     """
 
     place: str
@@ -42,6 +43,7 @@ class Process:
     doubtful: tuple[str, ...] = ()
     container: str = ""
     written: Mapping[str, str] = field(default_factory=dict)
+    open: str = ""
 
     def config(self, name: str, folder: Path) -> Any:
         """The data of a file that the command names: what its script wrote, or one in ``folder``; ``None`` if there is none.
@@ -82,10 +84,10 @@ _PLACES = frozenset(
 )
 
 
+#: words of a command before those of another one that it is given
+_BEFORE = 6
 #: programs that print or look for a command and start none
 _SAY = frozenset("echo printf cat tee grep sed awk ps pgrep pkill which type trap".split())  # noqa: SIM905
-#: a word that a guide leaves to its reader
-PLACEHOLDER = r"<[A-Za-z][\w./-]*>"
 #: where a command ends: another one, a pipe or a redirection
 _NEXT = re.compile(rf":|&&|\|\|?|;|&>.*|\d?>{{1,2}}.*|(?!{PLACEHOLDER})<.*|\}}|\)")
 
@@ -101,11 +103,19 @@ def without_hidden_places(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(word for place, word in enumerate(words) if place not in hidden)
 
 
-def read_processes(path: Path) -> list[Process]:
-    """Every process of a command file, a Kubernetes manifest or a systemd unit. Raises ``InstanceError``."""
+def read_processes(path: Path, beside: Sequence[Path] = ()) -> list[Process]:
+    """Every process of a command file, a Kubernetes manifest or a systemd unit.
+
+    ``beside``: files that are given with it. Raises ``InstanceError``.
+    """
     text = read_text(path, MAX_BYTES)
-    if path.suffix in (".yaml", ".yml"):
-        return _unwrapped(manifests(text, path.name))
+    if path.suffix in _MANIFESTS:
+        others = {
+            one.name: read_text(one, MAX_BYTES)
+            for one in beside
+            if one.suffix in _MANIFESTS and one != path and "baseRefs" in text
+        }
+        return _unwrapped(manifests(text, path.name, others))
     if path.suffix == ".service" or "[Service]" in text.splitlines():
         return _unwrapped(units(text, path.name))
     return shell_processes(text, path.name)
@@ -116,7 +126,7 @@ def _unwrapped(found: list[Wrapped]) -> list[Process]:
     processes = []
     for one in found:
         if one.script:
-            inner = shell_processes(one.script, one.place, one.environment)
+            inner = shell_processes(one.script, one.place, one.environment, one.given)
         else:
             inner = _processes(one.place, {}, one.words)
         processes += [
@@ -132,68 +142,58 @@ def _unwrapped(found: list[Wrapped]) -> list[Process]:
 
 
 def shell_processes(
-    text: str, name: str, environment: Mapping[str, str] | None = None
+    text: str,
+    name: str,
+    environment: Mapping[str, str] | None = None,
+    given: Sequence[str] | None = None,
 ) -> list[Process]:
     """Every process of the lines of a shell, said to be in a file ``name``. Raises ``InstanceError``.
 
-    ``environment`` is what the script is given.
+    ``environment`` is what the script is given, ``given`` are the words behind its name, ``None`` if they are not known.
     """
+    done = followed(text, name, environment or {}, given)
     found: list[Process] = []
-    remarks: dict[str, str] = {}
-    variables = Variables(dict(environment or {}))
-    written: dict[str, str] = {}
-    branches = Branches()
-    for every in lines(text, name):
-        line = branches.follow(every, variables)
-        if line is None:
-            continue
-        if line.file is not None:
-            into, inside, filled = line.file
-            inside = fill(inside, variables.texts) if filled else inside
-            into = fill(into, variables.texts)
-            more = ">>" in line.text or " -a " in line.text
-            written[into] = f"{written[into]}\n{inside}" if more and into in written else inside
-            continue
-        if line.text.startswith("# rackfit:"):
-            remarks = dict(
-                part.split("=", 1)
-                for part in line.text.removeprefix("# rackfit:").split()
-                if "=" in part
-            )
-            continue
-        line = replace(line, words=_computed_words(line, variables))
-        if assigned(line, variables):
-            continue
-        words = variables.words(line.words)
-        processes = _processes(f"{name}:{line.number}", remarks, words)
-        doubtful = sorted(
-            each for each in variables.doubtful if re.search(rf"\$\{{?{each}\b", line.text)
+    for command in done.found:
+        place = f"{name}:{command.line}"
+        remarks = _remarks(command.remark)
+        inside = (
+            _unwrapped(manifests(command.manifest, place))
+            if command.manifest
+            else _processes(place, remarks, list(command.words), command.environment)
         )
         found += [
-            replace(process, doubtful=tuple(doubtful), written=dict(written))
-            for process in processes
+            replace(
+                one,
+                doubtful=tuple(sorted({*command.doubtful, *one.doubtful})),
+                written={**command.written, **one.written},
+                open=command.open or one.open,
+            )
+            for one in inside
         ]
-        remarks = {} if processes else remarks
+    starts = any(STARTS.search(" ".join(one.words)) for one in found)
+    if done.ended and not starts and STARTS.search("\n".join(text.splitlines()[done.ended :])):
+        message = "the script ends here, before it starts a server, with the values that it has"
+        raise InstanceError(Problem(f"{name}:{done.ended}", message))
     return found
 
 
-def _computed_words(line: Line, variables: Variables) -> list[str]:
-    """Words of a line, arithmetic on known numbers worked out before they are split."""
-    if "$((" not in line.text:
-        return line.words
-    try:
-        return shlex.split(computed(line.text, variables.texts), comments=True)
-    except ValueError:
-        return line.words
+def _remarks(text: str) -> dict[str, str]:
+    parts = text.removeprefix("# rackfit:").split()
+    return dict(part.split("=", 1) for part in parts if "=" in part)
 
 
-def _processes(place: str, remarks: dict[str, str], words: list[str]) -> list[Process]:
-    """Words without redirections and the trailing ``&``; leading assignments as environment.
+def _processes(
+    place: str,
+    remarks: dict[str, str],
+    words: list[str],
+    exported: Mapping[str, str] | None = None,
+) -> list[Process]:
+    """Words without redirections and the trailing ``&``; leading assignments as environment, beside what is exported.
 
     What a shell is given as ``-c`` is a script of its own.
     """
     words = [word for word in words if word not in ("&", "2>&1", "exec", "nohup")]
-    environment: dict[str, str] = {}
+    environment = dict(exported or {})
     while words and "=" in words[0] and words[0].split("=", 1)[0].isidentifier():
         name, value = words.pop(0).split("=", 1)
         environment[name] = value
@@ -202,8 +202,8 @@ def _processes(place: str, remarks: dict[str, str], words: list[str]) -> list[Pr
         words, given = inside
         environment |= given
     script = inner_script(words)
-    if script is not None and STARTS.search(script):
-        inner = shell_processes(script, place, environment)
+    if script is not None and STARTS.search(script[0]):
+        inner = shell_processes(script[0], place, environment, script[1])
         return [
             replace(one, remarks=remarks | one.remarks, environment=environment | one.environment)
             for one in inner
@@ -216,11 +216,15 @@ def started(
 ) -> Iterator[tuple[Process, tuple[str, ...]]]:
     """Processes that start ``program serve`` or one of its modules, each with the options behind that.
 
-    A program whose name ends in ``-serve`` needs no such word.
+    A program whose name ends in ``-serve`` needs no such word. A command that is given the words of another one, as to
+    write them down, starts none.
     """
+    whole = {process.words for process in processes}
     for process in processes:
         words = process.words
         if words and words[0].rpartition("/")[2] in _SAY:
+            continue
+        if any(words[at:] in whole for at in range(1, min(len(words), _BEFORE))):
             continue
         for at, word in enumerate(words):
             second = words[at + 1 : at + 2] == ("serve",)

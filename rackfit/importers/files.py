@@ -29,9 +29,10 @@ def read_servers(engine: str, path: Path) -> list[FoundServer]:
     found: list[FoundServer]
     if is_folder(path) and not is_file(path / "commands.sh"):
         files = sorted(one for one in path.iterdir() if one.suffix in _FILES and is_file(one))
+        files = files[:_MOST_FILES]
         found = [
-            server for one in files[:_MOST_FILES] for server in module.servers(read_processes(one), path)
-        ]  # fmt: skip
+            server for one in files for server in module.servers(read_processes(one, files), path)
+        ]
         if not found:
             message = f"holds no {engine} command in {', '.join(_FILES)} files"
             raise InstanceError(Problem(shown(path, 300), message))

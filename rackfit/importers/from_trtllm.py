@@ -16,6 +16,7 @@ from rackfit.importers.servers import (
     role_of,
     section,
     stage_layers,
+    switch,
     whole,
 )
 from rackfit.importers.understood import read_options
@@ -115,7 +116,8 @@ def _server(
 ) -> FoundServer:
     size = _number(fields, "tensor_parallel_size", place)
     pp = _number(fields, "pipeline_parallel_size", place)
-    ranks = size if fields.get("enable_attention_dp") else 1
+    spread = switch(fields.get("enable_attention_dp"), "enable_attention_dp", place)
+    ranks = size if spread else 1
     batch = fields.get("max_batch_size")
     experts = section(fields.get("moe_config"), "moe_config", place)
     rows, slots = _balancer(experts, folder, place)

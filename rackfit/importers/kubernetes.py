@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from rackfit.importers import charts
+from rackfit.importers.charts import kserve_refs
+from rackfit.importers.scripts.fill import fill
 from rackfit.importers.wrapped import Wrapped, container, listed, mapped
 from rackfit.shelf import modules
 from topology.errors import InstanceError, Problem
-from topology.names import brief
+from topology.reading import parse_yaml_documents
 
 
-def manifests(text: str, name: str) -> list[Wrapped]:
-    """Commands of every container of Kubernetes objects, or of what a chart or an operator reads. Raises ``InstanceError``."""
-    try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, RecursionError) as error:
-        what = "a template of Helm, to be rendered first" if "{{" in text else "not YAML"
-        raise InstanceError(Problem(name, f"{what}: {brief(str(error))}")) from None
+def manifests(text: str, name: str, others: Mapping[str, str] | None = None) -> list[Wrapped]:
+    """Commands of every container of Kubernetes objects, or of what a chart or an operator reads.
+
+    ``others``: texts of files beside it by name, whose configs its services may name. Raises ``InstanceError``.
+    """
+    beside = [
+        document
+        for called, other in (others or {}).items()
+        if kserve_refs.CONFIG in other
+        for document in _documents(other, called)
+    ]
+    documents = kserve_refs.joined(_documents(text, name), beside, name)
     found: list[Wrapped] = []
     files = {
         str(key): str(value)
@@ -31,7 +36,8 @@ def manifests(text: str, name: str) -> list[Wrapped]:
         for key, value in mapped(document, "data", f"{name}: ConfigMap").items()
     }
     for document in documents:
-        chart = next((one for one in modules(charts).values() if one.fits(document)), None)
+        shelf = (one for one in modules(charts).values() if hasattr(one, "fits"))
+        chart = next((one for one in shelf if one.fits(document)), None)
         if chart is not None:
             found += chart.commands(document, name)
         elif isinstance(document, dict) and "kind" in document:
@@ -48,9 +54,21 @@ def manifests(text: str, name: str) -> list[Wrapped]:
     return found
 
 
+def _documents(text: str, name: str) -> list[Any]:
+    try:
+        return parse_yaml_documents(text, name)
+    except InstanceError as error:
+        if "{{" not in text:
+            raise
+        (problem,) = error.problems
+        message = f"a template of Helm, to be rendered first: {problem.message}"
+        raise InstanceError(Problem(problem.place, message)) from None
+
+
 def _grouped(one: Wrapped) -> Wrapped:
     """A stateful set's pod: with ``--nnodes N``, N of its pods are one server. Raises ``InstanceError``."""
-    nodes = re.search(r"--nnodes[ =]+(\d{1,5})\b", one.script or " ".join(one.words))
+    text = fill(one.script or " ".join(one.words), one.environment)
+    nodes = re.search(r"--nnodes[ =]+(\d{1,5})\b", text)
     if nodes is None:
         return one
     pods, size = int(one.remarks.get("count", "1")), max(int(nodes[1]), 1)

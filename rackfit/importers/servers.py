@@ -155,6 +155,14 @@ def whole(value: object, what: str, place: str, least: int = 1, most: int = 1_00
     return value
 
 
+def switch(value: object, what: str, place: str) -> bool:
+    """Whether a key of a file is set; left out, it is not. Raises ``InstanceError`` for what is no yes or no."""
+    if value is not None and type(value) is not bool:
+        message = f"{what}: expected true or false, got {brief(value)}"
+        raise InstanceError(Problem(place, message))
+    return bool(value)
+
+
 def section(value: object, what: str, place: str) -> dict[str, Any]:
     """A mapping of a file, empty where it is left out. Raises ``InstanceError`` for anything else."""
     if value is None:

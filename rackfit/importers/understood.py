@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from rackfit.exporters.options import OptionTable, convert, option_table
-from rackfit.importers.command_lines import PLACEHOLDER, Process, started
+from rackfit.importers.command_lines import Process, started
+from rackfit.importers.scripts.lexer import PLACEHOLDER
 from rackfit.importers.servers import FoundServer
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
+#: what stands for options, not for a model
+_OPTIONS = re.compile(r"\$[({]?[@*(]|arg|opt|flag|param", re.IGNORECASE)
+#: keys of JSON values that say how a server is built
+_DECIDING = frozenset({"method", "num_speculative_tokens", "kv_role", "num_redundant_experts"})
 #: keys behind dots that are followed
 _DEEPEST = 8
 
@@ -45,6 +50,9 @@ def read_options(
         known = table.canonical(before) if before.startswith("-") else None
         takes = known is not None and table.options[known]["type"] != "flag"
         name = before if takes else word.partition("=")[0]
+        if _variable(word) and (part := _partly(word if takes else _joined(word))) is not None:
+            word = part[0] if takes else f"{name}={part[0]}"
+            hidden.append(f"{name} ({', '.join(part[1])})")
         if not _variable(word):
             kept.append(word)
             option, value = (known, word) if takes else (table.canonical(name), _joined(word))
@@ -53,7 +61,7 @@ def read_options(
                 foreign.append(f"{name} {value}")
             continue
         if not takes and not word.startswith("-"):
-            if at or engine != "vllm":  # vLLM's first word is the model
+            if at or engine != "vllm" or _OPTIONS.search(word):  # vLLM's first word is the model
                 unknown.append(word)
             continue
         if takes:
@@ -78,10 +86,25 @@ def read_options(
         _remark(process, "left out, as only the shell knows their values", hidden),
         _remark(process, "left out, as only the shell knows what they stand for", unknown),
         _remark(process, "set under a condition and taken as set", process.doubtful),
+        f"{process.place}: starts {process.open}" if process.open else "",
     ]
     if table.command_line.get("config") and "--config" in values:
         remarks.append(f"{process.place}: options in the file of --config are not read")
     return values, tuple(filter(None, remarks))
+
+
+def _partly(value: str) -> tuple[str, list[str]] | None:
+    """A JSON value without the keys that only the shell knows, and these; ``None`` where one of them decides on the layout."""
+    try:
+        data = json.loads(re.sub(r"\$\([^()]{0,500}\)|\$\{[^{}]{0,200}\}", "$_", value))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    hidden = [key for key, inside in data.items() if _variable(f"{key} {json.dumps(inside)}")]
+    if _DECIDING & set(hidden) or len(hidden) == len(data):
+        return None
+    return json.dumps({key: inside for key, inside in data.items() if key not in hidden}), hidden
 
 
 def _spelled(table: OptionTable, words: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackfit.importers.scripts.shell import computed, fill
+from rackfit.importers.scripts.fill import fill, fill_bracketed
 from topology.errors import InstanceError, Problem
 from topology.names import brief
 
@@ -27,11 +27,14 @@ _SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash"})
 
 @dataclass
 class Wrapped:
-    """A command in a file: its words or the script that holds it, its environment, and remarks on it."""
+    """A command in a file: its words, or the script that holds it and the words ``given`` to that, its environment, and
+    remarks on it.
+    """
 
     place: str
     words: list[str] = field(default_factory=list)
     script: str = ""
+    given: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     remarks: dict[str, str] = field(default_factory=dict)
 
@@ -55,15 +58,25 @@ def inside_container(words: Sequence[str]) -> tuple[list[str], dict[str, str]] |
     if not rest:
         return [], environment
     image, inner = rest[0], rest[1:]
-    return _started(image, shlex.split(entry), inner), environment
+    return _started(image, shell_words(entry, "docker: --entrypoint"), inner), environment
 
 
-def inner_script(words: Sequence[str]) -> str | None:
-    """The script that a shell among the words is given behind ``-c`` or ``-lc``."""
+def shell_words(text: str, place: str) -> list[str]:
+    """Words of a text as a shell splits it. Raises ``InstanceError`` for quotes that are left open."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InstanceError(Problem(place, f"not words of a shell: {error}")) from None
+
+
+def inner_script(words: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The script that a shell among the words is given behind ``-c`` or ``-lc``, and the words for it behind its name."""
     for at, word in enumerate(words):
         if word in _SHELLS:
             given = (i for i, each in enumerate(words) if i > at and re.fullmatch(r"-\w*c", each))
-            return next((words[i + 1] for i in given if i + 1 < len(words)), None)
+            return next(
+                ((words[i + 1], list(words[i + 3 :])) for i in given if i + 1 < len(words)), None
+            )
     return None
 
 
@@ -82,11 +95,12 @@ def units(text: str, name: str) -> list[Wrapped]:
     for number, line in enumerate(joined.splitlines(), start=1):
         key, _, value = line.strip().partition("=")
         if key.strip() == "Environment":
-            pairs = (word.partition("=") for word in shlex.split(value))
+            pairs = (word.partition("=") for word in shell_words(value, f"{name}:{number}"))
             environment |= {first: last for first, _, last in pairs}
         elif key.strip() == "ExecStart":
             command = value.strip().lstrip("@-:+!")
-            words = [fill(word, environment) for word in shlex.split(command)]
+            parts = shell_words(command, f"{name}:{number}")
+            words = [fill(word, environment) for word in parts]
             found.append(Wrapped(f"{name}:{number}", words, environment=environment))
     return found
 
@@ -104,12 +118,14 @@ def container(
     command, words = (
         [str(word) for word in listed(data, key, where)] for key in ("command", "args")
     )
-    whole = [
-        fill(word, environment) for word in _started(str(data.get("image", "")), command, words)
-    ]
+    whole = _started(str(data.get("image", "")), command, words)
     if whole and whole[0] in _SHELLS:
-        script = computed(inner_script(whole) or "", environment)
-        return Wrapped(where, script=script, environment=environment, remarks=remarks)
+        script, given = inner_script([fill_bracketed(word, environment) for word in whole]) or (
+            "",
+            [],
+        )
+        return Wrapped(where, script=script, given=given, environment=environment, remarks=remarks)
+    whole = [fill(word, environment) for word in whole]
     return Wrapped(where, whole, environment=environment, remarks=remarks)
 
 

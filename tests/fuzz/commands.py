@@ -10,6 +10,7 @@ PLACE = ("--gpus", "8", "--slots", "72", "--fast", "--time-limit", "1", "--worke
 #: listings of operators, and what else has to be said of them
 LISTINGS: dict[str, tuple[str, ...]] = {
     "nodes.json": (), "racks.json": (), "tpus.json": (), "slices.json": (), "scontrol.txt": (), "node-pools.json": (), "slurm.json": (), "amd-1.json": (), "amd-2.txt": (), "amd-3.txt": (), "smi-1.txt": (), "described.txt": (),
+    "amd-4.csv": (), "amd-5.csv": (), "links-1.txt": (), "query-1.csv": (), "dump.json": (),
     "blocks.conf": ("--chip", "gb200"), "topology.conf": ("scontrol.txt",), "topology.yaml": ("--chip", "gb200"),
     "gpu-1.xml": (), "gpu-1.txt": ("--chip", "h100"), "ibnet.out": ("nodes.json",),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 
 import amd_listings
 import slurm_listings
+import table_listings
 import text_listings
 
 
@@ -278,7 +279,7 @@ def write(folder: Path) -> None:
         "nodes.json": hgx(), "racks.json": racks(), "tpus.json": tpus(), "slices.json": slices(),
         "blocks.conf": BLOCKS, "topology.conf": TREE, "topology.yaml": TOPOLOGY, "scontrol.txt": SCONTROL,
         "gpu-1.xml": smi_xml(), "gpu-1.txt": smi_topo(), "ibnet.out": ibnet(), "node-pools.json": pools(),
-        "slurm.json": slurm_listings.scontrol(), **amd_listings.FILES, **text_listings.FILES,
+        "slurm.json": slurm_listings.scontrol(), **amd_listings.FILES, **text_listings.FILES, **table_listings.FILES,
     }  # fmt: skip
     for name, text in files.items():
         (folder / name).write_text(text)

@@ -30,6 +30,7 @@ GOOD = {
     "silicon_tpot_ms": "6.5",
 }
 BAD = {
+    "underscore": {"silicon_tpot_ms": "1_0"},
     "zero": {"silicon_tpot_ms": "0"},
     "text": {"isl": "a thousand"},
     "endless": {"silicon_tpot_ms": "inf"},

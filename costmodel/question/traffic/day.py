@@ -24,7 +24,7 @@ from costmodel.question.traffic.table import cells_of, header_of, row_of, text_l
 from costmodel.question.traffic.trace import whole
 from topology.errors import InstanceError, Problem
 from topology.names import shown
-from topology.quantity import PositiveSeconds
+from topology.quantity import PositiveSeconds, is_number
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -92,10 +92,7 @@ class Hours:
 
 
 def _number(text: str, name: str, place: str, least: float, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+    value = float(text) if is_number(text) else float("nan")
     if not least <= value <= most:
         message = f"{name}: expected a number from {least:g} to {most:g}, got {text!r:.40}"
         raise InstanceError(Problem(place, message))

@@ -102,11 +102,18 @@ def objects_of(
 
 def _object(line: str, place: str) -> Mapping[str, object]:
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise InstanceError(Problem(place, f"not JSON: {str(error).partition(':')[0]}")) from None
     if not isinstance(found, dict):
         raise InstanceError(Problem(place, "expected an object, a request"))
+    return found
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is given twice")
     return found
 
 

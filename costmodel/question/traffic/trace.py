@@ -7,6 +7,7 @@ leading blocks, separated by spaces; equal ids mean an equal prefix up to and in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from costmodel.question.traffic.table import (
     text_lines,
 )
 from topology.errors import InstanceError, Problem, either, option
+from topology.quantity import is_number
 
 #: what names of traces end with: of tables, and of lines of JSON
 TABLES, LINES = (".csv", ".csv.gz"), (".jsonl", ".jsonl.gz")
@@ -236,10 +238,7 @@ class _Reader:
 
 def seconds(text: str, place: str, name: str = "t_s") -> float:
     """A cell of times. Raises ``InstanceError``."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+    value = float(text) if is_number(text) else float("nan")
     if not 0 <= value < 1e10:
         raise InstanceError(Problem(place, f"{name}: expected seconds from 0, got {text!r:.40}"))
     return value
@@ -249,10 +248,8 @@ def whole(
     text: str | None, name: str, place: str, *, least: int = 0, most: int = MAX_TOKENS
 ) -> int:
     """A cell that holds a whole number. Raises ``InstanceError``."""
-    try:
-        value = int(text or "")
-    except ValueError:
-        value = least - 1
+    plain = text is not None and re.fullmatch(r"\s*\+?[0-9]{1,20}\s*", text)
+    value = int(plain[0]) if plain else least - 1
     if not least <= value <= most:
         limit = f" to {most}" if value > most else ""
         message = f"{name}: expected a whole number from {least}{limit}, got {text!r:.40}"

@@ -6,11 +6,10 @@ text, ``environment`` as a mapping or a list of ``NAME=value``, ``deploy.replica
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
-from rackfit.importers.scripts.shell import fill
-from rackfit.importers.wrapped import Wrapped, container, mapped, number
+from rackfit.importers.scripts.fill import fill
+from rackfit.importers.wrapped import Wrapped, container, mapped, number, shell_words
 from topology.errors import InstanceError, Problem
 from topology.names import brief, shown
 
@@ -55,10 +54,7 @@ def _words(value: object, place: str) -> list[str]:
         return [fill(str(word), {}) for word in value]
     if not isinstance(value, str):
         raise InstanceError(Problem(place, f"expected a command, got {brief(value)}"))
-    try:
-        return shlex.split(fill(value, {}))
-    except ValueError as error:
-        raise InstanceError(Problem(place, f"not words of a shell: {error}")) from None
+    return shell_words(fill(value, {}), place)
 
 
 def _environment(value: object, place: str) -> dict[str, str]:

@@ -6,11 +6,9 @@ Source: config/llmisvcconfig of kserve/kserve (Apache-2.0), whose templates writ
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
-from rackfit.importers.wrapped import Wrapped, listed, mapped, number
-from topology.errors import InstanceError, Problem
+from rackfit.importers.wrapped import Wrapped, listed, mapped, number, shell_words
 from topology.names import shown
 
 _MORE = "VLLM_ADDITIONAL_ARGS"
@@ -62,12 +60,7 @@ def _pool(pool: dict[str, Any], model: str, place: str, remarks: dict[str, str])
             for each in listed(one, "env", place)
             if isinstance(each, dict) and "name" in each and "value" in each
         }
-        try:
-            words += shlex.split(environment.get(_MORE, ""))
-        except ValueError as error:
-            raise InstanceError(
-                Problem(f"{place}: {_MORE}", f"not words of a shell: {error}")
-            ) from None
+        words += shell_words(environment.get(_MORE, ""), f"{place}: {_MORE}")
         words += [str(word) for word in listed(one, "args", place) if word != "--"]
     found = Wrapped(
         place, words, environment=environment, remarks={"count": str(copies), **remarks}

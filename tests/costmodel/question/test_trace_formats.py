@@ -112,6 +112,11 @@ def test_a_file_of_its_own_name_is_its_format() -> None:
         ("d.jsonl", json.dumps({"when": 1}), ":1", "fields missing: timestamp, input_length, output_length"),
         ("d.jsonl", json.dumps(LINE) + "\n" + json.dumps({"delay": 4}), ":2", "timestamp, input_length, output_length missing"),
         ("d.jsonl", "", "", "holds no request"),
+        ("d.jsonl", json.dumps(LINE | {"timestamp": "1_0"}), ":1", "timestamp: expected a time"),
+        ("d.jsonl", json.dumps(LINE)[:-1] + ', "input_length": 4}', ":1", "not JSON: a key is given twice"),
+        ("t.csv", "t_s,input_tokens,output_tokens\n0,1_000,5\n", ":2", "input_tokens: expected a whole number from 1, got '1_000'"),
+        ("t.csv", "t_s,input_tokens,output_tokens\n0,10,\uff15\n", ":2", "output_tokens: expected a whole number from 1"),
+        ("t.csv", "t_s,input_tokens,output_tokens\n1_0,10,5\n", ":2", "t_s: expected seconds from 0, got '1_0'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_at_its_line(

@@ -68,7 +68,8 @@ def test_every_sample_is_counted_or_refused(folder: Path) -> None:
         name for name, reader in readers().items() for path in folder.iterdir()
         if reader.recognises(_document(path))
     }  # fmt: skip
-    elsewhere = {"amd_smi", "amd_smi_text", "kubectl_describe", "nvidia_smi_text", "rocm_smi"}
+    elsewhere = {"amd_smi", "amd_smi_csv", "amd_smi_text", "kubectl_describe", "nvidia_smi_nvlink", "nvidia_smi_query",
+                 "nvidia_smi_text", "rocm_smi", "rocm_smi_csv"}  # fmt: skip
     assert set(readers()) - read == {"gke_node_pools", *elsewhere}
 
 

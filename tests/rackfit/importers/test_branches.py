@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rackfit.importers.scripts.branches import decide
-from rackfit.importers.scripts.shell import Variables, arithmetic
+from rackfit.importers.scripts.follow import followed
 from tests.rackfit.importers.test_wrapped import found
 from topology.errors import InstanceError
 
@@ -75,39 +74,52 @@ def test_long_lines_are_read_in_no_time(text: str, tmp_path: Path) -> None:
 
 TESTS = [
     '[ "$A" = "x" ]', '[ "$A" != "x" ]', '[[ $A == x ]]', '[[ "$N" -gt 3 ]]', "[ $N -le 3 ]", '[ -z "$A" ]', '[ -n "$A" ]',
-    "(( N * 2 >= 14 ))", "(( N == 8 ))", "[[ $A == y ]]", '[ -z "$E" ]', "(( N / 2 < 4 ))",
+    "(( N * 2 >= 14 ))", "(( N == 8 ))", "[[ $A == y ]]", '[ -z "$E" ]', "(( N / 2 < 4 ))", "[[ $A == x* ]]", "[ a = a ] && [ b = c ]",
+    '[[ "$A" == "x*" ]]', "! [ a = b ]", "[ $N -gt 3 -a $A = y ]", "[[ ( $A = y || $N -eq 7 ) && -n $A ]]", "[ $A ]", "[[ $E ]]",
 ]  # fmt: skip
+
+
+def branch(test: str, known: dict[str, str]) -> tuple[str, bool]:
+    """The branch that is taken, and whether it is open that there are two."""
+    done = followed(f"if {test}; then serve yes; else serve no; fi", "s", known)
+    return done.found[0].words[1], any(one.open for one in done.found)
 
 
 @pytest.mark.parametrize("test", TESTS)
 def test_tests_are_decided_as_bash_decides_them(test: str) -> None:
-    known = Variables({"A": "x", "N": "7", "E": ""})
     real = subprocess.run(["bash", "-c", f"A=x; N=7; E=''; {test}"], check=False).returncode == 0
-    assert decide(f"if {test}; then", known) is real
+    assert branch(test, {"A": "x", "N": "7", "E": ""}) == ("yes" if real else "no", False)
 
 
 @pytest.mark.parametrize(
     "test",
-    ["[ -d x ]", '[ "$U" = "x" ]', "[[ $A == x* ]]", "(( U > 3 ))", "grep -q x y", "[ a = a ] && [ b = c ]", "(( N > ))", "[ ' = x ]"],
+    ["[ -d x ]", '[ "$U" = "x" ]', "(( U > 3 ))", "grep -q x y", "[ a = a ] && [ -f c ]", "(( N > ))", "[[ $A =~ x+ ]]",
+     '[ -n "$U" ]', "[ $# -gt 1 ]"],
 )  # fmt: skip
 def test_tests_of_other_things_stay_open(test: str) -> None:
-    assert decide(f"if {test}; then", Variables({"A": "x", "N": "7"})) is None
+    assert branch(test, {"A": "x", "N": "7"})[1]
+
+
+def number(text: str, known: dict[str, str]) -> str:
+    """What stands for a sum in a command."""
+    (one,) = followed(f"serve $(({text}))", "s", known).found
+    return one.words[1]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["2 * 3 + 4 / 2", "N - 10", "N % 4 * 2", "$N * ${N} + 1", "-N" , "N > 6 ? N * 2 : 0", "N*3/2 < 2 ? 1 : N", "7 / 2 * 2", "0 - 7 / 2"],
+    ["2 * 3 + 4 / 2", "N - 10", "N % 4 * 2", "$N * ${N} + 1", "-N" , "N > 6 ? N * 2 : 0", "N*3/2 < 2 ? 1 : N", "7 / 2 * 2", "0 - 7 / 2",
+     "2 ** 3", "(1 + 2) * 3", "9" * 12, "-7 / 2", "-7 % 3", "!N || N > 2 && 1", "E + 1", "N <= 7", "1, 2"],
 )  # fmt: skip
 def test_arithmetic_is_that_of_bash(text: str) -> None:
     told = subprocess.run(
-        ["bash", "-c", f"N=7; echo $(({text}))"], check=True, capture_output=True, text=True
+        ["bash", "-c", f"N=7; E=; echo $(({text}))"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    value = arithmetic(text, {"N": "7"})
-    assert value is None if text == "-N" else str(value) == told
+    assert number(text, {"N": "7", "E": ""}) == told
 
 
 @pytest.mark.parametrize(
-    "text", ["1 / 0", "7 % 0", "U + 1", "", "2 ** 3", "1 2", "(1 + 2) * 3", "9" * 12]
+    "text", ["1 / 0", "7 % 0", "U + 1", "1 2", "010", "2 ** 99", "9" * 40, "x y", "1 +"]
 )
 def test_other_arithmetic_stays_open(text: str) -> None:
-    assert arithmetic(text, {}) is None
+    assert number(text, {}) == f"$(({text}))"

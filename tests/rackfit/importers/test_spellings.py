@@ -131,6 +131,13 @@ printf '%q ' trtllm-serve x | tee log
         0.6,
         4 * 8,
     )
+    for value in (
+        "'false'",
+        "$DP_ATTENTION",
+    ):  # a word is no yes; the engine reads the first as a no
+        open_flag = text.replace("enable_attention_dp: true", f"enable_attention_dp: {value}")
+        with pytest.raises(InstanceError, match="enable_attention_dp: expected true or false, got"):
+            one("trtllm", open_flag, tmp_path)
     alone = one("trtllm", "trtllm-serve serve org/m --tp_size 4\n", tmp_path)
     assert (alone.tp, alone.sharded_experts, alone.weights) == (4, True, None)
 

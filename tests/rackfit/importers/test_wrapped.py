@@ -106,6 +106,22 @@ def test_pods_that_make_no_whole_server_are_refused(tmp_path: Path) -> None:
         found("sglang", "k.yaml", odd, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("a.service", "[Service]\nExecStart=vllm serve 'm -tp 2\n", "a.service:2"),
+        ("a.service", '[Service]\nEnvironment="A=b\nExecStart=vllm serve m\n', "a.service:2"),
+        ("run.sh", 'docker run --entrypoint "it\'s" vllm/vllm-openai m -tp 2\n', "docker: --entrypoint"),
+    ],
+)  # fmt: skip
+def test_quotes_that_are_left_open_are_refused(
+    name: str, text: str, place: str, tmp_path: Path
+) -> None:
+    """They were internal errors."""
+    with pytest.raises(InstanceError, match=f"{place}: not words of a shell: No closing quotation"):
+        found("vllm", name, text, tmp_path)
+
+
 def test_a_manifest_without_servers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InstanceError, match="holds no vllm serve command"):
         found("vllm", "k.yaml", {"kind": "Service", "metadata": {"name": "x"}}, tmp_path)

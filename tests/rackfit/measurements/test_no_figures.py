@@ -10,7 +10,6 @@ import pytest
 import results
 from results import saved
 
-from costmodel.measured.rows import DRAWN, Group
 from rackfit.measurements.rows import Told, read_benches, read_runs
 from topology.errors import InstanceError
 
@@ -135,18 +134,3 @@ def test_prompts_that_share_prefixes_are_computed_where_nothing_is_kept(folder: 
     data = results.sglang(dataset_name="generated-shared-prefix", server_info=told)
     (row,), _ = read_runs([saved(folder, data)], Told(chip="h100"))
     assert row.input_tokens == 1000
-
-
-def test_lengths_of_inferencex_are_drawn_below_nominal(folder: Path) -> None:
-    (bench,) = read_benches(saved(folder, results.inferencex(isl=8192, osl=1024)))
-    assert (bench.input_tokens, bench.output_tokens) == (DRAWN * 8192, DRAWN * 1024)
-
-
-def test_one_pool_over_several_nodes_has_no_decode_workers(folder: Path) -> None:
-    """Its row has the sizes under ``prefill_``, and zeros for decode."""
-    sizes = {"prefill_tp": 8, "prefill_ep": 8, "prefill_num_workers": 2, "prefill_dp_attention": "true",
-             "decode_tp": 0, "decode_ep": 0, "decode_num_workers": 0, "decode_dp_attention": "false"}  # fmt: skip
-    (row,), _ = read_runs([saved(folder, results.inferencex(disagg=False, **sizes))])
-    assert (row.prefill, row.decode) == (None, Group(1, 8, 1, 2, 8))
-    with pytest.raises(InstanceError, match="decode_tp: must be above 0"):
-        read_runs([saved(folder, results.inferencex(disagg=True, **sizes))])

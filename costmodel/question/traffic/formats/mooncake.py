@@ -4,6 +4,15 @@
 """
 
 from costmodel.question.traffic.formats import TraceFormat
+from topology.quantity import is_number
+
+
+def _seconds(text: str) -> float:
+    """Seconds of milliseconds. Raises ``ValueError``."""
+    if not is_number(text):
+        raise ValueError
+    return float(text) / 1e3
+
 
 FORMAT = TraceFormat(
     "Mooncake",
@@ -14,6 +23,6 @@ FORMAT = TraceFormat(
         "output_tokens": "output_length",
         "hash_ids": "hash_ids",
     },
-    seconds=lambda text: float(text) / 1e3,
+    seconds=_seconds,
     block_tokens=512,
 )

@@ -6,8 +6,8 @@ from typing import Any
 
 from rackfit.discovery.document import Document, mapping, sequence
 from rackfit.discovery.found import Found
-from rackfit.discovery.hostlist import expand
-from rackfit.discovery.switch_tree import leaves_of
+from rackfit.discovery.readers.slurm.hostlist import expand
+from rackfit.discovery.readers.slurm.switch_tree import leaves_of
 from topology.errors import InstanceError
 
 TITLE = "Slurm topology.yaml"

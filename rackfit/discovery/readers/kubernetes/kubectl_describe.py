@@ -7,7 +7,7 @@ from typing import Any
 
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
-from rackfit.discovery.readers.kubectl_nodes import hosts_of
+from rackfit.discovery.readers.kubernetes.kubectl_nodes import hosts_of
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 

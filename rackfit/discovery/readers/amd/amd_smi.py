@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rackfit.discovery.amd import Listing, host_of, set_bus, told
 from rackfit.discovery.document import Document, mapping, sequence
 from rackfit.discovery.found import Found
+from rackfit.discovery.readers.amd.gpus import Listing, host_of, set_bus, told
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 

@@ -7,7 +7,7 @@ import re
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
 from rackfit.discovery.products import DISPLAY
-from rackfit.discovery.xml_tree import Element, parse_xml
+from rackfit.discovery.readers.nvidia.xml_tree import Element, parse_xml
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
-from rackfit.discovery.readers import nvidia_smi_topo
-from rackfit.discovery.readers.nvidia_smi_xml import failure_of, read_log
-from rackfit.discovery.xml_tree import MAX_ELEMENTS, Element
+from rackfit.discovery.readers.nvidia import nvidia_smi_topo
+from rackfit.discovery.readers.nvidia.nvidia_smi_xml import failure_of, read_log
+from rackfit.discovery.readers.nvidia.nvlinks import count_links
+from rackfit.discovery.readers.nvidia.xml_tree import MAX_ELEMENTS, Element
 from topology.errors import InstanceError, Problem
 
 TITLE = "nvidia-smi -q as text (the file named like its host)"
@@ -54,6 +55,9 @@ def read(document: Document) -> Found:
         if not any(gpu.each("processes")):
             raise InstanceError(Problem(where, "no Processes; the log seems cut off"))
     found = read_log(root, document)
+    counted = count_links(document.text.splitlines(), document.place).alive
+    if sorted(counted) == list(range(len(counted))):
+        next(iter(found.hosts.values())).nvlinks = counted
     if nvidia_smi_topo.recognises(document):
         (host,) = found.hosts.values()
         (linked,) = nvidia_smi_topo.read(document).hosts.values()

@@ -1,16 +1,17 @@
 """``nvidia-smi topo -m``, saved as HOST.txt: how many NVLinks lead from each GPU to each other one.
 
-The same file may hold what tells the kind of GPU, its memory and its use: see :mod:`rackfit.discovery.console`.
+The same file may hold what tells the kind of GPU, its memory and its use: see :mod:`rackfit.discovery.readers.nvidia.console`.
 """
 
 from __future__ import annotations
 
 import re
 
-from rackfit.discovery.console import read_console
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found, Host
 from rackfit.discovery.products import DISPLAY
+from rackfit.discovery.readers.nvidia.console import read_console
+from rackfit.discovery.readers.nvidia.nvlinks import count_links
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
@@ -52,6 +53,10 @@ def read(document: Document) -> Found:
         elif number in told.used:
             host.taken[position] = "in use"
     host.chips = len(kept)
+    counted = count_links(lines, document.place).alive
+    host.nvlinks = {
+        place: counted[number] for place, number in enumerate(kept) if number in counted
+    }
     found.notes += [
         f"{host.name} GPU {number}: left out, {names[number]} serves screens"
         for number in sorted(displays)

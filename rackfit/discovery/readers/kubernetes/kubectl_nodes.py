@@ -1,4 +1,7 @@
-"""``kubectl get nodes -o json`` (or yaml): labels of GPU feature discovery and of GKE, taints, allocatable chips."""
+"""``kubectl get nodes -o json`` (or yaml): labels of GPU feature discovery and of GKE, taints, allocatable chips.
+
+With ``kubectl get nodes,pods -A`` or ``kubectl cluster-info dump``, also the chips that pods have asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from typing import Any
 from rackfit.discovery.document import Document, mapping, sequence
 from rackfit.discovery.found import Found, Host
 from rackfit.discovery.products import product_of_device, product_of_machine, words
+from rackfit.discovery.readers.kubernetes.pods import requested
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
-TITLE = "kubectl get nodes -o json"
+TITLE = "kubectl get nodes -o json, cluster-info dump"
 
 #: resources that count whole chips, each with the one that counts shares of them
 _RESOURCES = (
@@ -54,7 +58,19 @@ def recognises(document: Document) -> bool:
 def read(document: Document) -> Found:
     """Hosts with accelerators; others are left out."""
     nodes = [item for item in document.items if item.get("kind") == "Node"]
-    return hosts_of(nodes, document)
+    pods = [item for item in document.items if item.get("kind") == "Pod"]
+    asked = requested(pods, [name for names in _RESOURCES for name in names], document.place)
+    for item in nodes:
+        status = item.get("status")
+        name = str(mapping(item.get("metadata")).get("name"))
+        if isinstance(status, dict) and name in asked:
+            item["status"] = {**status, "requested": asked[name]}
+    found = hosts_of(nodes, document)
+    claims = [pod for pod in pods if sequence(mapping(pod.get("spec")).get("resourceClaims"))]
+    if claims:
+        message = f"{document.place}: {len(claims)} pods have resource claims, which are not counted as chips in use"
+        found.notes.append(f"{message}; resource slices tell of devices")
+    return found
 
 
 def hosts_of(nodes: list[dict[str, Any]], document: Document) -> Found:
@@ -139,7 +155,7 @@ def _count(
 
 
 def _told(status: dict[str, Any], key: str, place: str) -> int:
-    """Whole chips of the first resource that counts some; pods' requests stand in ``kubectl describe`` alone."""
+    """Whole chips of the first resource that counts some."""
     counts, capacity = mapping(status.get(key)), mapping(status.get("capacity"))
     for name, *_ in _RESOURCES:
         if _whole(capacity.get(name), place, name):

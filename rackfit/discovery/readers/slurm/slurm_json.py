@@ -11,8 +11,8 @@ from typing import Any
 
 from rackfit.discovery.document import Document, mapping, sequence
 from rackfit.discovery.found import Found
-from rackfit.discovery.hostlist import expand
-from rackfit.discovery.readers.slurm_nodes import hosts_of
+from rackfit.discovery.readers.slurm.hostlist import expand
+from rackfit.discovery.readers.slurm.slurm_nodes import hosts_of
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 

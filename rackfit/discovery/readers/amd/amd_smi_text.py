@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rackfit.discovery.amd import Listing, host_of
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
-from rackfit.discovery.readers.amd_smi import add
+from rackfit.discovery.readers.amd.amd_smi import add
+from rackfit.discovery.readers.amd.gpus import Listing, host_of
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 

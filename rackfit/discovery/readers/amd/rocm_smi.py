@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rackfit.discovery.amd import Gpu, Listing, host_of, set_bus, told
 from rackfit.discovery.document import Document, mapping
 from rackfit.discovery.found import Found
+from rackfit.discovery.readers.amd.gpus import Gpu, Listing, host_of, set_bus, told
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
@@ -65,7 +65,7 @@ def read(document: Document) -> Found:
     if document.json_start >= 0:
         for value in document.values:
             for key, inside in _cards(value).items():
-                _add_json(listing, key, inside, document.place)
+                add_card(listing, key, inside, document.place)
     else:
         if len(_BANNER.findall(document.text)) > len(_FOOT.findall(document.text)):
             message = "no line End of ROCm SMI Log at its end; the file seems cut off"
@@ -74,7 +74,8 @@ def read(document: Document) -> Found:
     return host_of(listing, document)
 
 
-def _add_json(listing: Listing, key: str, inside: dict[str, Any], place: str) -> None:
+def add_card(listing: Listing, key: str, inside: dict[str, Any], place: str) -> None:
+    """What the JSON tells of one card, or of the system beside them. Raises ``InstanceError``."""
     if card := _CARD.fullmatch(key):
         gpu = listing.gpu(int(card[1]), place)
         for name, value in inside.items():

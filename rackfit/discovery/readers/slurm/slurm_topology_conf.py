@@ -6,8 +6,8 @@ import re
 
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
-from rackfit.discovery.hostlist import expand
-from rackfit.discovery.switch_tree import leaves_of
+from rackfit.discovery.readers.slurm.hostlist import expand
+from rackfit.discovery.readers.slurm.switch_tree import leaves_of
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 

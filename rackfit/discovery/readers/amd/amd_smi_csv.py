@@ -1,0 +1,83 @@
+"""``amd-smi list``, ``static``, ``metric``, ``process`` and ``topology`` with ``--csv``, saved as HOST.csv or HOST.txt.
+
+The tool writes the keys of its JSON without the sections above them, sizes in MB without a unit. Lists of links, as it
+writes them since ROCm 6.3, are no table and are left out, which is said.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rackfit.discovery.document import Document
+from rackfit.discovery.found import Found
+from rackfit.discovery.readers.amd.amd_smi import add
+from rackfit.discovery.readers.amd.gpus import Listing, host_of, told
+from rackfit.discovery.readers.table import table_rows
+
+TITLE = "amd-smi list, static or metric --csv (the file named like its host)"
+
+#: names of columns, at least one of which a table has, and where an entry of the JSON has them
+_PLACES = {
+    "market_name": ("asic", "market_name"),
+    "device_id": ("asic", "device_id"),
+    "product_name": ("board", "product_name"),
+    "accelerator_partition": ("partition", "accelerator_partition"),
+    "compute_partition": ("partition", "compute_partition"),
+    "partition_id": ("partition", "partition_id"),
+    "gpu_bdf": ("bus", "bdf"),
+    "bdf": ("bus", "bdf"),
+    "size": ("vram", "size"),
+    "total_vram": ("mem_usage", "total_vram"),
+    "used_vram": ("mem_usage", "used_vram"),
+    "bad_page_threshold_exceeded": ("ras", "bad_page_threshold_exceeded"),
+}
+_SIZES = ("size", "total_vram", "used_vram")
+_BEGINS = ("gpu,", "timestamp,gpu,")
+_LINK = re.compile(r"link_type_(gpu_\d{1,4})")
+
+
+def recognises(document: Document) -> bool:
+    """A header that begins with the GPU and has a name that is known."""
+    if document.json_start >= 0:
+        return False
+    lines = document.text[:200_000].splitlines()
+    return any(_is_head(line.split(",")) for line in lines if line.startswith(_BEGINS))
+
+
+def read(document: Document) -> Found:
+    """One host with its GPUs."""
+    listing = Listing()
+    listed = False
+    for row, place in table_rows(document.text, _is_head, document.place):
+        add(listing, _entry(row), place)
+        listed |= "links" in row
+    found = host_of(listing, document)
+    if listed:
+        found.notes.append(
+            f"{document.place}: links are left out; amd-smi topology, by itself or with --json, tells them"
+        )
+    return found
+
+
+def _is_head(cells: list[str]) -> bool:
+    names = [cell.strip() for cell in cells]
+    begins = names[:1] == ["gpu"] or names[:2] == ["timestamp", "gpu"]
+    return begins and any(
+        name in _PLACES or name in ("pid", "process_info") or _LINK.fullmatch(name)
+        for name in names
+    )
+
+
+def _entry(row: dict[str, str]) -> dict[str, Any]:
+    """A row as an entry of the JSON has it."""
+    entry: dict[str, Any] = {"gpu": row["gpu"]}
+    for name, (section, key) in _PLACES.items():
+        if name in row and told(row[name]):
+            value = row[name]
+            plain = name in _SIZES and value.isdecimal()
+            entry.setdefault(section, {}).setdefault(key, f"{value} MB" if plain else value)
+    if row.get("pid", "").isdecimal() or row.get("process_info", "").startswith("{"):
+        entry["process_list"] = [{"process_info": {}}]
+    links = {found[1]: value for name, value in row.items() if (found := _LINK.fullmatch(name))}
+    return {**entry, "link_type": links} if links else entry

@@ -1,0 +1,1 @@
+"""What Kubernetes and clouds that run it tell of nodes."""

@@ -1,0 +1,1 @@
+"""What Slurm tells of nodes and switches."""
