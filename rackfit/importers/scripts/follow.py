@@ -88,7 +88,7 @@ class Follower(Commands):
         try:
             return self._one(node)
         except TooLongError:
-            message = "its words grow without end"
+            message = "its words grow without end, or stand too deep in each other"
             raise InstanceError(Problem(f"{self.name}:{node.line}", message)) from None
 
     def _one(self, node: Node) -> bool | None:
@@ -274,5 +274,9 @@ def followed(
     """A script that was followed to its end; ``given``: the words behind its name. Raises ``InstanceError``."""
     words = None if given is None else list(given)
     follower = Follower(name, Variables(dict(environment), given=words, exported=set(environment)))
-    follower.script(text)
+    try:
+        follower.script(text)
+    except RecursionError:
+        message = "branches, loops and functions too deep in each other"
+        raise InstanceError(Problem(name, message)) from None
     return follower
