@@ -20,8 +20,8 @@ _OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:")
 #: what is more than itself, and what is so in quotes
 _SPECIAL, _INSIDE = re.compile(r"[\\$`'\"]"), re.compile(r"[\\$`]")
 _ESCAPED = {"n": "\n", "t": "\t"}
-#: words in words
-_DEEPEST = 40
+#: words in words; how many characters of a value are copied in the time that one is read
+_DEEPEST, _CHEAP = 40, 8
 
 
 def fields(raw: str, variables: Variables) -> list[str]:
@@ -30,7 +30,7 @@ def fields(raw: str, variables: Variables) -> list[str]:
     word: str | None = None
     variables.spend(len(raw))
     for kind, value in _pieces(raw, variables, quoted=False):
-        variables.spend(sum(map(len, value)) + len(word or ""))
+        variables.spend((sum(map(len, value)) + len(word or "")) // _CHEAP)
         if kind == "many":
             parts = value
         elif kind == "split":
@@ -70,7 +70,7 @@ def _whole(raw: str, variables: Variables, *, quoted: bool) -> str:
     variables.spend(len(raw))
     for _, value in _pieces(raw, variables, quoted=quoted):
         parts.append(" ".join(value))
-        variables.spend(len(parts[-1]))
+        variables.spend(len(parts[-1]) // _CHEAP)
     return "".join(parts)
 
 

@@ -38,7 +38,7 @@ from rackfit.importers.scripts.variables import OPEN, TooLongError, Variables
 from topology.errors import InstanceError, Problem
 
 #: commands of a script, rounds of a loop that no list bounds, scripts in each other
-_MOST_COMMANDS, _MOST_ROUNDS, _DEEPEST = 20_000, 64, 12
+_MOST_COMMANDS, _MOST_ROUNDS, _DEEPEST = 50_000, 64, 12
 _OPEN_TEST = "under a condition that the file does not decide"
 _OPEN_LOOP = "in a loop whose rounds the file does not tell"
 

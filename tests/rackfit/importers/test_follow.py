@@ -66,6 +66,7 @@ CHOSEN = {
     "$ vllm serve m \\\r\n  -tp 2\r\n": [2],
     "vllm serve m \\  \n  -tp 2\n": [2],
     "vllm serve <the quantized weights> -tp 2\n": [2],
+    "S=1\nfor ((n = 2; n <= 2000; n++)); do\n  S+=,$n\n  ALL=$S\ndone\nvllm serve m -tp 2 --served-model-name $ALL\n": [2],
     "export TP=2\nbash -c 'vllm serve m -tp $TP'\n": [2],
 }  # fmt: skip
 
@@ -168,7 +169,7 @@ def test_what_stays_open_is_named(text: str, note: str, tmp_path: Path) -> None:
         ("TP=8\nread TP\nvllm serve m -tp ${TP:-4}\n", r"-tp: is \$TP, which the file"),
         ("TP=$(nvidia-smi -L | wc -l)\nvllm serve m -tp ${TP:-4}\n", r"-tp: is \$\(nvidia-smi -L \| wc -l\), which"),
         ("TP=3\nif [ $TP -eq 3 ]; then\n  echo no\n  exit 1\nfi\nvllm serve m -tp $TP\n", "run.sh:4: the script ends here, before it starts a server"),
-        ("f() { f; f; f; }\nf\nvllm serve m\n", "more than 20,000 commands in its loops and functions"),
+        ("f() { f; f; f; }\nf\nvllm serve m\n", "more than 50,000 commands in its loops and functions"),
         ("A=aaaaaaaaaa\nfor i in {1..40}; do A=$A$A; done\nvllm serve m\n", "run.sh:2: its words grow without end"),
         ("X=" + "${a:-" * 500 + "}" * 500 + "\nvllm serve m -tp $X\n", "run.sh:1: its words grow without end, or stand too deep"),
         ("vllm serve " + '"$(' * 3000 + "\n", "run.sh:1: not a shell command"),
@@ -176,7 +177,7 @@ def test_what_stays_open_is_named(text: str, note: str, tmp_path: Path) -> None:
         ("".join(f"f{n}() {{ {'if true; then ' * 50} f{n + 1}; {'fi; ' * 50} }}\n" for n in range(12)) + "f0\nvllm serve m\n",
          "run.sh: branches, loops and functions too deep in each other"),
         ("f() { echo ${1:-$(f $(f $1))}; }\nexit\nvllm serve m\n", "run.sh:2: the script ends here"),
-        ("for ((i = 0; i < 100000; i++)); do :; done\nvllm serve m\n", "more than 20,000 commands in its loops and functions"),
+        ("for ((i = 0; i < 100000; i++)); do :; done\nvllm serve m\n", "more than 50,000 commands in its loops and functions"),
         ("if true; then\n" * 80 + "vllm serve m\n", "more than 60 branches, loops and brackets in each other"),
         ("vllm serve 'm\n", "run.sh:1: not a shell command: a quote or a bracket of it is not closed"),
     ],
