@@ -166,6 +166,8 @@ def test_what_stays_open_is_named(text: str, note: str, tmp_path: Path) -> None:
     [
         ("case $X in\na)\nTP=4\n;;\nb)\nTP=8\n;;\nesac\nvllm serve m -tp $TP\n", r"-tp: is \$TP, which the file"),
         ("TP=8\n[ -f x ] && TP=4\nvllm serve m -tp $TP\n", r"-tp: is \$TP, which the file"),
+        ("vllm serve $SERVER_ARGS\n", r"gives no size .* what \$SERVER_ARGS stands for"),
+        ("python -m vllm.entrypoints.openai.api_server $(json2args \"$server\")\n", r"gives no size .* what \$\(json2args"),
         ("TP=8\nread TP\nvllm serve m -tp ${TP:-4}\n", r"-tp: is \$TP, which the file"),
         ("TP=$(nvidia-smi -L | wc -l)\nvllm serve m -tp ${TP:-4}\n", r"-tp: is \$\(nvidia-smi -L \| wc -l\), which"),
         ("TP=3\nif [ $TP -eq 3 ]; then\n  echo no\n  exit 1\nfi\nvllm serve m -tp $TP\n", "run.sh:4: the script ends here, before it starts a server"),
