@@ -6,6 +6,7 @@ nothing of what is read.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import stat
@@ -61,10 +62,14 @@ def read_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
 
 def read_text(path: Path, most: int = MAX_FILE_BYTES) -> str:
     """As :func:`read_bytes`, as UTF-8 text without its byte order mark."""
+    data = read_bytes(path, most)
     try:
-        return read_bytes(path, most).decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InstanceError(Problem(shown(path), f"not UTF-8 text (byte {error.start})")) from None
+        wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        more = ": it is UTF-16, as PowerShell writes by itself; save it as UTF-8" if wide else ""
+        message = f"not UTF-8 text (byte {error.start}){more}"
+        raise InstanceError(Problem(shown(path), message)) from None
 
 
 def parse_json(text: str, place: str, *, python: bool = False) -> Any:

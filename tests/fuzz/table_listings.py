@@ -78,7 +78,7 @@ def pod(
 ) -> dict[str, object]:
     """A pod that asks for chips."""
     held = {"resources": {"limits": {"nvidia.com/gpu": str(chips)}, "requests": {"cpu": "500m"}}}
-    return {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [held], **spec}, "status": {"phase": phase}}  # fmt: skip
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"nodeName": node, "containers": [held], **spec}, "status": {"phase": phase}}  # fmt: skip
 
 
 def dump() -> str:

@@ -24,7 +24,14 @@ from topology.catalogue import MAX_YAML_BYTES, read_data, resolve
 from topology.errors import InstanceError
 from topology.names import brief, shown, shown_lines
 from topology.quantity import parse_quantity
-from topology.reading import MAX_DEPTH, MAX_JSON_ELEMENTS, MAX_YAML_ELEMENTS, parse_json, parse_yaml
+from topology.reading import (
+    MAX_DEPTH,
+    MAX_JSON_ELEMENTS,
+    MAX_YAML_ELEMENTS,
+    parse_json,
+    parse_yaml,
+    read_text,
+)
 
 BOMB = "".join(
     [
@@ -121,6 +128,15 @@ def test_a_byte_order_mark_is_no_part_of_the_text(ending: str, tmp_path: Path) -
     path.write_bytes(json.dumps(SCENARIO).encode("utf-16"))
     with pytest.raises(InstanceError, match="not UTF-8 text"):
         load_scenario(str(path))
+
+
+def test_a_file_of_utf16_is_named(tmp_path: Path) -> None:
+    """PowerShell writes it where output goes to a file."""
+    (tmp_path / "a.json").write_text("{}", encoding="utf-16")
+    with pytest.raises(
+        InstanceError, match="it is UTF-16, as PowerShell writes by itself; save it as UTF-8"
+    ):
+        read_text(tmp_path / "a.json")
 
 
 def test_a_key_given_twice_is_refused_in_every_data_file(tmp_path: Path) -> None:

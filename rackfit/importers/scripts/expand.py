@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from rackfit.importers.scripts.lexer import OpenQuoteError, part_end, tokens
+from rackfit.importers.scripts.plain import printed_by
 from rackfit.importers.scripts.sums import OpenSumError, Sum
-from rackfit.importers.scripts.variables import OPEN, OPEN_SPACE, Variables
+from rackfit.importers.scripts.variables import OPEN, OPEN_SPACE, TooLongError, Variables
 from topology.errors import InstanceError
 
 _NAME = re.compile(r"(\w+|[@*])(?:\[([^\]]{1,200})\])?")
@@ -19,8 +20,8 @@ _OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:")
 #: what is more than itself, and what is so in quotes
 _SPECIAL, _INSIDE = re.compile(r"[\\$`'\"]"), re.compile(r"[\\$`]")
 _ESCAPED = {"n": "\n", "t": "\t"}
-#: numbers that ``seq`` may print
-_MOST_NUMBERS = 10_000
+#: words in words; how many characters of a value are copied in the time that one is read
+_DEEPEST, _CHEAP = 40, 8
 
 
 def fields(raw: str, variables: Variables) -> list[str]:
@@ -29,7 +30,7 @@ def fields(raw: str, variables: Variables) -> list[str]:
     word: str | None = None
     variables.spend(len(raw))
     for kind, value in _pieces(raw, variables, quoted=False):
-        variables.spend(sum(map(len, value)) + len(word or ""))
+        variables.spend((sum(map(len, value)) + len(word or "")) // _CHEAP)
         if kind == "many":
             parts = value
         elif kind == "split":
@@ -69,7 +70,7 @@ def _whole(raw: str, variables: Variables, *, quoted: bool) -> str:
     variables.spend(len(raw))
     for _, value in _pieces(raw, variables, quoted=quoted):
         parts.append(" ".join(value))
-        variables.spend(len(parts[-1]))
+        variables.spend(len(parts[-1]) // _CHEAP)
     return "".join(parts)
 
 
@@ -129,6 +130,16 @@ def _part(part: str, variables: Variables, *, quoted: bool) -> Iterator[tuple[st
 
 def _expanded(part: str, variables: Variables) -> str | list[str]:
     """What an expansion gives; itself behind :data:`OPEN` where the script does not say."""
+    variables.depth += 1
+    try:
+        if variables.depth > _DEEPEST:
+            raise TooLongError
+        return _given(part, variables)
+    finally:
+        variables.depth -= 1
+
+
+def _given(part: str, variables: Variables) -> str | list[str]:
     still = OPEN + re.sub(r"\s", OPEN_SPACE, part[1:] if part[0] == "$" else f"({part[1:-1]})")
     if part.startswith("$(("):
         try:
@@ -261,39 +272,4 @@ def _told(command: str, variables: Variables) -> str | None:
         return None
     if kinds - {"word", "line"} or not words:
         return None
-    program, given = words[0], words[1:]
-    if program == "echo" and not (given and given[0].startswith("-")):
-        return " ".join(given)
-    if program == "printf" and given and re.fullmatch(r"(?:[^%\\]|%s|%d|%%|\\n)*", given[0]):
-        return _printed(given[0], given[1:])
-    if any(OPEN in word for word in words):
-        return None
-    if (
-        program == "seq"
-        and 0 < len(given) < 4
-        and all(re.fullmatch(r"-?\d{1,6}", one) for one in given)
-    ):
-        numbers = [int(one) for one in given]
-        first, step, last = (
-            (1, 1, *numbers)
-            if len(numbers) == 1
-            else (numbers[0], *([1] if len(numbers) == 2 else numbers[1:2]), numbers[-1])
-        )
-        if not step or abs(last - first) // abs(step) > _MOST_NUMBERS:
-            return None
-        return "\n".join(map(str, range(first, last + (1 if step > 0 else -1), step)))
-    if program in ("basename", "dirname") and len(given) == 1 and given[0].strip("/"):
-        head, _, tail = given[0].rstrip("/").rpartition("/")
-        return tail if program == "basename" else head or ("/" if given[0].startswith("/") else ".")
-    return None
-
-
-def _printed(pattern: str, words: list[str]) -> str | None:
-    """What ``printf`` makes of as many words as its pattern has places."""
-    left = iter(words)
-    if len(re.findall(r"%[sd]", pattern)) != len(words):
-        return None
-    text = re.sub(
-        r"%[sd%]|\\n", lambda found: {"%%": "%", "\\n": "\n"}.get(found[0]) or next(left), pattern
-    )
-    return text.rstrip("\n")
+    return printed_by(words)

@@ -38,7 +38,7 @@ from rackfit.importers.scripts.variables import OPEN, TooLongError, Variables
 from topology.errors import InstanceError, Problem
 
 #: commands of a script, rounds of a loop that no list bounds, scripts in each other
-_MOST_COMMANDS, _MOST_ROUNDS, _DEEPEST = 20_000, 64, 12
+_MOST_COMMANDS, _MOST_ROUNDS, _DEEPEST = 50_000, 64, 12
 _OPEN_TEST = "under a condition that the file does not decide"
 _OPEN_LOOP = "in a loop whose rounds the file does not tell"
 
@@ -88,7 +88,7 @@ class Follower(Commands):
         try:
             return self._one(node)
         except TooLongError:
-            message = "its words grow without end"
+            message = "its words grow without end, or stand too deep in each other"
             raise InstanceError(Problem(f"{self.name}:{node.line}", message)) from None
 
     def _one(self, node: Node) -> bool | None:
@@ -274,5 +274,9 @@ def followed(
     """A script that was followed to its end; ``given``: the words behind its name. Raises ``InstanceError``."""
     words = None if given is None else list(given)
     follower = Follower(name, Variables(dict(environment), given=words, exported=set(environment)))
-    follower.script(text)
+    try:
+        follower.script(text)
+    except RecursionError:
+        message = "branches, loops and functions too deep in each other"
+        raise InstanceError(Problem(name, message)) from None
     return follower

@@ -19,6 +19,8 @@ _OPERATORS = (";;&", "&>>", "<<<", "<<-", "&&", "||", ";;", ";&", "|&", "<<", ">
               ";", "&", "|", "(", ")", "<", ">")  # fmt: skip
 _ARRAY = re.compile(r"[A-Za-z_]\w{0,200}\+?=")
 _DOLLAR_NAME = re.compile(r"\$(?:\w{1,200}|[@*#?$!-])")
+#: quotes, brackets and arrays in each other
+_DEEPEST = 40
 #: lines and characters that one command may take, and how often a quote may be left open before each line is its own
 _MOST_LINES, _MOST_CHARS, _MOST_OPEN = 2000, 2_000_000, 30
 
@@ -58,6 +60,7 @@ class _Reader:
     at: int = 0
     line: int = 1
     most: int = _MOST_CHARS
+    depth: int = 0
     found: list[Token] = field(default_factory=list)
     waiting: list[_Heredoc] = field(default_factory=list)
 
@@ -170,11 +173,15 @@ class _Reader:
 
     def _word(self) -> None:
         start, line = self.at, self.line
+        if self.depth > _DEEPEST:
+            raise OpenQuoteError
         end = word_end(self.text, start, min(len(self.text), start + self.most))
         word = self.text[start:end]
         if word.endswith("=") and _ARRAY.fullmatch(word) and self.text.startswith("(", end):
             close = matching(self.text, end, "(", ")", min(len(self.text), start + self.most))
-            inside = _Reader(self.text[end + 1 : close], self.name, line=line).read()
+            inside = _Reader(
+                self.text[end + 1 : close], self.name, line=line, depth=self.depth + 1
+            ).read()
             items = tuple(one.text for one in inside if one.kind == "word")
             self.found.append(Token("array", word, line, items))
             end = close + 1
@@ -210,9 +217,11 @@ def word_end(text: str, at: int, stop: int) -> int:
     return min(at, len(text))
 
 
-def part_end(text: str, at: int, stop: int) -> int:
+def part_end(text: str, at: int, stop: int, depth: int = 0) -> int:
     """Where a quoted part, an expansion or a plain character ends. Raises ``OpenQuoteError``."""
     char = text[at]
+    if depth > _DEEPEST:
+        raise OpenQuoteError
     if char == "'" or text.startswith("$'", at):
         begin = at + (2 if char == "$" else 1)
         end = begin
@@ -225,7 +234,7 @@ def part_end(text: str, at: int, stop: int) -> int:
             if text[end] == "\\":
                 end += 2
             elif text[end] in "$`":
-                end = part_end(text, end, stop)
+                end = part_end(text, end, stop, depth + 1)
             else:
                 end += 1
         return _closed(text, end, '"', stop)
@@ -235,15 +244,15 @@ def part_end(text: str, at: int, stop: int) -> int:
             end += 2 if text[end] == "\\" else 1
         return _closed(text, end, "`", stop)
     if text.startswith("$(", at):
-        return matching(text, at + 1, "(", ")", stop) + 1
+        return matching(text, at + 1, "(", ")", stop, depth + 1) + 1
     if text.startswith("${", at):
-        return matching(text, at + 1, "{", "}", stop) + 1
+        return matching(text, at + 1, "{", "}", stop, depth + 1) + 1
     if char == "$" and (found := _DOLLAR_NAME.match(text, at)):
         return found.end()
     return at + 1
 
 
-def matching(text: str, at: int, opens: str, closes: str, stop: int) -> int:
+def matching(text: str, at: int, opens: str, closes: str, stop: int, inside: int = 0) -> int:
     """Where the bracket that opens here is closed. Raises ``OpenQuoteError``."""
     depth, start = 0, at
     while at < min(stop, len(text)):
@@ -262,7 +271,7 @@ def matching(text: str, at: int, opens: str, closes: str, stop: int) -> int:
             end = text.find("\n", at)
             at = len(text) if end < 0 else end
         elif char in "'\"`" or (char == "$" and text[at + 1 : at + 2] not in ("(", "{")):
-            at = part_end(text, at, stop)
+            at = part_end(text, at, stop, inside + 1)
         else:
             at += 1
     raise OpenQuoteError

@@ -17,7 +17,7 @@ _MOST_CHARS = 4_000_000
 
 
 class TooLongError(Exception):
-    """Words that grow without end."""
+    """Words that grow without end, or stand too deep in each other."""
 
 
 @dataclass
@@ -35,6 +35,8 @@ class Variables:
     used: set[str] = field(default_factory=set)
     #: characters of all words so far, one count for a script and what runs apart in it
     spent: list[int] = field(default_factory=lambda: [0])
+    #: words in words that are being put in
+    depth: int = 0
 
     def spend(self, characters: int) -> None:
         """Count characters of a word. Raises ``TooLongError`` for a script whose words grow without end."""

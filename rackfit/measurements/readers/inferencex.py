@@ -13,6 +13,7 @@ from rackfit.measurements.bench import (
     number,
     optional,
     percentiles,
+    shared_prompts,
     text,
 )
 from topology.errors import InstanceError, Problem
@@ -20,6 +21,8 @@ from topology.names import brief
 
 TITLE = "InferenceX rows"
 
+#: what rows of agents say in place of lengths
+_SCENARIO = "scenario_type"
 _ENGINES = {
     "trt": "trtllm",
     "trtllm": "trtllm",
@@ -32,7 +35,7 @@ _ENGINES = {
 def recognises(entry: dict[str, Any]) -> bool:
     """Keys that only these rows have together, with names where they have some: a vocabulary holds all words."""
     named = isinstance(entry.get("hw"), str) and isinstance(entry.get("framework"), str)
-    return named and {"conc", "isl", "osl"} <= entry.keys()
+    return named and "conc" in entry and ({"isl", "osl"} <= entry.keys() or _SCENARIO in entry)
 
 
 def read(entry: dict[str, Any], place: str) -> list[Bench]:
@@ -40,6 +43,8 @@ def read(entry: dict[str, Any], place: str) -> list[Bench]:
 
     ``isl`` and ``osl`` are nominal: the harness draws lengths between 0.8 and 1 of them (``--random-range-ratio 0.8``).
     """
+    if _SCENARIO in entry and "isl" not in entry:
+        return [left_out(place, TITLE, shared_prompts(text(entry, _SCENARIO) or "agents"))]
     framework = (text(entry, "framework") or "").lower().split("-disagg")[0]
     framework = framework.removeprefix("dynamo-").removeprefix("llmd-")
     ttft = optional(entry, "mean_ttft", place)

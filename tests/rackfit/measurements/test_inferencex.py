@@ -66,6 +66,15 @@ def test_rows_of_vllm_give_the_gpus_of_one_attention_rank(folder: Path) -> None:
     assert row.decode == Group(4, 4, 1, 1, 16)
 
 
+def test_rows_of_agents_are_left_out(folder: Path) -> None:
+    """After utils/agentic/aggregation of SemiAnalysisAI/InferenceX (Apache-2.0): no lengths, metrics in parts of their own."""
+    row = {"hw": "b200", "conc": 16, "model": "moonshotai/Kimi-K3", "framework": "vllm", "precision": "fp4", "spec_decoding": "none",
+           "scenario_type": "agentic-coding", "tp": 8, "ep": 1, "request_metrics": {"throughput": {}}}  # fmt: skip
+    found, (skipped,) = read_runs([saved(folder, row)])
+    assert not found
+    assert skipped.reason.startswith("its prompts share prefixes (agentic-coding)")
+
+
 def test_a_vocabulary_is_no_row(folder: Path) -> None:
     """In a folder of results it is left out, as other files of no tool are."""
     words = {"hw": 1, "conc": 2, "framework": 3, "isl": 4, "osl": 5, "model": 6}

@@ -48,6 +48,8 @@ _LEAF = ("network.topology.nvidia.com/leaf", "topology.nvidia.com/leaf")
 _USUAL = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "kubernetes.azure.com/scalesetpriority",
           "cloud.google.com/gke-spot", "cloud.google.com/gke-queued", "nvidia.com/gpu.present")  # fmt: skip
 _OUT = "node.kubernetes.io/"
+#: namespaces that a dump holds where nothing else was asked for
+_DUMPED = {"default", "kube-system"}
 
 
 def recognises(document: Document) -> bool:
@@ -66,6 +68,12 @@ def read(document: Document) -> Found:
         if isinstance(status, dict) and name in asked:
             item["status"] = {**status, "requested": asked[name]}
     found = hosts_of(nodes, document)
+    spaces = {str(mapping(pod.get("metadata")).get("namespace")) for pod in pods}
+    if pods and spaces <= _DUMPED:
+        found.assumed.append(
+            f"{document.place}: holds pods of {' and '.join(sorted(spaces))} alone; chips of pods elsewhere count as free "
+            "(kubectl cluster-info dump --all-namespaces tells them)"
+        )
     claims = [pod for pod in pods if sequence(mapping(pod.get("spec")).get("resourceClaims"))]
     if claims:
         message = f"{document.place}: {len(claims)} pods have resource claims, which are not counted as chips in use"

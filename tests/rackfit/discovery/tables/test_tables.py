@@ -168,6 +168,14 @@ def test_a_folder_of_a_dump_is_read_as_its_stream(tmp_path: Path) -> None:
         discover([folder / "default"])
 
 
+def test_a_dump_of_some_namespaces_says_so(tmp_path: Path) -> None:
+    """Without --all-namespaces kubectl dumps those two."""
+    said = "holds pods of default alone; chips of pods elsewhere count as free"
+    assert any(said in word for word in found_in(tmp_path, "d.json", listings.dump()).assumed)
+    more = listings.dump().replace('"namespace": "default"', '"namespace": "team"', 1)
+    assert not any("count as free" in word for word in found_in(tmp_path, "d.json", more).assumed)
+
+
 def test_a_dump_that_ends_within_logs_is_refused(tmp_path: Path) -> None:
     text = listings.dump()
     cut = text[: text.index("==== END")]
