@@ -200,7 +200,9 @@ def _draw_failures(draw: Random, cluster: DrawnCluster) -> None:
     number = len(cluster.domains)
     for _ in range(draw.choice((1, 1, 2, 3))):
         domain = draw.randrange(number)
-        chip = f"r{domain}g{draw.randrange(cluster.size(domain))}"
+        # rows of several domains count each of them
+        name = f"r{sum(int(row.get('count', 1)) for row in cluster.domains[:domain])}"
+        chip = f"{name}g{draw.randrange(cluster.size(domain))}"
         kind = draw.choice(("chip", "chip", "taken", "nic", "switch", "leaf", "spine", "domain"))
         fabric = cluster.domains[domain]["fabric"]
         if kind == "chip":
@@ -211,8 +213,8 @@ def _draw_failures(draw: Random, cluster: DrawnCluster) -> None:
             cluster.failed.append(f"{chip}.nic")
         elif kind == "switch" and fabric["kind"] == "nvswitch":
             switches = len(fabric["links_per_switch"])
-            cluster.failed.append(f"r{domain}sw{draw.randrange(switches)}")
+            cluster.failed.append(f"{name}sw{draw.randrange(switches)}")
         elif kind in ("leaf", "spine") and cluster.scale_out is not None:
             cluster.failed.append(f"{kind}0")
         elif kind == "domain" and number > 1:
-            cluster.failed.append(f"r{domain}")
+            cluster.failed.append(name)

@@ -81,8 +81,8 @@ class Stage(_Decision):
 
     @property
     def cut(self) -> bool:
-        """Whether every expert is cut over all chips: these have 0 slots each, and there is no map."""
-        return self.slots_per_chip == 0 and self.expert_map is None and not self.layer_slots
+        """Whether every expert is cut over all chips: these have 0 slots each; a map, if any, lists every expert once."""
+        return self.slots_per_chip == 0 and not self.layer_slots
 
     @property
     def uneven(self) -> str | None:
@@ -227,7 +227,7 @@ class Replica(_Decision):
         return tuple(counts)
 
 
-#: expert id per slot, chip by chip, of each layer
+#: expert id per slot, chip by chip, of each layer; where all chips of a stage share every expert, each once
 ExpertMap = dict[int, tuple[int, ...]]
 
 
@@ -238,8 +238,8 @@ class Layout(_Decision):
     expert_maps: dict[MapId, ExpertMap] = Field(default_factory=dict)
 
     def experts_of(self, stage: Stage) -> ExpertMap:
-        """The expert map of a stage; empty where it has none."""
-        if stage.expert_map is None:
+        """The expert map of a stage; empty where it has none, or where all chips share every expert."""
+        if stage.expert_map is None or stage.cut:
             return {}
         return self.expert_maps.get(stage.expert_map, {})
 

@@ -32,6 +32,9 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
             if replica.apart is not None and stage is not replica.apart.experts:
                 continue  # attention alone
             if replica.cuts_experts:
+                violations += _cut(
+                    layout, stage, place, _moe_layers(instance, stage), moe.num_experts
+                )
                 continue
             key = (stage.expert_map, stage.layers, stage.slot_key)
             if key not in seen:  # replicas share maps; one look is enough
@@ -43,6 +46,20 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
                 if layers and not sound:
                     violations += _stage(layout, stage, place, layers, moe.num_experts)
     return violations
+
+
+def _cut(
+    layout: Layout, stage: Stage, place: str, layers: Sequence[int], num_experts: int
+) -> list[Violation]:
+    """A map of a stage whose chips share every expert that does not list each once, in each layer."""
+    if stage.expert_map is None:
+        return []
+    rows = layout.expert_maps.get(stage.expert_map, {})
+    wrong = [one for one in layers if sorted(rows.get(one, ())) != list(range(num_experts))]
+    if not wrong:
+        return []
+    message = "experts are cut over all chips (0 slots each); a map lists every expert once"
+    return [Violation("experts_placed", f"{place} layer {wrong[0]}", message)]
 
 
 def _misfit(stage: Stage, place: str) -> Violation | None:

@@ -184,7 +184,7 @@ def with_start_maps(
             continue
         stages = []
         for stage in replica.stages:
-            if stage.expert_map is None:
+            if stage.expert_map is None or stage.cut:
                 stages.append(stage)
                 continue
             slots = sum(stage.slots())

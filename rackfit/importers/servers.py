@@ -231,4 +231,5 @@ def _numbers(text: str, many: int | None, what: str, place: str, least: int = 1)
         word.isascii() and word.isdecimal() and len(word) < 10 for word in words
     ):
         raise InstanceError(Problem(place, f"{what} {text[:20]!r} is no whole number"))
-    return tuple(whole(int(word), what, place, least, _SIZES["copies"]) for word in words)
+    most = _SIZES["copies" if what == "count" else "batch"]
+    return tuple(whole(int(word), what, place, least, most) for word in words)

@@ -18,6 +18,8 @@ from solver.shapes.shapes import ROLES
 
 #: answers of the aggregated model that may fail to pack before it is given up
 _REPACKS = 60
+#: replicas of a fleet that are looked at one by one, whether it needs them
+_TRIMMED = 128
 
 _PREFILL, _DECODE = ROLES.index("prefill"), ROLES.index("decode")
 
@@ -99,7 +101,23 @@ def _answer(
         quick = quick_fleet(items, classes, question)
         candidates = [quick] if quick is not None else []
     best = min(candidates, key=question.cost_of, default=None)
-    return FleetAnswer(best, floor)
+    return FleetAnswer(None if best is None else needed(best, classes, question), floor)
+
+
+def needed(fleet: Fleet, classes: Sequence[PoolClass], question: Question) -> Fleet:
+    """The fleet without replicas that the rate asked for does not need, the dearest left out first.
+
+    A fleet made of whole fillings of pools may serve many times a small rate.
+    """
+    if question.rate is None or len(fleet.stands) > _TRIMMED:
+        return fleet
+    kept = fleet
+    for stand in sorted(fleet.stands, key=lambda one: -one[0].chips):
+        at = kept.stands.index(stand)
+        less = fleet_of((*kept.stands[:at], *kept.stands[at + 1 :]), classes, question.links)
+        if question.cost_of(less) < question.cost_of(kept):
+            kept = less
+    return kept
 
 
 def links_may_bind(

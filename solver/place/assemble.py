@@ -12,6 +12,7 @@ from solver.fleet.asked import Fleet
 from solver.fleet.items import Item
 from solver.place.build import build_replica, stage_chips
 from solver.place.realise import Realised
+from solver.place.stages import cut_over
 from solver.place.standing import Slice
 from solver.place.tiles import Need, tiles
 from solver.shapes.pools import Pool, pick_chips
@@ -68,10 +69,15 @@ def assemble(
 
 
 def layout_of(instance: Instance, stood: Sequence[Stood]) -> Layout:
-    """Replicas on their chips. Those of one shape with the same stages and experts share a map for each stage."""
+    """Replicas on their chips. Those of one shape with the same stages and experts share a map for each stage.
+
+    The map of a stage whose chips share every expert lists each once.
+    """
     maps: dict[str, ExpertMap] = {}
     kinds: dict[int, list[tuple[ExpertMap, tuple[tuple[int, int], ...]]]] = {}
     replicas = []
+    moe = instance.operations.moe
+    every = tuple(range(moe.num_experts if moe else 0))
     for row, shape, chips in stood:
         own = kinds.setdefault(row, [])
         if (shape.maps, shape.stages) not in own:
@@ -79,6 +85,12 @@ def layout_of(instance: Instance, stood: Sequence[Stood]) -> Layout:
         kind = own.index((shape.maps, shape.stages))
         name = f"shape{row}.{kind}" if kind else f"shape{row}"
         names = [f"{name}.stage{number}" for number in range(len(shape.stages))]
+        if cut_over(shape.slots):
+            names = [f"cut.{first}-{last}" for first, last in shape.stages]
+            maps |= {
+                stage: {k: every for k in instance.operations.moe_layers if first <= k <= last}
+                for stage, (first, last) in zip(names, shape.stages, strict=True)
+            }
         if shape.maps:
             for stage, (first, last) in zip(names, shape.stages, strict=True):
                 maps.setdefault(
@@ -100,7 +112,7 @@ def layout_of(instance: Instance, stood: Sequence[Stood]) -> Layout:
                 shape.stages,
                 shape.slots,
                 chips,
-                names if shape.maps else None,
+                names if shape.maps or cut_over(shape.slots) else None,
                 idle=shape.idle,
                 layer_slots=shape.layer_slots,
             )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from benchmarks.hunt import asking
 from benchmarks.hunt.asking import ask
-from benchmarks.hunt.clusters import DrawnCluster
+from benchmarks.hunt.clusters import DrawnCluster, _draw_failures
 from benchmarks.hunt.models import described
 from benchmarks.hunt.neighbours import neighbours
 from benchmarks.hunt.outcome import Outcome
@@ -141,3 +143,17 @@ def test_a_hunt_goes_on_where_it_stopped(tmp_path: Path) -> None:
     text = summary(found)
     assert "questions          2: " in text
     assert "uplink binds       1 proven" in text
+
+
+def test_failures_have_names_of_chips_that_are_there() -> None:
+    """A row of several domains counts each of them."""
+    node = {**NODE, "chips": [{"chip": "h100", "count": 8}], "count": 3}
+    small = {**NODE, "chips": [{"chip": "h100", "count": 2}]}
+    for seed in range(200):
+        cluster = DrawnCluster([node, small], {"kind": "leaf-spine"})
+        _draw_failures(Random(seed), cluster)
+        for name in (*cluster.failed, *cluster.taken):
+            chip = re.fullmatch(r"r(\d+)g(\d+)(\.nic)?", name)
+            if chip is not None:
+                assert int(chip[2]) < (2 if chip[1] == "3" else 8), name
+                assert chip[1] in ("0", "3")

@@ -40,6 +40,14 @@ def test_a_server_without_expert_parallelism_is_found(monkeypatch: pytest.Monkey
     assert any("slices of fewer than 128 columns" in one for one in found.certificate.covers)
     again = evaluate(instance, found.layout)
     assert not again.violations
+    cut = [replica.stages[0] for replica in found.layout.replicas if replica.cuts_experts]
+    maps = found.layout.expert_maps
+    every = {layer: tuple(range(128)) for layer in instance.operations.moe_layers}
+    assert all(maps[stage.expert_map or ""] == every for stage in cut)
+    wrong = maps | {stage.expert_map or "": {0: (1, 1)} for stage in cut}
+    said = evaluate(instance, found.layout.model_copy(update={"expert_maps": wrong})).violations
+    assert {one.rule for one in said} == {"experts_placed"}
+    assert "a map lists every expert once" in said[0].message
     assert again.usd_per_m_output_tokens == pytest.approx(cost, rel=1e-12)
     exported = export_layout(instance, found.layout, "vllm")
     assert exported.loss == 0.0

@@ -214,3 +214,21 @@ def test_transfers_of_many_messages_share_links():
     # the chip without a NIC goes through its seven neighbours
     relayed = cluster.transfers([("r0g0", "r1g0", 7e9)])
     assert relayed.loads["r0g1", "r0g1.nic"] == approx(1e9)
+
+
+def test_a_chip_without_links_changes_rails_beside_the_other_end():
+    """A domain of one chip on rail 0, and a node: its chip on rail 0 passes on to the one on rail 5, at its 450 GB/s."""
+    spec = {
+        "name": "made",
+        "domains": [
+            {"fabric": HOPPER, "chips": [{"chip": "h100", "count": 8}]},
+            {"fabric": {"kind": "torus", "shape": [1, 1]}, "chips": [{"chip": "h100", "count": 1}]},
+        ],
+        "scale_out": RAILS,
+    }
+    cluster = build_cluster(ClusterSpec.model_validate(spec), "made")
+    for ends in (["r1g0", "r0g5"], ["r0g5", "r1g0"]):
+        rate = cluster.rate("send", ends)
+        assert rate.s_per_byte == approx(1 / 50e9)
+        assert cluster.rate("send", ["r0g0", "r1g0"]).s_per_byte == approx(1 / 50e9)
+        assert not any("spine" in end for link in cluster.loads("send", ends) for end in link)

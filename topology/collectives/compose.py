@@ -176,9 +176,14 @@ def plan(
     return moved, flows
 
 
+def relay_bytes_per_s(fabric: Fabric, position: int, other: Fabric, far_position: int) -> float:
+    """At what a message changes rails beside its source, or beside its target where the source has no links; 0: at neither."""
+    return fabric.width(position) or other.width(far_position)
+
+
 def _send(parts: Sequence[Part], network: Network | None) -> Cost:
     ends = [(domain, fabric, position) for domain, fabric, group in parts for position in group]
-    (domain, fabric, position), (other, _, far_position) = ends
+    (domain, fabric, position), (other, far_fabric, far_position) = ends
     apart = (
         domain == other and position != far_position and not fabric.joins(position, far_position)
     )
@@ -201,11 +206,12 @@ def _send(parts: Sequence[Part], network: Network | None) -> Cost:
         raise NoRoute(Problem("scale_out", "the cluster has no network between its domains"))
     same_unit = network.unit(domain) == network.unit(other)
     same_leaf = same_unit and network.same_rail(position, far_position)
-    relayed = network.spec.relayed and same_unit and not same_leaf
+    width = relay_bytes_per_s(fabric, position, far_fabric, far_position)
+    relayed = network.spec.relayed and same_unit and not same_leaf and width > 0
     far = 0.0 if same_leaf or relayed else 1.0
     flows = [Flow(domain, (position,), 1.0, far), Flow(other, (far_position,), 1.0, far)]
     carried, name = network.carry(flows)
-    hop = 1.0 / fabric.width(position) if relayed else 0.0
+    hop = 1.0 / width if relayed else 0.0
     path = network.path_latency_s(far > 0)
     floor = network.spec.floor_s
     link = f"r{domain}g{position}"

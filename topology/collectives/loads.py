@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from topology.collectives.compose import Part, plan
+from topology.collectives.compose import Part, plan, relay_bytes_per_s
 from topology.collectives.demand import PATTERN, Dispatched
 from topology.routing.spread import Edge
 from topology.scaleout.base import Flow, Network
@@ -36,13 +36,16 @@ def collective_loads(
     loads: dict[Edge, float] = {}
     if kind == "send":
         ends = [(domain, position) for domain, _, members in parts for position in members]
+        fabrics = [fabric for _, fabric, members in parts for _ in members]
         if ends[0][0] == ends[1][0] and (
             network is None or parts[0][1].joins(ends[0][1], ends[1][1])
         ):
             _add(loads, parts[0][0], parts[0][1].loads("send", [p for _, p in ends]), 1.0)
         elif network is not None:
             same = network.unit(ends[0][0]) == network.unit(ends[1][0])
-            direct = network.spec.relayed or network.same_rail(ends[0][1], ends[1][1])
+            positions = ends[0][1], ends[1][1]
+            passed_on = relay_bytes_per_s(fabrics[0], positions[0], fabrics[1], positions[1]) > 0
+            direct = (network.spec.relayed and passed_on) or network.same_rail(*positions)
             far = 0.0 if same and direct else 1.0
             flows = [Flow(domain, (position,), 1.0, far) for domain, position in ends]
             loads.update(network.loads(flows))

@@ -14,6 +14,7 @@ from costmodel.question.workload import Slo, Workload
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout, write_files
 from rackfit.importers.deployment import build_layout, import_deployment
+from rackfit.importers.files import read_servers
 from rackfit.importers.servers import FoundServer
 from topology.errors import InstanceError
 
@@ -79,6 +80,19 @@ def test_a_remark_that_the_command_contradicts_is_left_out() -> None:
     built = build_layout(asked("vllm"), [server])
     assert built.layout.replicas[0].rank_sequences() == [20] * 4
     assert any("is left out" in note for note in built.notes)
+
+
+def test_as_many_conversations_wait_as_a_layout_may_have(tmp_path: Path) -> None:
+    """Flash holds more than 100,000 of them for a rank; so many servers alike are none."""
+    commands = tmp_path / "commands.sh"
+    for remark, read in (("idle=flash:812661", True), ("count=812661", False)):
+        commands.write_text(f"# rackfit: {remark}\nvllm serve m --max-num-seqs 3\n")
+        if read:
+            (server,) = read_servers("vllm", commands)
+            assert server.idle == ("flash", 812_661)
+        else:
+            with pytest.raises(InstanceError, match="count: expected a whole number from 1 to 100"):
+                read_servers("vllm", commands)
 
 
 def test_a_remark_of_words_is_refused(tmp_path: Path) -> None:

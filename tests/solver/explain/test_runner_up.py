@@ -89,12 +89,14 @@ def test_whole_and_cut_experts_on_as_many_chips_are_alike_and_told_so():
         Scenario(
             model="gpt-oss-120b", cluster="hgx-h200",
             workload=Workload(input_tokens=4000, output_tokens=1000), slo={"tpot": "6 ms"},
+            engine="vllm",
         ),
         gap=0.01, workers=1,
     )  # fmt: skip
     other = found.search.runner_up
     first = runner_up_lines(found)[0]
-    assert f"without decode replicas like tp 2 on {other.without.stage_chips} chips: $" in first
+    out = other.without
+    assert f"without decode replicas like tp {out.tp} on {out.stage_chips} chips: $" in first
     cut = [one for one in other.layout.replicas if one.cuts_experts and len(one.chips) > 1]
     assert cut
     for replica in cut:

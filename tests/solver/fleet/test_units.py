@@ -14,13 +14,13 @@ from benchmarks.hunt.neighbours import elsewhere
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance, Scenario, resolve_instance
 from solver.clock import Clock
-from solver.fleet.asked import Links, Question
+from solver.fleet.asked import Links, Question, fleet_of
 from solver.fleet.beside import beside
-from solver.fleet.best import solve_fleet
+from solver.fleet.best import needed, solve_fleet
 from solver.fleet.items import Item
 from solver.search import search
-from solver.shapes.pools import Pool, PoolClass
-from topology import load_chip
+from solver.shapes.pools import Pool, PoolClass, pool_classes
+from topology import load_chip, load_cluster
 from topology.catalogue import data_dir
 from topology.scaleout.uplinks import Uplinks
 
@@ -134,3 +134,21 @@ def test_a_cluster_in_one_unit_has_its_profile(tmp_path: Path) -> None:
     crossing = ("r0g0", "r2g0")
     assert cluster.rate("send", crossing).far_bytes_per_byte == 1.0
     assert cluster.in_one_unit.rate("send", crossing).far_bytes_per_byte == 0.0
+
+
+def test_a_fleet_has_no_replica_that_its_rate_does_not_need() -> None:
+    """Fillings of whole pools bring more than a small rate wants; what it wants stays."""
+    classes = pool_classes(load_cluster("hgx-h200"))
+    pools = (classes[0].pools[0],)
+    mixed, prefill, decode = (
+        Item(0, 2, 0, 1, 1, 100.0), Item(1, 0, 0, 1, 2, 50.0), Item(2, 1, 0, 1, 1, 60.0),
+    )  # fmt: skip
+    full = fleet_of([(item, pools) for item in (mixed, mixed, mixed, prefill, decode)], classes)
+    for rate, wanted in (
+        (90.0, [0]),
+        (130.0, [0, 0]),
+        (310.0, [0, 0, 0, 1, 2]),
+        (None, [0, 0, 0, 1, 2]),
+    ):
+        found = needed(full, classes, Question(False, 10.0, rate))
+        assert sorted(item.shape for item, _ in found.stands) == wanted
