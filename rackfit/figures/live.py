@@ -31,6 +31,7 @@ _DRAW = """
       const made = await vegaEmbed(figure.querySelector('.plot'), spec,
         {...options, config, downloadFileName: name || 'chart'});
       views.push(made);
+      figure.querySelector('.plot summary')?.setAttribute('aria-label', 'save: ' + spec.usermeta.title);
     }
     document.documentElement.dataset.drawn = views.length;
   };

@@ -39,7 +39,7 @@ def page(title: str, sections: Sequence[str], style: str = "") -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<link rel="icon" href="data:,">'
         f"<title>{markup(title)}</title><style>{_STYLE}{map_style()}{CHART_STYLE}{style}</style></head>\n"
-        f"<body><h1>{markup(title)}</h1>\n{body}\n{scripts(body)}</body></html>\n"
+        f"<body><main><h1>{markup(title)}</h1>\n{body}</main>\n{scripts(body)}</body></html>\n"
     )
 
 

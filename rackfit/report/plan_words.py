@@ -123,7 +123,8 @@ def column_lines(found: DayPlan) -> list[str]:
         counts: dict[str, int] = {}
         for replica in one.layout.replicas:
             shape = replica.shape
-            name = f"{replica.role} of {len(replica.chips)} chips, batch {shape.batch}"
+            chips = counted(len(replica.chips), "chip")
+            name = f"{replica.role} of {chips}, batch {shape.batch:,}"
             counts[name] = counts.get(name, 0) + 1
         built = "; ".join(f"{count} x {name}" for name, count in counts.items())
         said.append(

@@ -28,7 +28,7 @@ def replay_page(instance: Instance, layout: Layout, requests: Requests, met: Met
         spread: Spread = getattr(met, field)
         values = (spread.mean, spread.p50, spread.p90, spread.p95, spread.p99)
         rows.append([f"{name}, {unit}", *(f"{factor * value:,.4g}" for value in values)])
-    head = ["", "mean", *(f"P{p}" for p in PERCENTILES)]
+    head = ["measure", "mean", *(f"P{p}" for p in PERCENTILES)]
     words = "".join(f"<p>{markup(line)}</p>" for line in lines(instance, requests, met))
     basis = rests_on(provenance(instance, layout), *BASES)
     words += f'<p class="note basis">Basis: {markup(basis)}.</p>'

@@ -60,11 +60,9 @@ def lines(instance: Instance, requests: Requests, met: Met) -> list[str]:
             "overloaded: the queue grows, so that the percentiles depend on the length of this run"
         )
     if met.goodput is not None:
-        targets = [
-            f"{name} {value:g} s"
-            for name, value in (("TTFT", instance.slo.ttft), ("TPOT", instance.slo.tpot))
-            if value is not None
-        ]
+        slo = instance.slo
+        targets = [f"TTFT {slo.ttft:g} s"] if slo.ttft is not None else []
+        targets += [f"TPOT {slo.tpot * 1e3:g} ms"] if slo.tpot is not None else []
         found.append(f"goodput: {met.goodput:.2%} of requests meet {' and '.join(targets)}")
     use = ", ".join(f"{role} {share:.1%}" for role, share in met.utilisation.items())
     found.append(

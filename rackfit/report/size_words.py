@@ -111,8 +111,8 @@ def print_sizes(
     for words, kinds in _bases(found).items():
         print_sentence(console, plain(f"basis of {', '.join(kinds)}: {words}"))
     if together is not None:
-        words = mix_line(together, replays=replays)
-        print_sentence(console, plain(words))
+        for line in mix_line(together, replays=replays).splitlines():
+            print_sentence(console, plain(line))
     too_large = {one.kind: one.reason for one in found if one.count is None}
     for kind, reason in (too_large | left_out).items():
         print_sentence(console, plain(f"{kind}: {reason}"))

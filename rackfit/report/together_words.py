@@ -10,7 +10,7 @@ from rackfit.documents.result import for_traffic
 from rackfit.documents.together_document import layout_file
 from rackfit.quoting import plain
 from rackfit.report.traffic_words import traffic_lines
-from rackfit.wording import at_least, at_most
+from rackfit.wording import BASES, at_least, at_most, rests_on
 from solver.together.divided import Divided
 from topology.quantity import figure
 
@@ -36,7 +36,8 @@ def lines(found: Divided) -> list[str]:
             f"{proof}: at most {at_most(found.gap, 3)} above the least possible cost. No division of the chips that the proof "
             f"covers costs less than ${at_least(found.bound, 2)}/h"
         )
-    return said
+    bases = (rests_on(one.provenance, *BASES) for one in judged.evaluations)
+    return said + [f"basis: {words}" for words in dict.fromkeys(bases) if words]
 
 
 def replica_words(found: Divided, model: int) -> str:

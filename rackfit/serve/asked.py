@@ -53,7 +53,7 @@ class _OfScenario(Question):
 
     def fields(self) -> dict[str, str]:
         """What messages of the command call its options and kinds of data."""
-        return scenario_fields("scenario") | {"scenarios": "scenario"} | super().fields()
+        return scenario_fields(self.scenario_place) | {"scenarios": "scenario"} | super().fields()
 
     def written(self) -> dict[str, str]:
         """Files that the command reads, by name."""
@@ -150,7 +150,12 @@ class Evaluate(Question):
 
     def fields(self) -> dict[str, str]:
         """What messages of the command call its options and kinds of data."""
-        return scenario_fields("document: instance.scenario") | super().fields()
+        return scenario_fields(self.scenario_place) | super().fields()
+
+    @property
+    def scenario_place(self) -> str:
+        """Where its scenario stands."""
+        return "document: instance.scenario"
 
     def words(self, limit_s: float) -> list[str]:
         """The command's arguments; a search ends after ``limit_s`` at most."""

@@ -72,7 +72,6 @@ def explore_page() -> str:
         "MOST_CHARACTERS", str(MOST_CHARACTERS)
     )
     sections = [
-        "<main>",
         f'<form id="asked">{"".join(controls)}</form>',
         '<div id="owned" role="status"></div>'
         '<p id="state" role="status" aria-live="polite"></p><div class="headline" id="answer"></div>',
@@ -94,7 +93,6 @@ def explore_page() -> str:
         f"<h2>Side by side</h2>{_table('kept', 'answers that were kept')}",
         f'<div id="pair" hidden><div class="actions">{_choice("from", "From", [])}{_choice("to", "to", [])}</div>'
         '<div id="words" class="wide" tabindex="0" role="region" aria-label="the change in words"></div></div>',
-        "</main>",
         f"<script>(() => {{\n{script}}})();</script>",
     ]
     return page(

@@ -96,6 +96,11 @@ class Question(BaseModel):
         return {option_of(name): name for name in type(self).model_fields}
 
     @property
+    def scenario_place(self) -> str:
+        """Where its scenario stands."""
+        return "scenario"
+
+    @property
     def plain(self) -> bool:
         """Whether it holds names of the catalogue and numbers alone: such may share a process."""
         return False

@@ -58,7 +58,7 @@ class Processes:
         self._waiting += 1
         try:
             async with self._free:
-                return as_asked(await self._answered(question, told))
+                return as_asked(await self._answered(question, told), question)
         finally:
             self._waiting -= 1
 

@@ -104,6 +104,7 @@ def test_a_plan_in_words(tmp_path: Path) -> None:
     assert "replayed after every loss, hour by hour: 3 of 3 replays meet" in found.stdout
     assert "carried after the loss of any unit" in found.stdout
     assert "no layout more than" in found.stdout
+    assert "basis: times measured: profile calibrated; " in found.stdout
 
 
 def test_hours_that_are_rented_are_counted_per_day_as_their_money_is(tmp_path: Path) -> None:

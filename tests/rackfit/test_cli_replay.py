@@ -46,6 +46,9 @@ def test_a_replay_as_a_document(layout: Path, tmp_path: Path) -> None:
     mean = sum(float(row["ttft_s"]) for row in rows) / len(rows)
     assert mean == pytest.approx(document["ttft_s"]["mean"], rel=1e-4)
     assert page.read_text().count('<figure class="live">') >= 3
+    basis = "times measured: profile calibrated; money published: "
+    assert f"Basis: {basis}" in page.read_text()
+    assert f"basis: {basis}" in run(layout, "--rate", 1, "--duration", 200).stdout
 
 
 def test_more_load_waits_longer_and_too_much_is_said(layout: Path) -> None:

@@ -112,6 +112,20 @@ def test_kinds_are_cheapest_first() -> None:
     assert kinds[0]["usd_per_hour"] <= kinds[1]["usd_per_hour"]
 
 
+def test_each_kind_says_what_its_figures_rest_on() -> None:
+    """Nothing told that no run on a kind was measured."""
+    both = ("--rate", 50, "--buy", "hgx-h100,hgx-h20")
+    known = {
+        kind["kind"]: kind["provenance"]
+        for kind in json.loads(run(*both, "--json").stdout)["kinds"]
+    }
+    assert known["hgx-h100"]["times"].startswith("measured: ")
+    assert known["hgx-h20"]["times"].startswith("assumed: ")
+    said = run(*both).stdout
+    for kind, basis in known.items():
+        assert f"basis of {kind}: times {basis['times']}; money {basis['money']}" in said
+
+
 def test_a_kind_on_which_nothing_fits_is_named_beside_the_others() -> None:
     """It was left out without a word."""
     both = ("--tpot", "3ms", "--rate", 5, "--buy", "rtx4090,hgx-h100")

@@ -106,6 +106,7 @@ def test_the_words_name_money_proof_and_files(tmp_path: Path) -> None:
     assert "No division of the chips that the proof covers costs less than $9.87/h" in found.stdout
     for name in ("llama-8b", "llama-70b"):
         assert f"in layouts/{name}.json" in found.stdout
+    assert "basis: times measured: profile calibrated; money published: " in found.stdout
 
 
 def test_the_next_step_exports_for_the_engine_of_the_model(tmp_path: Path) -> None:

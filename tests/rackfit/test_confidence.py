@@ -12,7 +12,8 @@ from costmodel.worlds.across import across, costs_of
 from costmodel.worlds.ensemble import worlds_of
 from rackfit.api import make_instance
 from rackfit.cli.app import build_app
-from rackfit.report.render import make_console, print_result
+from rackfit.console import make_console
+from rackfit.report.render import print_result
 from topology.errors import InstanceError
 
 ASKED = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "slo": {"tpot": 0.02, "ttft": 2.0}}

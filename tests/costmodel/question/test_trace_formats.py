@@ -81,7 +81,7 @@ def test_more_ids_than_a_prompt_has_blocks_are_refused(
         read_trace(path)
     said = f"{path}:1: {ids} hash_ids for {tokens:,} tokens at 512 a block; give --block-tokens"
     assert str(refused.value).startswith(said)
-    assert str(refused.value).endswith(f"({likely}?)" if likely else "YAML file")
+    assert str(refused.value).endswith(f"({likely}?)" if likely else "that names this trace")
     if likely:
         assert len(read_trace(path, block_tokens=int(likely)).blocks[0]) == ids
 

@@ -44,6 +44,7 @@ class View:
     title: str = ""
     answer: Any = None
     png: bytes = b""
+    faults: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Browser:
@@ -110,6 +111,7 @@ class Browser:
         """
         with self.opened(page, width_px, scheme) as (shown, view):
             view.answer = shown.evaluate(script) if script else None
+            view.faults = faults(shown)
             look(shown, view, picture=picture)
         return view
 
@@ -138,6 +140,18 @@ def look(shown: Any, view: View, *, picture: bool) -> None:
     view.title = shown.title()
     if picture:
         view.png = shown.screenshot(full_page=True)
+
+
+def faults(shown: Any) -> list[tuple[str, str]]:
+    """What axe finds that is serious or critical."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(shown).response["violations"]
+    return [
+        (one["id"], one["nodes"][0]["html"])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
 
 
 _OUTSIDE = """

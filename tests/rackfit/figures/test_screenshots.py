@@ -36,6 +36,7 @@ def check(browser: Browser, page: Path) -> None:
             assert [url for url in view.requested if not url.startswith(("file:", "data:"))] == []
             assert view.content_width_px <= width
             assert view.outside == []
+            assert view.faults == []
             pictures[width, scheme] = view.png
             page.with_name(f"{page.stem}-{width}-{scheme}.png").write_bytes(view.png)
     assert pictures[1280, "light"] != pictures[1280, "dark"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +20,7 @@ from rackfit.documents.result import Result
 from rackfit.figures import rack_map
 from rackfit.figures.live import specs_of
 from rackfit.report.report import report_page
+from rackfit.report.uncertainty_words import interval_words
 from rackfit.wording import at_least, at_most
 from topology.catalogue import data_dir
 from topology.errors import InstanceError
@@ -227,3 +229,17 @@ def test_cut_experts_and_kinds_of_chips_are_told(
     assert said == any(replica.cuts_experts for replica in found.layout.replicas)
     for domain in found.instance.cluster.domains:
         assert f"chips ({domain.chips[0].chip.name}), " in text
+
+
+def test_a_range_whose_ends_are_equal_is_told_once(result: Result) -> None:
+    """At a rate that is asked for it read ``3,000 to 3,000 output tokens/s; $1.0444 to $1.0444``."""
+    found = result.evaluation.intervals
+    assert found is not None
+    met = replace(
+        found, output_tokens_per_s=(3000.0, 3000.0), usd_per_m_output_tokens=(1.0444, 1.0444)
+    )
+    words = interval_words(met)
+    assert "3,000 to" not in words
+    assert "$1.0444 to" not in words
+    assert "3,000 output tokens/s, as asked for" in words
+    assert " to " in interval_words(found).split("output tokens/s")[0].split(";")[-1]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from browser import Browser, View, browsing, look
+from browser import Browser, View, browsing, faults, look
 from serving import Client, started
 
 from costmodel.evaluate import evaluate
@@ -82,18 +82,6 @@ def saved(shown: Any, name: str, folder: Path) -> Path:
     path = folder / str(given.value.suggested_filename)
     given.value.save_as(path)
     return path
-
-
-def faults(shown: Any) -> list[tuple[str, str]]:
-    """What axe finds that is serious or critical."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(shown).response["violations"]
-    return [
-        (one["id"], one["nodes"][0]["html"])
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
 
 
 def check(shown: Any, view: View, client: Client) -> None:

@@ -47,6 +47,9 @@ def _solve(**more: Any) -> dict[str, Any]:
         ("solve", {"scenario": "x"}, "scenario", "known: "),
         ("solve", _solve(traffic="x", tpot_p99_s=1), "traffic", "known: "),
         ("solve", _solve(traffic="t.csv", tpot_p99_s=1, files={"t.csv": HASHES}), "t.csv:2", "give block_tokens of a YAML file"),
+        ("solve", {"scenario": {**SCENARIO, "domain_size": 7}}, "scenario.domain_size", "7 does not divide 8 chips"),
+        ("solve", {"scenario": {**SCENARIO, "chip": {"a": 1}}}, "scenario.chip.a", "is no figure of a chip"),
+        ("solve", {"scenario": {**SCENARIO, "apart": True}}, "scenario.model", "has no routed experts"),
         ("size", _solve(buy=["hgx-h100"], rate=5, replay=True), "replay", "give scenario.slo.ttft or scenario.slo.tpot"),
         ("size", _solve(buy=["x"], rate=5), "buy", "known: "),
         ("size", _solve(buy=["hgx-h100@2"], rate=5), "buy", "name one unit"),
@@ -162,7 +165,7 @@ def test_packages_without_a_command_line_write_none_of_its_options() -> None:
 def test_files_that_a_request_became_are_told_as_fields(place: str, found: str) -> None:
     problem = {"place": place, "message": "is missing"}
     line = json.dumps({"error": {"kind": "bad_input", "problems": [problem]}}).encode() + b"\n"
-    told = as_asked(line)
+    told = as_asked(line, Solve.model_validate(_solve()))
     assert told.endswith(b"\n")
     (said,) = json.loads(told)["error"]["problems"]
     assert said == {"place": found, "message": "is missing"}
@@ -171,7 +174,7 @@ def test_files_that_a_request_became_are_told_as_fields(place: str, found: str) 
 def test_a_document_is_left_alone() -> None:
     """Words of an answer may hold options: commands that start servers do."""
     line = b'{"document": {"words": ["--rate"]}}\n'
-    assert as_asked(line) == line
+    assert as_asked(line, Solve.model_validate(_solve())) == line
 
 
 def test_names_are_listed_where_the_command_would_list_them() -> None:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from asking import ask
+from typer.testing import CliRunner
 
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
+from rackfit.cli.app import build_app
+from rackfit.cli.commands.study import _cell
 from rackfit.studies.base import ONE_RACK, Axes, Options, Row
 from rackfit.studies.grid import make_points
 from rackfit.studies.point import solve_instance
@@ -165,3 +168,27 @@ def test_goodput_falls_with_load() -> None:
     assert not full["stable"]
     assert "99% of requests are within the targets up to 50%" in result.conclusion[1]
     assert len(result.study.figures(result.rows)) == 3
+
+
+def test_what_has_no_price_is_said_and_no_cell_is_none(tmp_path: Path) -> None:
+    """Columns of owned chips and of an API were empty without a word; a terminal had None in them."""
+    path = tmp_path / "asked.yaml"
+    path.write_text("{model: llama-3.1-8b, cluster: hgx-h200, workload: chat, slo: {tpot: 30 ms}}")
+    found = CliRunner().invoke(
+        build_app(), ["study", "buy", str(path), "--over", "mean_rate=1,2", "--time-limit", "20"]
+    )
+    assert found.exit_code == 0, found.output
+    assert (
+        "no price is known at which h200 is bought (owned_usd_per_chip gives one)" in found.output
+    )
+    assert "None" not in found.output
+
+
+def test_numbers_of_a_table_have_no_power_of_ten() -> None:
+    assert [_cell(value) for value in (10936.4, 0.0371, 5, None, "a")] == [
+        "10,936",
+        "0.0371",
+        "5",
+        "",
+        "a",
+    ]
