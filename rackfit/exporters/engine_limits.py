@@ -186,7 +186,9 @@ def exchange_notes(deployment: Deployment) -> list[str]:
     for server in deployment.servers:
         found = exchange_in(deployment.instance, server.replica)
         if found is not None and found.kind == "collectives":
-            widths.setdefault(found.backend, set()).add(server.replica.shape.ep)
+            shape = server.replica.shape
+            chips = shape.chips_per_stage if server.replica.cuts_experts else shape.ep
+            widths.setdefault(found.backend, set()).add(chips)
     return [
         f"experts on {', '.join(map(str, sorted(own)))} chips exchange tokens by collectives ({backend}): no "
         "all-to-all backend of the engine serves this model, width or placement there, and the figures count that"
