@@ -191,13 +191,13 @@ def test_a_number_that_is_too_large_to_solve_is_no_proof() -> None:
 def test_everything_wrong_is_said_at_once() -> None:
     words = (
         "size --model nobody --workload nothing --rate 0 --peak 0 --spare row --gap 2 "
-        "--buy nowhere,hgx-h100@2"
+        "--time-limit -1 --buy nowhere,hgx-h100@2"
     )
     found = CliRunner().invoke(build_app(), words.split())
     assert isinstance(found.exception, InstanceError)
     places = sorted(problem.place for problem in found.exception.problems)
     options = ["--buy", "--gap", "--peak", "--rate", "--spare"]
-    assert places == [*options, "clusters", "models", "workloads"]
+    assert places == [*options, "clusters", "models", "time limit", "workloads"]
 
 
 TRAFFIC = (
