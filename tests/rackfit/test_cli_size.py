@@ -270,10 +270,12 @@ def test_the_study_asks_the_same_question() -> None:
     assert few["units"] == alone["count"]
     assert few["usd_per_hour"] == alone["usd_per_hour"]
     assert many["units"] is None
-    assert len(found.study.figures(found.rows)) == 1
-    (words,) = found.conclusion
-    assert "1 unit of hgx-h100 at $" in words
-    assert "that are solved" in words
+    # each rate has a line of its own: units of both stood side by side
+    at_few, at_many = found.conclusion
+    assert at_few.startswith("mean_rate 50.0: At 20 ms per token: 1 unit of hgx-h100 at $")
+    assert at_many.startswith("mean_rate 1000000.0: At 20 ms per token: hgx-h100 would need about")
+    (chart,) = found.study.figures(found.rows)
+    assert [series.name for series in chart.series] == ["hgx-h100, mean_rate 50.0"]
 
 
 @pytest.mark.parametrize(
