@@ -75,7 +75,7 @@ SOLVED = {
     "usd_per_m_output_tokens": "$/M output",
     "output_tokens_per_s_per_gpu": "tok/s/chip",
     "tpot_s": "TPOT s",
-    "experts": "experts",
+    "experts_on": "experts on",
     "tp": "tp",
     "pp": "pp",
     "batch": "batch",
@@ -84,7 +84,7 @@ SOLVED = {
 
 def experts_words(row: Row) -> str:
     """How the experts of a row's largest generating replica lie."""
-    lie = row.get("experts", f"EP {row['ep']}")
+    lie = row.get("experts_on", f"EP {row['ep']}")
     return f"experts {lie}" if lie.startswith("cut") else str(lie)
 
 
