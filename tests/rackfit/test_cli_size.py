@@ -123,24 +123,6 @@ def test_a_kind_on_which_nothing_fits_is_named_beside_the_others() -> None:
     assert "rtx4090: no layout of llama-3.1-8b on rtx4090@512" in run(*both).stdout
 
 
-@pytest.mark.parametrize(("engine", "words"), [("vllm", "vLLM"), ("any", "TensorRT-LLM")])
-def test_a_kind_that_an_engine_does_not_run_on_is_left_out(engine: str, words: str) -> None:
-    """It refused all kinds."""
-    asked = ("--engine", engine, "--rate", 50, "--buy")
-    document = json.loads(run(*asked, "mi300x,hgx-h100,hgx-h200", "--json").stdout)
-    assert {kind["kind"] for kind in document["kinds"]} == {"hgx-h100", "hgx-h200"}
-    assert document["mix"] is not None
-    (out,) = document["left_out"]
-    assert out["kind"] == "mi300x"
-    assert words in out["reason"]
-    assert "does not run on mi300x" in out["reason"]
-    assert f"mi300x: {out['reason']}" in run(*asked, "mi300x,hgx-h100").stdout
-    refused = run(*asked, "mi300x,mi325x").exception
-    assert isinstance(refused, InstanceError)
-    kinds = {one.message.split(" does not run on ")[1].split()[0] for one in refused.problems}
-    assert kinds == {"mi300x", "mi325x"}
-
-
 def test_a_time_limit_leaves_the_kinds_that_were_sized(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of the first kind was lost where the second had no time left."""
     first = Units.first
