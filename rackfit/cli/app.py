@@ -136,7 +136,9 @@ def refusal(error: Exception) -> str | None:
 
     if all(kind.__name__ != "ClickException" for kind in type(error).__mro__):
         return None
-    what, colon, why = str(cast(Any, error).format_message()).partition(": ")
+    # a list of choices comes on lines of its own
+    message = " ".join(str(cast(Any, error).format_message()).split())
+    what, colon, why = message.partition(": ")
     return f"{what}{colon}{plain_words(why)}"
 
 

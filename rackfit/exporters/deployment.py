@@ -228,10 +228,9 @@ class Deployment:
 
     def context_note(self, option: str) -> str:
         """The longest request that the servers take."""
-        return (
-            f"a request may have {self.instance.workload.final_context:,} tokens, input and output "
-            f"together ({option}): KV is sized for that"
-        )
+        work = self.instance.workload
+        kept = "that" if work.spread is None else f"{work.final_context:,} of each on average"
+        return f"a request may have {work.longest:,} tokens, input and output together ({option}): KV is sized for {kept}"
 
     @property
     def used_hosts(self) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ def engine_words(
         "--served-model-name", instance.model.name,
         "--tp-size", str(stage_chips),
         "--pp-size", str(shape.pp),
-        "--context-length", str(instance.workload.final_context),
+        "--context-length", str(instance.workload.longest),
         "--dtype", dtype_name(instance.model.activation_dtype),
         "--kv-cache-dtype", facts.kv_dtypes[instance.model.kv_dtype],
         "--mem-fraction-static", f"{deployment.static_fraction(server):g}",

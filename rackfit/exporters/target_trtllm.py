@@ -177,7 +177,7 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
         "max_num_tokens": max(
             1, prompt + (0 if server.role == "prefill" else in_pass * deployment.verified_tokens)
         ),
-        "max_seq_len": instance.workload.final_context,
+        "max_seq_len": instance.workload.longest,
         "kv_cache_config": {
             "free_gpu_memory_fraction": deployment.kv_fraction_of_free(server),
             "dtype": facts_of(deployment).kv_dtypes[instance.model.kv_dtype],
@@ -204,7 +204,7 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
     if server.role != "mixed":
         fields["cache_transceiver_config"] = {
             "backend": "NIXL",
-            "max_tokens_in_buffer": instance.workload.final_context,
+            "max_tokens_in_buffer": instance.workload.longest,
         }
     if shape.ep > 1:
         fields["moe_expert_parallel_size"] = shape.ep

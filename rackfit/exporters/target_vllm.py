@@ -181,7 +181,7 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
     shape, instance = server.replica.shape, deployment.instance
     words = [
         "--served-model-name", instance.model.name,
-        "--max-model-len", str(instance.workload.final_context),
+        "--max-model-len", str(instance.workload.longest),
         "--dtype", dtype_name(instance.model.activation_dtype),
         "--kv-cache-dtype", load_engine("vllm").kv_dtypes[instance.model.kv_dtype],
         "--gpu-memory-utilization", f"{deployment.total_fraction(server):g}",

@@ -75,7 +75,7 @@ SOLVED = {
     "usd_per_m_output_tokens": "$/M output",
     "output_tokens_per_s_per_gpu": "tok/s/chip",
     "tpot_s": "TPOT s",
-    "experts": "experts",
+    "experts_on": "experts on",
     "tp": "tp",
     "pp": "pp",
     "batch": "batch",
@@ -84,7 +84,7 @@ SOLVED = {
 
 def experts_words(row: Row) -> str:
     """How the experts of a row's largest generating replica lie."""
-    lie = row.get("experts", f"EP {row['ep']}")
+    lie = row.get("experts_on", f"EP {row['ep']}")
     return f"experts {lie}" if lie.startswith("cut") else str(lie)
 
 
@@ -203,11 +203,16 @@ def settled(rows: Sequence[Row]) -> list[Row]:
     return [row for row in found if row["gap"] <= OPEN_GAP] or found
 
 
-def varied(rows: Sequence[Row], besides: Collection[str]) -> dict[str, list[Row]]:
-    """Rows by what they were asked besides an axis: a label such as ``slo.tpot 0.02``, empty where all are alike."""
+def varied(
+    rows: Sequence[Row], besides: Collection[str], also: Collection[str] = ()
+) -> dict[str, list[Row]]:
+    """Rows by what they were asked besides an axis: a label such as ``slo.tpot 0.02``, empty where all are alike.
+
+    ``also``: columns without a dot in their names that are axes.
+    """
     keys = [
         key
-        for key in dict.fromkeys(key for row in rows for key in row if "." in key)
+        for key in dict.fromkeys(key for row in rows for key in row if "." in key or key in also)
         if key not in besides and len({repr(row.get(key)) for row in rows}) > 1
     ]
     found: dict[str, list[Row]] = {}

@@ -31,7 +31,7 @@ FIGURES = {
     "chips_total": "of chips",
     "prefill_chips": "chips that prefill",
     "tp": "tensor parallel",
-    "experts": "experts",
+    "experts_on": "experts on",
     "pp": "pipeline stages",
     "attention_dp": "attention data parallel",
     "batch": "batch",

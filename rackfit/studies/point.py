@@ -214,5 +214,5 @@ def _main_replica(instance: Instance, replica: Replica, price: ReplicaPrice) -> 
     }
     if instance.operations.moe is not None:
         cut = f"cut over {shape.chips_per_stage}"
-        row["experts"] = cut if replica.cuts_experts else f"EP {shape.ep}"
+        row["experts_on"] = cut if replica.cuts_experts else f"EP {shape.ep}"
     return row | {f"time_{part}_s": seconds for part, seconds in parts.items()}

@@ -77,6 +77,14 @@ def test_bad_input_is_refused(words: tuple[str, ...], said: str) -> None:
     assert said in str(result.exception)
 
 
+def test_all_that_is_wrong_with_options_is_said_at_once() -> None:
+    words = ("--gap", "-1", "--time-limit", "-1", "--profile", "physics", "--workload", "chat")
+    result = run("nowhere", *words)
+    assert isinstance(result.exception, InstanceError)
+    places = [problem.place for problem in result.exception.problems]
+    assert places == ["time limit", "--gap", "--workload", "--profile", "flows"]
+
+
 def test_machines_that_cannot_hold_the_model_are_an_answer(tmp_path: Path) -> None:
     data = read_data(data_dir("flows") / "helix-quality10.yaml")
     path = tmp_path / "few.yaml"

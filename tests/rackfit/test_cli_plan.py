@@ -17,6 +17,7 @@ from costmodel.evaluate import evaluate
 from rackfit.cli.app import build_app
 from rackfit.documents.result import read_result
 from solver.plan import day, offers
+from topology.errors import InstanceError
 
 PLAN: dict[str, Any] = {
     "name": "p",
@@ -259,7 +260,14 @@ def test_an_output_that_cannot_be_written_is_said_before_the_work(tmp_path: Path
     path = written(tmp_path)
     assert "not an empty folder" in str(run(path, "--out", tmp_path).exception)
     assert "expected node, rack" in str(run(path, "--spare", "all").exception)
-    assert "--jobs: must be 1 to 1000, or -1, got 0" in str(run(path, "--jobs", 0).exception)
+    several = run(path, "--jobs", 0, "--gap", 1, "--time-limit", -1, "--spare", "all").exception
+    assert isinstance(several, InstanceError)
+    assert [str(one).partition(", got ")[0] for one in several.problems] == [
+        "time limit: must be positive seconds",
+        "--jobs: must be 1 to 1000, or -1",
+        "--gap: must be at least 0 and below 1",
+        "--spare: expected node, rack or a number of chips",
+    ]
 
 
 def test_units_that_are_too_few_are_said_with_the_hour(tmp_path: Path) -> None:

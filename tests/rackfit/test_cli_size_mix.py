@@ -11,6 +11,7 @@ from rackfit.report.size_words import mix_line
 from solver.plan.sizing.mix import Mix
 from solver.plan.sizing.mix_replay import MixReplay
 from tests.rackfit.test_cli_size import run
+from topology.errors import InstanceError
 
 
 def test_several_kinds_are_mixed() -> None:
@@ -30,6 +31,24 @@ def test_several_kinds_are_mixed() -> None:
     assert json.loads(run(*asked, "hgx-b200", "--json").stdout)["mix"] is None
     enough = run(*asked, "hgx-h100,hgx-h200").stdout
     assert "no mix of these kinds costs less than $" in enough
+
+
+@pytest.mark.parametrize(("engine", "words"), [("vllm", "vLLM"), ("any", "TensorRT-LLM")])
+def test_a_kind_that_an_engine_does_not_run_on_is_left_out(engine: str, words: str) -> None:
+    """It refused all kinds."""
+    asked = ("--engine", engine, "--rate", 50, "--buy")
+    document = json.loads(run(*asked, "mi300x,hgx-h100,hgx-h200", "--json").stdout)
+    assert {kind["kind"] for kind in document["kinds"]} == {"hgx-h100", "hgx-h200"}
+    assert document["mix"] is not None
+    (out,) = document["left_out"]
+    assert out["kind"] == "mi300x"
+    assert words in out["reason"]
+    assert "does not run on mi300x" in out["reason"]
+    assert f"mi300x: {out['reason']}" in run(*asked, "mi300x,hgx-h100").stdout
+    refused = run(*asked, "mi300x,mi325x").exception
+    assert isinstance(refused, InstanceError)
+    kinds = {one.message.split(" does not run on ")[1].split()[0] for one in refused.problems}
+    assert kinds == {"mi300x", "mi325x"}
 
 
 def test_a_mix_of_random_arrivals_is_replayed_after_every_loss() -> None:

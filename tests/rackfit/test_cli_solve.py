@@ -274,6 +274,16 @@ def test_catalogue_lists_what_is_shipped(kind: str) -> None:
     assert rackfit("catalogue", kind)[0] == 0
 
 
+def test_what_a_command_lacks_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each choice had a line of its own, with the tab before it spelled out."""
+    monkeypatch.setattr(sys, "argv", ["rackfit", "catalogue"])
+    assert app.run() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("rackfit: Missing argument 'kind'. Choose from: models, chips, ")
+
+
 def test_catalogue_draws_a_cluster(tmp_path: Path) -> None:
     out = tmp_path / "rack.html"
     assert rackfit("catalogue", "clusters", "--picture", "hgx-h100@2", "--out", str(out))[0] == 0

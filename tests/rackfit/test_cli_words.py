@@ -99,7 +99,7 @@ def test_tables_say_which_replicas_cut_their_experts(
 ) -> None:
     """Tables of studies, of reports and of notebooks had an `ep` of 1."""
     rows = [evaluated_row(*side) for side in sides]
-    assert [row["experts"] for row in rows] == ["EP 4", "cut over 4"]
+    assert [row["experts_on"] for row in rows] == ["EP 4", "cut over 4"]
     assert [experts_words(row) for row in rows] == ["EP 4", "experts cut over 4"]
     for (instance, layout, evaluation), cell in zip(sides, ("4", "cut"), strict=True):
         built = deployment(replica_groups(layout, evaluation))

@@ -68,17 +68,23 @@ def flow_command(
         from costmodel.flow.rates import priced
         from solver.clock import Clock, check_time_limit
         from solver.flow.search import FlowSearch, judged
-        from topology.errors import InstanceError, Problem
+        from topology.errors import InstanceError, Problem, noted
 
-        check_time_limit(time_limit)
+        problems: list[Problem] = []
+        with noted(problems):
+            check_time_limit(time_limit)
         if not 0 <= gap < 1e6:
-            raise InstanceError(Problem("--gap", f"must be at least 0, got {gap:g}"))
-        asked = load_flow(name)
-        if model is not None:
-            asked = priced(asked, model, workload or "chat", profile or "calibrated")
-        elif workload is not None or profile is not None:
-            option = "--workload" if workload is not None else "--profile"
-            raise InstanceError(Problem(option, "is for rates of the cost model: give --model too"))
+            problems.append(Problem("--gap", f"must be at least 0, got {gap:g}"))
+        for option, given in (("--workload", workload), ("--profile", profile)):
+            if given is not None and model is None:
+                message = "is for rates of the cost model: give --model too"
+                problems.append(Problem(option, message))
+        with noted(problems):
+            asked = load_flow(name)
+            if model is not None:
+                asked = priced(asked, model, workload or "chat", profile or "calibrated")
+        if problems:
+            raise InstanceError(problems)
         clock = stop.clock = Clock(time_limit, started=stop.started)
         if placement is not None:
             return asked, judged(asked, load_placement(placement), clock=clock, seed=seed)

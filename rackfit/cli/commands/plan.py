@@ -89,20 +89,26 @@ def plan_command(
         from costmodel.plan.changed import plan_question
         from solver.clock import Clock, check_seed, check_time_limit
         from solver.plan.confirm import confirm
-        from topology.errors import InstanceError, Problem
+        from topology.errors import InstanceError, Problem, noted
 
-        check_seed(seed)
-        check_time_limit(time_limit)
+        problems: list[Problem] = []
+        with noted(problems):
+            check_seed(seed)
+        with noted(problems):
+            check_time_limit(time_limit)
         if not (jobs == -1 or 1 <= jobs <= _MOST_JOBS):
             message = f"must be 1 to {_MOST_JOBS}, or -1, got {jobs}"
-            raise InstanceError(Problem("--jobs", message))
+            problems.append(Problem("--jobs", message))
         if not 0 <= gap < 1:
             message = f"must be at least 0 and below 1, got {gap:g}"
-            raise InstanceError(Problem("--gap", message))
-        kinds = [name.strip() for name in buy.split(",") if name.strip()]
-        asked = plan_question(scenario, traffic=traffic, buy=kinds, hours=hours)
-        if spare is not None:
-            asked = _with_spare(spare, asked)
+            problems.append(Problem("--gap", message))
+        with noted(problems):
+            kinds = [name.strip() for name in buy.split(",") if name.strip()]
+            asked = plan_question(scenario, traffic=traffic, buy=kinds, hours=hours)
+            if spare is not None:
+                asked = _with_spare(spare, asked)
+        if problems:
+            raise InstanceError(problems)
         clock = stop.clock = Clock(time_limit, started=stop.started)
         found = _planned(asked, clock, gap, seed, jobs, backend)
         stop.kept = lambda: (found, None)

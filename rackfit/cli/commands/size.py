@@ -68,17 +68,15 @@ def size_command(
     stop: Stop[Answer] = Stop("the first kind was sized", limit)
 
     def work() -> Answer:
-        from solver.clock import Clock, check_seed, check_time_limit
+        from solver.clock import Clock
         from solver.plan.sizing.carried import Units
         from solver.plan.sizing.mix import mix
         from solver.plan.sizing.mix_judged import mix_at_random, mix_for_traffic
         from solver.plan.sizing.size import Wanted, size
 
         scenario, kinds = _checked(
-            asked, buy, None if traffic is not None and not rate else rate, peak, spare, gap
-        )
-        check_seed(seed)
-        check_time_limit(time_limit)
+            asked, buy, None if traffic is not None and not rate else rate, peak, spare, gap, seed, time_limit,
+        )  # fmt: skip
         given = percentiles.Percentiles(traffic, ttft_p99, tpot_p99, goodput, peak=1.0, spare="0")
         requests = given.read(scenario.model_copy(update={"rate": rate or None}), seed)
         mean = requests.requests.rate if requests is not None and not rate else rate
@@ -155,13 +153,21 @@ def _write(
 
 
 def _checked(
-    asked: question.Asked, buy: str, rate: float | None, peak: float, spare: str, gap: float
+    asked: question.Asked,
+    buy: str,
+    rate: float | None,
+    peak: float,
+    spare: str,
+    gap: float,
+    seed: int,
+    time_limit: float | None,
 ) -> tuple[Scenario, list[str]]:
     """The question on the first kind that can be asked about, and the kinds; raises ``InstanceError`` with everything wrong.
 
     ``rate``: ``None`` where traffic has one.
     """
     from costmodel.question.instance import resolve_instance
+    from solver.clock import check_seed, check_time_limit
     from solver.plan.sizing.size import check_kinds
     from topology.errors import InstanceError, Problem, noted, option
 
@@ -189,6 +195,10 @@ def _checked(
         problems.append(Problem(option("spare"), message))
     if not 0 <= gap < 1:
         problems.append(Problem(option("gap"), f"must be at least 0 and below 1, got {gap:g}"))
+    with noted(problems):
+        check_seed(seed)
+    with noted(problems):
+        check_time_limit(time_limit)
     refused: list[Problem] = []
     for kind in known or kinds[:1]:
         with noted(refused):

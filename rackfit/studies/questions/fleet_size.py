@@ -7,7 +7,7 @@ from typing import Any
 
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import SIZED, Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import SIZED, Axes, Options, Own, Row, Study, solved, varied
 from rackfit.wording import counted
 from solver.clock import Clock
 from solver.plan.sizing.carried import MOST_CHIPS
@@ -59,8 +59,12 @@ def _tpot(row: Row) -> float:
 
 def _chart(rows: Sequence[Row]) -> Chart:
     series = [
-        Series(kind, [(1e3 * _tpot(row), row["usd_per_m_at_the_mean"]) for row in own])
-        for kind, own in _bought(rows).items()
+        Series(
+            f"{kind}, {label}" if label else kind,
+            [(1e3 * _tpot(row), row["usd_per_m_at_the_mean"]) for row in own],
+        )
+        for label, alike in _alike(rows).items()
+        for kind, own in _bought(alike).items()
     ]
     return Chart(
         "What a fleet for the peak costs, against speed", "TPOT target, ms",
@@ -68,7 +72,20 @@ def _chart(rows: Sequence[Row]) -> Chart:
     )  # fmt: skip
 
 
+def _alike(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Solved rows by what is asked for besides kind and speed."""
+    return varied(solved(rows), ("slo.tpot",), ("mean_rate", "peak", "spare", "model", "engine"))
+
+
 def _conclude(rows: Sequence[Row]) -> list[str]:
+    said = []
+    for label, alike in _alike(rows).items():
+        said += [f"{label}: {line}" if label else line for line in _by_speed(alike)]
+    return said
+
+
+def _by_speed(rows: Sequence[Row]) -> list[str]:
+    """What each kind takes at each speed."""
     said = []
     for at in sorted({_tpot(row) for row in solved(rows)}):
         here = [row for row in solved(rows) if _tpot(row) == at]

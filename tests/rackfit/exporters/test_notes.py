@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from costmodel.question.engine_files import engine_names, engine_versions
+from costmodel.question.traffic.load import load_traffic
+from costmodel.replay.targets import Targets
 from rackfit.cli.commands.export import TARGETS
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
 from rackfit.exporters.registry import exporters
+from rackfit.importers.deployment import build_layout
+from rackfit.importers.servers import FoundServer
+from solver.traffic.asked import Asked, questions
+from tests.rackfit.exporters.small_layouts import question
 
 
 def test_checkpoint_precision_is_named(deepseek: Result) -> None:
@@ -26,6 +32,46 @@ def test_widths_without_all_to_all_are_named(gpt_oss: Result) -> None:
         for note in exported.notes
     )
     assert "--moe-a2a-backend none" in exported.files["commands.sh"]
+
+
+def test_cut_experts_lie_on_all_chips_of_a_stage() -> None:
+    """The note told the one chip of their `ep`."""
+    instance = question("gpt-oss-120b", "hgx-h200")
+    one = FoundServer("x", "mixed", tp=2, attention_dp=3, pp=1, batch=6, sharded_experts=True)
+    layout = build_layout(instance, [one]).layout
+    assert layout.replicas[0].cuts_experts
+    notes = export_layout(instance, layout, "vllm").notes
+    assert any(note.startswith("experts cut over 6 chips exchange tokens by") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        ("vllm", ("--max-model-len 14089",)),
+        ("sglang", ("--context-length 14089",)),
+        ("trtllm", ("max_seq_len: 14089", "max_tokens_in_buffer: 14089")),
+    ],
+)
+def test_servers_for_traffic_take_its_longest_request(
+    target: str, options: tuple[str, ...]
+) -> None:
+    """They took requests up to the tokens that a sequence keeps on average, and refused most of the longer ones."""
+    plain = question("llama-3.1-8b", "hgx-h200")
+    asked = Asked(load_traffic("azure-conversation-2023", rate=5.0), Targets(2.0, 0.05))
+    instance = questions(plain.scenario, asked).spread
+    assert instance.workload.longest == 14089 > 5 * instance.workload.final_context
+    pools = [
+        FoundServer(role, role, tp=1, attention_dp=1, pp=1, batch=4)
+        for role in ("prefill", "decode")
+    ]
+    exported = export_layout(instance, build_layout(instance, pools).layout, target)
+    written = "\n".join(exported.files.values())
+    assert all(option in written for option in options)
+    kept = f"KV is sized for {instance.workload.final_context:,} of each on average"
+    assert any(
+        "a request may have 14,089 tokens" in note and note.endswith(kept)
+        for note in exported.notes
+    )
 
 
 @pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm", "vllm-ascend"])
