@@ -34,7 +34,8 @@ def layout_of(row: MeasuredRow, instance: Instance, decode_batch: int) -> Layout
 
 
 def _worker(instance: Instance, group: Group, role: Role, batch: int, after: int) -> Layout:
-    return plain_layout(
+    """A plain worker; its experts are cut where the row's are."""
+    whole = plain_layout(
         instance,
         role,
         tp=group.tp,
@@ -43,3 +44,12 @@ def _worker(instance: Instance, group: Group, role: Role, batch: int, after: int
         batch=batch,
         first_chip=after,
     )
+    if instance.operations.moe is None or group.expert_ways > 1:
+        return whole
+    (replica,) = whole.replicas
+    own = {"slots_per_chip": 0, "expert_map": None, "layer_slots": None}
+    stages = tuple(stage.model_copy(update=own) for stage in replica.stages)
+    shape = replica.shape.model_copy(update={"ep": 1})
+    if group.tp * group.attention_dp == 1:
+        return whole
+    return Layout(replicas=(replica.model_copy(update={"stages": stages, "shape": shape}),))

@@ -97,4 +97,4 @@ def test_machines_that_cannot_hold_the_model_are_an_answer(tmp_path: Path) -> No
 def test_a_model_name_that_is_no_text_is_refused() -> None:
     found = run("helix-single24", "--model", "\ud800")
     assert isinstance(found.exception, InstanceError)
-    assert "question: model: expected a valid string" in str(found.exception)
+    assert "question: model: expected text" in str(found.exception)

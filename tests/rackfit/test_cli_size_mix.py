@@ -16,7 +16,7 @@ from topology.errors import InstanceError
 
 def test_several_kinds_are_mixed() -> None:
     """Three nodes of B200, or two and one of H100 that carries the rest."""
-    asked = ("--model", "llama-3.1-70b", "--tpot", "30ms", "--rate", 130, "--buy")
+    asked = ("--model", "llama-3.1-70b", "--tpot", "30ms", "--rate", 140, "--buy")
     both = (*asked, "hgx-b200,hgx-h100")
     document = json.loads(run(*both, "--json").stdout)
     found = document["mix"]

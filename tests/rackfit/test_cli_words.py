@@ -102,7 +102,7 @@ def test_tables_say_which_replicas_cut_their_experts(
     assert [row["experts_on"] for row in rows] == ["EP 4", "cut over 4"]
     assert [experts_words(row) for row in rows] == ["EP 4", "experts cut over 4"]
     for (instance, layout, evaluation), cell in zip(sides, ("4", "cut"), strict=True):
-        built = deployment(replica_groups(layout, evaluation))
+        built = deployment(instance, evaluation, replica_groups(layout, evaluation))
         assert f"<td>2</td><td>2</td><td>{cell}</td>" in built
         shown = answer_html(instance, layout, evaluation, status="optimal", gap=0.0)
         assert f"<td>4</td><td>2</td><td>{cell}</td>" in shown

@@ -94,7 +94,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
 class TermTable:
     """Rooflines (``r_``) and collectives (``t_``) of passes, each with its pass, and counts per pass.
 
-    ``r_unpacked``: weights are widened before they are multiplied; ``_noise_s``: what finitely many tokens add. ``counts [10, passes]``: layers, kernels,
+    ``r_unpacked``: weights are widened before they are multiplied; ``_noise_s``: what finitely many tokens add, to memory's seconds of what lies between kernels, to compute's else. ``counts [10, passes]``: layers, kernels,
     tensor-parallel layers, MoE layers, those whose weights are widened, those that recipes say are unfused, what is told of
     sampled sequences of a rank, quantised activations, waits of exchanges, ramps of all-reduces. ``expert_rows [passes]``: tokens per expert on average.
     """
@@ -122,13 +122,15 @@ class TermTable:
             self.r_unpacked, arithmetic * constants.widened[self.r_pass], arithmetic
         )
         noise = constants.routing_noise
-        compute = (self.r_compute_s + noise[self.r_pass] * self.r_noise_s) / np.where(
+        beyond = noise[self.r_pass] * self.r_noise_s
+        moved_beyond = np.where(self.r_stream == STREAMS.index("activations"), beyond, 0.0)
+        compute = (self.r_compute_s + beyond - moved_beyond) / np.where(
             self.r_stream == STREAMS.index("experts"),
             arithmetic * full_tiles(self.expert_rows, constants.grouped)[self.r_pass],
             arithmetic,
         )
         stream = constants.streams[self.r_stream, self.r_pass]
-        memory = self.r_memory_s / np.where(
+        memory = (self.r_memory_s + moved_beyond) / np.where(
             self.r_unpacked, stream * constants.unpacking[self.r_pass], stream
         )
         moved = (self.t_bytes_s + noise[self.t_pass] * self.t_noise_s) / np.where(
@@ -216,6 +218,8 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
             # context is read as it is; its dtype is that of the arithmetic
             widened = term.stream != "kv" and unpacks
             beyond = float(with_noise.compute_s) - compute
+            if term.stream == "activations":
+                beyond = float(with_noise.memory_s) - memory
             rooflines.append((place, STREAMS.index(term.stream), widened, compute, memory, beyond))
     layers = float(operations.num_layers)
     kernels = float(sum(len(kind.layers) * launched_of(kind, chip) for kind in operations.kinds))

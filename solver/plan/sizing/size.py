@@ -168,7 +168,7 @@ def size(
             late = error
             left_out[kind] = NO_TIME
         if kind in refused:
-            left_out[kind] = str(refused[kind])
+            left_out[kind] = "; ".join(map(str, refused[kind].problems))
         if found:
             on_sized(found)
     if len(refused) == len(kinds):

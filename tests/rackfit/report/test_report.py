@@ -211,7 +211,7 @@ def test_what_the_proof_leaves_out_is_not_said_to_be_covered(result: Result) -> 
     ("cluster", "heads", "cells"),
     [
         # with no word of cut experts a replica of six chips seemed to have one group of one chip
-        ({"model": "gpt-oss-120b", "cluster": "hgx-h200", "slo": {"tpot": 0.006}}, ["slots"], ["cut"]),
+        ({"model": "gpt-oss-120b", "cluster": "hgx-h200", "engine": "vllm", "slo": {"tpot": 0.006}}, ["slots"], ["cut"]),
         ({"model": "gpt-oss-20b", "cluster": "hgx-h800-h20", "slo": {"tpot": 0.02}}, ["kind"], ["h20", "h800"]),
     ],
 )  # fmt: skip
