@@ -53,7 +53,7 @@ def test_the_number_carries_the_peak_and_one_fewer_does_not() -> None:
 
 
 def test_random_arrivals_take_more_units_than_even_ones() -> None:
-    near = ("--rate", 141.5, "--peak", 3, "--spare", "node", "--buy", "hgx-h100", "--ttft", "400ms")
+    near = ("--rate", 137, "--peak", 3, "--spare", "node", "--buy", "hgx-h100", "--ttft", "400ms")
     (even,) = json.loads(run(*near, "--json").stdout)["kinds"]
     (kind,) = json.loads(run(*near, "--replay", "--json").stdout)["kinds"]
     assert even["met"] is None

@@ -80,9 +80,7 @@ def test_notes_of_an_answer_are_in_the_words_of_the_request(client: Client) -> N
     assert any(note.startswith("launch:1: ") for note in ran["notes"])
     status, solved = client.ask("solve", scenario=scenario, gap=0.1)
     assert status == 200, solved
-    status, files = client.ask(
-        "export", document=solved, to="sglang", allow_approximate=True
-    )
+    status, files = client.ask("export", document=solved, to="sglang", allow_approximate=True)
     assert status == 200, files
     told = "\n".join([*ran["notes"], *ran["words"], *files["notes"]])
     assert "hosts are called" in told
