@@ -46,7 +46,9 @@ def watch(progress: rackfit.Progress) -> None:
 
 def deploy(result: rackfit.Result, folder: Path) -> rackfit.Running:
     """Write launch commands and read them back as a running deployment."""
-    exported = rackfit.export_layout(result.instance, result.layout, "sglang")
+    exported = rackfit.export_layout(
+        result.instance, result.layout, "sglang", allow_approximate=True
+    )
     assert_type(exported, rackfit.Exported)
     commands = folder / "commands.sh"
     commands.write_text(exported.files["commands.sh"])

@@ -75,7 +75,7 @@ def states(running: Path, document: dict[str, Any], change: dict[str, Any]) -> l
     ("words", "change", "during"),
     [
         (("--failed", "r1"), {"failed": ("r1",)}, 240.0),
-        (("--tpot", "10ms"), {"slo": Slo(ttft=1.0, tpot=0.01)}, 500.0),
+        (("--tpot", "10ms"), {"slo": Slo(ttft=1.0, tpot=0.01)}, 390.0),
         (("--tpot", "40ms", "--weights-from", "peers"), {"slo": Slo(ttft=1.0, tpot=0.04)}, 600.0),
     ],
 )
