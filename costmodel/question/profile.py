@@ -1,6 +1,7 @@
 """Profiles: the few physical parameters that turn peak hardware rates into achieved ones.
 
-``physics`` is the roofline itself: every efficiency 1, every overhead 0. ``calibrated`` rests on measured serving runs. A profile is a small JSON file in ``instances/profiles`` or the user's own.
+``physics`` is the roofline itself: every efficiency 1, every overhead 0 (narrow slices of
+experts are read slower under it, too). ``calibrated`` rests on measured serving runs. A profile is a small JSON file in ``instances/profiles`` or the user's own.
 """
 
 from __future__ import annotations

@@ -18,13 +18,12 @@ from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import ExpertMap, Layout, Replica, Role, Shape, Stage
 from costmodel.models.spec import Attention
 from costmodel.question.instance import Instance
+from tests.solver.drawn_experts import drawn_experts
 from tests.solver.sequences import with_sequences
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
 #: rules that a replica on its own need not keep
 _OF_FLEETS = {"both_pools", "rate_served", "uplink_capacity"}
-#: columns of a slice of an expert, at least
-_NARROWEST = 128
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class ByHand:
         ranks = width // tp
         if self.moe is None and ranks > 1:
             return None
-        slots, maps = self._experts(width)
+        slots, maps = drawn_experts(self.instance, self.rng, width)
         cut = self._cut(pp)
         built = tuple(
             Stage(
@@ -155,51 +154,6 @@ class ByHand:
             inner = self.rng.choice(range(1, self.num_layers), pp - 1, replace=False)
             ends = [0, *sorted(inner.tolist()), self.num_layers]
         return [(a, b - 1) for a, b in pairwise(ends)]
-
-    def _experts(self, chips: int) -> tuple[int | tuple[int, ...] | None, ExpertMap]:
-        """Slots of the chips, and an expert for each: by load, each to the chip with least so far."""
-        if self.moe is None:
-            return None, {}
-        experts, rng = self.moe.num_experts, self.rng
-        if chips > 1 and self.moe.expert_width >= _NARROWEST * chips and rng.random() < 0.35:
-            return 0, {}
-        total = experts
-        if chips > 1 and rng.random() < 0.7:
-            total = chips * min(-(-experts // chips) + int(rng.random() < 0.3), experts)
-        total = max(total, chips)
-        sizes = [total // chips + (chip < total % chips) for chip in range(chips)]
-        maps: ExpertMap = {}
-        if rng.random() < 0.15:  # as engines that load no placement start
-            row = tuple(slot % experts for slot in range(total))
-            slots = sizes[0] if len(set(sizes)) == 1 else tuple(sizes)
-            return slots, dict.fromkeys(self.instance.operations.moe_layers, row)
-        by_load = rng.random() < 0.8
-        for layer, loads in zip(
-            self.instance.operations.moe_layers, self.instance.expert_loads, strict=True
-        ):
-            hottest = np.argsort(-loads, kind="stable").tolist()
-            copied = hottest[: total - experts] if total > experts else []
-            order = hottest if by_load else rng.permutation(experts).tolist()
-            held = self._spread(order, copied, loads, sizes)
-            if held is None:
-                return (sizes[0] if len(set(sizes)) == 1 else tuple(sizes)), {}
-            maps[layer] = tuple(expert for chip in held for expert in chip)
-        return (sizes[0] if len(set(sizes)) == 1 else tuple(sizes)), maps
-
-    def _spread(
-        self, order: list[int], copied: list[int], loads: np.ndarray, sizes: list[int]
-    ) -> list[list[int]] | None:
-        held: list[list[int]] = [[] for _ in sizes]
-        weight = [0.0] * len(sizes)
-        for expert in [*order, *copied]:
-            free = [c for c, size in enumerate(sizes) if len(held[c]) < size]
-            free = [c for c in free if expert not in held[c]]
-            if not free:
-                return None
-            chip = min(free, key=lambda c: weight[c])
-            held[chip].append(expert)
-            weight[chip] += float(loads[expert]) / (1 + (expert in copied))
-        return held
 
     def _climbed(self, plain: Replica, maps: ExpertMap) -> Drawn | None:
         """The replica with more and more sequences on its ranks, as long as every rule of its own holds."""
