@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -47,12 +47,14 @@ class ChipEfficiency(BaseModel):
     """Fractions of the peak that were measured; ``None`` where nobody measured.
 
     ``gemm`` and ``hbm`` are (low, high) over software builds; the three collectives are NCCL bus
-    bandwidth at 512 MiB over the link peak of one direction. ``basis`` says where they come from.
+    bandwidth at 512 MiB over the link peak of one direction. ``sustained``: what the quickest products reach for long, where
+    power holds the clock far below that of the peak: no product is priced quicker. ``basis`` says where they come from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     gemm: dict[str, Range] = Field(default_factory=dict)
+    sustained: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
     hbm: Range | None = None
     all_to_all: Fraction | None = None
     all_gather: Fraction | None = None

@@ -25,6 +25,7 @@ from costmodel.measured.runs import PREFILL_FIRST, Run, RunTable, full_pools, ru
 from costmodel.measured.waiting import PASS_TOKENS, held_passes, passes_ahead
 from costmodel.question.profile import Efficiency, Profile, load_profile
 from costmodel.question.profile_parts import FirstToken, Regime, first_token_of
+from topology import load_chip
 
 Array = NDArray[np.float64]
 #: constants of each pass from the number of its run ``[passes]``
@@ -55,9 +56,10 @@ def profile_pricing(runs: Sequence[Run], profile: Profile) -> Pricing:
     for chip, engine in {(run.chip, run.priced_as) for run in runs}:
         own = profile.of_engine(engine)
         most = max(one.unfused_moe_overhead_s for one in (own.default, *own.chips.values()))
-        cells[chip, engine] = own.for_chip(chip).model_copy(update={"unfused_moe_overhead_s": most})
-    found = [cells[run.chip, run.priced_as] for run in runs]
-    return launched(lambda owner: constants_of([found[i] for i in owner]), runs, profile.launches)
+        found = own.for_chip(chip).model_copy(update={"unfused_moe_overhead_s": most})
+        cells[chip, engine] = found.on(load_chip(chip))
+    each = [cells[run.chip, run.priced_as] for run in runs]
+    return launched(lambda owner: constants_of([each[i] for i in owner]), runs, profile.launches)
 
 
 def launched(pricing: Pricing, runs: Sequence[Run], launches: Mapping[str, float]) -> Pricing:

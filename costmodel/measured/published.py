@@ -118,7 +118,7 @@ def unseen_runs(profile: Profile) -> list[UnseenRun]:
     Where output tokens/s were published alone, so many users are predicted to get ``users * output tokens / (TTFT +
     output tokens * TPOT)``.
     """
-    rows, _ = read_measured(data_dir("measured") / "chips.csv", _with_rate)
+    rows, _ = read_measured(data_dir("measured") / "chips.csv", _as_published)
     runs, _ = runs_of(rows)
     found = predict_under(runs, profile)
     result = []
@@ -142,8 +142,15 @@ def interval_without(profile: Profile, chip: str, confidence: float = 0.9) -> tu
     return without.factors("tpot", confidence, unlike=True)
 
 
-def _with_rate(row: MeasuredRow, cells: Mapping[str, str]) -> MeasuredRow:
-    """A row with its published output tokens/s."""
+def _as_published(row: MeasuredRow, cells: Mapping[str, str]) -> MeasuredRow:
+    """A row with its published output tokens/s and what its command sets."""
+    settings = replace(
+        row.decode.settings,
+        running=number(cells, "max_running"),
+        chunk_tokens=number(cells, "prefill_chunk_tokens"),
+        memory_fraction=number(cells, "memory_fraction"),
+    )
+    row = replace(row, decode=replace(row.decode, settings=settings))
     rate = number(cells, _RATE)
     return row if rate is None else replace(row, percentiles=((_RATE, rate),))
 

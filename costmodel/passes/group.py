@@ -29,7 +29,8 @@ class Achieved:
         if dtype not in self._flops_per_s:
             computes_in = self.chip.computes_in(dtype)
             peak = self.chip.flops_per_s[computes_in]
-            self._flops_per_s[dtype] = peak * self.efficiency.arithmetic(computes_in)
+            share = self.efficiency.on(self.chip).arithmetic(computes_in)
+            self._flops_per_s[dtype] = peak * share
         return self._flops_per_s[dtype]
 
     def weight_flops_per_s(self, dtype: str) -> float:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from costmodel.question.profile_parts import FirstToken, HeldOut, HostTime
+from topology import Chip
 from topology.catalogue import checked, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.names import Name, Prose
@@ -85,6 +86,14 @@ class Efficiency(BaseModel):
             return inf if self.activations is None else self.activations
         found = {"kv": self.kv, "experts": self.experts}.get(kind)
         return self.hbm if found is None else found
+
+    def on(self, chip: Chip) -> Efficiency:
+        """The same on a chip, whose products reach no more than it sustains; a share that is not given stays the peak."""
+        most = chip.efficiency.sustained
+        if not most:
+            return self
+        compute = {dtype: min(own, most.get(dtype, own)) for dtype, own in self.compute.items()}
+        return self.model_copy(update={"compute": compute})
 
     def arithmetic(self, dtype: str) -> float:
         """Fraction of the peak for a dtype; one without its own (int4) multiplies as bf16."""

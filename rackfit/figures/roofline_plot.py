@@ -46,7 +46,8 @@ class RooflinePoint:
 
 def roofline_points(instance: Instance, stage: StageTerms, name: str) -> list[RooflinePoint]:
     """Points of one pass of a stage (``name``: decode or prefill), the slowest first."""
-    chip, efficiency = chip_of(instance, stage), instance.profile.for_chip(stage.slowest_chip)
+    chip = chip_of(instance, stage)
+    efficiency = instance.profile.for_chip(chip.name).on(chip)
     found: dict[tuple[str, str], list[float]] = {}
     for term in stage.passes.get(name, ()):
         compute, memory = float(term.compute_s), float(term.memory_s)
@@ -86,7 +87,8 @@ def roofline_chart(
 
     ``names``: those of every roofline that is shown beside this one, so that a colour means one thing.
     """
-    chip, efficiency = chip_of(instance, stage), instance.profile.for_chip(stage.slowest_chip)
+    chip = chip_of(instance, stage)
+    efficiency = instance.profile.for_chip(chip.name).on(chip)
     width = chip.hbm_bytes_per_s * efficiency.hbm
     peaks = {
         dtype: chip.peak_flops_per_s(dtype) * efficiency.arithmetic(chip.computes_in(dtype))
