@@ -12,6 +12,7 @@ from costmodel.blackboard.trains import servers_for
 from costmodel.evaluate import evaluate
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.cells import number
+from costmodel.measured.load.closed import closed_loop
 from costmodel.measured.predict import predict_under
 from costmodel.measured.rows import MeasuredRow, Skipped, read_measured
 from costmodel.measured.runs import runs_of
@@ -27,6 +28,8 @@ Count = Annotated[int, Field(ge=1)]
 
 #: column of ``chips.csv`` with output tokens/s of all chips, where no TPOT was published
 _RATE = "output_tokens_per_s"
+#: and with the prompts that its client sent in all
+_PROMPTS = "prompts"
 
 
 class PublishedRun(BaseModel):
@@ -115,21 +118,20 @@ class UnseenRun:
 def unseen_runs(profile: Profile) -> list[UnseenRun]:
     """The shipped runs on chips that no fit saw, predicted under a profile.
 
-    Where output tokens/s were published alone, so many users are predicted to get ``users * output tokens / (TTFT +
-    output tokens * TPOT)``.
+    Where output tokens/s were published alone, the run is replayed: the rate of so few requests, which begin and end
+    together, is not that of a server that is kept full.
     """
     rows, _ = read_measured(data_dir("measured") / "chips.csv", _as_published)
     runs, _ = runs_of(rows)
     found = predict_under(runs, profile)
     result = []
-    for run, tpot_s, ttft_s in zip(runs, found.tpot_s, found.ttft_s, strict=True):
-        row, told = run.row, dict(run.row.percentiles).get(_RATE)
-        if told is None:
-            result.append(UnseenRun(row, run.chip, False, row.tpot_s, float(tpot_s)))
+    for run, tpot_s in zip(runs, found.tpot_s, strict=True):
+        row, told = run.row, dict(run.row.percentiles)
+        if _RATE in told:
+            rate = closed_loop(run, profile, round(told[_PROMPTS])).output_tokens_per_s
+            result.append(UnseenRun(row, run.chip, True, told[_RATE], rate))
         else:
-            whole = float(ttft_s + row.output_tokens * tpot_s)
-            rate = row.concurrency * row.output_tokens / whole
-            result.append(UnseenRun(row, run.chip, True, told, rate))
+            result.append(UnseenRun(row, run.chip, False, row.tpot_s, float(tpot_s)))
     return result
 
 
@@ -143,7 +145,7 @@ def interval_without(profile: Profile, chip: str, confidence: float = 0.9) -> tu
 
 
 def _as_published(row: MeasuredRow, cells: Mapping[str, str]) -> MeasuredRow:
-    """A row with its published output tokens/s and what its command sets."""
+    """A row with its published output tokens/s, the prompts that were sent, and what its command sets."""
     settings = replace(
         row.decode.settings,
         running=number(cells, "max_running"),
@@ -151,8 +153,8 @@ def _as_published(row: MeasuredRow, cells: Mapping[str, str]) -> MeasuredRow:
         memory_fraction=number(cells, "memory_fraction"),
     )
     row = replace(row, decode=replace(row.decode, settings=settings))
-    rate = number(cells, _RATE)
-    return row if rate is None else replace(row, percentiles=((_RATE, rate),))
+    told = ((name, number(cells, name)) for name in (_RATE, _PROMPTS))
+    return replace(row, percentiles=tuple((name, one) for name, one in told if one is not None))
 
 
 def compare(deployment: PublishedRun, profile: Profile) -> ComparedRun:

@@ -20,6 +20,7 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from topology import load_cluster
 from topology.catalogue import catalogue_names, checked
+from topology.chip import chip_names
 from topology.errors import InstanceError, Problem
 from topology.spec import read_cluster_spec
 
@@ -147,7 +148,9 @@ def _domain_chips(cluster: str) -> int:
 @lru_cache(maxsize=256)
 def system_names(system: str) -> tuple[str, str]:
     """Chip and cluster of a system such as ``h200_sxm``. Raises ``InstanceError``."""
-    chip = re.sub(r"[_-](sxm|nvl72|hgx|oam)$", "", system.lower()).replace("_", "-")
+    told = re.sub(r"[_-](sxm|nvl72|hgx|oam|server)$", "", system.lower()).replace("_", "-")
+    # some write the words of a name apart (rtx_pro_6000)
+    chip = {name.replace("-", ""): name for name in chip_names()}.get(told.replace("-", ""), told)
     clusters = catalogue_names("clusters", (".yaml",))
     for cluster in (_CLUSTERS.get(chip, ""), f"hgx-{chip}", chip):
         if cluster in clusters:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from costmodel.measured.load.closed import closed_loop
 from costmodel.measured.load.host import fit_host, replayed_ttft_s
 from costmodel.measured.runs import runs_of
 from costmodel.question.instance import Instance, resolve_instance
@@ -55,3 +56,23 @@ def test_a_question_that_names_its_engine_has_its_seconds():
     assert named.of(1000) > 0.0
     assert Course.of(question()).host.of(1000) == 0.0
     assert Course.of(question(engine="vllm", profile="physics")).host.of(1000) == 0.0
+
+
+def test_prompts_that_are_sent_once_leave_slots_empty_at_the_end(rows):
+    """The last answers leave slots empty, so that few prompts have a lower rate; slots of the run's command are kept."""
+    profile = load_profile("calibrated")
+    row = next(
+        one
+        for one in rows
+        if one.engine == "vllm" and one.prefill is None and one.concurrency == 64
+    )
+    (run,) = runs_of([row])[0]
+    settings = replace(row.decode.settings, running=32.0)
+    half = run.with_row(replace(row, decode=replace(row.decode, settings=settings)))
+    once, thrice = (closed_loop(run, profile, count) for count in (64, 192))
+    assert once.output_tokens_per_s < thrice.output_tokens_per_s
+    fewer = closed_loop(half, profile, 64)
+    # half of them wait until the others have their answers
+    assert fewer.ttft_s.p90 > once.ttft_s.p90
+    assert fewer.tpot_s.mean < once.tpot_s.mean
+    assert fewer.output_tokens_per_s < once.output_tokens_per_s

@@ -174,6 +174,7 @@ def test_names_of_checkpoints_and_systems():
     assert model_name("meta-llama/Llama-3.3-70B-Instruct") == "llama-3.1-70b"
     assert system_names("gb200_nvl72") == ("gb200", "gb200-nvl72")
     assert system_names("mi355x") == ("mi355x", "mi355x")
+    assert system_names("rtx_pro_6000_server") == ("rtxpro6000", "rtxpro6000")
     with pytest.raises(InstanceError, match="h100_pcie"):  # slower memory, no NVLink: another chip
         system_names("h100_pcie")
 

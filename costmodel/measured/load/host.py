@@ -9,25 +9,18 @@ was tried for vLLM and came out as nothing. Robust least squares on the logarith
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.layout.plain_layout import plain_layout
 from costmodel.measured.fitting.fit import least_squares_solver
 from costmodel.measured.fitting.held_out import lightly_loaded
 from costmodel.measured.fitting.parameters import rounded
-from costmodel.measured.load.predict import CHUNK, SLOTS
-from costmodel.measured.rows import DRAWN, LEAST_DRAWN
+from costmodel.measured.load.closed import closed_loop
 from costmodel.measured.runs import Run
 from costmodel.measured.waiting import held_passes
-from costmodel.question.engine_files import load_engine
 from costmodel.question.profile import Profile
 from costmodel.question.profile_parts import HostTime
-from costmodel.question.traffic.requests import Requests
-from costmodel.replay.job import Habits
-from costmodel.replay.replay import Course, replay
 
 Array = NDArray[np.float64]
 #: log error of TTFT beyond which a run pulls less the farther off it is
@@ -73,28 +66,5 @@ def _fit(inside_s: Array, tokens: Array, measured_s: Array) -> HostTime:
 
 def replayed_ttft_s(run: Run, profile: Profile) -> float:
     """Mean TTFT of a run's closed loop without what its server takes before the queue."""
-    row, group = run.row, run.row.decode
-    instance = replace(
-        run.instance,
-        profile=profile.of_engine(row.engine).routed_as(run.instance.workload.expert_load),
-    )
-    users = max(1, round(row.concurrency))
-    count = _EACH * users
-    rng = np.random.default_rng(0)
-
-    def lengths(mean: float) -> NDArray[np.int64]:
-        least = 1.0 if row.fixed_lengths else LEAST_DRAWN / DRAWN
-        drawn = mean * rng.uniform(least, 2.0 - least, count)
-        return np.maximum(1, np.round(drawn)).astype(np.int64)
-
-    nothing = np.zeros(count, dtype=np.int64)
-    requests = Requests(
-        np.zeros(count), lengths(row.input_tokens), lengths(row.output_tokens), nothing
-    )
-    layout = plain_layout(
-        instance, "mixed", tp=group.tp, attention_dp=group.attention_dp, pp=group.pp,
-        batch=SLOTS * group.attention_dp, first_chip=0,
-    )  # fmt: skip
-    chunk = int(group.settings.chunk_tokens or CHUNK)
-    course = Course(Habits.of(load_engine(row.engine).habits, chunk), in_flight=users)
-    return float(replay(instance, layout, requests, course).ttft_s.mean)
+    users = max(1, round(run.row.concurrency))
+    return float(closed_loop(run, profile, _EACH * users).ttft_s.mean)
