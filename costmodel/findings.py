@@ -78,7 +78,11 @@ _OF_CHIPS = {
 def assumptions(instance: Instance, layout: Layout) -> tuple[str, ...]:
     """What the times and the money of a layout assume: neither measured, published nor derived, one phrase each."""
     chips = _chips(instance, layout)
-    found = {"efficiency (no run on it was measured)": unfitted(instance, layout)}
+    paced, unfit = instance.profile.paces, unfitted(instance, layout)
+    found = {
+        "efficiency (no run on it was measured)": [one for one in unfit if one not in paced],
+        "efficiency (published runs alone)": [one for one in unfit if one in paced],
+    }
     for field, words in _OF_CHIPS.items():
         found[words] = [chip.name for chip in chips if chip.assumes(field)]
     said = [f"{words} of {', '.join(dict.fromkeys(own))}" for words, own in found.items() if own]
@@ -92,7 +96,7 @@ def assumptions(instance: Instance, layout: Layout) -> tuple[str, ...]:
 
 
 def unfitted(instance: Instance, layout: Layout) -> list[str]:
-    """Chips of a layout of which no run was measured."""
+    """Chips of a layout that no fit saw."""
     names = dict.fromkeys(chip.name for chip in _chips(instance, layout))
     return [one for one in names if instance.profile.for_chip(one).provenance == "assumed"]
 
@@ -128,7 +132,7 @@ def provenance(instance: Instance, layout: Layout) -> dict[str, str]:
     )
     return accepted | {
         "times": f"{times}: profile {instance.profile.name}",
-        "intervals": words_on_intervals(instance.profile, unlike=bool(unfitted(instance, layout))),
+        "intervals": words_on_intervals(instance.profile, unfitted(instance, layout)),
         "bytes": "derived: model config and placements",
         "expert_load": (
             f"{instance.expert_loads_provenance}: {instance.workload.expert_load}"

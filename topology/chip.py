@@ -48,7 +48,7 @@ class ChipEfficiency(BaseModel):
 
     ``gemm`` and ``hbm`` are (low, high) over software builds; the three collectives are NCCL bus
     bandwidth at 512 MiB over the link peak of one direction. ``sustained``: what the quickest products reach for long, where
-    power holds the clock far below that of the peak: no product is priced quicker. ``basis`` says where they come from.
+    power holds the clock far below that of the peak: no product is priced quicker. ``like``: a chip whose kernels run on this one. ``basis`` says where they come from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,6 +56,7 @@ class ChipEfficiency(BaseModel):
     gemm: dict[str, Range] = Field(default_factory=dict)
     sustained: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
     hbm: Range | None = None
+    like: Line = ""
     all_to_all: Fraction | None = None
     all_gather: Fraction | None = None
     all_reduce: Fraction | None = None

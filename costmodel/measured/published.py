@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import log
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -116,13 +117,14 @@ class UnseenRun:
 
 
 def unseen_runs(profile: Profile) -> list[UnseenRun]:
-    """The shipped runs on chips that no fit saw, predicted under a profile.
+    """The shipped runs on chips that no fit saw, predicted under a profile as if nothing of these chips were known.
 
     Where output tokens/s were published alone, the run is replayed: the rate of so few requests, which begin and end
     together, is not that of a server that is kept full.
     """
     rows, _ = read_measured(data_dir("measured") / "chips.csv", _as_published)
     runs, _ = runs_of(rows)
+    profile = profile.model_copy(update={"paces": {}})
     found = predict_under(runs, profile)
     result = []
     for run, tpot_s in zip(runs, found.tpot_s, strict=True):
@@ -139,9 +141,8 @@ def interval_without(profile: Profile, chip: str, confidence: float = 0.9) -> tu
     """Ends of measured over predicted time for a chip that no fit saw, made of what the other such chips were off."""
     held_out = profile.held_out
     assert held_out is not None
-    others = {name: ratio for name, ratio in held_out.unlike.items() if name != chip}
-    without = held_out.model_copy(update={"unlike": others})
-    return without.factors("tpot", confidence, unlike=True)
+    others = [log(ratio) for name, ratio in held_out.unlike.items() if name != chip]
+    return held_out.factors("tpot", confidence, others)
 
 
 def _as_published(row: MeasuredRow, cells: Mapping[str, str]) -> MeasuredRow:

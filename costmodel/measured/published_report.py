@@ -114,10 +114,10 @@ def _unseen(profile: Profile, compared: Sequence[ComparedRun]) -> list[str]:
         "constants of TensorRT-LLM, as each is built by a maker of chips for these; TPUs launch no kernels. Rates are output",
         "tokens/s, predicted over published, where the prompts that were sent are replayed: all at once, through the slots of the",
         "command. Inside: within the 90 % interval of chips without measurements, which is made of what the other chips here were",
-        "off.",
+        "off. Pace: what every time of the chip is multiplied by in answers, from these runs (the table is without it).",
         "",
-        "| chip | figure | mean | bias | rows | inside |",
-        "|---|---|---|---|---|---|",
+        "| chip | figure | mean | bias | rows | inside | pace |",
+        "|---|---|---|---|---|---|---|",
     ]
     found = unseen_runs(profile)
     groups: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
@@ -135,10 +135,14 @@ def _unseen(profile: Profile, compared: Sequence[ComparedRun]) -> list[str]:
         inside = sum(low <= slower <= high for _, slower in runs)
         held, count = held + inside, count + len(runs)
         lines.append(
-            f"| {chip} | {figure} | {mean(map(abs, errors)):.1%} | {mean(errors):+.1%} | {len(runs)} | {inside} |"
+            f"| {chip} | {figure} | {mean(map(abs, errors)):.1%} | {mean(errors):+.1%} | {len(runs)} | {inside} | {_pace(profile, chip)} |"
         )
     lines += ["", f"The intervals hold {held} of {count} ({held / count:.0%})."]
     return lines
+
+
+def _pace(profile: Profile, chip: str) -> str:
+    return f"{profile.paces[chip]:.3g}" if chip in profile.paces else "-"
 
 
 def _not_read() -> list[str]:

@@ -6,7 +6,8 @@ experts are read slower under it, too). ``calibrated`` rests on measured serving
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Collection
+from math import inf, log
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -95,6 +96,15 @@ class Efficiency(BaseModel):
         compute = {dtype: min(own, most.get(dtype, own)) for dtype, own in self.compute.items()}
         return self.model_copy(update={"compute": compute})
 
+    def slower(self, factor: float) -> Efficiency:
+        """One with which every time is so many times as long, as far as no fraction of a peak exceeds 1."""
+        rates = ("hbm", "kv", "experts", "activations", "all_reduce", "all_to_all")
+        given = {name: own for name in rates if (own := getattr(self, name)) is not None}
+        slow: dict[str, object] = {name: min(1.0, own / factor) for name, own in given.items()}
+        slow["compute"] = {dtype: min(1.0, own / factor) for dtype, own in self.compute.items()}
+        times = (name for name in type(self).model_fields if name.endswith("_s"))
+        return self.model_copy(update=slow | {name: getattr(self, name) * factor for name in times})
+
     def arithmetic(self, dtype: str) -> float:
         """Fraction of the peak for a dtype; one without its own (int4) multiplies as bf16."""
         return self.compute.get(dtype, self.compute.get("bf16", 1.0))
@@ -121,6 +131,8 @@ class Profile(BaseModel):
     chips: dict[str, Efficiency] = Field(default_factory=dict)
     #: the same by engine; ``default`` and ``chips`` are the mean over engines
     engines: dict[str, EngineConstants] = Field(default_factory=dict)
+    #: times over those that ``default`` gives, of chips that no fit saw and of which runs were published
+    paces: dict[str, Positive] = Field(default_factory=dict)
     #: TTFT under load by engine, and by mode (``aggregated``, ``disaggregated``) for other engines
     first_token: dict[str, FirstToken] = Field(default_factory=dict)
     #: seconds for each kernel of a pass under releases ("trtllm 1.2.3") whose host launches them one by one
@@ -138,8 +150,24 @@ class Profile(BaseModel):
     sources: tuple[Prose, ...] = ()
 
     def for_chip(self, chip: str) -> Efficiency:
-        """Efficiency of a chip, or the pooled values where it has none of its own."""
-        return self.chips.get(chip, self.default)
+        """Efficiency of a chip, or the pooled values where it has none of its own, at its pace where that is known."""
+        if chip in self.chips or chip not in self.paces:
+            return self.chips.get(chip, self.default)
+        return _at_pace(self.default, self.paces[chip])
+
+    def shifts(self, chips: Collection[str]) -> list[float]:
+        """Logarithms of what times on chips may be longer by beside errors of the fit; none for chips that it saw.
+
+        Chips of which nothing is known may be off as those were that no fit saw; those whose pace is known, as they are after it.
+        """
+        unseen = [one for one in chips if self.for_chip(one).provenance == "assumed"]
+        if not unseen or self.held_out is None:
+            return []
+        known = all(one in self.paces for one in unseen)
+        return [
+            log(ratio / (self.paces.get(chip, 1.0) if known else 1.0))
+            for chip, ratio in self.held_out.unlike.items()
+        ]
 
     def host_of(self, engine: str) -> HostTime:
         """What an engine's server takes before a request joins the queue; nothing where that is not known."""
@@ -185,6 +213,21 @@ class Profile(BaseModel):
                 "engines": {},
             }
         )
+
+
+#: efficiencies at a pace, beside those they are made of, which keep their identities as long as they are held here
+_paced: dict[tuple[int, float], tuple[Efficiency, Efficiency]] = {}
+_MOST_PACED = 256
+
+
+def _at_pace(common: Efficiency, factor: float) -> Efficiency:
+    """The same object for the same two, as rates of a chip are known by it."""
+    key = (id(common), factor)
+    if key not in _paced:
+        if len(_paced) >= _MOST_PACED:
+            _paced.clear()
+        _paced[key] = (common, common.slower(factor))
+    return _paced[key][1]
 
 
 def load_profile(name_or_path: str) -> Profile:

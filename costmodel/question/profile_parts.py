@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -97,21 +97,19 @@ class HeldOut(BaseModel):
         return 1.0 - 2.0 * max(self.levels[0], 1.0 - self.levels[-1])
 
     def factors(
-        self, figure: Literal["tpot", "ttft"], confidence: float, *, unlike: bool = False
+        self, figure: Literal["tpot", "ttft"], confidence: float, shifts: Sequence[float] = ()
     ) -> tuple[float, float]:
         """What a predicted figure is multiplied by for the ends of its interval: at most 1 and at least 1.
 
-        ``unlike``: on a chip that no fit saw, which may be off as any of those that were measured since. A profile that
+        ``shifts``: logarithms of what times may be longer by beside that, each as likely (:meth:`Profile.shifts`). A profile that
         is off to one side is not corrected here. Raises ``ValueError`` beyond the quantiles' reach.
         """
         values = np.log(getattr(self, figure))
         levels, ends = np.array(self.levels), self._ends(confidence)
-        if unlike and self.unlike:
-            shifts = np.log(list(self.unlike.values()))
-            grid = np.linspace(
-                values[0] + min(0.0, shifts.min()), values[-1] + max(0.0, shifts.max()), 512
-            )
-            # distribution of the mixture: each chip's shift is as likely
+        if len(shifts):
+            least, most = min(0.0, *shifts), max(0.0, *shifts)
+            grid = np.linspace(values[0] + least, values[-1] + most, 512)
+            # distribution of the mixture
             below = np.mean(
                 [np.interp(grid - one, values, levels, left=0.0, right=1.0) for one in shifts],
                 axis=0,

@@ -8,6 +8,7 @@ ratios.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,18 +63,23 @@ class Figures:
 
 
 def intervals_of(
-    instance: Instance, figures: Figures, confidence: float = CONFIDENCE, *, unlike: bool = False
+    instance: Instance,
+    figures: Figures,
+    confidence: float = CONFIDENCE,
+    *,
+    chips: Collection[str] = (),
 ) -> Intervals | None:
     """Intervals of figures; ``None`` for a profile that was not cross-validated.
 
-    ``unlike``: some of the chips were never fitted.
+    ``chips``: those that the figures are of.
     """
     held_out = instance.profile.held_out
     if held_out is None:
         return None
     confidence = min(confidence, held_out.most_confidence)
-    low, high = held_out.factors("tpot", confidence, unlike=unlike)
-    first = held_out.factors("ttft", confidence, unlike=unlike) if held_out.ttft else None
+    shifts = instance.profile.shifts(chips)
+    low, high = held_out.factors("tpot", confidence, shifts)
+    first = held_out.factors("ttft", confidence, shifts) if held_out.ttft else None
     served, offered = figures.served_per_s, figures.offered_per_s
     rates: Ends | None = None
     if served > 0:
@@ -113,13 +119,15 @@ def _around(value: float, low: float, high: float) -> Ends:
     return min(value, low), max(value, high)
 
 
-def words_on_intervals(profile: Profile, *, unlike: bool = False) -> str:
-    """What a profile's intervals rest on, for the provenance; ``unlike``: for chips of which some were never fitted."""
+def words_on_intervals(profile: Profile, chips: Collection[str] = ()) -> str:
+    """What a profile's intervals rest on, for the provenance of figures of some chips."""
     held_out = profile.held_out
     if held_out is None:
         return f"none: profile {profile.name} was not compared with measurements"
     wider = (
-        f"; wider by what {len(held_out.unlike)} chips were off that no fit saw" if unlike else ""
+        f"; wider by what {number} chips were off that no fit saw"
+        if (number := len(profile.shifts(chips)))
+        else ""
     )
     return (
         f"measured: {held_out.predictions:,} predictions with the model, the system or the engine left "

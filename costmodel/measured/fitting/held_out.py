@@ -25,6 +25,7 @@ from costmodel.measured.runs import Run
 from costmodel.measured.systems import served
 from costmodel.question.profile import Profile
 from costmodel.question.profile_parts import HeldOut
+from topology.chip import chip_names, load_chip
 
 Array = NDArray[np.float64]
 
@@ -34,6 +35,8 @@ LEVELS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 
 _LIGHT = 4.0
 #: users per chip of two layouts that are compared, the larger over the smaller at most
 _LIKE_LOAD = 2.0
+#: standard deviation of a normal variable over its median distance from the median
+_MAD = 1.4826
 #: fewest rows or pairs whose quantiles are kept
 _FEWEST = 40
 
@@ -43,7 +46,8 @@ def with_held_out(profile: Profile, problem: Problem, left_out: Sequence[LeftOut
     found = held_out_of(problem, left_out)
     if found is not None:
         found = found.model_copy(update={"unlike": unlike_chips(profile)})
-    return profile.model_copy(update={"held_out": found})
+    paces = paces_of(profile, problem, left_out)
+    return profile.model_copy(update={"held_out": found, "paces": paces})
 
 
 def unlike_chips(profile: Profile) -> dict[str, float]:
@@ -53,6 +57,29 @@ def unlike_chips(profile: Profile) -> dict[str, float]:
         if profile.for_chip(one.chip).provenance == "assumed":
             slower[one.chip].append(one.slower)
     return {chip: rounded(median(ratios)) for chip, ratios in sorted(slower.items())}
+
+
+def paces_of(profile: Profile, problem: Problem, left_out: Sequence[LeftOut]) -> dict[str, float]:
+    """By chip that no fit saw and of which runs were published: its times over those at the common constants.
+
+    The runs of such a chip are of few models and one engine, which are off by themselves: a chip's median error ``m`` counts
+    ``b^2 / (b^2 + s^2)`` of its logarithm, ``b^2`` the mean square over these chips, ``s`` the spread of medians over models
+    and engines on fitted chips, each model left out (1.48 times the median distance from their median).
+    """
+    medians = unlike_chips(profile)
+    predicted = next((one.tpot_s for one in left_out if one.key == "model"), None)
+    if not medians or predicted is None:
+        return {}
+    groups: dict[object, list[float]] = defaultdict(list)
+    for run, error in zip(problem.runs, np.log(problem.measured_s / predicted), strict=True):
+        groups[run.chip, run.row.engine, served(run.row).model].append(float(error))
+    found = np.array([median(errors) for errors in groups.values()])
+    within = (_MAD * np.median(np.abs(found - np.median(found)))) ** 2
+    between = float(np.mean(np.log(list(medians.values())) ** 2))
+    share = between / (between + within)
+    paces = {chip: rounded(float(ratio**share)) for chip, ratio in medians.items()}
+    like = {name: load_chip(name).efficiency.like for name in chip_names()}
+    return paces | {name: paces[other] for name, other in like.items() if other in paces}
 
 
 def held_out_of(problem: Problem, left_out: Sequence[LeftOut]) -> HeldOut | None:

@@ -50,7 +50,7 @@ from costmodel.measured.predict import (
 from costmodel.measured.runs import Run
 from costmodel.question.profile import Efficiency, EngineConstants, Profile
 from costmodel.question.profile_parts import FirstToken
-from costmodel.worlds.ensemble import COLUMNS, DTYPES, FRACTIONS, place_of, values_of, with_values
+from costmodel.worlds.ensemble import COLUMNS, place_of, values_of, with_values
 
 Array = NDArray[np.float64]
 #: worlds that are shipped: the least cost of nine in ten is then that of the 22nd, the middle of whose step is 0.896
@@ -167,13 +167,7 @@ def slowed(profile: Profile, factor: float) -> Profile:
     """A profile whose every time is so many times as long; no fraction of a peak rate exceeds 1."""
 
     def of(one: Efficiency) -> Efficiency:
-        values = dict(zip((*COLUMNS[3:],), values_of(one), strict=True))
-        for name, value in values.items():
-            if name in ("unpacking", "widened", "grouped"):  # of a fraction that is divided already
-                continue
-            rate = name in DTYPES or name in FRACTIONS
-            values[name] = rounded(min(1.0, value / factor) if rate else value * factor)
-        return with_values(one, tuple(values.values()))
+        return with_values(one, tuple(map(rounded, values_of(one.slower(factor)))))
 
     return profile.model_copy(
         update={

@@ -14,7 +14,8 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.what_if import cluster_of
 from topology.chip import Chip, ChipEfficiency, load_chip
 
-CALIBRATED, PHYSICS = load_profile("calibrated"), load_profile("physics")
+CALIBRATED = load_profile("calibrated").model_copy(update={"paces": {}})
+PHYSICS = load_profile("physics")
 MOST = {"mi300x": (708e12, 1273e12), "mi325x": (843e12, 1519e12)}
 
 

@@ -39,8 +39,11 @@ def test_a_chip_that_was_measured_and_priced_assumes_nothing() -> None:
 
 
 def test_a_chip_without_measured_runs_assumes_its_efficiency() -> None:
+    found = judged(question("gaudi3"))
+    assert "efficiency (no run on it was measured) of gaudi3" in found.assumed
+    # of which runs were published that no fit saw
     (said,) = judged(question("mi355x")).assumed
-    assert said == "efficiency (no run on it was measured) of mi355x"
+    assert said == "efficiency (published runs alone) of mi355x"
     # physics takes nothing from runs
     assert judged(question("mi355x", profile="physics")).assumed == ()
 
@@ -65,7 +68,7 @@ def test_what_is_assumed_stands_in_the_headline(capsys: Any) -> None:
     found = evaluate(instance, layout)
     print_evaluation(instance, layout, found)
     printed = " ".join(capsys.readouterr().out.split())
-    words = "efficiency (no run on it was measured) of mi355x"
+    words = "efficiency (published runs alone) of mi355x"
     assert f"assumed {words} throughput" in printed
     page = report_page(instance, layout, found, {})
     headline = page.split('class="headline"')[1].split("</div>")[0]
@@ -87,7 +90,7 @@ def test_tables_and_charts_of_studies_say_what_they_assume_and_that_prices_diffe
     assert first["assumed"] == ""
     assert "tpu-v6e" in second["assumed"]
     assumed, prices = basis_words(result.rows)
-    assert assumed.startswith("Assumed: efficiency (no run on it was measured) of tpu-v6e")
+    assert assumed.startswith("Assumed: efficiency (published runs alone) of tpu-v6e")
     assert prices.startswith("Prices do not rest on one basis: ")
     assert {assumed, prices} <= set(result.conclusion)
     (figure,) = result.figures().values()
