@@ -47,8 +47,8 @@ class ChipEfficiency(BaseModel):
     """Fractions of the peak that were measured; ``None`` where nobody measured.
 
     ``gemm`` and ``hbm`` are (low, high) over software builds; the three collectives are NCCL bus
-    bandwidth at 512 MiB over the link peak of one direction. ``sustained``: what the quickest products reach for long, where
-    power holds the clock far below that of the peak: no product is priced quicker. ``like``: a chip whose kernels run on this one. ``basis`` says where they come from.
+    bandwidth at 512 MiB over the link peak of one direction. ``sustained``: what the quickest products reach, no product is
+    priced quicker (power may hold the clock far below that of the peak). ``like``: a chip whose kernels run on this one. ``basis`` says where they come from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

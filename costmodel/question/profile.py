@@ -39,6 +39,9 @@ class Efficiency(BaseModel):
     of ``compute[dtype]`` where few tokens meet in an expert, at all of it where many do
     (:func:`costmodel.passes.routed.full_tiles`).
 
+    ``best``: of an efficiency that no run of the chip stands behind, what the quickest products reach on the chips that were fitted
+    (:meth:`on`).
+
     ``layer_overhead_s`` is paid by each layer, ``kernel_overhead_s`` by each kernel of it (launch, ramp and drain),
     ``sync_overhead_s`` by each layer whose attention is tensor parallel, ``step_overhead_s`` by each pass (scheduler).
     ``moe_overhead_s`` is paid by each layer with routed experts (routing, grouped kernels), beside it ``widened_moe_overhead_s``
@@ -55,6 +58,7 @@ class Efficiency(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     compute: dict[str, Fraction] = Field(default_factory=dict)
+    best: dict[str, Fraction] = Field(default_factory=dict)
     hbm: Fraction = 1.0
     kv: Fraction | None = None
     experts: Fraction | None = None
@@ -89,12 +93,21 @@ class Efficiency(BaseModel):
         return self.hbm if found is None else found
 
     def on(self, chip: Chip) -> Efficiency:
-        """The same on a chip, whose products reach no more than it sustains; a share that is not given stays the peak."""
+        """The same on a chip whose quickest products were measured; a share that is not given stays the peak.
+
+        No product is quicker than those. Where ``best`` is known, products reach as much of the chip's as of fitted chips' quickest.
+        """
         most = chip.efficiency.sustained
         if not most:
             return self
-        compute = {dtype: min(own, most.get(dtype, own)) for dtype, own in self.compute.items()}
-        return self.model_copy(update={"compute": compute})
+
+        def share(dtype: str, own: float) -> float:
+            if dtype not in most:
+                return own
+            return min(own, most[dtype], own * most[dtype] / self.best.get(dtype, own))
+
+        compute = {dtype: share(dtype, own) for dtype, own in self.compute.items()}
+        return self.model_copy(update={"compute": compute, "best": {}})
 
     def slower(self, factor: float) -> Efficiency:
         """One with which every time is so many times as long, as far as no fraction of a peak exceeds 1."""

@@ -7,6 +7,7 @@ from the shipped measurements. Values are rounded, so that the file is the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from costmodel.measured.fitting.crossvalidation import LeftOut, error_quantiles
 from costmodel.measured.fitting.first_token import fit_first_token
@@ -16,6 +17,7 @@ from costmodel.measured.fitting.parameters import COMMON, efficiency_at, rounded
 from costmodel.question.engine_files import engine_names, load_engine
 from costmodel.question.profile import Efficiency, EngineConstants, Profile
 from costmodel.question.profile_parts import FirstToken
+from topology.chip import load_chip
 from topology.quantity import parse_quantity
 
 #: HBM that engine, graphs and buffers take on each chip: assumed, usual setting of memory fraction
@@ -36,6 +38,13 @@ def fused_chips(engine: str) -> tuple[str, ...] | None:
     return None if experts is None else experts.fused_on
 
 
+def quickest_products(chips: Sequence[str]) -> dict[str, float]:
+    """By dtype, the share of the peak that the quickest products reach: the median of these chips that know it."""
+    known = [load_chip(chip).efficiency.sustained for chip in chips]
+    dtypes = sorted({dtype for own in known for dtype in own})
+    return {dtype: rounded(median(own[dtype] for own in known if dtype in own)) for dtype in dtypes}
+
+
 def profile_of(
     fitted: Fitted,
     problem: Problem,
@@ -50,9 +59,13 @@ def profile_of(
     structure = fitted.structure
     pairs = {(run.chip, run.row.engine) for run in problem.runs}
 
+    best = quickest_products(structure.chips)
+
     def at(chip: str, engine: str, *, measured: bool) -> Efficiency:
         values = structure.cells(fitted.x, [chip], [engine])
         found = efficiency_at(values, 0, RUNTIME_BYTES, measured=measured)
+        if chip not in structure.chips:
+            found = found.model_copy(update={"best": best})
         fused_on = fused_chips(engine)
         if fused_on is None or chip in fused_on:
             return found.model_copy(update={"unfused_moe_overhead_s": 0.0})

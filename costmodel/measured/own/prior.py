@@ -29,6 +29,7 @@ from costmodel.measured.fitting.parameters import (
 )
 from costmodel.question.profile import Efficiency, Profile
 from topology.catalogue import checked, data_dir, read_data
+from topology.chip import load_chip
 
 Array = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0)]
@@ -94,8 +95,8 @@ def prior_of(known: Known, profile: Profile, chip: str, engine: str) -> Prior:
 
 
 def cell(profile: Profile, chip: str, engine: str) -> Efficiency:
-    """A profile's values for a chip with an engine."""
-    return profile.of_engine(engine).for_chip(chip)
+    """A profile's values for a chip with an engine, as they hold on it."""
+    return profile.of_engine(engine).for_chip(chip).on(load_chip(chip))
 
 
 def fit_covariance(problem: Problem, fitted: Fitted) -> tuple[Array, float]:
