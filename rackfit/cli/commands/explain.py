@@ -113,7 +113,7 @@ def _what_binds(
 ) -> tuple[dict[str, Any], list[str]]:
     """A layout and how much of each limit it uses, as data and as lines."""
     from rackfit.report.uncertainty_words import interval_words
-    from rackfit.wording import at_most
+    from rackfit.wording import amount, at_most
     from solver.explain.binding import uses_of
     from solver.explain.explanation import not_looked_at_words
 
@@ -123,7 +123,7 @@ def _what_binds(
     uses = uses_of(instance, found)
     cost = found.evaluation.usd_per_m_output_tokens
     lines = [
-        f"a layout fits: it costs ${cost:.4g} per million output tokens, at most "
+        f"a layout fits: it costs ${amount(cost)} per million output tokens, at most "
         f"{at_most(found.certificate.gap)} above the least possible cost",
         f"limited by {found.evaluation.bottleneck}",
     ]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackfit import exporters
+from rackfit.wording import amount
+from topology.quantity import per_cent
 
 if TYPE_CHECKING:
     from rackfit.exporters.export import Exported
@@ -146,8 +148,8 @@ def loss_text(exported: Exported) -> str:
     before = exported.wanted.usd_per_m_output_tokens or 0.0
     after = exported.deployed.usd_per_m_output_tokens or 0.0
     lines = [
-        f"deployed: ${after:.4f} per million output tokens, {exported.loss:+.2%} against "
-        f"${before:.4f}"
+        f"deployed: ${amount(after)} per million output tokens, {per_cent(exported.loss, 2, signed=True)} against "
+        f"${amount(before)}"
     ]
     lines += [f"deployed: {violation}" for violation in exported.deployed.violations[:5]]
     return "\n".join(lines)
