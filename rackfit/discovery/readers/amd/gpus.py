@@ -97,6 +97,8 @@ def host_of(listing: Listing, document: Document) -> Found:
         return found
     host = found.host(document.stem, document.place)
     host.chips = len(whole)
+    if listing.processes or any(gpu.running or gpu.used or gpu.share for gpu in whole):
+        host.use_told = True
     host.product = _product(gpus.values(), document.place)
     sizes = [gpu.memory for gpu in whole if not gpu.split and gpu.memory]
     host.hbm_bytes = min(sizes, default=None)
