@@ -169,7 +169,7 @@ def _link(host: Host, gpus: dict[int, Gpu], place: str) -> None:
     for a, gpu in gpus.items():
         for b in gpus:
             if a != b and gpu.linked.get(b, gpus[b].linked.get(a)) is None:
-                message = f"no link type of GPUs {a} and {b}; expected one for every pair"
+                message = f"no link type of GPUs {a} and {b}; expected one for every pair (amd-smi topology --link-type tells them)"
                 raise InstanceError(Problem(place, message))
     for a, gpu in gpus.items():
         others = [b for b in gpus if b != a]
