@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackfit import exporters
-from rackfit.wording import amount
+from rackfit.wording import amount, counted
 from topology.quantity import per_cent
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def export_command(
         write_whole(next(iter(exported.files.values())), None)
         return
     write_files(exported.files, out)
-    say(f"{len(exported.files)} files written to {out}")
+    say(f"{counted(len(exported.files), 'file')} written to {out}")
     if to in CHECKED:
         say(
             f"nothing was started yet; once the servers run: rackfit check {shell_word(str(layout))} URL.. says "
