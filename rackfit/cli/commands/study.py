@@ -82,6 +82,8 @@ def study_command(
         except InstanceError as error:
             say(f"rackfit: points are not kept: {error}")
             kept = None
+    if scenario is not None:
+        question.refuse_others(scenario)
     result = study(
         name,
         scenario,
