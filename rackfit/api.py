@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -233,7 +234,9 @@ def _interruptible(work: Callable[[], T], clock: Clock) -> T:
 
     previous = signal.signal(signal.SIGINT, interrupt)
     try:
-        thread = threading.Thread(target=run, name="rackfit-search", daemon=True)
+        thread = threading.Thread(
+            target=copy_context().run, args=(run,), name="rackfit-search", daemon=True
+        )
         thread.start()
         while thread.is_alive():
             thread.join(0.1)

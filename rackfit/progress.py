@@ -7,7 +7,7 @@ from shutil import get_terminal_size
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from rackfit.wording import at_least, at_most
+from rackfit.wording import amount, at_least, at_most
 from solver.answer import Progress
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ProgressPrinter:
 def describe(progress: Progress) -> str:
     """One line: time, incumbent, bound, gap, and what was done."""
 
-    best = "-" if progress.incumbent is None else f"${progress.incumbent:.4f}/M"
+    best = "-" if progress.incumbent is None else f"${amount(progress.incumbent)}/M"
     bound = "-" if progress.bound is None else f"${at_least(progress.bound)}/M"
     gap = "-" if progress.gap is None else at_most(progress.gap)
     return f"{progress.elapsed_s:6.1f} s  best {best}  bound {bound}  gap {gap}  {progress.doing}"

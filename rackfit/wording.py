@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil, floor, isfinite
 
+from topology.quantity import figure, per_cent
+
 #: figures whose basis decides how far an answer can be trusted
 BASES = ("times", "expert_load", "money")
 
@@ -20,10 +22,55 @@ def rests_on(provenance: Mapping[str, str] | None, *figures: str) -> str:
     return "; ".join(f"{name.replace('_', ' ')} {known[name]}" for name in figures if name in known)
 
 
-def at_least(usd: float, digits: int = 4) -> str:
-    """Money that nothing costs less than, rounded down: half of the last digit more would be a claim that is not proven."""
+#: money of so much and more has cents and no smaller digits
+_CENTS_FROM_USD = 100.0
+#: money below this has four digits that count, however small it is
+_TINY_USD = 1e-3
+
+#: what floats make of two equal numbers differs by less
+_NOISE = 1e-9
+
+
+def amount(usd: float | None) -> str:
+    """Money as text and tables say it, without its sign: ``0.2483``, ``12,345.68``, ``0.00001234``; ``-`` for none."""
+    if usd is None:
+        return "-"
+    if 0 < abs(usd) < _TINY_USD:
+        return figure(usd, 4)
+    return f"{usd:z,.{_digits(usd)}f}"
+
+
+def _digits(usd: float) -> int:
+    return 2 if abs(usd) >= _CENTS_FROM_USD else 4
+
+
+def by_how_much(change: float, digits: int = 1) -> str:
+    """``3.1% more``, ``2.0% less``; ``as much`` where no digit tells them apart."""
+    size = per_cent(abs(change), digits)
+    if not size.strip("0.%"):
+        return "as much"
+    return f"{size} {'more' if change > 0 else 'less'}"
+
+
+def some(share: float, digits: int = 1) -> str:
+    """How much is saved or paid too much, in per cent; ``under 0.1%`` where that rounds to nothing, else ``nothing``."""
+    if share <= _NOISE:
+        return "nothing"
+    text = per_cent(share, digits)
+    return text if text.strip("0.%") else f"under {10.0**-digits:.{digits}f}%"
+
+
+def at_least(usd: float, digits: int | None = None) -> str:
+    """Money that nothing costs less than, rounded down: half of the last digit more would be a claim that is not proven.
+
+    ``digits``: after the point; as many as :func:`amount` has where none are given.
+    """
     if not isfinite(usd):
         return f"{usd}"
+    if digits is None:
+        if 0 < usd < _TINY_USD:
+            return figure(usd, 4, "down")
+        digits = _digits(usd)
     scale = 10**digits
     # what floats make of a whole number of last digits is that number
     return f"{floor(round(usd * scale, 6)) / scale:,.{digits}f}"

@@ -100,6 +100,11 @@ class Clock:
         count: int = getattr(self._own, "unsettled", 0)
         return count
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the limit, and not its share of the work, ended a model of this thread that was left unsettled."""
+        return bool(getattr(self._own, "cut_short", False))
+
     def late(self, what: str) -> NoLayoutInTime:
         """The error that says what was not reached, and whether the time limit or somebody ended the search."""
         passed = self.limit_s is not None and self.elapsed_s >= self.limit_s
@@ -147,9 +152,8 @@ class Clock:
         """
         solver = one_worker(seed)
         solver.parameters.max_deterministic_time = limit_s * _WORK_PER_S
-        solver.parameters.max_time_in_seconds = max(
-            _LEAST_S, min(limit_s * _SLOWER, self.remaining_s)
-        )
+        whole_s, left_s = limit_s * _SLOWER, self.remaining_s
+        solver.parameters.max_time_in_seconds = max(_LEAST_S, min(whole_s, left_s))
         solver.parameters.relative_gap_limit = accept_gap
         if linearize:
             solver.parameters.linearization_level = 2
@@ -161,6 +165,9 @@ class Clock:
             status = int(solver.solve(model))
             if status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
                 self._own.unsettled = self.unsettled + 1
+                worked = solver.response_proto.deterministic_time
+                if left_s < whole_s and worked < solver.parameters.max_deterministic_time:
+                    self._own.cut_short = True
             return solver, status
         finally:
             with self._lock:

@@ -222,16 +222,17 @@ class Search(Known):
 
     def _fail(self, *, proven: bool) -> NoReturn:
         """Raise why there is no layout. ``proven``: a bound shows that none exists."""
-        cut_short = self.clock.limit_s is not None and self.clock.unsettled > 0
-        if self.clock.over or (cut_short and not proven):
+        if self.clock.over or (self.clock.cut_short and not proven):
             raise self.clock.late("the first verified layout")
         if proven:
             raise NoFeasibleLayout(self.why())
-        raise NoFeasibleLayout(
+        why = (
             "no layout was found: every shape that its bound allows misses a target or HBM "
-            "once its experts and layers are placed",
-            proven=False,
+            "once its experts and layers are placed"
         )
+        if self.clock.unsettled:
+            why += ", or is left undecided by the work that a search gives it"
+        raise NoFeasibleLayout(why, proven=False)
 
     def snapshot(self) -> SearchResult | None:
         """The best verified layout so far with its proven gap, from any thread while the search runs."""

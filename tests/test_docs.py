@@ -171,6 +171,13 @@ def test_every_command_and_option_is_in_the_reference() -> None:
         assert flags == set(re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE))
 
 
+def test_help_of_commands_flows_with_the_terminal() -> None:
+    """Lines of docstrings are as long as those of the source, and broke off in the middle of a terminal's."""
+    for command in build_app().registered_commands:
+        assert command.help is not None
+        assert "\n" not in command.help.replace("\n\n", ""), command.name
+
+
 def test_navigation_names_pages_that_are_there() -> None:
     listed = set(re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     made = set(site().made_pages())

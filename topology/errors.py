@@ -15,22 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 #: fields of the request that is answered, by the options and the kinds of data that they stand for; ``None``: a
-#: command line asks. One for a process, not for a thread: the threads of a search say messages, too
-_fields: Mapping[str, str] | None = None
+#: command line asks. Each request has its own; a thread that works for one starts in a copy of its context, as the
+#: threads of a search say messages, too
+_fields: ContextVar[Mapping[str, str] | None] = ContextVar("fields of the request", default=None)
 
 
 @contextmanager
 def asked_with(fields: Mapping[str, str]) -> Iterator[None]:
-    """Messages inside name these fields instead of the command line's options. A process answers one request at a time."""
-    global _fields
-    before, _fields = _fields, fields
+    """Messages inside name these fields instead of the command line's options."""
+    token = _fields.set(fields)
     try:
         yield
     finally:
-        _fields = before
+        _fields.reset(token)
 
 
 def option(name: str, value: str = "") -> str:
@@ -38,14 +39,16 @@ def option(name: str, value: str = "") -> str:
 
     ``value`` stands behind an option alone: ``--hosts FILE``.
     """
-    if _fields is not None:
-        return _fields.get(name, "")
+    fields = _fields.get()
+    if fields is not None:
+        return fields.get(name, "")
     return f"--{name} {value}".rstrip()
 
 
 def kind_of_data(kind: str) -> str:
     """The place of a name of the catalogue: its kind (``models``), or the field of a request that may hold one."""
-    return kind if _fields is None else _fields.get(kind, kind)
+    fields = _fields.get()
+    return kind if fields is None else fields.get(kind, kind)
 
 
 def either(*ways: str) -> str:
@@ -56,7 +59,7 @@ def either(*ways: str) -> str:
 
 def on_command_line(words: str, otherwise: str = "") -> str:
     """Words that help only who has a command line and files."""
-    return words if _fields is None else otherwise
+    return words if _fields.get() is None else otherwise
 
 
 @dataclass(frozen=True, slots=True)

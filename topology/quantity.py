@@ -115,6 +115,12 @@ def figure(
     return text.rstrip("0").rstrip(".") if places else text
 
 
+def per_cent(share: float, digits: int = 1, *, signed: bool = False) -> str:
+    """A share in per cent; nothing has no sign, and ``signed`` gives one to the rest."""
+    text = f"{share:{'+' if signed else ''}z.{digits}%}"
+    return text.removeprefix("+") if signed and not text.strip("+0.%") else text
+
+
 def _split(text: str, unit: str, example: str) -> tuple[float, str]:
     if len(text) > 64:
         raise ValueError(

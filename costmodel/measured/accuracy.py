@@ -16,6 +16,7 @@ from costmodel.measured.published_report import published_lines
 from costmodel.measured.rows import FLAGGED
 from costmodel.measured.scores import Score
 from costmodel.measured.systems import TOGETHER_TOKENS
+from topology.quantity import per_cent
 
 PEERS = f"""
 ## Beside other tools
@@ -200,7 +201,7 @@ def _by_regime(found: Calibration) -> list[str]:
 def _row(name: str, one: Score | None) -> str:
     if one is None:
         return f"| {name} | | | | | 0 |"
-    return f"| {name} | {one.mape:.1%} | {one.median_ape:.1%} | {one.p90:.1%} | {one.bias:+.1%} | {one.n} |"
+    return f"| {name} | {one.mape:.1%} | {one.median_ape:.1%} | {one.p90:.1%} | {per_cent(one.bias, signed=True)} | {one.n} |"
 
 
 def _interval(name: str, values: tuple[float, float, float]) -> str:

@@ -17,6 +17,7 @@ from costmodel.measured.published import (
 )
 from costmodel.measured.scores import Validation, validate_rows
 from costmodel.question.profile import Profile
+from topology.quantity import per_cent
 
 ASCEND = "cloudmatrix384"
 #: published points that are not predicted, and why
@@ -80,7 +81,7 @@ def _deployment(one: ComparedRun) -> str:
     unit = "ms per token" if one.deployment.figure == "tpot_ms" else "tokens/s per chip"
     return (
         f"| {one.deployment.id} | {one.deployment.value:,.4g} {unit} | {one.predicted:,.4g} "
-        f"| {one.error:+.0%} | {one.deployment.words} |"
+        f"| {per_cent(one.error, 0, signed=True)} | {one.deployment.words} |"
     )
 
 
@@ -99,7 +100,7 @@ def _runs(scored: Validation) -> list[str]:
     assert total is not None
     for name, one in {"all": total, **scored.by("engine"), **scored.by("system")}.items():
         lines.append(
-            f"| {name} | {one.mape:.1%} | {one.median_ape:.1%} | {one.p90:.1%} | {one.bias:+.1%} | {one.n} |"
+            f"| {name} | {one.mape:.1%} | {one.median_ape:.1%} | {one.p90:.1%} | {per_cent(one.bias, signed=True)} | {one.n} |"
         )
     return lines
 
@@ -135,7 +136,8 @@ def _unseen(profile: Profile, compared: Sequence[ComparedRun]) -> list[str]:
         inside = sum(low <= slower <= high for _, slower in runs)
         held, count = held + inside, count + len(runs)
         lines.append(
-            f"| {chip} | {figure} | {mean(map(abs, errors)):.1%} | {mean(errors):+.1%} | {len(runs)} | {inside} | {_pace(profile, chip)} |"
+            f"| {chip} | {figure} | {mean(map(abs, errors)):.1%} | {per_cent(mean(errors), signed=True)} | {len(runs)} "
+            f"| {inside} | {_pace(profile, chip)} |"
         )
     lines += ["", f"The intervals hold {held} of {count} ({held / count:.0%})."]
     return lines
@@ -161,7 +163,7 @@ def _day(profile: Profile) -> list[str]:
         f"The published figures agree with each other: {day.stated_prefill_nodes:.0f} prefill nodes at 73.7 k tokens/s "
         f"(hits included), {day.stated_decode_nodes:.0f} decode nodes at 14.8 k, and",
         f"226.75 nodes of 8 at $2 per GPU-hour make ${day.stated_usd:,.0f}. Decode is reproduced: "
-        f"{day.decode_nodes:.0f} nodes ({day.decode_nodes / day.stated_decode_nodes - 1:+.0%}).",
+        f"{day.decode_nodes:.0f} nodes ({per_cent(day.decode_nodes / day.stated_decode_nodes - 1, 0, signed=True)}).",
         f"Prefill is not: what was not cached takes {day.prefill_nodes:.0f} busy nodes here, and "
         f"{day.profile_prefill_nodes:.0f} at the rate of DeepSeek's own profile, which is about twice that of its",
         "service. The rest is load over the day and room for bursts, of which nothing is published; a model of busy",

@@ -8,6 +8,7 @@ from typing import Any
 from costmodel.models.files import read_object
 from costmodel.models.spec import ModelSpec
 from costmodel.models.summary import copied_bytes, summarise
+from topology.quantity import per_cent
 
 #: Written beside the weights: which file holds which tensor, and the bytes of all of them.
 INDEX_FILE = "model.safetensors.index.json"
@@ -46,6 +47,6 @@ def compared(spec: ModelSpec, published: int) -> str:
     share = counted / published - 1
     words = (
         f"the checkpoint's index states {published / 1e9:,.2f} GB; {counted / 1e9:,.2f} GB are "
-        f"counted ({share:+.2%})"
+        f"counted ({per_cent(share, 2, signed=True)})"
     )
     return f"warning: {words}" if abs(share) > TOLERANCE else words

@@ -23,7 +23,7 @@ from costmodel.passes.context import add_context, add_states
 from costmodel.passes.group import Achieved, ChipGroup
 from costmodel.passes.operations import LayerKind, Matmul
 from costmodel.passes.pass_sums import PassTime
-from costmodel.passes.routed import add_experts, inside_width
+from costmodel.passes.routed import add_experts, drafts_whole, inside_width
 from costmodel.passes.tokens import Array, ExpertShares, Tokens, even_shares
 from costmodel.question.speculation import draft_runs
 from topology import Chip
@@ -150,11 +150,12 @@ def _encoders(result: PassTime, group: ChipGroup, last: Array, prompts: Array) -
 def _draft(result: PassTime, group: ChipGroup, last: Array, tokens: Tokens) -> None:
     """Add the runs of what drafts beside a pass, each with the LM head for its drafts.
 
-    Engines cut the experts of what drafts as those of the model, or leave both whole.
+    Its experts lie as :func:`~costmodel.passes.routed.drafts_whole` says.
     ``last``: 1 for a last stage, which runs them, and 0 for another.
     """
     draft, ranks = group.operations.draft, group.ranks
     assert draft is not None
+    group = replace(group, whole=drafts_whole(group.operations, group.whole))
     if draft.own is not None:
         group = replace(group, operations=draft.own)
     _matmuls(result, draft.once, last, group.tp, tokens.rows, group.achieved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from costmodel.models.parts.quantisation.formats import ELEMENT_BYTES
 from costmodel.models.spec import MoE
@@ -26,6 +27,16 @@ def mixtures(operations: Operations) -> list[MoE]:
     if operations.draft is not None:
         kinds += [kind for kind, _ in operations.draft.layers]
     return [kind.moe for kind in kinds if kind.moe is not None]
+
+
+def drafts_whole(operations: Operations, whole: ArrayLike) -> Array:
+    """1 where the experts of what drafts lie whole on chips, 0 where each is cut over all: as those of the model.
+
+    ``whole``: of the model's. Beside a model without experts they are cut: engines give the draft the model's tensor
+    parallelism, and share experts out whole only where that is asked for, which means nothing to such a model
+    (``create_draft_parallel_config`` of vLLM, ``--ep-size`` of SGLang).
+    """
+    return np.asarray(whole, dtype=float) * (operations.moe is not None)
 
 
 def full_tiles(rows: Array, grouped: float | Array) -> Array:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from costmodel.passes.context import kv_ways
 from costmodel.passes.operations import LayerKind, Operations
-from costmodel.passes.routed import dispatch_element_bytes
+from costmodel.passes.routed import dispatch_element_bytes, drafts_whole
 from costmodel.passes.tokens import held_evenly
 
 Array = NDArray[np.float64]
@@ -53,7 +53,9 @@ def edge_weight_bytes(operations: Operations, tp: ArrayLike, *, first: bool, las
 def draft_weight_bytes(
     operations: Operations, tp: ArrayLike, chips: ArrayLike, whole: ArrayLike = 1.0
 ) -> Array:
-    """Bytes per chip of what drafts, on a last stage of ``chips``: experts one copy each, evenly, ``whole`` or cut over all.
+    """Bytes per chip of what drafts, on a last stage of ``chips``: experts one copy each, evenly, whole or cut over all.
+
+    ``whole``: 1 where the model's experts lie whole on chips (:func:`~costmodel.passes.routed.drafts_whole`).
 
     Embedding and head are the main model's but for those that a model of its own has.
     """
@@ -61,7 +63,7 @@ def draft_weight_bytes(
     draft = operations.draft
     if draft is None:
         return np.zeros_like(tp)
-    total = dense_weight_bytes(draft.layers, tp)
+    total, whole = dense_weight_bytes(draft.layers, tp), drafts_whole(operations, whole)
     for kind, count in draft.layers:
         if kind.moe is not None:
             total = total + count * held_evenly(kind.moe, chips, whole) * kind.moe.expert_bytes

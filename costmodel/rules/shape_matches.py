@@ -41,6 +41,12 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
         if replica.apart is not None:
             experts = len(replica.apart.experts.chips)
             where = f"{experts} chips of their own"
+        drafted = [one for one in mixtures(instance.operations) if moe is None]
+        if lost := [one for one in drafted if not one.cut_over(shape.chips_per_stage)]:
+            broken(
+                f"{lost[0].expert_width} columns of an expert of the draft are not cut evenly over all "
+                f"{shape.chips_per_stage} chips of a stage"
+            )
         if replica.cuts_experts and moe is not None:
             for one in mixtures(instance.operations):
                 if not one.cut_over(experts):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import inspect
 import os
 import pkgutil
 import sys
@@ -55,6 +56,10 @@ def build_app(*words: str) -> typer.Typer:
     chosen = next((word for word in words if not word.startswith("-")), None)
     for name in [chosen] if chosen in names else names:
         importlib.import_module(f"{commands.__name__}.{name}").register(app)
+    for command in app.registered_commands:
+        # lines of a docstring end where those of the source do, not those of a terminal
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     return app
 
 

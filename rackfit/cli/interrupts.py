@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from rackfit import stopping
@@ -98,7 +99,9 @@ class Stop(Generic[T]):
             except BaseException as error:  # handed on below
                 failure.append(error)
 
-        thread = threading.Thread(target=run, name="rackfit-work", daemon=True)
+        # messages name what whoever asks calls an option
+        context = copy_context()
+        thread = threading.Thread(target=context.run, args=(run,), name="rackfit-work", daemon=True)
         if not self.late:  # as libraries may have taken all the time there was
             thread.start()
         since: float | None = None

@@ -214,7 +214,7 @@ def build_scenario(name: str | None, base: Scenario | None = None, **options: An
     drafts = {key: said.pop(key) for key in speculation.Speculative.model_fields if key in said}
     data: dict[str, Any] = {}
     if name is not None:
-        _refuse_model_config(name)
+        refuse_others(name)
         base = load_scenario(name)
     if base is not None:
         data = base.model_dump(mode="json", exclude_none=True)
@@ -249,15 +249,25 @@ def build_scenario(name: str | None, base: Scenario | None = None, **options: An
         return Scenario.model_validate(data)
 
 
-def _refuse_model_config(name: str) -> None:
-    """Raise ``InstanceError`` where a model's config is given for a scenario."""
+#: keys of files that are none of a scenario's, any of which tells the kind, and what to do with a file of it
+_OTHERS = (
+    ({"model_type", "architectures"}, "a model's config", "give it as --model, and a --cluster"),
+    ({"layout", "evaluation"}, "a layout", "evaluate, export, replay and move take it; its question is instance.scenario"),
+    ({"domains"}, "a cluster file", "give it as --cluster, and a --model"),
+    ({"input_tokens", "output_tokens"}, "a workload", "give it as --workload, with --model and --cluster"),
+    ({"units"}, "a plan", "rackfit plan takes it"),
+)  # fmt: skip
+
+
+def refuse_others(name: str) -> None:
+    """Raise ``InstanceError`` where a file of another kind is given for a scenario."""
     from topology.catalogue import read_data, resolve
     from topology.errors import InstanceError, Problem
 
     data = read_data(resolve(name, "scenarios"))
-    if isinstance(data, dict) and {"model_type", "architectures"} & data.keys():
-        message = "is a model's config, not a scenario: give it as --model, and a --cluster"
-        raise InstanceError(Problem(name, message))
+    for keys, kind, instead in _OTHERS if isinstance(data, dict) else ():
+        if keys & data.keys():
+            raise InstanceError(Problem(name, f"is {kind}, not a scenario: {instead}"))
 
 
 def _doubt_seconds(key: str, value: str) -> None:

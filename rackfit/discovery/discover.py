@@ -76,6 +76,8 @@ def discover(
         _likeliest(found)
     done = assemble(found, chip, free=free)
     guessed = bool(found.assumed or done.assumed)
+    if not free:
+        _unused(found)  # what runs on the domains changes nothing of what they are
     network, told = scale_out(found, done)
     data = _data(name, done, network, found)
     data["provenance"] = {
@@ -108,6 +110,16 @@ def _called(hosts: dict[str, Host], patterns: Sequence[str]) -> dict[str, Host]:
 
 def _all(found: Found, done: Assembled) -> list[str]:
     return list(dict.fromkeys([*found.assumed, *done.assumed]))
+
+
+def _unused(found: Found) -> None:
+    """Say of how many hosts no file tells what runs on them."""
+    idle = sum(host.use_told is False for host in found.hosts.values())
+    if idle:
+        found.assumed.append(
+            f"no pods are told of {idle} of {len(found.hosts)} hosts: chips that pods use there count as free (kubectl "
+            "describe nodes, or kubectl get nodes,pods -A -o json, tells them)"
+        )
 
 
 def _likeliest(found: Found) -> None:

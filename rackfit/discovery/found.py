@@ -16,7 +16,8 @@ class Host:
 
     ``failed`` and ``taken`` map a chip's position in the host to the reason; ``failed_anywhere`` and
     ``taken_anywhere`` count chips whose position is not told. ``out_of_service`` is the reason why no chip
-    of the host serves, ``in_use`` why all are others', ``unread`` why no cluster file can hold the host.
+    of the host serves, ``in_use`` why all are others', ``unread`` why no cluster file can hold the host. ``use_told``:
+    whether a file tells which chips are in use; false of one that lists what could run something and not what does.
     ``domain`` names the scale-up domain, ``block`` a group of a scheduler's block topology, ``slice_shape`` the
     torus that the host is part of. ``leaves`` are the switches of the scale-out next to the host,
     ``nic_bytes_per_s`` all its ports together, one direction. ``links`` is how many scale-up links each position
@@ -34,6 +35,7 @@ class Host:
     out_of_service: str = ""
     in_use: str = ""
     unread: str = ""
+    use_told: bool | None = None
     domain: str | None = None
     block: str | None = None
     slice_shape: tuple[int, ...] | None = None
@@ -132,6 +134,8 @@ def _add(mine: Host, host: Host, place: str, told: dict[tuple[str, str], str]) -
     mine.out_of_service = mine.out_of_service or host.out_of_service
     mine.in_use = mine.in_use or host.in_use
     mine.unread = mine.unread or host.unread
+    if host.use_told is not None:
+        mine.use_told = mine.use_told or host.use_told
     mine.leaves = host.leaves or mine.leaves
     if host.nic_bytes_per_s is not None:
         mine.nic_bytes_per_s = host.nic_bytes_per_s

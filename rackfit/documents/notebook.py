@@ -10,7 +10,7 @@ from rackfit.figures.live import still
 from rackfit.figures.palette import map_style
 from rackfit.figures.rack_map import rack_map
 from rackfit.quoting import markup
-from rackfit.wording import at_most, counted
+from rackfit.wording import amount, at_most, counted
 
 
 def answer_html(
@@ -30,7 +30,7 @@ def answer_html(
     )
     return (
         f"<p><b>{markup(instance.model.name)}</b> on <b>{markup(instance.cluster.name)}</b>: "
-        f"${evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
+        f"${amount(evaluation.usd_per_m_output_tokens)} per million output tokens, "
         f"{markup(status)}, at most {at_most(gap)} above the least possible cost</p>"
         f"<table><tr>{head}</tr>{body}</table>"
         f"<style>{map_style()}</style>{rack_map(instance, layout, evaluation)}"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from topology.quantity import figure
+
 
 @dataclass(frozen=True)
 class Series:
@@ -58,4 +60,9 @@ def short(value: float) -> str:
     """A number of an axis: whole numbers in full, others to three digits."""
     if value == int(value) and abs(value) < 1e7:
         return f"{int(value):,}"
-    return f"{value:.3g}"
+    return figure(value, 3) if abs(value) >= 1 else f"{value:.3g}"
+
+
+def digits(value: float, most: int) -> str:
+    """A number of so many digits beside others, between commas; a large one has no power of ten."""
+    return figure(value, most).replace(",", "") if abs(value) >= 1 else f"{value:.{most}g}"

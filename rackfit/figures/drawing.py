@@ -12,7 +12,7 @@ from math import floor, log10
 from typing import Any
 
 from rackfit.figures import palette
-from rackfit.figures.chart import Chart, short
+from rackfit.figures.chart import Chart, digits, short
 from topology.errors import InstanceError, Problem
 
 NEEDS_EXTRA = "needs the extra: pip install 'rackfit[charts]'"
@@ -138,7 +138,7 @@ def _rows(chart: Chart, names: Sequence[str]) -> list[dict[str, Any]]:
     rows = []
     for name, x, y, about in chart.values:
         said = short(x) if isinstance(x, int | float) else x
-        words = f"{name}: {said}, {y:.4g}" + (f"; {about}" if about else "")
+        words = f"{name}: {said}, {digits(y, 4)}" + (f"; {about}" if about else "")
         label = x if isinstance(x, int | float) else "\n".join(textwrap.wrap(x, _BAR))
         rows.append(
             {"series": name, "x": label, "y": y, "words": words, "look": looks[name],

@@ -12,7 +12,7 @@ from base64 import b64encode
 from functools import lru_cache
 from typing import Any
 
-from rackfit.figures.chart import Chart
+from rackfit.figures.chart import Chart, digits
 from rackfit.figures.drawing import NEEDS_EXTRA, bundle, can_draw, chart_spec, chart_svg, theme
 from rackfit.quoting import markup, script_json
 
@@ -105,7 +105,7 @@ def _values(chart: Chart) -> str:
     head = ["series", chart.x_label, chart.y_label, *(["more"] if about else [])]
     lines = ["<tr>" + "".join(f'<th scope="col">{markup(name)}</th>' for name in head) + "</tr>"]
     for name, x, y, more in chart.values:
-        cells = [name, f"{x:.6g}" if isinstance(x, float) else str(x), f"{y:.6g}"]
+        cells = [name, digits(x, 6) if isinstance(x, float) else str(x), digits(y, 6)]
         cells += [more] if about else []
         lines.append("<tr>" + "".join(f"<td>{markup(cell)}</td>" for cell in cells) + "</tr>")
     return f"<table>{''.join(lines)}</table>"

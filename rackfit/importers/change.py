@@ -12,8 +12,10 @@ from costmodel.question.instance import Instance
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 from rackfit.report.compare import Difference, compare
+from rackfit.wording import amount
 from solver.experts import place_layers
 from solver.place.placements import engine_places
+from topology.quantity import per_cent
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Change:
             parts.append(self.difference.moved.words())
         cost = self.evaluation.usd_per_m_output_tokens
         parts.append(
-            f"{self.faster:+.1%} output tokens/s, ${cost:.4f} per million output tokens, TPOT "
+            f"{per_cent(self.faster, signed=True)} output tokens/s, ${amount(cost)} per million output tokens, TPOT "
             f"{1e3 * (self.evaluation.tpot_s or 0.0):.1f} ms"
         )
         return "; ".join(parts)

@@ -20,7 +20,7 @@ from rackfit.importers.deployment import build_layout
 from rackfit.importers.files import read_servers
 from rackfit.quoting import shell_word
 from rackfit.report.compare import built_words
-from rackfit.wording import at_most
+from rackfit.wording import amount, at_most, some
 from topology.errors import (
     ExportError,
     InstanceError,
@@ -190,12 +190,12 @@ def verdict(running: Running) -> str:
     engine = running.instead.instance.engine
     best = "optimal" if engine is None else f"the best that {engine.title} runs"
     found = (
-        f"${running.instead.evaluation.usd_per_m_output_tokens:.4f} per million output tokens, "
+        f"${amount(running.instead.evaluation.usd_per_m_output_tokens)} per million output tokens, "
         f"proven within {at_most(running.instead.certificate.gap, 3)} of {best}"
     )
     if running.excess <= 0:
         return f"Rackfit found nothing cheaper: {found}\n"
-    return f"you pay {running.excess:.1%} more than needed: Rackfit found {found}\n"
+    return f"you pay {some(running.excess)} more than needed: Rackfit found {found}\n"
 
 
 def change_files(running: Running) -> dict[str, str]:

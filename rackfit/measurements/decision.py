@@ -13,6 +13,7 @@ from costmodel.question.scenario import Scenario
 from rackfit.exporters.engine_limits import under_engine
 from rackfit.importers.deployment import import_deployment
 from rackfit.report.compare import built
+from rackfit.wording import amount, by_how_much, some
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 
@@ -38,17 +39,19 @@ class Decision:
         was, now, kept = (_usd(one) for one in (self.before, self.after, self.kept))
         if self.same:
             found = [
-                f"the same layout stays best: ${now:.4f} per million output tokens, not ${was:.4f}"
+                f"the same layout stays best: ${amount(now)} per million output tokens, not ${amount(was)}"
             ]
         else:
             found = [
-                f"another layout becomes best: ${now:.4f} per million output tokens; the former best was thought to "
-                f"cost ${was:.4f}"
+                f"another layout becomes best: ${amount(now)} per million output tokens; the former best was thought to "
+                f"cost ${amount(was)}"
             ]
             if self.kept.violations:
                 found.append(f"the former best now breaks {self.kept.violations[0].rule}")
             else:
-                found.append(f"the former best costs ${kept:.4f} now, {kept / now - 1:.1%} more")
+                found.append(
+                    f"the former best costs ${amount(kept)} now, {by_how_much(kept / now - 1)}"
+                )
         if self.runs is not None:
             old, new = (_usd(one) for one in self.runs)
             found.append(
@@ -66,7 +69,8 @@ def _usd(one: Evaluation) -> float:
 
 
 def _saved(runs: float, best: float) -> str:
-    return f"{1 - best / runs:.1%}"
+    share = 1 - best / runs
+    return some(share) if share >= 0 else f"nothing: the best found costs {by_how_much(-share)}"
 
 
 def decide(

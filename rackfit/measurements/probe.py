@@ -24,8 +24,10 @@ from costmodel.question.instance import Instance
 from rackfit.measurements.bench_commands import ENGINES, bench_command, launch_command
 from rackfit.measurements.candidates import candidate_runs
 from rackfit.report.compare import built, built_words
+from rackfit.wording import amount, some
 from solver.clock import Clock
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
+from topology.quantity import per_cent
 
 Array = NDArray[np.float64]
 #: parameter sets under which the question is solved beside the shipped one
@@ -109,7 +111,9 @@ class Probed:
             "layouts that are best under what measurements leave open (one that misses a target counts as dearer by as much):"
         ]
         for number, one in enumerate(data["layouts"], 1):
-            found.append(f"  {number}. ${one['usd_per_m_output_tokens']:.4f}  {one['replicas']}")
+            found.append(
+                f"  {number}. ${amount(one['usd_per_m_output_tokens'])}  {one['replicas']}"
+            )
         found.append(
             f"the best one's cost is known within {_range(data['answer_sd'])} (90 % interval)"
         )
@@ -126,7 +130,7 @@ class Probed:
                 f"{number}. on {chips} chip{'s' * (chips > 1)}, {users} request{'s' * (users > 1)} in flight of "
                 f"{one['input_tokens']} + {one['output_tokens']} tokens; about {one['expected_tpot_ms']:.1f} ms per token "
                 "are expected",
-                f"   choosing after {after} saves {one['gain']:.2%} on average; the cost is then known within "
+                f"   choosing after {after} saves {some(one['gain'], 2)} on average; the cost is then known within "
                 f"{_range(one['answer_sd'])}",
             ]
             if self.between is not None:
@@ -142,7 +146,8 @@ class Probed:
 
 
 def _range(sd: float) -> str:
-    return f"{np.expm1(-NINETY * sd):+.0%} and {np.expm1(NINETY * sd):+.0%}"
+    low, high = (per_cent(float(np.expm1(sign * NINETY * sd)), 0, signed=True) for sign in (-1, 1))
+    return "less than 1%" if low == high else f"{low} and {high}"
 
 
 def probe(

@@ -11,20 +11,22 @@ from costmodel.change.weights import weights_by_chip
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
+from rackfit.wording import amount
 from topology.errors import InstanceError, Problem
+from topology.quantity import per_cent
 
 #: Figures that are compared, with how they are written.
 FIGURES = (
-    ("usd_per_m_output_tokens", "$ per M output tokens", "{:.4f}", 1.0),
-    ("usd_per_m_tokens", "$ per M tokens", "{:.4f}", 1.0),
-    ("usd_per_hour", "$ per hour", "{:.2f}", 1.0),
-    ("output_tokens_per_s", "output tokens/s", "{:,.0f}", 1.0),
-    ("requests_per_s", "requests/s", "{:.2f}", 1.0),
-    ("ttft_s", "TTFT, ms", "{:.0f}", 1e3),
-    ("tpot_s", "TPOT, ms", "{:.2f}", 1e3),
-    ("chips_used", "chips used", "{:.0f}", 1.0),
-    ("chips_total", "chips", "{:.0f}", 1.0),
-    ("joules_per_output_token", "J per output token", "{:.3f}", 1.0),
+    ("usd_per_m_output_tokens", "$ per M output tokens", amount, 1.0),
+    ("usd_per_m_tokens", "$ per M tokens", amount, 1.0),
+    ("usd_per_hour", "$ per hour", "{:,.2f}".format, 1.0),
+    ("output_tokens_per_s", "output tokens/s", "{:,.0f}".format, 1.0),
+    ("requests_per_s", "requests/s", "{:,.2f}".format, 1.0),
+    ("ttft_s", "TTFT, ms", "{:.0f}".format, 1e3),
+    ("tpot_s", "TPOT, ms", "{:.2f}".format, 1e3),
+    ("chips_used", "chips used", "{:.0f}".format, 1.0),
+    ("chips_total", "chips", "{:.0f}".format, 1.0),
+    ("joules_per_output_token", "J per output token", "{:.3f}".format, 1.0),
 )
 
 
@@ -64,13 +66,12 @@ class Difference:
     def lines(self) -> list[str]:
         """The same in words."""
         lines = []
-        for name, title, pattern, scale in FIGURES:
+        for name, title, written, scale in FIGURES:
             first, second = self.figures[name]
-            shown = [
-                "-" if value is None else pattern.format(value * scale) for value in (first, second)
-            ]
+            shown = ["-" if value is None else written(value * scale) for value in (first, second)]
             change = _change(first, second)
-            more = "" if change is None else f"  {change:+.2%}" if change else "  same"
+            by = per_cent(change or 0.0, 2, signed=True)
+            more = "" if change is None else f"  {by}" if change else "  same"
             lines.append(f"{title:<24}{shown[0]:>14} -> {shown[1]:>14}{more}")
         lines += [f"{count:+d} x {kind}" for kind, count in sorted(self.replicas.items())] or [
             "the same kinds of replicas"

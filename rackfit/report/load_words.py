@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from costmodel.measured.load.predict import Replayed
 from costmodel.measured.load.scores import LoadScore, LoadValidation
+from topology.quantity import per_cent
 
 
 def load_text(found: LoadValidation) -> str:
@@ -23,7 +24,7 @@ def load_text(found: LoadValidation) -> str:
 
 def _scores(name: str, scores: dict[str, LoadScore]) -> str:
     words = [
-        f"{measure} {one.median_ape:.1%} ({one.bias:+.1%}), {one.n}"
+        f"{measure} {one.median_ape:.1%} ({per_cent(one.bias, signed=True)}), {one.n}"
         for measure, one in scores.items()
     ]
     return f"{name[:36]:<36} {'; '.join(words)}"

@@ -10,7 +10,7 @@ from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Replica
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
 from rackfit.quoting import plain
-from rackfit.wording import at_most
+from rackfit.wording import amount, at_most
 from solver.move.move import Candidate, Move
 from solver.move.steps import Step
 
@@ -109,7 +109,7 @@ def lines_before(move: Move) -> list[str]:
     found = [f"what still runs serves {_served(first):,.2f} requests/s{_broken(first)}"]
     cost = target.evaluation.usd_per_m_output_tokens
     text = "to a layout that has no price" if cost is None else (
-        f"to a layout of ${cost:.4f} per million output tokens that serves "
+        f"to a layout of ${amount(cost)} per million output tokens that serves "
         f"{target.evaluation.requests_per_s:,.2f} requests/s"
     )  # fmt: skip
     if move.search is not None and cost is not None:
@@ -119,7 +119,7 @@ def lines_before(move: Move) -> list[str]:
     for one in move.candidates:
         sign = "*" if one.name == target.name else " "
         found.append(
-            f"{sign} {one.name}: ${one.cost:.4f}, {one.moved_bytes / _GB:,.1f} GB moved, "
+            f"{sign} {one.name}: ${amount(one.cost)}, {one.moved_bytes / _GB:,.1f} GB moved, "
             f"{one.least_requests_per_s:,.2f} requests/s at the least on the way"
         )
     return found

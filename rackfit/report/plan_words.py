@@ -13,7 +13,7 @@ from rackfit.documents.plan_document import (
     usd_per_m_output_tokens,
 )
 from rackfit.quoting import plain
-from rackfit.wording import BASES, at_least, at_most, counted, rests_on
+from rackfit.wording import BASES, amount, at_least, at_most, counted, rests_on
 from solver.plan.confirm import Confirmed
 from solver.plan.day import DayPlan
 
@@ -26,7 +26,7 @@ def lines(found: DayPlan, confirmed: Confirmed | None = None) -> list[str]:
     asked, judged = found.hours, found.planned.judged
     said = [
         f"${usd_per_day(found, judged.usd):,.2f} per day, "
-        f"${usd_per_m_output_tokens(found):,.4f} per million output tokens"
+        f"${amount(usd_per_m_output_tokens(found))} per million output tokens"
     ]
     for index, kind in enumerate(asked.kinds):
         rented = [hour.on_demand[index] for hour in judged.hours]

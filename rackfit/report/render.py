@@ -24,7 +24,7 @@ from rackfit.documents.replica_groups import (
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
 from rackfit.report.uncertainty_words import interval_words, lines_beside
-from rackfit.wording import at_least, at_most, counted
+from rackfit.wording import amount, at_least, at_most, counted
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -128,7 +128,7 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
     )
     table.add_row(
         "cost",
-        f"${e.usd_per_m_output_tokens:.4f} per million output tokens; ${e.usd_per_m_tokens:.4f} per "
+        f"${amount(e.usd_per_m_output_tokens)} per million output tokens; ${amount(e.usd_per_m_tokens)} per "
         f"million tokens of input and output; ${e.usd_per_hour:,.2f}/h for {counted(e.chips_paid, 'chip')}, {paid}",
     )
     if e.assumed:

@@ -25,7 +25,7 @@ from rackfit.report.page import page, table
 from rackfit.report.report_figures import basis, binds, deployment, links, times
 from rackfit.report.traffic_words import traffic_section
 from rackfit.report.uncertainty_words import interval_words
-from rackfit.wording import BASES, at_least, at_most, counted
+from rackfit.wording import BASES, amount, at_least, at_most, by_how_much, counted
 from topology.catalogue import checked
 
 _STYLE = (
@@ -122,7 +122,7 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
     e, workload, slo = evaluation, instance.workload, instance.slo
     cost = e.usd_per_m_output_tokens
     lines = [
-        f"<strong>${cost:,.4f} per million output tokens</strong>"
+        f"<strong>${amount(cost)} per million output tokens</strong>"
         if cost is not None
         else "<strong>This layout serves nothing.</strong>"
     ]
@@ -167,8 +167,8 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
             None: "",
         }
         lines.append(
-            f"The next best layout with another main shape costs ${other.usd_per_m_output_tokens:,.4f}, "
-            f"{other.excess:.1%} more.{noise[other.within_noise]}"
+            f"The next best layout with another main shape costs ${amount(other.usd_per_m_output_tokens)}, "
+            f"{by_how_much(other.excess)}.{noise[other.within_noise]}"
         )
     rests = basis(e, *BASES)
     said = "".join(f"<p>{_text(line)}</p>" for line in lines)

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from rackfit.console import make_console, print_sentence, print_table
 from rackfit.quoting import plain
-from rackfit.wording import BASES, at_most, counted, rests_on
+from rackfit.wording import BASES, amount, at_most, counted, rests_on, some
 from solver.plan.sizing.mix import Mix
 from solver.plan.sizing.size import Sized, Wanted
 from solver.verify import ROUNDING
@@ -41,7 +41,7 @@ def mix_line(one: Mix, *, replays: bool) -> str:
     units = " and ".join(f"{number} {kind}" for kind, number in one.units.items())
     less = 1.0 - one.usd_per_hour / one.one_kind_usd_per_hour
     words = (
-        f"the cheapest mix{'' if sure else ' found'}: {units}, ${one.usd_per_hour:,.2f}/h, {less:.1%} less than one kind ({proven}), "
+        f"the cheapest mix{'' if sure else ' found'}: {units}, ${one.usd_per_hour:,.2f}/h, {some(less)} less than one kind ({proven}), "
         f"{one.headroom:.1%} over the peak after the worst loss"
     )
     if one.replays:
@@ -104,7 +104,7 @@ def print_sizes(
             continue
         table.add_row(
             one.kind, str(one.count), str(one.least), f"{one.count * one.chips_per_unit:,}",
-            f"{one.usd_per_hour:,.2f}", f"{one.usd_per_m_output_tokens:.4f}", f"{one.headroom:.1%}",
+            f"{one.usd_per_hour:,.2f}", amount(one.usd_per_m_output_tokens), f"{one.headroom:.1%}",
         )  # fmt: skip
     if table.row_count:
         print_table(console, table)

@@ -10,7 +10,7 @@ from rackfit.documents.result import for_traffic
 from rackfit.documents.together_document import layout_file
 from rackfit.quoting import plain
 from rackfit.report.traffic_words import traffic_lines
-from rackfit.wording import BASES, at_least, at_most, rests_on
+from rackfit.wording import BASES, amount, at_least, at_most, rests_on
 from solver.together.divided import Divided
 from topology.quantity import figure
 
@@ -72,7 +72,7 @@ def print_together(found: Divided, *, written: bool) -> None:
             f"{own.priced.requests_per_s:.4g}",
             str(own.chips_used),
             f"{own.usd_per_hour or 0.0:,.2f}",
-            f"{own.usd_per_m_output_tokens or 0.0:.4f}",
+            amount(own.usd_per_m_output_tokens or 0.0),
             f"{(own.ttft_s or 0.0) * 1e3:.0f}",
             f"{(own.tpot_s or 0.0) * 1e3:.2f}",
         )

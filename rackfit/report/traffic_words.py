@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pydantic import BaseModel, Field
 
 from rackfit.quoting import markup
+from rackfit.wording import amount
+from topology.quantity import per_cent
 
 
 class _Spread(BaseModel):
@@ -84,8 +86,8 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
         + (f"; {met.goodput:.2%} of requests within both" if met.goodput is not None else ""),
         "loads: " + ", ".join(f"{role} {load:.1%}" for role, load in found.loads.items()),
         f"${found.usd_per_hour:,.2f}/h; a steady answer at the mean lengths costs ${found.mean_usd_per_hour:,.2f}/h "
-        f"(unlike lengths add {found.spread_usd_per_hour / found.mean_usd_per_hour - 1:.1%}, queueing "
-        f"{found.usd_per_hour / found.spread_usd_per_hour - 1:.1%})",
+        f"(unlike lengths add {per_cent(found.spread_usd_per_hour / found.mean_usd_per_hour - 1)}, queueing "
+        f"{per_cent(found.usd_per_hour / found.spread_usd_per_hour - 1)})",
     ]
     others = [f"{one:,}" for one in found.chunks_tried if one != found.prefill_chunk_tokens]
     if others:
@@ -96,7 +98,7 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
         lines.append(_prefix_words(found.prefixes, read.evaluation))
     if found.peak > 1:
         lines.append(
-            f"${found.usd_per_m_output_tokens:.4f} per million output tokens at the mean rate"
+            f"${amount(found.usd_per_m_output_tokens)} per million output tokens at the mean rate"
         )
     return lines
 
@@ -121,4 +123,6 @@ def _prefix_words(found: _Prefixes, priced: _Evaluation) -> str:
     alone, cost = found.hbm_usd_per_m_output_tokens, priced.usd_per_m_output_tokens
     if alone is None or cost is None:
         return words
-    return f"{words}; that saves ${alone - cost:.4f} per million output tokens against HBM alone"
+    return (
+        f"{words}; that saves ${amount(alone - cost)} per million output tokens against HBM alone"
+    )

@@ -10,7 +10,7 @@ from costmodel.question.uncertainty import Ends, Intervals
 from rackfit.documents.distance import measured_distance
 from rackfit.documents.result import Result, for_traffic, replica_counts
 from rackfit.report.traffic_words import traffic_lines
-from rackfit.wording import at_least
+from rackfit.wording import amount, at_least, by_how_much
 from solver.answer import Chosen
 from solver.choices import values_words
 
@@ -31,7 +31,7 @@ def interval_words(intervals: Intervals) -> str:
         )
     if intervals.usd_per_m_output_tokens is not None:
         low, high = intervals.usd_per_m_output_tokens
-        ends = f"${low:.4f}" if low == high else f"${low:.4f} to ${high:.4f}"
+        ends = f"${amount(low)}" if low == high else f"${amount(low)} to ${amount(high)}"
         parts.append(f"{ends} per million output tokens")
     return "; ".join(parts)
 
@@ -55,12 +55,12 @@ def worlds_lines(result: Result) -> list[str]:
         f"{found.confidence:.0%} of {len(found.best)} parameter sets that the measurements allow"
     )
     lines = [
-        f"in {share}: at most ${cost:.4f} per million output tokens with every target met. At best "
+        f"in {share}: at most ${amount(cost)} per million output tokens with every target met. At best "
         f"${at_least(bound)} is possible. Targets are met in {found.share_kept:.0%} of the sets; in "
         f"{found.share_close:.0%} this layout costs at most 1% more than the best found."
     ]
     if plain is not None and plain > (cost or 0.0):
-        other = "misses a target" if plain == float("inf") else f"costs ${plain:.4f}"
+        other = "misses a target" if plain == float("inf") else f"costs ${amount(plain)}"
         lines.append(
             f"the layout that is cheapest at the fitted parameters {other} at this confidence"
         )
@@ -83,7 +83,7 @@ def runner_up_lines(result: Result) -> list[str]:
     proven = "" if least is None else f" No such layout costs less than ${at_least(least)}."
     first = (
         f"next best without {other.without.words(experts=experts)}: "
-        f"${other.evaluation.usd_per_m_output_tokens:.4f}, {compared.excess:.2%} more, with "
+        f"${amount(other.evaluation.usd_per_m_output_tokens)}, {by_how_much(compared.excess, 2)}, with "
         f"{replicas}.{proven}"
     )
     if compared.noise is None or compared.turned is None or compared.confidence is None:
@@ -123,7 +123,7 @@ def measured_lines(result: Result) -> list[str]:
         said.append(
             "No layout within what was measured was found."
             if within is None or here is None
-            else f"${within:.4f}{other} within what was measured, ${here:.4f} beyond."
+            else f"${amount(within)}{other} within what was measured, ${amount(here)} beyond."
         )
     return [" ".join(said)] if said else []
 
@@ -143,7 +143,7 @@ def engine_lines(result: Result) -> list[str]:
             continue
         here = " (this answer)" if one.engine == chosen else ""
         lines.append(
-            f"{one.label} alone: ${one.usd_per_m_output_tokens:.4f}, at least "
+            f"{one.label} alone: ${amount(one.usd_per_m_output_tokens)}, at least "
             f"${at_least(one.bound_usd_per_m_output_tokens)}, {one.wall_s:.1f} s{here}"
         )
     return lines
@@ -173,8 +173,8 @@ def _least(those: Sequence[Chosen]) -> str:
     bound = min(one.bound_usd_per_m_output_tokens for one in those)
     if bound == float("inf"):
         return f"fits nothing ({those[0].reason})"
-    found = f"${min(costs):.4f}, " if costs else ""
-    return f"{found}at least ${bound:.4f}"
+    found = f"${amount(min(costs))}, " if costs else ""
+    return f"{found}at least ${at_least(bound)}"
 
 
 def _ends(ends: Ends, scale: float = 1.0) -> str:

@@ -8,8 +8,10 @@ const row = (table, cells, tag) => {
   const line = add(table, 'tr', '');
   cells.forEach(cell => add(line, tag || 'td', cell));
 };
-// costs are rounded, bounds down, gaps up
-const bound = x => '$' + (Math.floor(1e4 * x) / 1e4).toFixed(4), cost = x => x === null ? '-' : '$' + x.toFixed(4);
+// costs are rounded, bounds down, gaps up; money has the digits that commands give it
+const places = x => x < 100 ? 4 : 2, fixed = x => ({minimumFractionDigits: places(x), maximumFractionDigits: places(x)});
+const money = x => x.toLocaleString('en', x && x < 1e-3 ? {maximumSignificantDigits: 4} : fixed(x));
+const bound = x => '$' + (Math.floor(10 ** places(x) * x) / 10 ** places(x)).toLocaleString('en', fixed(x)), cost = x => x === null ? '-' : '$' + money(x);
 const percent = x => (Math.ceil(1e4 * x) / 1e2).toFixed(2) + '%';
 let answer = null, asking = null, waiting = 0;
 

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import sys
+import zlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,10 +15,11 @@ import tornado.web
 
 from rackfit.serve.asked import QUESTIONS
 from rackfit.serve.explore import explore_page
+from rackfit.serve.offered import Question, unlike_the_schema
 from rackfit.serve.openapi import ERRORS, openapi
 from rackfit.serve.processes import Busy, Processes
 from topology.catalogue import checked
-from topology.errors import InstanceError
+from topology.errors import InstanceError, Problem, noted, told
 from topology.reading import parse_json
 
 #: the largest request
@@ -132,15 +134,32 @@ class Asked(_Handler):
         self.gone = False
         self.body = bytearray()
         self.length = 0
+        #: of a body that comes packed
+        self.unpacking: Any = None
+        self.packed_badly = False
 
     def prepare(self) -> None:
         """Take any length; what is kept of it has a limit."""
         super().prepare()
         connection: Any = self.request.connection
         connection.set_max_body_size(sys.maxsize)
+        if self._coding() == "gzip":
+            self.unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    def _coding(self) -> str:
+        """How the body is packed."""
+        return self.request.headers.get("Content-Encoding", "identity").strip().lower()
 
     def data_received(self, chunk: bytes) -> None:
         """Keep a part of the request, or nothing of it once it is too long."""
+        if self.unpacking is not None and not self.packed_badly and self.length <= MOST_BYTES:
+            try:
+                # no more than one byte beyond what is read, however much is packed into it
+                chunk = self.unpacking.decompress(chunk, MOST_BYTES + 1)
+            except zlib.error:
+                self.packed_badly = True
+        if self.packed_badly:
+            return
         self.length += len(chunk)
         if self.length > MOST_BYTES:
             self.body.clear()
@@ -155,15 +174,22 @@ class Asked(_Handler):
                 "bad_input", "Content-Type", f"expected application/json, got {kind[:60]!r}"
             )
             return
+        if self._coding() not in ("gzip", "identity"):
+            self.set_header("Accept-Encoding", "gzip, identity")
+            message = f"expected gzip or identity (no header), got {self._coding()[:60]!r}"
+            self.refuse("wrong_coding", "Content-Encoding", message)
+            return
         if self.length > MOST_BYTES:
             message = f"has {self.length:,} bytes; at most {MOST_BYTES:,} are read"
             self.refuse("too_large", "request", message)
             return
+        if self.packed_badly or (self.unpacking is not None and not self.unpacking.eof):
+            self.refuse("bad_input", "request", "is no whole gzip stream, as Content-Encoding says")
+            return
         try:
             text = self.body.decode("utf-8")
             data = parse_json(text, "request")
-            with checked("request"):
-                question = QUESTIONS[name].model_validate(data)
+            question = read_question(name, data)
         except UnicodeDecodeError as error:
             self.refuse("bad_input", "request", f"not UTF-8 text (byte {error.start})")
             return
@@ -209,6 +235,19 @@ class Asked(_Handler):
         self.gone = True
         if self.work is not None:
             self.work.cancel()
+
+
+def read_question(name: str, data: object) -> Question:
+    """The question that a request is. Raises ``InstanceError`` with all that is wrong."""
+    problems: list[Problem] = []
+    question = None
+    with noted(problems), checked("request"):
+        question = QUESTIONS[name].model_validate(data)
+    said = {one.place for one in problems}
+    problems += [one for one in unlike_the_schema(data) if one.place not in said]
+    if question is None or problems:
+        raise InstanceError(told(problems, "request"))
+    return question
 
 
 def application(door: Door, processes: Processes) -> tornado.web.Application:

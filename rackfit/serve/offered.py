@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import cache
 from posixpath import normpath
 from typing import Annotated, Any, ClassVar
 
@@ -24,6 +25,8 @@ from pydantic import (
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Slo, Workload
+from rackfit.kinds import misfits
+from topology.errors import Problem
 from topology.names import brief
 from topology.quantity import plain_types
 
@@ -238,6 +241,29 @@ class _Paths:
             )
         self.files[named] = self.files[source]
         return named + units
+
+
+def unlike_the_schema(data: object) -> Iterator[Problem]:
+    """Numbers, text and truth values of the scenarios in a request that are not what the published schema has there.
+
+    What reads scenarios of files takes text for the number in it and 1 for true, as YAML is written by hand.
+    """
+    if not isinstance(data, dict):
+        return
+    found = {"request: scenario": data.get("scenario")}
+    for key in ("document", "second"):
+        document = data.get(key)
+        asked = document.get("instance") if isinstance(document, dict) else None
+        if isinstance(asked, dict):
+            found[f"{key}: instance.scenario"] = asked.get("scenario")
+    for place, scenario in found.items():
+        if isinstance(scenario, dict):
+            yield from misfits(_scenario_schema(), scenario, place)
+
+
+@cache
+def _scenario_schema() -> dict[str, Any]:
+    return Scenario.model_json_schema()
 
 
 def _is_offered(name: str, files: Mapping[str, str]) -> bool:

@@ -21,6 +21,7 @@ ERRORS: dict[str, tuple[int, str]] = {
     "not_found": (404, "There is nothing here."),
     "wrong_method": (405, "The address takes another method, which Allow names."),
     "too_large": (413, "The request, or the memory that it needs, is too large."),
+    "wrong_coding": (415, "The request is packed in another way than gzip."),
     "infeasible": (422, "A valid question whose answer is that nothing fits."),
     "cannot_export": (422, "The target cannot express the layout."),
     "internal": (500, "An error of Rackfit's own."),

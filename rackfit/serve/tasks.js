@@ -14,8 +14,8 @@ const drawKept = () => {
   row($('kept'), ['answer', 'model', 'cluster', 'workload', 'engine', 'target TTFT', 'target TPOT', '$/M output', 'gap', 'against 1'], 'th');
   kept.forEach((one, number) => {
     const s = one.asked.scenario, {evaluation, certificate} = one.found, price = evaluation.usd_per_m_output_tokens;
-    row($('kept'), [title(one, number).split(',')[0], s.model, s.cluster, s.workload, s.engine ?? 'any', word(1e3 * s.slo.ttft) + ' ms', word(1e3 * s.slo.tpot) + ' ms', price?.toFixed(4) ?? '-',
-      certificate ? percent(certificate.gap) : '-', price && first ? (100 * (price / first - 1)).toFixed(1) + '%' : '-']);
+    row($('kept'), [title(one, number).split(',')[0], s.model, s.cluster, s.workload, s.engine ?? 'any', word(1e3 * s.slo.ttft) + ' ms', word(1e3 * s.slo.tpot) + ' ms', price ? money(price) : '-',
+      certificate ? percent(certificate.gap) : '-', price && first ? (Math.round(1e3 * (price / first - 1)) / 10).toFixed(1) + '%' : '-']);
   });
   for (const [id, place] of [['from', 0], ['to', kept.length - 1]]) {
     $(id).replaceChildren();

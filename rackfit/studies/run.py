@@ -22,7 +22,7 @@ from rackfit.studies.grid import Point, make_points
 from rackfit.studies.page import study_html, study_page
 from rackfit.studies.point import solve_point
 from rackfit.studies.registry import find_study
-from rackfit.wording import at_least, at_most
+from rackfit.wording import amount, at_least, at_most
 from topology.errors import InstanceError, Problem, noted
 
 SCHEMA_VERSION = "1.0"
@@ -233,5 +233,5 @@ def _between(row: Row) -> str:
         return f"at most {at_most(row['gap'], 1)} above the least possible cost"
     return (
         f"between ${at_least(row['bound_usd_per_m_output_tokens'])} and "
-        f"${row['usd_per_m_output_tokens']:.4f}"
+        f"${amount(row['usd_per_m_output_tokens'])}"
     )

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 from costmodel.question.instance import Instance
 from solver.answer import SearchResult
 from solver.clock import Clock
+from solver.explain.explanation import Change, Explanation
 from solver.explain.relax import Relaxable, limits_of
 from solver.search import search
-from topology.errors import NoFeasibleLayout
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: the first verified layout answers whether anything fits
 _ANY_GAP = 1e6
@@ -30,85 +31,13 @@ _CLOSE = 1.009
 _MOST_REPAIRS = 4
 
 
-@dataclass(frozen=True)
-class Change:
-    """One limit's nearest feasible value: with ``value`` a layout was found, with ``fails_at`` none."""
-
-    limit: Relaxable
-    value: float
-    fails_at: float
-
-    def words(self) -> str:
-        """The change as a phrase."""
-        show, limit = self.limit.show, self.limit
-        return (
-            f"{limit.title}: {show(self.value)} instead of {show(limit.asked)} "
-            f"({show(self.fails_at)} does not solve)"
-        )
-
-    def as_dict(self) -> dict[str, object]:
-        """Plain data."""
-        return {
-            "limit": self.limit.key,
-            "title": self.limit.title,
-            "unit": self.limit.unit,
-            "asked": self.limit.asked,
-            "solves_at": self.value,
-            "fails_at": self.fails_at,
-        }
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why an instance has no layout.
-
-    ``conflicts``: smallest sets of limits that cannot hold together, found one after another (the
-    second with the first dropped). ``repairs``: smallest sets of changes, each of which makes the
-    instance solvable. ``proven``: the bound shows that nothing fits; else no layout was found.
-    """
-
-    reason: str
-    proven: bool
-    conflicts: tuple[tuple[Relaxable, ...], ...]
-    repairs: tuple[tuple[Change, ...], ...]
-    solves: int
-
-    def as_dict(self) -> dict[str, object]:
-        """Plain data: limits by key, values in the unit that stands beside them."""
-        return {
-            "reason": self.reason,
-            "proven": self.proven,
-            "conflicts": [[limit.key for limit in limits] for limits in self.conflicts],
-            "repairs": [[change.as_dict() for change in repair] for repair in self.repairs],
-            "solves": self.solves,
-        }
-
-    def words(self) -> list[str]:
-        """The answer in lines of plain language."""
-        lines = [self.reason if self.proven else f"{self.reason} (not proven impossible)"]
-        if not self.conflicts:
-            return [*lines, "No limit is to blame: even with all of them dropped nothing fits"]
-        for number, limits in enumerate(self.conflicts):
-            titles = " with ".join(_with_value(limit) for limit in limits)
-            also = "Also in conflict" if number else "Smallest conflicting set of limits"
-            lines.append(f"{also}: {titles}")
-        for number, repair in enumerate(self.repairs):
-            head = "or" if number else "What would fit:"
-            lines.append(f"{head} {'; together with '.join(change.words() for change in repair)}")
-        return lines
-
-
-def _with_value(limit: Relaxable) -> str:
-    return f"{limit.title} = {limit.show(limit.asked)}"
-
-
 def explain_conflict(instance: Instance, *, clock: Clock, seed: int = 0) -> Explanation | None:
     """Why nothing fits, or ``None`` if something does. Raises ``NoLayoutInTime``."""
-    return _Conflict(instance, clock, seed).explain()
+    return Conflict(instance, clock, seed).explain()
 
 
-class _Conflict:
-    """Which sets of limits an instance can and cannot meet, remembered."""
+class Conflict:
+    """Which sets of limits an instance can and cannot meet, remembered, and what of the answer is known so far."""
 
     def __init__(self, instance: Instance, clock: Clock, seed: int):
         self.instance = instance
@@ -117,30 +46,82 @@ class _Conflict:
         self.solves = 0
         self.limits: tuple[Relaxable, ...] = ()
         self.known: dict[frozenset[str], bool] = {}
+        #: the first layout found, where something fits
+        self.fitting: SearchResult | None = None
+        self._failure: NoFeasibleLayout | None = None
+        self._conflicts: list[frozenset[str]] = []
+        #: sets of limits whose values are worked out, once all conflicts are known
+        self._chosen: list[tuple[str, ...]] | None = None
+        self._repairs: list[tuple[Change, ...]] = []
+        #: of the set whose values are being worked out
+        self._changes: list[Change] = []
+        self._bracket: Change | None = None
+        self._whole = False
 
     def explain(self) -> Explanation | None:
-        """The whole answer."""
+        """The answer, or as much of it as the clock allows; ``None`` if something fits. Raises ``NoLayoutInTime``."""
         try:
-            self.solve(self.instance)
+            self._look()
+        except NoLayoutInTime:
+            if self._failure is None:
+                raise self.clock.late("it was known whether anything fits") from None
+        return self.so_far()
+
+    def _look(self) -> None:
+        try:
+            self.fitting = self.solve(self.instance)
         except NoFeasibleLayout as failure:
-            reason, proven = str(failure), failure.proven
+            self._failure = failure
         else:
-            return None
+            return
         self.limits = limits_of(self.instance, self._most_rate())
         every = frozenset(limit.key for limit in self.limits)
         self.known[every] = False
-        conflicts: list[frozenset[str]] = []
         active = every
         while not self.meets(active):
             # most often one limit alone is to blame, and the dearest question need not be asked
             alone = any(self.meets(active - {limit.key}) for limit in self.limits)
             if not alone and not self.meets(frozenset()):
-                return Explanation(reason, proven, (), (), self.solves)
-            conflicts.append(self.smallest(active))
-            active -= conflicts[-1]
-        repairs = self.repairs(every, frozenset().union(*conflicts))
-        named = tuple(tuple(x for x in self.limits if x.key in keys) for keys in conflicts)
-        return Explanation(reason, proven, named, tuple(repairs), self.solves)
+                self._conflicts = []
+                break
+            self._conflicts.append(self.smallest(active))
+            active -= self._conflicts[-1]
+        self._chosen = self.repairing(every, frozenset().union(*self._conflicts))
+        for names in self._chosen:
+            self._repairs.append(self.change(every, names))
+            self._changes = []
+        self._whole = True
+
+    def so_far(self) -> Explanation | None:
+        """What is known now, from any thread; ``None`` until it is known that nothing fits."""
+        failure = self._failure
+        if failure is None:
+            return None
+        named = tuple(
+            tuple(x for x in self.limits if x.key in keys) for keys in tuple(self._conflicts)
+        )
+        repairs, left = list(self._repairs), self._left()
+        last = self._bracket
+        if left and last is not None and self._chosen is not None:
+            names = self._chosen[len(repairs)] if len(repairs) < len(self._chosen) else ()
+            if len(self._changes) + 1 == len(names) and last.value != last.limit.loosest:
+                repairs.append((*self._changes, last))
+        return Explanation(
+            str(failure), failure.proven, named, tuple(repairs), self.solves, tuple(left)
+        )
+
+    def _left(self) -> list[str]:
+        """What has not been looked at yet."""
+        if self._whole:
+            return []
+        if self._chosen is None:
+            first = "whether more limits conflict" if self._conflicts else "which limits conflict"
+            return [first, "what would fit"]
+        title = {limit.key: limit.title for limit in self.limits}
+        return [
+            f"the nearest value of {' and '.join(title[name] for name in names)} that solves"
+            for names in self._chosen[len(self._repairs) :]
+        ]
 
     def solve(self, instance: Instance) -> SearchResult:
         """Any verified layout. Raises ``NoFeasibleLayout``."""
@@ -189,25 +170,26 @@ class _Conflict:
                     return kept
         return active
 
-    def repairs(self, every: frozenset[str], union: frozenset[str]) -> list[tuple[Change, ...]]:
-        """Smallest sets of limits whose change makes the instance solvable, with the values."""
+    def repairing(self, every: frozenset[str], union: frozenset[str]) -> list[tuple[str, ...]]:
+        """Smallest sets of limits whose change makes the instance solvable."""
         names = [limit.key for limit in self.limits if limit.key in union]
         for size in range(1, len(names) + 1):
             chosen = [c for c in combinations(names, size) if self.meets(every - set(c))]
             if chosen:
-                return [self.change(every, names) for names in chosen[:_MOST_REPAIRS]]
+                return chosen[:_MOST_REPAIRS]
         return []
 
     def change(self, every: frozenset[str], names: tuple[str, ...]) -> tuple[Change, ...]:
         """Nearest values of some limits, one after another: each with the later ones dropped."""
         fixed: dict[str, float] = {}
-        changes = []
+        self._changes = []
         for limit in self.limits:
             if limit.key in names:
                 found = self.nearest(limit, every - set(names), fixed)
                 fixed[limit.key] = found.value
-                changes.append(found)
-        return tuple(changes)
+                self._bracket = None
+                self._changes.append(found)
+        return tuple(self._changes)
 
     def nearest(self, limit: Relaxable, kept: frozenset[str], fixed: Mapping[str, float]) -> Change:
         """Bisection between the value asked for (fails) and the loosest (fits)."""
@@ -215,8 +197,9 @@ class _Conflict:
         def fits(value: float) -> bool:
             return self.fits(self.without(kept, {**fixed, limit.key: value}))
 
-        bad, good = self._bracket(limit, fits)
+        bad, good = self.bracket(limit, fits)
         while True:
+            self._bracket = Change(limit, good, bad)
             if limit.whole:
                 middle = float((int(bad) + int(good)) // 2)
                 done = abs(good - bad) <= 1
@@ -234,7 +217,7 @@ class _Conflict:
                 bad = middle
 
     @staticmethod
-    def _bracket(limit: Relaxable, fits: Callable[[float], bool]) -> tuple[float, float]:
+    def bracket(limit: Relaxable, fits: Callable[[float], bool]) -> tuple[float, float]:
         """A value that fails and one that fits, by growing steps away from what was asked."""
         up = limit.loosest > limit.asked
         bad, factor = limit.asked, 1.1

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 
 from costmodel.question.instance import Instance
+from costmodel.question.measured_shapes import measured_workers
 from costmodel.replica import memory
 from costmodel.replica.held import cache_bytes, stage_kinds
 from solver.bounds.priced import Bounds
 from solver.fleet.asked import Question
 from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ROLES, ShapeTable
+from solver.shapes.shapes import ROLES, ShapeTable, enumerate_shapes
 from topology import Chip
-from topology.errors import on_command_line
+from topology.errors import on_command_line, option
 from topology.quantity import figure
 
 #: the command that says more
@@ -68,12 +70,30 @@ def why_nothing_fits(
 def _no_shape(instance: Instance, classes: tuple[PoolClass, ...]) -> str:
     """No replica may be built at all, whatever the chips hold."""
     engine = instance.engine
+    scenario = instance.scenario
+    if scenario.within_measured:
+        free = scenario.model_copy(update={"within_measured": False})
+        if len(enumerate_shapes(replace(instance, scenario=free), classes)):
+            return _not_measured(instance, classes)
     if engine is None:
         return "Chips: no domain has chips that a replica could stand on"
     chips = {c.chip.name: c.chip for c in classes}
     why = [engine.refusal(instance.model, chip, "mixed", 1, 1, 1) for chip in chips.values()]
     said = f": {why[0]}" if why and why[0] else ""
     return f"Engine: {engine.title} runs no replica of it on {', '.join(sorted(chips))}{said}"
+
+
+def _not_measured(instance: Instance, classes: tuple[PoolClass, ...]) -> str:
+    """Replicas there may be, but nobody measured the like of one."""
+    names, engine = sorted({c.chip.name for c in classes}), instance.engine
+    measured = [one for one in measured_workers() if engine is None or engine.engine == one.engine]
+    known = sorted({one.chip for one in measured})
+    under = "" if engine is None else f" under {engine.title}"
+    lost = [name for name in names if name not in known]
+    text = f"Measured: no worker that the question allows was measured on {', '.join(names)}{under}"
+    if lost:
+        text = f"Measured: no run{under} on {', '.join(lost)} is among the measurements; there are some on {', '.join(known)}"
+    return f"{text}. What would fit: the question without {option('within-measured')}"
 
 
 def rate_words(asked: float, most_rate: float) -> str:

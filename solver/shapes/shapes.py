@@ -206,7 +206,7 @@ def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
 
 
 def tensor_widths(instance: Instance) -> list[int]:
-    """Tensor-parallel widths: divisors of every layer's query heads."""
+    """Tensor-parallel widths: divisors of every layer's query heads, which cut the experts of a draft beside a dense model."""
     heads = {
         part.query_heads
         for layer in instance.model.layers
@@ -214,7 +214,12 @@ def tensor_widths(instance: Instance) -> list[int]:
         if isinstance(part, Attention)
     }
     most = min(heads, default=1)
-    return [tp for tp in range(1, most + 1) if all(count % tp == 0 for count in heads)]
+    cut = mixtures(instance.operations) if instance.operations.moe is None else []
+    return [
+        tp
+        for tp in range(1, most + 1)
+        if all(count % tp == 0 for count in heads) and all(one.cut_over(tp) for one in cut)
+    ]
 
 
 def slot_counts(instance: Instance, chips: int) -> list[int]:

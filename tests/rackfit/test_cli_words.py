@@ -48,6 +48,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_one_file_is_no_files(folder: Path) -> None:
+    out = folder / "one.json"
+    done = rackfit("export", folder / "slow.json", "--to", "json", "--out", out)
+    assert f"1 file written to {out}" in done.stderr
+
+
 def test_what_runs_is_written_with_the_question_that_was_priced(folder: Path) -> None:
     out = folder / "runs.json"
     rackfit(

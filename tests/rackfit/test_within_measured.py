@@ -111,3 +111,22 @@ def test_a_cost_within_what_was_measured_is_said_to_be_of_another_question(free)
     scenario = free.instance.scenario.model_copy(update={"apart": "only"})
     asked = replace(free, instance=replace(free.instance, scenario=scenario))
     assert ", with experts beside attention, within what was measured" in measured_lines(asked)[-1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"cluster": "tpu-v5e"}, "no run on tpu-v5e is among the measurements; there are some on "),
+        (
+            {"cluster": "hgx-h20", "engine": "trtllm"},
+            "no run under TensorRT-LLM on h20 is among the measurements; there are some on ",
+        ),
+    ],
+)
+def test_chips_that_nobody_measured_are_named(asked, said):
+    """It said that no domain has chips to stand on, or that the engine runs no replica there."""
+    scenario = question(model="llama-3.1-8b", within_measured=True, slo={}, **asked)
+    with pytest.raises(rackfit.NoFeasibleLayout) as failure:
+        rackfit.solve(scenario, workers=1)
+    assert said in str(failure.value)
+    assert "What would fit: the question without" in str(failure.value)

@@ -160,15 +160,20 @@ def test_a_limit_of_time_is_counted_in_work() -> None:
 def test_a_model_that_ran_out_of_time_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a time limit, a fleet that was not found in time is no fleet that does not exist."""
     instance = asked(model="llama-3.1-8b", cluster="hgx-h100")
-    clock = Clock(1000.0)
+    clock, share_s = Clock(1000.0), 0.1
 
     def late(*given: Any, **options: Any) -> FleetAnswer:
-        clock.run(_too_hard(random.Random(1)), seed=0, limit_s=0.1)
+        clock.run(_too_hard(random.Random(1)), seed=0, limit_s=share_s)
         return FleetAnswer(None, 1.0)
 
     monkeypatch.setattr("solver.known.solve_fleet", late)
-    with pytest.raises(NoLayoutInTime):
+    with pytest.raises(NoFeasibleLayout, match="left undecided") as undecided:
+        search(instance, clock=clock)  # by its share of the work: 1,000 s are far off
+    assert not undecided.value.proven
+    clock, share_s = Clock(0.6), 100.0
+    with pytest.raises(NoLayoutInTime, match="the time limit came"):
         search(instance, clock=clock)
+    clock = Clock(1000.0)
     monkeypatch.setattr(
         "solver.known.solve_fleet", lambda *_, **__: FleetAnswer(None, float("inf"))
     )

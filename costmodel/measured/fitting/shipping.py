@@ -18,7 +18,7 @@ from costmodel.question.engine_files import engine_names, load_engine
 from costmodel.question.profile import Efficiency, EngineConstants, Profile
 from costmodel.question.profile_parts import FirstToken
 from topology.chip import load_chip
-from topology.quantity import parse_quantity
+from topology.quantity import parse_quantity, per_cent
 
 #: HBM that engine, graphs and buffers take on each chip: assumed, usual setting of memory fraction
 RUNTIME_BYTES = parse_quantity("4 GiB", "B")
@@ -86,7 +86,7 @@ def profile_of(
         found = one.score(problem)
         errors.append(
             f"each {one.key} left out: mean {found.mape:.1%}, median {found.median_ape:.1%}, "
-            f"bias {found.bias:+.1%}"
+            f"bias {per_cent(found.bias, signed=True)}"
         )
     quantiles = error_quantiles(left_out, problem) if left_out else ()
     return Profile(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackfit import exporters
+from rackfit.wording import amount, counted
+from topology.quantity import per_cent
 
 if TYPE_CHECKING:
     from rackfit.exporters.export import Exported
@@ -133,7 +135,7 @@ def export_command(
         write_whole(next(iter(exported.files.values())), None)
         return
     write_files(exported.files, out)
-    say(f"{len(exported.files)} files written to {out}")
+    say(f"{counted(len(exported.files), 'file')} written to {out}")
     if to in CHECKED:
         say(
             f"nothing was started yet; once the servers run: rackfit check {shell_word(str(layout))} URL.. says "
@@ -146,8 +148,8 @@ def loss_text(exported: Exported) -> str:
     before = exported.wanted.usd_per_m_output_tokens or 0.0
     after = exported.deployed.usd_per_m_output_tokens or 0.0
     lines = [
-        f"deployed: ${after:.4f} per million output tokens, {exported.loss:+.2%} against "
-        f"${before:.4f}"
+        f"deployed: ${amount(after)} per million output tokens, {per_cent(exported.loss, 2, signed=True)} against "
+        f"${amount(before)}"
     ]
     lines += [f"deployed: {violation}" for violation in exported.deployed.violations[:5]]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackfit.cli import question
+from rackfit.wording import amount
 
 if TYPE_CHECKING:
     from costmodel.flow.question import FlowQuestion
@@ -146,7 +147,7 @@ def _text(asked: FlowQuestion, found: FlowFound) -> str:
     cost = usd_per_m_tokens(asked, found.tokens_per_s)
     if cost is not None:
         lines.append(
-            f"  cost   {cost:12,.3f} USD per million tokens; all machines {asked.usd_per_hour:,.2f} USD/h"
+            f"  cost   {amount(cost):>12} USD per million tokens; all machines {asked.usd_per_hour:,.2f} USD/h"
         )
     lines.append(f"  time   {found.wall_s:12,.1f} s")
     by_range: dict[tuple[int, int], dict[str, list[int]]] = {}

@@ -161,6 +161,8 @@ def _scenario(
     from costmodel.question.scenario import Scenario, load_scenario
     from topology.catalogue import checked
 
+    if target is not None:
+        question.refuse_others(target)
     base = running if target is None else load_scenario(target)
     scenario = asked.build(base)
     changed = {

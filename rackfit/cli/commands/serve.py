@@ -31,7 +31,7 @@ def serve_command(
         int | None, typer.Option(min=1, max=256, help="Requests worked on at once.")
     ] = None,
 ) -> None:
-    """Show a page to explore with, and answer solve, evaluate, replay and size over HTTP with their documents.
+    """Show a page to explore with, and answer questions over HTTP with their documents.
 
     The schema is at /api/openapi.json. Each request has a time limit and a memory limit, one that brings
     files a process of its own, and reads nothing but the catalogue and what it brings. Needs the extra serve.

@@ -51,9 +51,10 @@ def study_command(
     """Ask a family of questions and say what changes the answer.
 
     Finished points are kept, so that a study that was interrupted or extended goes on where it
-    stopped. Exit code 0 if any point has an answer, 1 if none has, 4 if that was an error of Rackfit's own.
+    stopped. Exit code 0 if any point has an answer, 1 if none has, 2 if what is asked is wrong at every point (a name
+    that nothing has), 4 if one is an error of Rackfit's own.
     """
-    from rackfit.cli.app import EXIT_INTERNAL
+    from rackfit.cli.app import EXIT_BAD_INPUT, EXIT_INTERNAL
     from rackfit.documents.output import make_folder, say, write_whole
     from rackfit.figures.drawing import check_charts
     from rackfit.figures.files import write_figures
@@ -81,6 +82,8 @@ def study_command(
         except InstanceError as error:
             say(f"rackfit: points are not kept: {error}")
             kept = None
+    if scenario is not None:
+        question.refuse_others(scenario)
     result = study(
         name,
         scenario,
@@ -104,8 +107,9 @@ def study_command(
     for path in written:
         say(f"written: {path}")
     if len(result.failed) == len(result.rows):
-        internal = any(row["status"] == "internal" for row in result.failed)
-        raise typer.Exit(EXIT_INTERNAL if internal else 1)
+        how = {row["status"] for row in result.failed}
+        bad = EXIT_BAD_INPUT if how == {"bad_input"} else 1
+        raise typer.Exit(EXIT_INTERNAL if "internal" in how else bad)
 
 
 class _Progress:

@@ -25,6 +25,7 @@ from rackfit.quoting import shell_word
 from rackfit.report.load_words import load_text
 from topology.errors import InstanceError, Problem
 from topology.names import shown, shown_lines
+from topology.quantity import per_cent
 
 
 class LeftOutKey(StrEnum):
@@ -153,5 +154,5 @@ def _line(name: str, one: Score | None) -> str:
         return f"{name:<44} not measured"
     return (
         f"{name:<44} mean {one.mape:6.1%}  median {one.median_ape:6.1%}  p90 {one.p90:6.1%}  "
-        f"bias {one.bias:+6.1%}  {one.n:5d} rows"
+        f"bias {per_cent(one.bias, signed=True):>6}  {one.n:5d} rows"
     )

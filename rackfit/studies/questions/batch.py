@@ -24,6 +24,7 @@ from rackfit.studies.base import (
 )
 from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 from rackfit.studies.point import solve_row
+from rackfit.wording import amount
 
 #: the batch is large enough when its cost is within this much of the cheapest
 _CLOSE = 0.10
@@ -114,7 +115,7 @@ def _solved(found: Sequence[Row]) -> list[str]:
     said = [
         f"With at most {small[_RANK]} {'sequence' if small[_RANK] == 1 else 'sequences'} per rank a million output tokens cost "
         f"{small['usd_per_m_output_tokens'] / cost:.1f} times the least, "
-        f"${cost:.4f}, and a token takes {small['tpot_s'] * 1e3:.1f} ms.",
+        f"${amount(cost)}, and a token takes {small['tpot_s'] * 1e3:.1f} ms.",
         f"{enough[_RANK]} sequences per rank are within {_CLOSE:.0%} of the least cost, at "
         f"{enough['tpot_s'] * 1e3:.1f} ms per token.",
     ]

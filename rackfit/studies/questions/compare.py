@@ -7,6 +7,7 @@ from typing import Any
 
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import ONE_RACK, Axes, Row, Study, cheapest, solved
+from rackfit.wording import amount
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:
@@ -28,7 +29,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     fastest = max(found, key=lambda row: float(row["output_tokens_per_s_per_gpu"]))
     said = [
         f"{best['cluster_name']} is the cheapest of {len(found)}: "
-        f"${best['usd_per_m_output_tokens']:.4f} per million output tokens.",
+        f"${amount(best['usd_per_m_output_tokens'])} per million output tokens.",
         f"{fastest['cluster_name']} serves most per chip: "
         f"{fastest['output_tokens_per_s_per_gpu']:,.0f} output tokens/s.",
     ]

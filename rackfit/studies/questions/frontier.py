@@ -7,6 +7,7 @@ from typing import Any
 
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import Axes, Row, Study, solved, varied
+from rackfit.wording import amount
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:
@@ -54,8 +55,8 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         ratio = fast["usd_per_m_output_tokens"] / slow["usd_per_m_output_tokens"]
         said.append(
             f"{name}: {_target_ms(fast):g} ms instead of {_target_ms(slow):g} ms per token costs "
-            f"{ratio:.2f} times as much (${fast['usd_per_m_output_tokens']:.4f} and "
-            f"${slow['usd_per_m_output_tokens']:.4f}); prefill and decode are apart at "
+            f"{ratio:.2f} times as much (${amount(fast['usd_per_m_output_tokens'])} and "
+            f"${amount(slow['usd_per_m_output_tokens'])}); prefill and decode are apart at "
             f"{len(split)} of {len(line)} targets."
         )
     winners = []

@@ -7,6 +7,7 @@ from typing import Any
 
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import ONE_RACK, Axes, Row, Study, cheapest, solved
+from rackfit.wording import amount
 
 #: bars that fit beside each other; the rest is in the table
 _MAX_BARS = 24
@@ -44,7 +45,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     best = cheapest(rows)
     said = [
         f"Cheapest of {len(solved(rows))}: {_label(best, names)}, at "
-        f"${best['usd_per_m_output_tokens']:.4f} per million output tokens."
+        f"${amount(best['usd_per_m_output_tokens'])} per million output tokens."
     ]
     for name in names:
         others = [other for other in names if other != name]

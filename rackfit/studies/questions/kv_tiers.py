@@ -14,6 +14,7 @@ from rackfit.studies.base import Axes, Options, Own, Row, Study, along
 from rackfit.studies.board import NUMBERS, PARAMETERS
 from rackfit.studies.point import found_row
 from rackfit.studies.retention import HOLD, retention_row
+from rackfit.wording import amount
 from solver.clock import Clock
 from solver.kv_search import PlanSearch, kv_plans
 from topology.errors import InstanceError, Problem
@@ -145,7 +146,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
         ratio = again["usd_per_m_output_tokens"] / row["usd_per_m_output_tokens"]
         said.append(
             f"{_time(row[_HOLD])}: computing everything again costs {ratio:.2f} times as much; a "
-            f"million cached tokens that come back save ${saving_usd_per_m(row, again):.4f}, "
+            f"million cached tokens that come back save ${amount(saving_usd_per_m(row, again))}, "
             + (
                 f"and a prompt's KV takes {row['reload_s'] * 1e3:,.0f} ms to load."
                 if row["reload_s"] > 0

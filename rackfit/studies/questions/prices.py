@@ -15,6 +15,7 @@ from rackfit.figures.chart import Chart, Series
 from rackfit.studies.base import POSITIVE, Axes, Options, Own, Row, Study, along
 from rackfit.studies.board import NUMBERS, PARAMETERS, Board, board_of, positive
 from rackfit.studies.point import found_row, solve_instance
+from rackfit.wording import amount
 from solver.answer import SearchResult
 
 _LENGTH, _TOKENS, _STEP = "workload.input_tokens", "board.tokens_per_pass", "board.price_step"
@@ -141,9 +142,9 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     line = along(rows, _LENGTH)
     for row in line:
         said.append(
-            f"{row[_LENGTH]:,} prompt tokens: a million more tokens of input cost ${row['input_usd_per_m']:.4f}, of "
-            f"output ${row['output_usd_per_m']:.4f} ({row['output_over_input']:.1f} times), of cached input "
-            f"${row['hit_usd_per_m']:.4f} ({row['hit_over_input']:.0%} of input)."
+            f"{row[_LENGTH]:,} prompt tokens: a million more tokens of input cost ${amount(row['input_usd_per_m'])}, of "
+            f"output ${amount(row['output_usd_per_m'])} ({row['output_over_input']:.1f} times), of cached input "
+            f"${amount(row['hit_usd_per_m'])} ({row['hit_over_input']:.0%} of input)."
         )
     if len(line) > 1:
         short, long = line[0], line[-1]

@@ -28,6 +28,7 @@ from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 from rackfit.studies.point import described_row, solve_row
 from rackfit.studies.systems.measured import measured_row, pairs
 from rackfit.studies.systems.steps import GAINS, SYSTEMS, step_of
+from rackfit.wording import amount
 
 #: parts of a pass that wait for links between chips
 NETWORK = ("dispatch", "combine", "all_reduce", "hand_off")
@@ -167,7 +168,7 @@ def _sizes(rows: Sequence[Row]) -> list[str]:
         for row in found
     )
     return [
-        f"Domains of {best['domain_size']} are the cheapest found, ${best['usd_per_m_output_tokens']:.4f} "
+        f"Domains of {best['domain_size']} are the cheapest found, ${amount(best['usd_per_m_output_tokens'])} "
         f"per million output tokens; domains of {small['domain_size']} cost {ratio:.2f} times that.",
         f"Domains of {enough['domain_size']} are within {_CLOSE:.0%} of the cheapest: more than that "
         "buys little here."

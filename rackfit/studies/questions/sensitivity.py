@@ -12,8 +12,10 @@ from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_chips
 from rackfit.studies.base import ONE_RACK, SOLVED, Axes, Options, Own, Row, Study, solved
 from rackfit.studies.point import solve_row
+from rackfit.wording import amount
 from topology import Chip
 from topology.errors import InstanceError, Problem
+from topology.quantity import per_cent
 
 #: figures of a chip, with what they are called in words
 _CHIP = {
@@ -114,7 +116,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     if base is None or not found:
         return ["The unchanged point has no answer: nothing to compare with."]
     said = [
-        f"Unchanged: ${base['usd_per_m_output_tokens']:.4f} per million output tokens, proven to "
+        f"Unchanged: ${amount(base['usd_per_m_output_tokens'])} per million output tokens, proven to "
         f"{base['gap']:.2%}."
     ]
     still = []
@@ -123,7 +125,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
             still.append(_said(name))
             continue
         listed = ", ".join(
-            f"{factor - 1:+.0%} changes it by {change:+.1%}"
+            f"{factor - 1:+.0%} changes it by {per_cent(change, signed=True)}"
             for factor, change in sorted(changes.items())
         )
         said.append(f"{_said(name)}: {listed}.")

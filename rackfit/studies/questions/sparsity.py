@@ -24,6 +24,7 @@ from rackfit.studies.base import (
 )
 from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 from rackfit.studies.point import solve_row
+from rackfit.wording import amount
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:
@@ -98,7 +99,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     best = cheapest(rows)
     said.append(
         f"Cheapest of {len(solved(rows))}: {best['top_k']} of {best['experts']} experts, "
-        f"${best['usd_per_m_output_tokens']:.4f} per million output tokens (quality is not priced)."
+        f"${amount(best['usd_per_m_output_tokens'])} per million output tokens (quality is not priced)."
     )
     return said
 

@@ -147,10 +147,31 @@ def test_another_kv_precision_is_noted(call: Call, tmp_path: Path, engine: str, 
     assert "KV is" not in err
 
 
-def test_a_model_given_as_something_else_is_named(call: Call) -> None:
+def test_a_file_given_as_something_else_is_named(call: Call, tmp_path: Path) -> None:
     config = data_dir("models") / "llama-3.1-8b.json"
+    files = {
+        kind: data_dir(f"{kind}s") / f"{name}.yaml"
+        for kind, name in (
+            ("cluster", "hgx-h100"),
+            ("workload", "chat"),
+            ("plan", "two-models-day"),
+        )
+    }
+    answer = tmp_path / "layout.json"
+    code, _, err = call(
+        "solve", "--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--out", answer
+    )
+    assert code == 0, err
     for words, message in (
         (("solve", config), "is a model's config, not a scenario: give it as --model"),
+        (
+            ("explain", answer),
+            "is a layout, not a scenario: evaluate, export, replay and move take it",
+        ),
+        (("study", "grid", answer), "is a layout, not a scenario: "),
+        (("move", answer, files["plan"]), "is a plan, not a scenario: rackfit plan takes it"),
+        (("solve", files["cluster"]), "is a cluster file, not a scenario: give it as --cluster"),
+        (("solve", files["workload"]), "is a workload, not a scenario: give it as --workload"),
         (("export", config, "--to", "vllm"), "is not a layout: write one with rackfit solve"),
         (("evaluate", config), "is not a layout: write one with rackfit solve"),
     ):

@@ -19,6 +19,15 @@ def test_lengths_of_inferencex_are_drawn_below_nominal(folder: Path) -> None:
     assert (bench.input_tokens, bench.output_tokens) == (DRAWN * 8192, DRAWN * 1024)
 
 
+def test_a_median_is_not_taken_for_the_mean(folder: Path) -> None:
+    """As of the other tools: a row without a mean is left out with the reason, other rows are read."""
+    row = results.inferencex(median_tpot=0.02)
+    medians = {key: value for key, value in row.items() if not key.startswith("mean_")}
+    (found,), (skipped,) = read_runs([saved(folder, [row, medians])])
+    assert found.tpot_s == 0.025
+    assert skipped.reason == "holds medians only, no mean_tpot"
+
+
 def test_one_pool_over_several_nodes_has_no_decode_workers(folder: Path) -> None:
     """Its row has the sizes under ``prefill_``, and zeros for decode."""
     sizes = {"prefill_tp": 8, "prefill_ep": 8, "prefill_num_workers": 2, "prefill_dp_attention": "true",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,20 @@ from typing import Any
 import pytest
 from serving import Client, started
 
+from rackfit.cli.interrupts import Stop
 from rackfit.serve.asked import QUESTIONS, Replay, Size, Solve
 from rackfit.serve.offered import Question
 from rackfit.serve.places import as_asked
+from solver.threads import side_by_side
 from topology.catalogue import catalogue_names, checked, resolve
-from topology.errors import InstanceError, asked_with, either, on_command_line, option
+from topology.errors import (
+    InstanceError,
+    asked_with,
+    either,
+    kind_of_data,
+    on_command_line,
+    option,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIO = {"model": "llama-3.1-8b", "cluster": "hgx-h100", "workload": "chat"}
@@ -129,6 +139,34 @@ def test_who_asks_is_asked_in_own_words_and_no_longer() -> None:
         assert on_command_line("rackfit explain says more") == ""
     assert either(option("traffic"), option("rate"), "a file") == "--traffic, --rate or a file"
     assert on_command_line("rackfit explain says more") == "rackfit explain says more"
+
+
+def test_two_requests_at_once_are_each_asked_in_own_words() -> None:
+    """Also by the threads that work for them: of a search, and of what a time limit may end."""
+    both, said = threading.Barrier(2, timeout=60), dict[str, list[str]]()
+
+    def ask(own: str) -> None:
+        def works(number: int) -> str:
+            return f"{option('rate')} {kind_of_data('models')} {on_command_line('a shell')}"
+
+        stop: Stop[list[str]] = Stop("an answer")
+        with asked_with({"rate": own, "models": f"{own} model"}):
+            both.wait()  # each is inside before the other asks
+            told = [works(0)]
+            with side_by_side(3, 4) as each:
+                told += each(works, range(4))
+            stop.run(lambda: [works(0)], told.extend)
+            both.wait()
+        said[own] = [*told, works(0)]
+
+    threads = [threading.Thread(target=ask, args=(own,)) for own in ("first", "second")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == {
+        own: [f"{own} {own} model "] * 6 + ["--rate models a shell"] for own in ("first", "second")
+    }
 
 
 def _texts(tree: ast.Module) -> Iterator[ast.Constant]:

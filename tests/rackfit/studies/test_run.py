@@ -127,7 +127,10 @@ def test_command_line(tmp_path: Path) -> None:
         ".csv", ".html", ".json", ".svg",
     ]  # fmt: skip
     none = CliRunner().invoke(build_app(), [*command[:4], "--over", "cluster=no-such"])
-    assert none.exit_code == 1
+    assert none.exit_code == 2
+    assert "unknown name 'no-such'; `rackfit catalogue clusters` lists all" in none.stderr
+    tight = [*command[:4], "--over", "slo.tpot=1e-6", "--over", "cluster=hgx-h100,no-such"]
+    assert CliRunner().invoke(build_app(), tight).exit_code == 1
 
 
 def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """``amd-smi list``, ``static``, ``topology``, ``process``, ``metric`` and ``partition`` with ``--json``, saved as HOST.json.
 
 One file may hold several of them after each other. Keys are those of ROCm 6.0 to 7.2: GPUs are a list, since 7.0
-that of ``gpu_data``; links between GPUs are lists, before 6.3 tables by the other GPU's number.
+that of ``gpu_data``; links between GPUs are lists, before 6.3 tables by the other GPU's number. Who asks for some of a
+link's facts alone (``topology --hops``) has no types: hops and bandwidths then say whether XGMI leads there.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ _TELLS = (
     "partition",
     "links",
     "link_type",
+    "hops",
+    "numa_bandwidth",
     "process_list",
     "mem_usage",
     "bus",
 )
 _XGMI = {"XGMI": True, "PCIE": False}
+#: tables of links by the other GPU's number, and what an entry of a list of links calls them
+_TABLES = {"link_type": "link_type", "hops": "num_hops", "numa_bandwidth": "bandwidth"}
 #: a megabyte of amd-smi is one of 2^20 bytes: it tells 196592 MB of an MI300X
 _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
@@ -96,9 +101,13 @@ def add(listing: Listing, entry: dict[str, Any], place: str) -> None:
     if told(mapping(entry.get("ras")).get("bad_page_threshold_exceeded")).lower() == "true":
         gpu.failed = "more bad pages of its memory than the driver bears"
     for link in map(mapping, sequence(entry.get("links"))):
-        _add_link(gpu.linked, link.get("gpu"), link.get("link_type"), f"{where}: links")
-    for other, kind in mapping(entry.get("link_type")).items():
-        _add_link(gpu.linked, other.removeprefix("gpu_"), kind, f"{where}: link_type")
+        _add_link(gpu.linked, link.get("gpu"), link, f"{where}: links")
+    links: dict[str, dict[str, Any]] = {}
+    for table, key in _TABLES.items():
+        for other, value in mapping(entry.get(table)).items():
+            links.setdefault(other, {})[key] = value
+    for other, link in links.items():
+        _add_link(gpu.linked, other.removeprefix("gpu_"), link, f"{where}: {'/'.join(_TABLES)}")
 
 
 def number(value: Any, place: str) -> int:
@@ -124,7 +133,19 @@ def size(value: Any, place: str) -> float | None:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _add_link(linked: dict[int, bool], other: Any, kind: Any, place: str) -> None:
-    """Whether XGMI leads to another GPU; the way to itself and what is not told are left out."""
-    if isinstance(kind, str) and kind in _XGMI:
-        linked[number(other, place)] = _XGMI[kind]
+def _add_link(linked: dict[int, bool], other: Any, link: dict[str, Any], place: str) -> None:
+    """Whether XGMI leads to another GPU; the way to itself and what is not told are left out.
+
+    Without types, a bandwidth is told of neighbours over XGMI alone, and they are one hop away; PCIe has two hops or
+    more (``rsmi_minmax_bandwidth_get``, ``rsmi_topo_get_link_type`` of ROCm/amdsmi, MIT).
+    """
+    kind = link.get("link_type")
+    if "link_type" in link:
+        told_so = _XGMI.get(kind) if isinstance(kind, str) else None
+    elif re.fullmatch(r"\d{1,9}-\d{1,9}", str(link.get("bandwidth"))):
+        told_so = True
+    else:
+        hops = str(link.get("num_hops"))
+        told_so = hops == "1" if re.fullmatch(r"[1-9]\d{0,2}", hops) else None
+    if told_so is not None:
+        linked[number(other, place)] = told_so

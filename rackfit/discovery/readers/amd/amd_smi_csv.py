@@ -1,7 +1,7 @@
 """``amd-smi list``, ``static``, ``metric``, ``process`` and ``topology`` with ``--csv``, saved as HOST.csv or HOST.txt.
 
-The tool writes the keys of its JSON without the sections above them, sizes in MB without a unit. Lists of links, as it
-writes them since ROCm 6.3, are no table and are left out, which is said.
+The tool writes the keys of its JSON without the sections above them, sizes in MB without a unit. Links are columns for
+each other GPU (``weight_gpu_1``, ``hops_gpu_1``, ``link_type_gpu_1``, ``numa_bandwidth_gpu_1``), also since ROCm 6.3, where they are lists in JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _PLACES = {
 }
 _SIZES = ("size", "total_vram", "used_vram")
 _BEGINS = ("gpu,", "timestamp,gpu,")
-_LINK = re.compile(r"link_type_(gpu_\d{1,4})")
+#: columns of ``topology`` by the other GPU (``flatten_dict`` of ROCm/amdsmi's ``amdsmi_logger.py``, MIT)
+_LINK = re.compile(r"(link_accessibility|weight|hops|link_type|numa_bandwidth)_(gpu_\d{1,4})")
 
 
 def recognises(document: Document) -> bool:
@@ -48,16 +49,9 @@ def recognises(document: Document) -> bool:
 def read(document: Document) -> Found:
     """One host with its GPUs."""
     listing = Listing()
-    listed = False
     for row, place in table_rows(document.text, _is_head, document.place):
         add(listing, _entry(row), place)
-        listed |= "links" in row
-    found = host_of(listing, document)
-    if listed:
-        found.notes.append(
-            f"{document.place}: links are left out; amd-smi topology, by itself or with --json, tells them"
-        )
-    return found
+    return host_of(listing, document)
 
 
 def _is_head(cells: list[str]) -> bool:
@@ -79,5 +73,7 @@ def _entry(row: dict[str, str]) -> dict[str, Any]:
             entry.setdefault(section, {}).setdefault(key, f"{value} MB" if plain else value)
     if row.get("pid", "").isdecimal() or row.get("process_info", "").startswith("{"):
         entry["process_list"] = [{"process_info": {}}]
-    links = {found[1]: value for name, value in row.items() if (found := _LINK.fullmatch(name))}
-    return {**entry, "link_type": links} if links else entry
+    for name, value in row.items():
+        if found := _LINK.fullmatch(name):
+            entry.setdefault(found[1], {})[found[2]] = value
+    return entry

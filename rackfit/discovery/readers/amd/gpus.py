@@ -97,6 +97,8 @@ def host_of(listing: Listing, document: Document) -> Found:
         return found
     host = found.host(document.stem, document.place)
     host.chips = len(whole)
+    if listing.processes or any(gpu.running or gpu.used or gpu.share for gpu in whole):
+        host.use_told = True
     host.product = _product(gpus.values(), document.place)
     sizes = [gpu.memory for gpu in whole if not gpu.split and gpu.memory]
     host.hbm_bytes = min(sizes, default=None)
@@ -167,7 +169,7 @@ def _link(host: Host, gpus: dict[int, Gpu], place: str) -> None:
     for a, gpu in gpus.items():
         for b in gpus:
             if a != b and gpu.linked.get(b, gpus[b].linked.get(a)) is None:
-                message = f"no link type of GPUs {a} and {b}; expected one for every pair"
+                message = f"no link type of GPUs {a} and {b}; expected one for every pair (amd-smi topology --link-type tells them)"
                 raise InstanceError(Problem(place, message))
     for a, gpu in gpus.items():
         others = [b for b in gpus if b != a]

@@ -56,6 +56,7 @@ def read(document: Document) -> Found:
             host = found.host(f"{name}-{number}", document.place)
             host.chips, host.product = chips, machine[1]
             host.domain, host.slice_shape = name, shape
+            host.use_told = False
             if pool.get("status") not in (None, "RUNNING", "RECONCILING", "RUNNING_WITH_ERROR"):
                 host.out_of_service = f"pool is {shown(pool['status'], 40)}"
         if count:

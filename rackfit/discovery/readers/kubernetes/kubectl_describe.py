@@ -64,7 +64,11 @@ def _node(block: dict[str, list[str]], place: str) -> dict[str, Any]:
             "conditions": [_condition(line) for line in _lines(block["Conditions"])],
             "capacity": dict(_pairs(block["Capacity"], ":")),
             "allocatable": dict(_pairs(block["Allocatable"], ":")),
-            "requested": _requested(block.get("Allocated resources", [])),
+            **(
+                {"requested": _requested(block["Allocated resources"])}
+                if "Allocated resources" in block
+                else {}
+            ),
         },
     }
 

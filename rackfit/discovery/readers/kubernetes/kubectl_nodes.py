@@ -65,8 +65,8 @@ def read(document: Document) -> Found:
     for item in nodes:
         status = item.get("status")
         name = str(mapping(item.get("metadata")).get("name"))
-        if isinstance(status, dict) and name in asked:
-            item["status"] = {**status, "requested": asked[name]}
+        if isinstance(status, dict) and pods:
+            item["status"] = {**status, "requested": asked.get(name, {})}
     found = hosts_of(nodes, document)
     spaces = {str(mapping(pod.get("metadata")).get("namespace")) for pod in pods}
     if pods and spaces <= _DUMPED:
@@ -116,6 +116,8 @@ def hosts_of(nodes: list[dict[str, Any]], document: Document) -> Found:
         if split:
             host.taken_anywhere["split by MIG"] = split
         whole = host.chips - split == _told(status, "capacity", place)
+        # of pods, or of what they have asked for
+        host.use_told = "requested" in status
         if whole and (used := _told(status, "requested", place)):
             host.taken_anywhere["requested by pods"] = min(used, host.chips)
         _describe(host, labels, document.place)

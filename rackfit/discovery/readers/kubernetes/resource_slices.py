@@ -115,6 +115,7 @@ def _devices(found: Found, node: str, devices: list[dict[str, Any]], place: str)
         if (size := _memory(device)) is not None:
             host.hbm_bytes = size
     host.chips = len(gpus)
+    host.use_told = False
     host.product = next(iter(products)) if len(products) == 1 else None
     if len(products) > 1:
         kinds = ", ".join(sorted(products))

@@ -69,6 +69,7 @@ def read_log(root: Element, document: Document) -> Found:
         raise InstanceError(Problem(document.place, message))
     if displays:
         found.notes.append(f"{host.name}: {displays} {DISPLAY} left out; it serves screens")
+    host.use_told = True
     host.chips = max(len(gpus), min(int(attached[:5]), 1024) - displays)
     products: set[str] = set()
     for position, gpu in enumerate(gpus):

@@ -85,6 +85,7 @@ def hosts_of(records: list[dict[str, str]], where: str) -> Found:
             continue
         kinds = {kind for kind, _ in whole if kind}
         host = found.host(name, where)
+        host.use_told = True
         host.chips = sum(number for _, number in whole) or None
         host.product = next(iter(kinds)) if len(kinds) == 1 else None
         if unread:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import table_listings as listings
@@ -22,7 +26,7 @@ CPX = table(
 HYPERVISOR = table(
     "gpu,gpu_bdf,gpu_uuid,vf,vf_bdf,vf_uuid", "0,0000:0c:00.0,67ff74a1,0,0000:0c:02.0,670074a1"
 )
-#: the form of topology --csv before ROCm 6.3
+#: topology --link-type --csv
 OLD_LINKS = table(
     "gpu,bdf,link_type_gpu_0,link_type_gpu_1",
     "0,0000:0c:00.0,SELF,XGMI",
@@ -51,14 +55,64 @@ def test_lines_end_as_the_tools_end_them(name: str, tmp_path: Path) -> None:
     assert (other.failed, other.taken, sizes(other)) == (usual.failed, usual.taken, sizes(usual))
 
 
-def test_links_in_a_list_are_named_and_left_out(tmp_path: Path) -> None:
-    text = table(
-        "gpu,bdf,links",
-        *(f"{n},0000:0{n}:00.0,\"[{{'gpu': 0, 'link_type': 'PCIE'}}]\"" for n in range(2)),
-    )
-    found = found_in(tmp_path, "h.csv", text, chip="mi300x")
-    assert not found.failed
-    assert any("links are left out; amd-smi topology" in note for note in found.notes)
+#: tables of topology as ROCm 6.3 to 7.2 name them in --csv, each with a cell by row, column and whether XGMI joins them
+#: (after topology and flatten_dict of ROCm/amdsmi, MIT, amdsmi_cli), and the same fact in a list of --json
+LINK_TABLES: dict[str, tuple[Callable[[int, int, bool], Any], str]] = {
+    "link_accessibility": (lambda a, b, xgmi: "ENABLED", "link_status"),
+    "weight": (lambda a, b, xgmi: 0 if a == b else 15 if xgmi else 40, "weight"),
+    "hops": (lambda a, b, xgmi: 0 if a == b else 1 if xgmi else 2, "num_hops"),
+    "link_type": (lambda a, b, xgmi: "SELF" if a == b else "XGMI" if xgmi else "PCIE", "link_type"),
+    "numa_bandwidth": (lambda a, b, xgmi: "50000-64000" if xgmi and a != b else "N/A", "bandwidth"),
+    "coherent": (lambda a, b, xgmi: "SELF" if a == b else "NC", "coherent"),
+    "atomics": (lambda a, b, xgmi: "SELF" if a == b else "64,32", "atomics"),
+}
+
+
+def linked(names: Sequence[str], lost: set[tuple[int, int]], as_json: bool) -> str:
+    """Eight GPUs with some tables of ``amd-smi topology``; no XGMI joins the pairs of ``lost``."""
+    rows: list[dict[str, Any]] = [{"gpu": n, "bdf": f"0000:{n}5:00.0"} for n in range(8)]
+    for a, row in enumerate(rows):
+        joined = [not {(a, b), (b, a)} & lost for b in range(8)]
+        if as_json:
+            row["links"] = [
+                {"gpu": b, "bdf": rows[b]["bdf"]}
+                | {LINK_TABLES[name][1]: LINK_TABLES[name][0](a, b, joined[b]) for name in names}
+                for b in range(8)
+            ]
+            continue
+        for name in names:
+            for b in range(8):
+                row[f"{name}_gpu_{b}"] = LINK_TABLES[name][0](a, b, joined[b])
+    if as_json:
+        return json.dumps(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0])
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("names", [list(LINK_TABLES), ["link_type"], ["hops"], ["hops", "weight"]])
+def test_links_of_topology_tell_what_xgmi_joins(
+    names: list[str], as_json: bool, tmp_path: Path
+) -> None:
+    name = "h.json" if as_json else "h.csv"
+    found = found_in(tmp_path, name, linked(names, {(0, 3), (4, 6)}, as_json), chip="mi300x")
+    assert set(found.failed) == {"r0g0--r0g3", "r0g4--r0g6"}
+    assert not found_in(tmp_path, name, linked(names, set(), as_json), chip="mi300x").failed
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_bandwidths_do_not_tell_is_asked_for(as_json: bool, tmp_path: Path) -> None:
+    """None is told of pairs over PCIe, nor where the driver fails to tell one."""
+    name, tables = "h.json" if as_json else "h.csv", ["weight", "numa_bandwidth"]
+    assert not found_in(tmp_path, name, linked(tables, set(), as_json), chip="mi300x").failed
+    said = refusal(tmp_path, name, linked(tables, {(0, 3)}, as_json), chip="mi300x")
+    assert "no link type of GPUs 0 and 3" in said
+    assert "amd-smi topology --link-type tells them" in said
+    weights = linked(["weight", "link_accessibility"], {(0, 3)}, as_json)
+    assert not found_in(tmp_path, name, weights, chip="mi300x").failed
 
 
 def test_units_may_stand_in_the_header_alone(tmp_path: Path) -> None:
