@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -12,7 +13,7 @@ from costmodel.replica.held import cache_bytes, stage_kinds
 from solver.bounds.priced import Bounds
 from solver.fleet.asked import Question
 from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import ROLES, ShapeTable
+from solver.shapes.shapes import ROLES, ShapeTable, enumerate_shapes
 from topology import Chip
 from topology.errors import on_command_line
 from topology.quantity import figure
@@ -67,10 +68,17 @@ def why_nothing_fits(
 
 def _no_shape(instance: Instance, classes: tuple[PoolClass, ...]) -> str:
     """No replica may be built at all, whatever the chips hold."""
-    engine = instance.engine
+    engine, scenario = instance.engine, instance.scenario
+    chips = {c.chip.name: c.chip for c in classes}
+    free = replace(instance, scenario=scenario.model_copy(update={"within_measured": False}))
+    if scenario.within_measured and len(enumerate_shapes(free, classes)):
+        who = "no worker" if engine is None else f"no worker of {engine.title}"
+        return (
+            f"Measured: {who} that could run it was measured on {', '.join(sorted(chips))}; without within_measured "
+            "there are replicas to look for"
+        )
     if engine is None:
         return "Chips: no domain has chips that a replica could stand on"
-    chips = {c.chip.name: c.chip for c in classes}
     why = [engine.refusal(instance.model, chip, "mixed", 1, 1, 1) for chip in chips.values()]
     said = f": {why[0]}" if why and why[0] else ""
     return f"Engine: {engine.title} runs no replica of it on {', '.join(sorted(chips))}{said}"

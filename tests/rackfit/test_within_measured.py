@@ -68,8 +68,16 @@ def test_nobody_measured_a_chip_and_says_so():
     found = rackfit.solve(question(cluster="hgx-a100"), workers=1).as_dict()
     assert "chip" in found["measured_distance"]["not_measured"]
     assert found["within_measured_usd_per_m_output_tokens"] is None
-    with pytest.raises(rackfit.NoFeasibleLayout):
+    with pytest.raises(
+        rackfit.NoFeasibleLayout, match="no worker that could run it was measured on a100"
+    ):
         rackfit.solve(question(cluster="hgx-a100", within_measured=True), workers=1)
+    asked = question(cluster="hgx-h20", engine="sglang", within_measured=True)
+    with pytest.raises(
+        rackfit.NoFeasibleLayout,
+        match=r"no worker of SGLang .* measured on h20; without within_measured",
+    ):
+        rackfit.solve(asked, workers=1)
 
 
 def test_what_is_missing_is_named_beside_what_is_there():
