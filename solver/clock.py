@@ -19,6 +19,8 @@ from topology.errors import InstanceError, NoLayoutInTime, Problem
 _LEAST_S = 0.05
 #: CP-SAT's own measure of work, the same on every machine, that a second of a limit allows
 _WORK_PER_S = 0.1
+#: part of the time left that a model has taken where the clock ended it
+_ALL = 0.95
 #: seconds that a limit of one second may take at most, where the machine is slow or busy
 _SLOWER = 4.0
 
@@ -64,6 +66,8 @@ class Clock:
         #: the answer as it is now, for a caller who cannot wait for the search to end by itself
         self.kept: Callable[[], Any] = lambda: None
         self.limit_s = limit_s
+        #: whether this clock, not its own limit, ended a model that was not settled yet
+        self.cut_short = False
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._own = threading.local()
@@ -147,9 +151,8 @@ class Clock:
         """
         solver = one_worker(seed)
         solver.parameters.max_deterministic_time = limit_s * _WORK_PER_S
-        solver.parameters.max_time_in_seconds = max(
-            _LEAST_S, min(limit_s * _SLOWER, self.remaining_s)
-        )
+        left = self.remaining_s
+        solver.parameters.max_time_in_seconds = max(_LEAST_S, min(limit_s * _SLOWER, left))
         solver.parameters.relative_gap_limit = accept_gap
         if linearize:
             solver.parameters.linearization_level = 2
@@ -161,6 +164,8 @@ class Clock:
             status = int(solver.solve(model))
             if status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
                 self._own.unsettled = self.unsettled + 1
+                if self.over or solver.wall_time >= _ALL * left:
+                    self.cut_short = True
             return solver, status
         finally:
             with self._lock:

@@ -222,8 +222,7 @@ class Search(Known):
 
     def _fail(self, *, proven: bool) -> NoReturn:
         """Raise why there is no layout. ``proven``: a bound shows that none exists."""
-        cut_short = self.clock.limit_s is not None and self.clock.unsettled > 0
-        if self.clock.over or (cut_short and not proven):
+        if self.clock.over or (self.clock.cut_short and not proven):
             raise self.clock.late("the first verified layout")
         if proven:
             raise NoFeasibleLayout(self.why())

@@ -158,22 +158,29 @@ def test_a_limit_of_time_is_counted_in_work() -> None:
 
 
 def test_a_model_that_ran_out_of_time_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within a time limit, a fleet that was not found in time is no fleet that does not exist."""
+    """A fleet that was not found in time is no fleet that does not exist; the time limit is blamed where it ended the model."""
     instance = asked(model="llama-3.1-8b", cluster="hgx-h100")
-    clock = Clock(1000.0)
+    ended, patient = Clock(0.5), Clock(1000.0)
+    ended.run(_too_hard(random.Random(1)), seed=0, limit_s=100.0)
+    assert ended.cut_short
 
     def late(*given: Any, **options: Any) -> FleetAnswer:
-        clock.run(_too_hard(random.Random(1)), seed=0, limit_s=0.1)
+        patient.run(_too_hard(random.Random(1)), seed=0, limit_s=0.1)
         return FleetAnswer(None, 1.0)
 
     monkeypatch.setattr("solver.known.solve_fleet", late)
+    with pytest.raises(NoFeasibleLayout, match="no layout was found") as failure:
+        search(instance, clock=patient)
+    assert patient.unsettled
+    assert not failure.value.proven
+    patient.cut_short = True
     with pytest.raises(NoLayoutInTime):
-        search(instance, clock=clock)
+        search(instance, clock=patient)
     monkeypatch.setattr(
         "solver.known.solve_fleet", lambda *_, **__: FleetAnswer(None, float("inf"))
     )
     with pytest.raises(NoFeasibleLayout) as failure:
-        search(instance, clock=clock)
+        search(instance, clock=patient)
     assert failure.value.proven
 
 
