@@ -149,11 +149,11 @@ def questions(scenario: Scenario, asked: Asked) -> Questions:
     if problems:
         raise InstanceError(problems)
     requests, targets = asked.steady, asked.targets
-    slo = Slo(ttft=targets.ttft_p99_s, tpot=targets.tpot_p99_s)
-    base = scenario.model_copy(update={"rate": asked.peak_rate, "pay": "used", "slo": slo})
     exempt, tpot = targets.exempt if targets.exempt < 1.0 else 0.0, targets.tpot_p99_s
     if exempt and not any_left(requests, exempt):
         exempt, tpot = 0.0, None  # no answer for which the target has to hold has a second token
+    slo = Slo(ttft=targets.ttft_p99_s, tpot=tpot)
+    base = scenario.model_copy(update={"rate": asked.peak_rate, "pay": "used", "slo": slo})
     every = spread_of(requests, exempt)
     whole = resolve_instance(base).workload
     mean, own, least = (
