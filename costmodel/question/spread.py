@@ -74,6 +74,11 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
     )
 
 
+def any_left(requests: Requests, exempt: float) -> bool:
+    """Whether requests have a second token of an answer, whichever share ``exempt`` of them is left out."""
+    return most_left(np.asarray(requests.output_tokens, dtype=float) - 1.0, exempt) > 0
+
+
 def most_left(values: NDArray[np.float64], exempt: float) -> float:
     """Mean over all of what is left without the largest of a share of them."""
     kept = len(values) - int(exempt * len(values))

@@ -72,6 +72,14 @@ def place_layers(
         raise InstanceError(
             Problem("effort", f"unknown {effort!r}; known: fast, enough, good, best")
         )
+    first, like = unlike_layers(shares)
+    if len(first) < len(shares):  # even load, say
+        found = place_layers(
+            shares[first], slots_per_chip, effort=effort, time_limit_s=time_limit_s, seed=seed, workers=workers
+        )  # fmt: skip
+        return LayerPlacements(
+            found.physical_to_logical[like], found.max_load[like], found.bound[like], slots.counts
+        )
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
     bound = load_bounds(shares, slots.num_chips, slots.total)
     if slots.total == shares.shape[1]:
@@ -95,6 +103,13 @@ def place_layers(
             whole_effort=WHOLE_EFFORT[effort],
         )
     return finish(shares, table, slots, bound)
+
+
+def unlike_layers(shares: Floats) -> tuple[Ints, Ints]:
+    """Layers of which none before has the same loads, in order, and for each layer which of these is like it."""
+    _, first, like = np.unique(shares, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[like.ravel()]
 
 
 def construct(

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from costmodel.question.instance import Instance
+from costmodel.question.what_if import cluster_of
 from costmodel.question.workload import Limits, Slo
 from solver.shapes.pools import pool_classes
 from solver.shapes.shapes import most_domains
-from topology import Cluster, load_cluster
+from topology import Cluster
 from topology.quantity import figure
 
 #: a chip with so many times its HBM holds anything
@@ -161,9 +162,8 @@ def _chips(instance: Instance, most_requests_per_s: float | None) -> Relaxable:
         most = max(most, math.ceil(1.3 * short * copies) + 1)
 
     def with_value(changed: Instance, value: float) -> Instance:
-        sold = instance.scenario.granularity
-        more = load_cluster(text, count=int(value), granularity=sold)
-        more = more.with_profile(changed.cluster.profile)
+        asked = instance.scenario.model_copy(update={"cluster": f"{text}@{int(value)}"})
+        more = cluster_of(asked).with_profile(changed.cluster.profile)
         least = min(placed.chip.hbm_bytes for placed in changed.cluster.usable)
         return replace(changed, cluster=with_hbm(more, least))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from costmodel.question.spread import Spread, spread_of
+from costmodel.question.spread import Spread, any_left, spread_of
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.reuse import known_before
 from costmodel.question.workload import Slo, Workload
@@ -149,9 +149,11 @@ def questions(scenario: Scenario, asked: Asked) -> Questions:
     if problems:
         raise InstanceError(problems)
     requests, targets = asked.steady, asked.targets
-    slo = Slo(ttft=targets.ttft_p99_s, tpot=targets.tpot_p99_s)
+    exempt, tpot = targets.exempt if targets.exempt < 1.0 else 0.0, targets.tpot_p99_s
+    if exempt and not any_left(requests, exempt):
+        exempt, tpot = 0.0, None  # no answer for which the target has to hold has a second token
+    slo = Slo(ttft=targets.ttft_p99_s, tpot=tpot)
     base = scenario.model_copy(update={"rate": asked.peak_rate, "pay": "used", "slo": slo})
-    exempt = targets.exempt if targets.exempt < 1.0 else 0.0
     every = spread_of(requests, exempt)
     whole = resolve_instance(base).workload
     mean, own, least = (
@@ -159,7 +161,7 @@ def questions(scenario: Scenario, asked: Asked) -> Questions:
         for spread, slo in (
             (None, {}),
             (spread_of(requests), {}),
-            (every, {"slo": Slo(tpot=targets.tpot_p99_s)}),
+            (every, {"slo": Slo(tpot=tpot)}),
         )
     )  # fmt: skip
     return Questions(mean, own, least, exempt)

@@ -6,13 +6,13 @@ rates are each world's own, where prefill and decode meet at the smaller.
 
 *Candidates.* The answer at the fitted parameters says how dear each world is. The optimum of the world at the quantile, then
 where that is not proven best that of the worst of each constant over all worlds up to it, and those of the dearer worlds are
-judged in all worlds by the evaluator.
+judged in all worlds by the evaluator; then, as long as there is time and a gap, those of every world.
 
 *Bound.* ``c_w(x) >= b_w`` for every layout ``x`` and world ``w``, with ``b_w`` the proven bound of a search of that world,
 so that the quantile of ``c_w(x)`` is at least that of ``b_w``: of ``n`` worlds the ``k`` dearest decide it, and the least of
 their ``k`` bounds is at most the ``(n - k + 1)``-th of all. Several worlds have one bound in common: that of the question
 with the best of each constant, whose passes take no longer in any of them; where links between domains bind, quicker
-passes may send more than these carry, and every world is bounded by itself.
+passes may send more than these carry, and every world is bounded by itself. So it is where that leaves a gap.
 """
 
 from __future__ import annotations
@@ -95,14 +95,11 @@ class WorldsSearch:
         bounds = [self.look(groups[0])]
         bounds += [self.bound_of(group, bounds[0]) for group in groups[1:]]
         self.bound = min(bounds)
-        if self.bound == float("inf"):
-            raise NoFeasibleLayout(
-                f"no layout meets the targets in {self.confidence:.0%} of the {len(worlds)} parameter sets; "
-                "ask for a lower confidence or for less"
-            )
+        self._possible()
         for question in (slowest(worlds[: place + 1]), *groups[1:]):
             if not self.proven:
                 self.look(question)
+        self.one_by_one(worlds, place)
         if self.best is None or self.bound <= 0:
             if self.clock.over:
                 raise self.clock.late("a layout and a bound for this confidence")
@@ -111,6 +108,26 @@ class WorldsSearch:
                 proven=False,
             )
         return self.answer()
+
+    def one_by_one(self, worlds: Sequence[Instance], place: int) -> None:
+        """Bound and search world by world while that is not proven: first those that decide, then cheaper ones, the dearest first."""
+        bounds = [self.bound if at >= place else 0.0 for at in range(len(worlds))]
+        for at in (*range(place, len(worlds)), *reversed(range(place))):
+            if self.proven or self.clock.over:
+                return
+            best = self.best
+            enough = float("inf") if best is None else best.costs.at(self.confidence)
+            bounds[at] = max(bounds[at], self.bound_of(worlds[at], enough))
+            self.bound = max(self.bound, sorted(bounds)[place])
+            self._possible()
+
+    def _possible(self) -> None:
+        """Raise ``NoFeasibleLayout`` where so many worlds have no layout that the confidence has none."""
+        if self.bound == float("inf"):
+            raise NoFeasibleLayout(
+                f"no layout meets the targets in {self.confidence:.0%} of the {len(self.worlds)} parameter sets; "
+                "ask for a lower confidence or for less"
+            )
 
     @property
     def proven(self) -> bool:

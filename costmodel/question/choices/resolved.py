@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costmodel.models import load_model
 from costmodel.question.choices.options import Values
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
+from costmodel.question.what_if import model_of
 from topology.errors import InstanceError, Problem
 
 
@@ -37,9 +37,7 @@ def alternatives(instance: Instance) -> list[tuple[Values, Instance]]:
     found: list[tuple[Values, Instance]] = []
     for values in choices.combinations():
         scenario, model = instance.scenario.choosing(values), instance.model
-        if {"kv_dtype", "weight_dtype"} & values.keys():
-            model = load_model(
-                scenario.model, weight_dtype=scenario.weight_dtype, kv_dtype=scenario.kv_dtype
-            )
+        if {"kv_dtype", "weight_dtype"} & values.keys() or model.drafter is not None:
+            model = model_of(scenario)
         found.append((values, replace(instance, scenario=scenario, model=model)))
     return found

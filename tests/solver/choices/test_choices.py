@@ -17,6 +17,7 @@ from costmodel.question.choices import resolved
 from costmodel.question.choices.options import Choices, Values
 from costmodel.question.choices.resolved import alternatives
 from costmodel.question.instance import Instance
+from costmodel.question.scenario import Scenario
 from solver.clock import Clock
 from solver.search import search
 from solver.verify import usd_per_m_output
@@ -120,10 +121,10 @@ def check(
     ``more``: replicas of a question beside those of one group of chips.
     """
 
-    def load(name: str, *, weight_dtype: str | None, kv_dtype: str | None) -> ModelSpec:
-        return narrowed(instance.model, weight_dtype, kv_dtype)
+    def model_of(scenario: Scenario) -> ModelSpec:
+        return narrowed(instance.model, scenario.weight_dtype, scenario.kv_dtype)
 
-    monkeypatch.setattr(resolved, "load_model", load)
+    monkeypatch.setattr(resolved, "model_of", model_of)
     least: list[float] = []
     most: list[float] = []
     for _, question in alternatives(instance):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from costmodel.question.choices.options import Choices
+from costmodel.question.choices.resolved import alternatives, resolve_choosing
+from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.api import evaluate as judge
 from rackfit.api import make_instance, solve
@@ -66,6 +68,24 @@ def test_one_value_is_the_plain_question() -> None:
     plain = solve(scenario.choosing({"drafts": 2, "chunk": 8192}), workers=1, beside=False)
     assert found.layout == plain.layout
     assert found.evaluation.as_dict() == plain.evaluation.as_dict()
+
+
+def test_every_combination_is_the_question_with_its_values() -> None:
+    """With what drafts for the model, in the precision of its caches, and without it where nothing is drafted."""
+    speculative = {"draft_tokens": 1, "acceptance": 0.5, "draft": "qwen3-8b"}
+    workload = {"input_tokens": 100, "output_tokens": 3}
+    scenario = Scenario.model_validate(
+        {
+            "model": "qwen3-30b-a3b-fp8", "cluster": "hgx-h200", "workload": workload, "speculative": speculative,
+            "choices": {"kv_dtype": ["bf16", "fp8"], "drafts": [0, 1]},
+        }
+    )  # fmt: skip
+    every = alternatives(resolve_choosing(scenario))
+    assert len(every) == 4
+    for values, question in every:
+        alone = resolve_instance(scenario.choosing(values))
+        assert question.model == alone.model
+        assert question.digest == alone.digest
 
 
 def test_choices_within_each_engine() -> None:

@@ -13,6 +13,7 @@ import pytest
 from costmodel.models.spec import ModelSpec
 from costmodel.question.choices import resolved
 from costmodel.question.instance import Instance
+from costmodel.question.scenario import Scenario
 from tests.conftest import make_tiny
 from tests.solver.apart.test_enumeration import apart
 from tests.solver.choices.test_choices import (
@@ -130,10 +131,10 @@ def test_tiers_with_another_choice_equal_enumeration(
     other = BESIDE_APART[seed % 3]
     plain = with_tiers(make_tiny(tmp_path, seed, 2, 2, 0), seed)
 
-    def load(name: str, *, weight_dtype: str | None, kv_dtype: str | None) -> ModelSpec:
-        return narrowed(plain.model, weight_dtype, kv_dtype)
+    def model_of(scenario: Scenario) -> ModelSpec:
+        return narrowed(plain.model, scenario.weight_dtype, scenario.kv_dtype)
 
-    monkeypatch.setattr(resolved, "load_model", load)
+    monkeypatch.setattr(resolved, "model_of", model_of)
     instance = choosing(plain, tiers=TIERS, **{other: VALUES[other]})
     assert check_tiers(instance)[0] != "between"
 

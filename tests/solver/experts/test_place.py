@@ -11,7 +11,7 @@ from benchmarks.baselines.eplb import chip_loads as eplb_loads
 from benchmarks.baselines.eplb import eplb
 from costmodel.experts.dispatch import check_placement, chip_loads, imbalance
 from costmodel.experts.expert_load import skewed_load
-from solver.experts import load_bounds, place_layers
+from solver.experts import load_bounds, place, place_layers
 from solver.experts.replicas import LargestPieces, greedy_replicas
 from topology.errors import InstanceError
 
@@ -211,3 +211,21 @@ def test_a_short_search_of_pairs_beats_eplb():
     ours = place_layers(loads, [2] * 40, effort="fast")
     assert (ours.max_load <= theirs * (1 + 1e-9)).all()
     assert ours.max_load.mean() < theirs.mean()
+
+
+def test_layers_with_the_same_loads_are_placed_once(monkeypatch):
+    loads = skewed_load(4, 24, seed=3)[[0, 1, 0, 2, 1, 3]]
+    apart = place_layers(loads[[0, 1, 3, 5]], [5] * 6)
+    rows, plain = [], place.construct
+
+    def construct(shares, *given):
+        rows.append(len(shares))
+        return plain(shares, *given)
+
+    monkeypatch.setattr(place, "construct", construct)
+    found = place_layers(loads, [5] * 6)
+    assert rows == [4]
+    like = [0, 1, 0, 2, 1, 3]
+    assert (found.physical_to_logical == apart.physical_to_logical[like]).all()
+    assert (found.max_load == apart.max_load[like]).all()
+    assert (found.bound == apart.bound[like]).all()

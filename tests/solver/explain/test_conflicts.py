@@ -139,6 +139,26 @@ def test_dropping_a_limit_changes_nothing_else() -> None:
     assert {placed.chip.hbm_bytes for placed in more.cluster.chips} == {1e12}
 
 
+def test_more_chips_are_those_of_the_question() -> None:
+    """What a question changes of its cluster holds on more copies of it, too; what is broken or taken stays so."""
+    more = {
+        "chip": {"hbm_bytes_per_s": "-60%"},
+        "failed": ["r0g1"],
+        "taken": ["r1"],
+        "scale_out": {"oversubscription": 4},
+    }
+    instance = asked("llama-3.1-8b", {**more, "cluster": "hgx-h100@2"})
+    (chips,) = (limit for limit in limits_of(instance, None) if limit.key == "chips")
+    larger = chips.with_value(instance, 3).cluster
+    assert {placed.chip for placed in larger.chips} == {
+        placed.chip for placed in instance.cluster.chips
+    }
+    assert [len(domain.usable) for domain in larger.domains] == [7, 0, 8]
+    assert larger.network is not None
+    assert larger.network.spec.oversubscription == 4
+    assert chips.show(3.0) == "15 chips (hgx-h100@3)"
+
+
 def test_more_hbm_keeps_failures_and_prices() -> None:
     cluster = asked("llama-3.1-8b", {}).cluster
     larger = with_hbm(cluster, 2 * cluster.chips[0].chip.hbm_bytes)

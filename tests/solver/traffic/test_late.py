@@ -156,3 +156,22 @@ def test_whichever_requests_are_left_out_the_others_have_no_fewer_steps_contexts
         assert rest.steps * len(kept) >= least.steps * len(order) * (1 - 1e-9)
         assert rest.context >= least.context * (1 - 1e-9)
         assert rest.kept >= least.kept * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("second_tokens", [0, 4])
+def test_a_target_that_holds_for_no_second_token_bounds_nothing(second_tokens: int) -> None:
+    """Of 400 requests as many as may miss the target, or fewer, have an answer of more than one token."""
+    answers = np.ones(400, dtype=np.int64)
+    answers[:second_tokens] = 50
+    requests = replace(drawn(1), output_tokens=answers)
+    workload = Workload(input_tokens=10, output_tokens=10)
+    base = Scenario(model="qwen3-30b-a3b", cluster="hgx-h100", workload=workload)
+    own = questions(base, Asked(requests, Targets(2.0, TPOT_S)))
+    assert own.exempt == 0.0
+    assert [one.slo.tpot for one in (own.mean, own.spread, own.every)] == [None] * 3
+    spread = own.every.workload.spread
+    assert spread is not None
+    assert spread.steps == pytest.approx(1.0 + second_tokens * 48 / 400)
+    answers[4] = 50
+    more = questions(base, Asked(replace(requests, output_tokens=answers), Targets(2.0, TPOT_S)))
+    assert (more.exempt > 0.0) is (second_tokens == 4)

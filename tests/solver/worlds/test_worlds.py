@@ -80,6 +80,18 @@ def test_the_answer_is_the_layout_that_enumeration_finds(
     assert served >= 2
 
 
+@pytest.mark.parametrize("seed", [1001, 1003, 1005])
+def test_worlds_that_decide_are_bounded_one_by_one_where_the_best_of_them_leaves_a_gap(
+    tiny: Tiny, seed: int
+) -> None:
+    """Of twelve unlike worlds six decide at even odds; bounded two and two, they left 4 to 6 %."""
+    instance, random = tiny(seed, 3, 3, 0), np.random.default_rng(seed)
+    worlds = [world(instance, factor, random) for factor in np.linspace(0.7, 1.6, 12)]
+    found = WorldsSearch(instance, worlds, 0.5, clock=Clock(120), gap=0.0, seed=0).run()
+    assert found.status == "optimal"
+    assert found.certificate.gap == pytest.approx(0.0, abs=1e-9)
+
+
 def test_the_quickest_and_the_slowest_enclose_every_world(tiny: Tiny) -> None:
     instance = tiny(1001, 2, 3, 0)
     random = np.random.default_rng(3)
