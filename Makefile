@@ -151,11 +151,12 @@ bench-replay: $(INSTALLED)
 bench-flows: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.flows --page
 
-# what chips as they are sold cost beside free choice; writes the table of docs/instances.md
+# what attention and experts on chips of their own save; writes the table of docs/apart.md
 .PHONY: bench-apart
 bench-apart: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.apart --page
 
+# what chips as they are sold cost beside free choice; writes the table of docs/instances.md
 .PHONY: bench-granularity
 bench-granularity: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.granularity --page

@@ -59,7 +59,7 @@ def theme(dark: bool = False) -> dict[str, Any]:
         "axis": {**words, "gridColor": line, "domainColor": line, "tickColor": line,
                  "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0},
         "legend": {**words, "labelLimit": 0, "titleLimit": 0, "symbolStrokeWidth": 2},
-        "title": {"color": ink, "subtitleColor": ink, "anchor": "start", "limit": 0},
+        "title": {"color": ink, "subtitleColor": ink, "anchor": "start", "limit": 0, "offset": 10},
         "line": {"strokeWidth": 2.2},
         "text": {"color": ink, "fontSize": 12},
         "range": {"category": list(palette.DARK if dark else palette.LIGHT)},

@@ -197,12 +197,15 @@ def _volumes(rows: Sequence[Row]) -> list[Row]:
 
 def _chart(rows: Sequence[Row]) -> Chart:
     line = _volumes(rows)
-    series = []
+    series: list[Series] = []
     for key, name in {**WAYS, "api": "API, list price"}.items():
         points = [
             (row[_RATE], row[f"{key}_usd_per_day"]) for row in line if row.get(f"{key}_usd_per_day")
         ]
-        if points:
+        kind = name.partition(",")[0]
+        if points and series and series[-1] == Series(f"{kind}, lowest price", points):
+            series[-1] = Series(kind, points)  # one price alone is known: one line hid the other
+        elif points:
             series.append(Series(name, points))
     return Chart(
         "Own, rent or call an API: cost per day against volume", "requests per second on average",

@@ -92,7 +92,8 @@ def _chart(rows: Sequence[Row]) -> Chart:
     named = (("solved again", kept(again)), ("replicas left as they are", kept(before)))
     return Chart(
         "Output tokens per second that are kept", "chips lost", "% of what there was",
-        [*(Series(name, points) for name, points in named if points), Series("chips", chips)],
+        # a line alone, which dots of what is kept of as many chips would else hide
+        [*(Series(name, points) for name, points in named if points), Series("chips", chips, look="line")],
     )  # fmt: skip
 
 

@@ -114,16 +114,16 @@ def _charts(rows: Sequence[Row]) -> list[Chart]:
     charts = []
     if _decode(rows):
         charts.append(_decode_chart(rows))
-    series = [
-        Series(f"{model}, {over:g}:1", [(1e3 * row["slo.tpot"], 100 * row["saved"]) for row in own])
-        for (model, over), own in _searched(rows).items()
-        if all("slo.tpot" in row for row in own)
-    ]
-    if series:
+    bars: dict[float, list[tuple[float | str, float]]] = {}
+    for (model, over), own in _searched(rows).items():
+        bars.setdefault(over, []).extend((model + _speed(row), 100 * row["saved"]) for row in own)
+    # bars, as most save nothing: lines would lie upon each other
+    if bars and all(len(dict(points)) == len(points) for points in bars.values()):
         charts.append(
             Chart(
-                "What replicas over two racks save, by model and oversubscription",
-                "TPOT target, ms", "% of the cost with replicas inside racks", series,
+                "What replicas over two racks save, by model, TPOT target and oversubscription", "model and TPOT target",
+                "% of the cost with replicas inside racks", [Series(f"{over:g}:1", points) for over, points in bars.items()],
+                kind="bar",
             )
         )  # fmt: skip
     return charts

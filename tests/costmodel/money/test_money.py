@@ -97,6 +97,12 @@ def test_the_table_is_the_formula_times_whole_units(found: StudyResult) -> None:
     assert found.rows[0]["units"] < found.rows[1]["units"]
 
 
+def test_of_one_price_one_line_is_drawn(found: StudyResult) -> None:
+    (chart,) = found.study.figures(found.rows)
+    names = [series.name for series in chart.series]
+    assert names == ["owned", "rented, lowest price", "rented, highest price", "API, list price"]
+
+
 def test_at_the_crossing_both_cost_the_same_and_the_units_carry_it(found: StudyResult) -> None:
     for row in found.rows[2:]:
         rate = row["crossing_requests_per_s"]
