@@ -136,7 +136,9 @@ def _check(
             Problem(option("concurrency"), f"expected 1 to 10000000 requests, got {concurrency}")
         )
     if duration is not None and not 0 < duration < 1e9:
-        problems.append(Problem(option("duration"), f"expected seconds above 0, got {duration:g}"))
+        problems.append(
+            Problem(option("duration"), f"expected seconds above 0 and below 1e9, got {duration:g}")
+        )
     if duration is not None and concurrency is not None:
         problems.append(
             Problem(
