@@ -40,6 +40,13 @@ def amount(usd: float | None) -> str:
     return f"{usd:z,.{_digits(usd)}f}"
 
 
+def rate(per_s: float | None, decimals: int = 0) -> str:
+    """A rate with so many decimals, or with three digits that count where those would leave none or one; ``-`` for none."""
+    if per_s is None:
+        return "-"
+    return figure(per_s) if 0 < per_s < 10.0 ** (1 - decimals) else f"{per_s:,.{decimals}f}"
+
+
 def _digits(usd: float) -> int:
     return 2 if abs(usd) >= _CENTS_FROM_USD else 4
 

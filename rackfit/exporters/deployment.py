@@ -13,6 +13,7 @@ from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import MEMORY_KINDS
 from rackfit.exporters.hosts import Hosts, Place
+from rackfit.exporters.options import kv_dtype
 from topology.names import MOST_LINE, check_name
 
 #: Ports kept for one server: its launchers' own from the first, the rendezvous from the middle.
@@ -223,7 +224,7 @@ class Deployment:
         model = self.instance.model
         return (
             f"the checkpoint at {self.options.model_path} must hold weights as {model.native_dtype}; "
-            f"KV is {model.kv_dtype}"
+            f"KV is {kv_dtype(model)}"
         )
 
     def context_note(self, option: str) -> str:

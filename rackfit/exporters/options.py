@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from costmodel.models.spec import ModelSpec
 from costmodel.question.engine_files import engine_data
 from topology.errors import InstanceError, Problem
 
@@ -165,6 +166,17 @@ def convert(text: str, spec: Mapping[str, Any]) -> Any:
             )
             raise ValueError(f"expected {limits}, got {text[:60]}")
     return value
+
+
+def kv_dtype(model: ModelSpec) -> str:
+    """The format of the KV that servers keep: 16 bits are those of the activations, or their attention does not start."""
+    wide = {model.kv_dtype, model.activation_dtype} <= {"bf16", "fp16"}
+    return model.activation_dtype if wide else model.kv_dtype
+
+
+def kv_dtype_name(model: ModelSpec, names: Mapping[str, str]) -> str:
+    """The same as an engine calls it; ``auto``, which is that of the activations, where it has no name for it."""
+    return names.get(kv_dtype(model), "auto")
 
 
 def dtype_name(dtype: str) -> str:

@@ -32,7 +32,7 @@ from rackfit.exporters.expert_maps import (
     with_even_slots,
     with_plain_slots,
 )
-from rackfit.exporters.options import dtype_name, option_table
+from rackfit.exporters.options import dtype_name, kv_dtype_name, option_table
 from rackfit.exporters.registry import Limit
 from rackfit.exporters.routers import SGLANG, bootstrap_port, router_files, router_notes
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
@@ -121,7 +121,7 @@ def engine_words(
         "--pp-size", str(shape.pp),
         "--context-length", str(instance.workload.longest),
         "--dtype", dtype_name(instance.model.activation_dtype),
-        "--kv-cache-dtype", facts.kv_dtypes[instance.model.kv_dtype],
+        "--kv-cache-dtype", kv_dtype_name(instance.model, facts.kv_dtypes),
         "--mem-fraction-static", f"{deployment.static_fraction(server):g}",
         "--max-running-requests", str(server.per_rank() * shape.attention_dp),
     ]  # fmt: skip

@@ -33,7 +33,7 @@ from rackfit.exporters.expert_maps import (
     with_plain_slots,
     with_start_maps,
 )
-from rackfit.exporters.options import dtype_name, option_table
+from rackfit.exporters.options import dtype_name, kv_dtype_name, option_table
 from rackfit.exporters.registry import Limit
 from rackfit.exporters.routers import VLLM, needs, push_router_files, router_files, router_notes
 from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
@@ -183,7 +183,7 @@ def engine_words(deployment: Deployment, server: Server) -> list[str]:
         "--served-model-name", instance.model.name,
         "--max-model-len", str(instance.workload.longest),
         "--dtype", dtype_name(instance.model.activation_dtype),
-        "--kv-cache-dtype", load_engine("vllm").kv_dtypes[instance.model.kv_dtype],
+        "--kv-cache-dtype", kv_dtype_name(instance.model, load_engine("vllm").kv_dtypes),
         "--gpu-memory-utilization", f"{deployment.total_fraction(server):g}",
         "--max-num-seqs", str(server.per_rank()),
         "--max-num-batched-tokens", str(_tokens(deployment, server)),

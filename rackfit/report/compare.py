@@ -11,7 +11,7 @@ from costmodel.change.weights import weights_by_chip
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
-from rackfit.wording import amount
+from rackfit.wording import amount, rate
 from topology.errors import InstanceError, Problem
 from topology.quantity import per_cent
 
@@ -20,13 +20,13 @@ FIGURES = (
     ("usd_per_m_output_tokens", "$ per M output tokens", amount, 1.0),
     ("usd_per_m_tokens", "$ per M tokens", amount, 1.0),
     ("usd_per_hour", "$ per hour", "{:,.2f}".format, 1.0),
-    ("output_tokens_per_s", "output tokens/s", "{:,.0f}".format, 1.0),
-    ("requests_per_s", "requests/s", "{:,.2f}".format, 1.0),
+    ("output_tokens_per_s", "output tokens/s", rate, 1.0),
+    ("requests_per_s", "requests/s", lambda value: rate(value, 2), 1.0),
     ("ttft_s", "TTFT, ms", "{:.0f}".format, 1e3),
     ("tpot_s", "TPOT, ms", "{:.2f}".format, 1e3),
     ("chips_used", "chips used", "{:.0f}".format, 1.0),
     ("chips_total", "chips", "{:.0f}".format, 1.0),
-    ("joules_per_output_token", "J per output token", "{:.3f}".format, 1.0),
+    ("joules_per_output_token", "J per output token", "{:,.3f}".format, 1.0),
 )
 
 

@@ -10,7 +10,7 @@ from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Replica
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
 from rackfit.quoting import plain
-from rackfit.wording import amount, at_most
+from rackfit.wording import amount, at_most, rate
 from solver.move.move import Candidate, Move
 from solver.move.steps import Step
 
@@ -106,11 +106,11 @@ def print_move(move: Move) -> None:
 def lines_before(move: Move) -> list[str]:
     """What runs, and where it goes."""
     first, target = move.steps.first, move.target
-    found = [f"what still runs serves {_served(first):,.2f} requests/s{_broken(first)}"]
+    found = [f"what still runs serves {rate(_served(first), 2)} requests/s{_broken(first)}"]
     cost = target.evaluation.usd_per_m_output_tokens
     text = "to a layout that has no price" if cost is None else (
         f"to a layout of ${amount(cost)} per million output tokens that serves "
-        f"{target.evaluation.requests_per_s:,.2f} requests/s"
+        f"{rate(target.evaluation.requests_per_s, 2)} requests/s"
     )  # fmt: skip
     if move.search is not None and cost is not None:
         bound = move.search.certificate.bound_usd_per_m_output_tokens
@@ -120,7 +120,7 @@ def lines_before(move: Move) -> list[str]:
         sign = "*" if one.name == target.name else " "
         found.append(
             f"{sign} {one.name}: ${amount(one.cost)}, {one.moved_bytes / _GB:,.1f} GB moved, "
-            f"{one.least_requests_per_s:,.2f} requests/s at the least on the way"
+            f"{rate(one.least_requests_per_s, 2)} requests/s at the least on the way"
         )
     return found
 
@@ -146,7 +146,7 @@ def lines_after(move: Move) -> list[str]:
         found.append(f"every state between keeps to {_judged_by(move)}")
     if move.steps.order.proven and len(steps) > 1:
         found.append(
-            f"one start at a time leaves {move.steps.order.least:,.2f} requests/s at the worst moment, "
+            f"one start at a time leaves {rate(move.steps.order.least, 2)} requests/s at the worst moment, "
             "and no order of these leaves more"
         )
     source = _SOURCES[move.asked.source]

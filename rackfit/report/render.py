@@ -24,7 +24,7 @@ from rackfit.documents.replica_groups import (
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
 from rackfit.report.uncertainty_words import interval_words, lines_beside
-from rackfit.wording import amount, at_least, at_most, counted
+from rackfit.wording import amount, at_least, at_most, counted, rate
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -135,8 +135,8 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
         table.add_row("assumed", plain("; ".join(e.assumed)))
     table.add_row(
         "throughput",
-        f"{e.output_tokens_per_s:,.0f} output tokens/s ({e.output_tokens_per_s_per_gpu:,.0f} per chip), "
-        f"{e.requests_per_s:,.1f} requests/s",
+        f"{rate(e.output_tokens_per_s)} output tokens/s ({rate(e.output_tokens_per_s_per_gpu)} per chip), "
+        f"{rate(e.requests_per_s, 1)} requests/s",
     )
     table.add_row(
         "latency",
@@ -145,7 +145,7 @@ def _print_figures(console: Console, evaluation: Evaluation) -> None:
     )
     if e.intervals is not None:
         table.add_row(f"{e.intervals.confidence:.0%} range", interval_words(e.intervals))
-    table.add_row("energy", f"{e.joules_per_output_token:.2f} J per output token at rated power")
+    table.add_row("energy", f"{e.joules_per_output_token:,.2f} J per output token at rated power")
     table.add_row("chips", f"{e.chips_used} of {e.chips_total} in use")
     for use in e.kv_tiers:
         table.add_row(*_tier_words(use))
@@ -197,7 +197,7 @@ def _print_deployment(console: Console, groups: list[ReplicaGroup], title: str) 
             str(shape.attention_dp), str(shape.ep), str(shape.pp), f"{shape.batch:,}",
             slots_words(replica),
             f"{max(stage.imbalance for stage in price.stages):.3f}",
-            f"{float(price.service.requests_per_s):.2f}",
+            rate(float(price.service.requests_per_s), 2),
         )  # fmt: skip
     console.print()
     print_table(console, table)

@@ -12,7 +12,7 @@ from costmodel.question.traffic.reuse import reuse
 from costmodel.replay.met import PERCENTILES, Met, Spread
 from rackfit.console import make_console, print_sentence, print_table
 from rackfit.quoting import plain
-from rackfit.wording import BASES, amount, rests_on
+from rackfit.wording import BASES, amount, rate, rests_on
 
 MEASURES = (
     ("TTFT", "ttft_s", 1.0, "s"),
@@ -46,7 +46,7 @@ def lines(instance: Instance, requests: Requests, met: Met) -> list[str]:
     found = [
         f"{instance.model.name} on {instance.cluster.name}: {met.requests:,} requests, "
         f"{met.rate:,.4g} per second, mean {given:,.0f} input and {asked:,.0f} output tokens",
-        f"served: {met.output_tokens_per_s:,.0f} output tokens/s over {met.duration_s:,.0f} s; "
+        f"served: {rate(met.output_tokens_per_s)} output tokens/s over {met.duration_s:,.0f} s; "
         f"${amount(met.usd_per_m_output_tokens)} per million output tokens served",
     ]
     came_s = float(met.arrival_s.max())  # of a closed loop: when the last one began

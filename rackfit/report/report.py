@@ -25,7 +25,7 @@ from rackfit.report.page import page, table
 from rackfit.report.report_figures import basis, binds, deployment, links, times
 from rackfit.report.traffic_words import traffic_section
 from rackfit.report.uncertainty_words import interval_words
-from rackfit.wording import BASES, amount, at_least, at_most, by_how_much, counted
+from rackfit.wording import BASES, amount, at_least, at_most, by_how_much, counted, rate
 from topology.catalogue import checked
 
 _STYLE = (
@@ -130,8 +130,8 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
         lines.append(f"Assumed: {'; '.join(e.assumed)}.")
     if e.output_tokens_per_s is not None:
         lines.append(
-            f"{e.output_tokens_per_s:,.0f} output tokens/s "
-            f"({e.output_tokens_per_s_per_gpu:,.0f} per chip) for ${e.usd_per_hour:,.2f} an hour; "
+            f"{rate(e.output_tokens_per_s)} output tokens/s "
+            f"({rate(e.output_tokens_per_s_per_gpu)} per chip) for ${e.usd_per_hour:,.2f} an hour; "
             f"{e.chips_used} of {counted(e.chips_total, 'chip')} in use"
         )
     if e.tpot_s is not None and e.ttft_s is not None:

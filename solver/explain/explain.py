@@ -60,7 +60,7 @@ def why_nothing_fits(
             lines.append(
                 f"{name}: the target is {figure(target * 1e3, 6)} ms; {figure(least[best] * 1e3, 3, 'up')} ms is the least "
                 f"reachable (tp {width['tp']} x attention dp {width['attention_dp']}, a single "
-                f"sequence), {figure(least[best] / target)} times the target"
+                f"sequence), {figure(least[best] / target, 3, 'up')} times the target"
             )
     if not lines:
         lines.append(_pools(shapes, bounds))

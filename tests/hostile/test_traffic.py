@@ -54,7 +54,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("--rate 1e8 --duration 1e8", "--duration: 10,000,000,000,000,000 requests; at most 1,000,000"),
         ("--concurrency 10000000", "--concurrency: 10,000,000 in flight need 100,000,000 requests; at most 100,000"),
-        ("--rate 1e-300", "--rate: expected requests per second from 0.000001, got 1e-300"),
+        ("--rate 1e-300", "--rate: expected 0.000001 to below 1,000,000,000 requests per second, got 1e-300"),
         ("--rate 9 --cv 1e-300", "--cv: expected a number from 0.01 to 100, got 1e-300"),
         ("--traffic t.csv --block-tokens 0", "--block-tokens: expected 1 to "),
         ("--traffic t.csv --block-tokens -1", "--block-tokens: expected 1 to "),

@@ -84,12 +84,16 @@ def test_traffic_and_a_closed_loop(layout: Path) -> None:
     ("words", "message"),
     [
         ((), "give --traffic, --rate or --concurrency"),
-        (("--rate", 0), "--rate: expected requests per second from 0.000001, got 0"),
+        (
+            ("--rate", 0),
+            "--rate: expected 0.000001 to below 1,000,000,000 requests per second, got 0",
+        ),
+        (("--rate", 1e12), "to below 1,000,000,000 requests per second, got 1e+12"),
         (("--rate", 1, "--concurrency", 2), "leave out --rate"),
         (("--rate", 1, "--cv", -1), "--cv: expected a number from 0.01"),
         (("--concurrency", 0), "--concurrency: expected 1 to"),
         (("--traffic", "nonesuch"), "unknown name 'nonesuch'"),
-        (("--rate", 1, "--duration", -3), "--duration: expected seconds above 0"),
+        (("--rate", 1, "--duration", -3), "--duration: expected seconds above 0 and below 1e9"),
         (("--rate", 1, "--out", "/nonesuch/x.csv"), "does not exist"),
     ],
 )

@@ -116,7 +116,7 @@ def _check(
             )
         )
     if rate is not None and not 1e-6 <= rate < 1e9:
-        message = f"expected requests per second from 0.000001, got {rate:g}"
+        message = f"expected 0.000001 to below 1,000,000,000 requests per second, got {rate:g}"
         problems.append(Problem(option("rate"), message))
     if not 0.01 <= cv <= 100:
         problems.append(Problem(option("cv"), f"expected a number from 0.01 to 100, got {cv:g}"))
@@ -136,7 +136,9 @@ def _check(
             Problem(option("concurrency"), f"expected 1 to 10000000 requests, got {concurrency}")
         )
     if duration is not None and not 0 < duration < 1e9:
-        problems.append(Problem(option("duration"), f"expected seconds above 0, got {duration:g}"))
+        problems.append(
+            Problem(option("duration"), f"expected seconds above 0 and below 1e9, got {duration:g}")
+        )
     if duration is not None and concurrency is not None:
         problems.append(
             Problem(

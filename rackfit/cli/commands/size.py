@@ -185,7 +185,7 @@ def _checked(
             Problem(option("rate"), "is missing: give the requests per second to serve")
         )
     elif rate is not None and not 1e-6 <= rate < 1e9:
-        message = f"expected requests per second from 0.000001, got {rate:g}"
+        message = f"expected 0.000001 to below 1,000,000,000 requests per second, got {rate:g}"
         problems.append(Problem(option("rate"), message))
     if not 1 <= peak <= 1000:
         problems.append(Problem(option("peak"), f"expected 1 to 1000 times the mean, got {peak:g}"))

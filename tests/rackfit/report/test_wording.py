@@ -18,7 +18,7 @@ from rackfit.figures.live import figure
 from rackfit.importers.running import verdict
 from rackfit.measurements.decision import Decision
 from rackfit.measurements.probe import Probed
-from rackfit.wording import amount, at_least, by_how_much, some
+from rackfit.wording import amount, at_least, by_how_much, rate, some
 from topology.quantity import per_cent
 
 #: a cost per million tokens, as it is said, and the bound of so much
@@ -55,6 +55,16 @@ def test_the_page_says_money_as_commands_do() -> None:
         assert cost == f"${amount(one)}"
         assert float(bound.strip("$").replace(",", "")) <= one
         assert one < 1e-3 or bound == f"${at_least(one)}"
+
+
+@pytest.mark.parametrize(
+    ("per_s", "decimals", "said"),
+    [(2472.4, 0, "2,472"), (12.4, 0, "12"), (1.8649, 0, "1.86"), (0.0, 0, "0"), (0.123, 1, "0.123"),
+     (178.04, 1, "178.0"), (0.04151, 2, "0.0415"), (24.531, 2, "24.53")],
+)  # fmt: skip
+def test_a_small_rate_keeps_its_digits(per_s: float, decimals: int, said: str) -> None:
+    """A layout that serves two tokens a second said that each chip serves none."""
+    assert rate(per_s, decimals) == said
 
 
 def test_nothing_has_no_sign() -> None:

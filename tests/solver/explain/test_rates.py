@@ -52,6 +52,8 @@ def test_figures_of_a_reason_are_no_powers_of_ten() -> None:
     text = why(model="llama-3.1-8b", cluster="hgx-h100", slo={"tpot": 1e-6})
     assert re.search(r" [1-9],\d{3} times the target", text)
     assert "e+" not in text
+    least, times = re.findall(r"([\d,.]+) ms is the least reachable.*?([\d,]+) times", text)[0]
+    assert float(times.replace(",", "")) >= float(least) / 1e-3 * 0.99
     assert "Rate: 1,000,000 requests/s are asked for" in rate_words(1e6, 23456.7)
     assert "serves more than 23,457." in rate_words(1e6, 23456.7)
 
