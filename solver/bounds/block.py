@@ -52,7 +52,8 @@ class Block(Passes):
         part = super().take(rows)
         part.spread = self.spread.take(rows)
         part.room = part.spread.room
-        part.__dict__.pop("_one_prompt", None)
+        for known in ("_one_prompt", "_room_of_rank"):
+            part.__dict__.pop(known, None)
         return part
 
     def bounds(self) -> Bounds:
@@ -168,7 +169,7 @@ class Block(Passes):
         prefill = None if plan.prefill is None else self.pipeline(plan.prefill, exact_stages)
         met = prefill
         if prefill is not None and self._prompts_meet and not together:
-            met = self._first_met(plan, prefill)
+            met = self._first_met(plan, prefill, batch.total)
         sequences = batch.total / self.pp if self.role == PREFILL else batch.total
         service = serve(instance.workload, plan, sequences, self.pp, decode, prefill, met)
         if self.role == PREFILL:
@@ -176,16 +177,19 @@ class Block(Passes):
             service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
         return service, self._in_time(service)
 
-    def _first_met(self, plan: Schedule, prefill: PipelineTime) -> PipelineTime:
+    def _first_met(self, plan: Schedule, prefill: PipelineTime, total: Array) -> PipelineTime:
         """The prefill pass that a first token meets at least, whatever ranks the sequences lie on.
 
-        As many prompts as finish in a decode pass where that is one or more to a rank, else a single one.
+        As many prompts as finish in a decode pass where that is one or more to a rank, else one on each of as few ranks
+        as have room for ``total`` sequences.
         """
+        ranks = np.clip(np.ceil(total / self._room_of_rank), 1.0, self.ranks)
+        alone = self._one_prompt if (ranks == 1).all() else self._prompt_on_each(ranks)
         at_once = float(max(1, self.instance.workload.prompts_together))
         sure = (plan.events * plan.prompts >= at_once) | (self.ranks == 1)
         pairs = zip(
             (prefill.sum_s, prefill.max_s, prefill.hop_s),
-            (self._one_prompt.sum_s, self._one_prompt.max_s, self._one_prompt.hop_s),
+            (alone.sum_s, alone.max_s, alone.hop_s),
             strict=True,
         )
         return PipelineTime(*(np.where(sure, own, least) for own, least in pairs))
@@ -193,9 +197,22 @@ class Block(Passes):
     @cached_property
     def _one_prompt(self) -> PipelineTime:
         """Times of a prefill pass with one prompt on one of the ranks."""
+        return self._prompt_on_each(np.ones(len(self.tp)))
+
+    @cached_property
+    def _room_of_rank(self) -> Array:
+        """Sequences that one rank holds at most, by HBM and what the question allows, however many lie on others."""
+        most = float(self.instance.limits.max_sequences_per_rank)
+        room = self.room.most(self.room.low, np.ones_like(self.pp))
+        return np.maximum(
+            1.0, np.minimum(np.minimum(most, room), self.pp * self.rates.most_sequences)
+        )
+
+    def _prompt_on_each(self, ranks: Array) -> PipelineTime:
+        """Times of a prefill pass with one prompt on each of so many ranks."""
         instance, one = self.instance, np.ones(len(self.tp))
         plan = schedule(
             ROLES[self.role], instance.workload, instance.limits, one, instance.speculative
-        ).filled(one / self.ranks)
+        ).filled(ranks / self.ranks)
         assert plan.prefill is not None
         return self.pipeline(plan.prefill, exact_stages=False)

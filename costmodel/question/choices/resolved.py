@@ -37,7 +37,8 @@ def alternatives(instance: Instance) -> list[tuple[Values, Instance]]:
     found: list[tuple[Values, Instance]] = []
     for values in choices.combinations():
         scenario, model = instance.scenario.choosing(values), instance.model
-        if {"kv_dtype", "weight_dtype"} & values.keys() or model.drafter is not None:
+        # without drafts, which may be the first value, nothing drafts beside the model
+        if {"kv_dtype", "weight_dtype", "drafts"} & values.keys():
             model = model_of(scenario)
         found.append((values, replace(instance, scenario=scenario, model=model)))
     return found

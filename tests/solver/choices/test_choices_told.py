@@ -70,14 +70,15 @@ def test_one_value_is_the_plain_question() -> None:
     assert found.evaluation.as_dict() == plain.evaluation.as_dict()
 
 
-def test_every_combination_is_the_question_with_its_values() -> None:
+@pytest.mark.parametrize("more", [{"kv_dtype": ["bf16", "fp8"]}, {"chunk": [2048, 8192]}])
+def test_every_combination_is_the_question_with_its_values(more: dict[str, Any]) -> None:
     """With what drafts for the model, in the precision of its caches, and without it where nothing is drafted."""
     speculative = {"draft_tokens": 1, "acceptance": 0.5, "draft": "qwen3-8b"}
     workload = {"input_tokens": 100, "output_tokens": 3}
     scenario = Scenario.model_validate(
         {
             "model": "qwen3-30b-a3b-fp8", "cluster": "hgx-h200", "workload": workload, "speculative": speculative,
-            "choices": {"kv_dtype": ["bf16", "fp8"], "drafts": [0, 1]},
+            "choices": {**more, "drafts": [0, 1]},
         }
     )  # fmt: skip
     every = alternatives(resolve_choosing(scenario))
