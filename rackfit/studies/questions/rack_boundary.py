@@ -116,13 +116,13 @@ def _charts(rows: Sequence[Row]) -> list[Chart]:
         charts.append(_decode_chart(rows))
     bars: dict[float, list[tuple[float | str, float]]] = {}
     for (model, over), own in _searched(rows).items():
-        bars.setdefault(over, []).extend((model + _speed(row), 100 * row["saved"]) for row in own)
+        bars.setdefault(over, []).extend((model + _speed(row), _per_cent(row)) for row in own)
     # bars, as most save nothing: lines would lie upon each other
     if bars and all(len(dict(points)) == len(points) for points in bars.values()):
         charts.append(
             Chart(
                 "What replicas over two racks save, by model, TPOT target and oversubscription", "model and TPOT target",
-                "% of the cost with replicas inside racks", [Series(f"{over:g}:1", points) for over, points in bars.items()],
+                "% of the cost inside racks, as found", [Series(f"{over:g}:1", points) for over, points in bars.items()],
                 kind="bar",
             )
         )  # fmt: skip
@@ -190,6 +190,11 @@ def _worth(rows: Sequence[Row]) -> list[str]:
         gap = max(row["gap"] for _, _, row in every)
         said.append(f"Widest gap of these {len(every)} comparisons: {gap:.2%}.")
     return said
+
+
+def _per_cent(row: Row) -> float:
+    """What is saved, without what rounding leaves of nothing."""
+    return round(100 * float(row["saved"]), 6)
 
 
 def _speed(row: Row) -> str:
