@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rackfit.discovery.discover import Discovered, discover
-from tests.rackfit.discovery.test_kubernetes import listed, node
+from tests.rackfit.discovery.kubernetes.test_kubernetes import listed, node
 
 LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
 GPUS = {"nvidia.com/gpu": "8"}
