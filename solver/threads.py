@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Protocol, TypeVar
 
 Thing = TypeVar("Thing")
@@ -27,11 +27,14 @@ def side_by_side(workers: int, number: int) -> Iterator[Each]:
     if workers <= 1 or number <= 1:
         yield map
         return
-    with ThreadPoolExecutor(min(workers, number)) as pool:
+    # messages name what whoever asks calls an option
+    with ThreadPoolExecutor(
+        min(workers, number), initializer=_take, initargs=(copy_context(),)
+    ) as pool:
+        yield pool.map
 
-        def each(work: Callable[[Thing], Answer], things: Iterable[Thing]) -> Iterable[Answer]:
-            # messages name what whoever asks calls an option, and a context is entered by one thread at a time
-            here = copy_context()
-            return pool.map(lambda thing: here.copy().run(work, thing), things)
 
-        yield each
+def _take(context: Context) -> None:
+    """Give the thread what holds where it was begun."""
+    for variable, value in context.items():
+        variable.set(value)

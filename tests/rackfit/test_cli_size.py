@@ -279,7 +279,10 @@ def test_the_study_asks_the_same_question() -> None:
     [
         (("--rate", 1), "--buy: is missing"),
         (("--buy", "hgx-h100"), "--rate: is missing"),
-        (("--rate", "1e-300", "--buy", "hgx-h100"), "per second from 0.000001, got 1e-300"),
+        (
+            ("--rate", "1e-300", "--buy", "hgx-h100"),
+            "expected 0.000001 to below 1,000,000,000 requests per second, got 1e-300",
+        ),
         (("--rate", 1, "--buy", "hgx-h100", "--time-limit", "nan"), "positive seconds, got nan"),
         (("--rate", 1, "--buy", "hgx-h100", "--time-limit", -1), "positive seconds, got -1"),
         (("--rate", 1, "--buy", "hgx-h100@2"), "name one unit, without a count"),
