@@ -10,7 +10,7 @@ import pytest
 from rackfit.report.size_words import mix_line
 from solver.plan.sizing.mix import Mix
 from solver.plan.sizing.mix_replay import MixReplay
-from tests.rackfit.test_cli_size import run
+from tests.rackfit.size.test_cli_size import run
 from topology.errors import InstanceError
 
 
