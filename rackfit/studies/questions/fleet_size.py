@@ -33,6 +33,8 @@ def _answer(instance: Instance, own: Own, options: Options) -> Row:
         "headroom": found.headroom,
         "usd_per_hour": found.usd_per_hour,
         "usd_per_m_at_the_mean": found.usd_per_m_output_tokens,
+        "assumed": "; ".join(found.assumed),
+        "price_basis": found.provenance.get("money", ""),
     }
 
 

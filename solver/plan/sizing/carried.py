@@ -40,6 +40,7 @@ class Capability:
     most_requests_per_s: float
     layout: Layout
     provenance: Mapping[str, str] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
 
 class Units:
@@ -75,8 +76,8 @@ class Units:
             bound = found.certificate.bound_usd_per_m_output_tokens
             most = self._requests_per_s(hourly, bound)
             self.known[units] = Capability(
-                units, served, most, found.layout, found.evaluation.provenance or {}
-            )
+                units, served, most, found.layout, found.evaluation.provenance or {}, found.evaluation.assumed
+            )  # fmt: skip
         return self.known[units]
 
     def bounds(self) -> dict[int, float]:

@@ -9,7 +9,7 @@ from math import ceil, inf
 import numpy as np
 
 from costmodel.evaluate import evaluate
-from costmodel.findings import provenance
+from costmodel.findings import assumptions, provenance
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
@@ -90,6 +90,7 @@ class TrafficUnits(Units):
                     most,
                     layout,
                     provenance(self.answered[units], layout),
+                    assumptions(self.answered[units], layout),
                 )
             )
         return self.known[units]

@@ -38,7 +38,7 @@ class Sized:
     smaller numbers let expect. ``spare``: units of it that may be lost. ``headroom``: what the rest carries over the peak,
     less 1. ``gap``: ``count`` over ``least``, less 1. Money is for ``about`` units, at the mean rate. ``replays``: random arrivals at the peak on what a loss
     leaves, where they were asked for; the last is of ``count`` less ``spare``. ``met``: what it says, ``None`` where
-    there is none. ``provenance``: what the figures rest on.
+    there is none. ``provenance``: what the figures rest on, ``assumed``: which inputs are assumed.
     """
 
     kind: str
@@ -56,6 +56,7 @@ class Sized:
     tried: tuple[Capability, ...]
     replays: tuple[PeakReplay, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
     @property
     def met(self) -> bool | None:
@@ -293,4 +294,5 @@ def _priced(
         reason=reason,
         tried=tuple(units.known[n] for n in sorted(units.known)),
         provenance=carried.provenance,
+        assumed=carried.assumed,
     )
