@@ -150,7 +150,7 @@ def evaluate(instance: Instance, layout: Layout, *, structure_holds: bool = Fals
             float(workload.output_tokens), figures.get("usd_per_m_output_tokens"),
             figures.get("usd_per_m_tokens"), tiers_usd / hourly if hourly else 0.0,
         ),
-        chips=unfitted(instance, layout),
+        unfitted=unfitted(instance, layout),
     )  # fmt: skip
     return Evaluation(
         violations=tuple(violations),

@@ -104,7 +104,8 @@ class Efficiency(BaseModel):
         def share(dtype: str, own: float) -> float:
             if dtype not in most:
                 return own
-            return min(own, most[dtype], own * most[dtype] / self.best.get(dtype, own))
+            beside = most[dtype] / self.best[dtype] if dtype in self.best else 1.0
+            return min(own * min(beside, 1.0), most[dtype])
 
         compute = {dtype: share(dtype, own) for dtype, own in self.compute.items()}
         return self.model_copy(update={"compute": compute, "best": {}})
@@ -169,14 +170,14 @@ class Profile(BaseModel):
         return _at_pace(self.default, self.paces[chip])
 
     def shifts(self, chips: Collection[str]) -> list[float]:
-        """Logarithms of what times on chips may be longer by beside errors of the fit; none for chips that it saw.
+        """Logarithms of what times on chips that no fit saw may be longer by beside errors of the fit; none for no chip.
 
-        Chips of which nothing is known may be off as those were that no fit saw; those whose pace is known, as they are after it.
+        Where nothing is known of one they may be off as those were of which runs were published, else as these are at
+        their pace.
         """
-        unseen = [one for one in chips if self.for_chip(one).provenance == "assumed"]
-        if not unseen or self.held_out is None:
+        if not chips or self.held_out is None:
             return []
-        known = all(one in self.paces for one in unseen)
+        known = all(one in self.paces for one in chips)
         return [
             log(ratio / (self.paces.get(chip, 1.0) if known else 1.0))
             for chip, ratio in self.held_out.unlike.items()
@@ -236,11 +237,12 @@ _MOST_PACED = 256
 def _at_pace(common: Efficiency, factor: float) -> Efficiency:
     """The same object for the same two, as rates of a chip are known by it."""
     key = (id(common), factor)
-    if key not in _paced:
+    found = _paced.get(key)  # another thread may clear them
+    if found is None:
         if len(_paced) >= _MOST_PACED:
             _paced.clear()
-        _paced[key] = (common, common.slower(factor))
-    return _paced[key][1]
+        found = _paced[key] = (common, common.slower(factor))
+    return found[1]
 
 
 def load_profile(name_or_path: str) -> Profile:

@@ -67,17 +67,17 @@ def intervals_of(
     figures: Figures,
     confidence: float = CONFIDENCE,
     *,
-    chips: Collection[str] = (),
+    unfitted: Collection[str] = (),
 ) -> Intervals | None:
     """Intervals of figures; ``None`` for a profile that was not cross-validated.
 
-    ``chips``: those that the figures are of.
+    ``unfitted``: chips of them that no fit saw.
     """
     held_out = instance.profile.held_out
     if held_out is None:
         return None
     confidence = min(confidence, held_out.most_confidence)
-    shifts = instance.profile.shifts(chips)
+    shifts = instance.profile.shifts(unfitted)
     low, high = held_out.factors("tpot", confidence, shifts)
     first = held_out.factors("ttft", confidence, shifts) if held_out.ttft else None
     served, offered = figures.served_per_s, figures.offered_per_s
@@ -119,14 +119,14 @@ def _around(value: float, low: float, high: float) -> Ends:
     return min(value, low), max(value, high)
 
 
-def words_on_intervals(profile: Profile, chips: Collection[str] = ()) -> str:
-    """What a profile's intervals rest on, for the provenance of figures of some chips."""
+def words_on_intervals(profile: Profile, unfitted: Collection[str] = ()) -> str:
+    """What a profile's intervals rest on, for the provenance; ``unfitted``: chips that no fit saw."""
     held_out = profile.held_out
     if held_out is None:
         return f"none: profile {profile.name} was not compared with measurements"
     wider = (
         f"; wider by what {number} chips were off that no fit saw"
-        if (number := len(profile.shifts(chips)))
+        if (number := len(profile.shifts(unfitted)))
         else ""
     )
     return (
