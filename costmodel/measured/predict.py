@@ -218,14 +218,19 @@ def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
 class PrefillLoad:
     """What TTFT is made of, per run: one's own prefill, everybody's who shares the worker, a decode pass.
 
-    ``ahead``: prefill passes that everybody's prompts take. ``waiting_s``: for a place among the sequences that decode
-    together, or in a full prefill pool (Little's law). ``held_s``: by the engine's settings.
+    ``ahead``: prefill passes that everybody's prompts take. ``busy``: share of the time in which a worker prefills.
+    ``others``, ``beside``: share of a worker's users that are not oneself, where prompts are prefilled and where they are
+    decoded: who is alone waits for nobody. ``waiting_s``: for a place among the sequences that decode together, or in a full
+    prefill pool (Little's law). ``held_s``: by the engine's settings.
     """
 
     own_s: Array
     users_s: Array
     ahead: Array
+    busy: Array
+    others: Array
     pass_s: Array
+    beside: Array
     waiting_s: Array
     held_s: Array
 
@@ -245,12 +250,13 @@ class PrefillLoad:
         )
 
     def mean_s(
-        self, base: Array, factor: Array, share: Array, passes: Array, beside: Array
+        self, base: Array, factor: Array, share: Array, passes: Array, each_pass: Array
     ) -> Array:
         """The same from the constants as arrays ``[runs]``."""
-        queue = share * (self.users_s + self.ahead * beside)
-        own = base + factor * self.own_s + passes * self.pass_s + self.held_s
-        return np.asarray(own + np.maximum(queue, self.waiting_s))
+        queue = share * self.others * (self.users_s + self.ahead * each_pass)
+        own = (1.0 + (factor - 1.0) * self.busy * self.others) * self.own_s
+        alone = base + own + passes * self.beside * self.pass_s + self.held_s
+        return np.asarray(alone + np.maximum(queue, self.waiting_s))
 
 
 def prefill_load(
@@ -280,4 +286,9 @@ def prefill_load(
     waiting = waiting + np.where(waves, shares * table.batches * own / table.prompts, 0.0)
     held = token_s * np.array([held_passes(run) for run in runs])
     ahead = passes_ahead(runs, table.prompts)
-    return PrefillLoad(own, users * each_s, ahead, seconds[table.decode], waiting, held)
+    busy = np.minimum(1.0, rate * each_s)
+    others, beside = (1.0 - 1.0 / np.maximum(1.0, users / some) for some in (servers, decoding))
+    pass_s = seconds[table.decode]
+    return PrefillLoad(
+        own, users * each_s, ahead, busy, others, pass_s, beside, waiting, held
+    )  # fmt: skip

@@ -21,9 +21,11 @@ Regime = Literal["equal", "drawn", "disaggregated"]
 class FirstToken(BaseModel):
     """How an engine's mean TTFT follows from prefill times under load.
 
-    *Formula:* ``base_s + prefill_factor * prefill + queue_share * (users * prefill_per_prompt + passes * prefill_pass_s) +
-    decode_passes * decode_pass``: what every request pays (front end, scheduling), its own prefill, a share of everybody
-    else's with what the host adds to each of their passes, and the decode passes that it waits for.
+    *Formula:* ``base_s + (1 + (prefill_factor - 1) * busy * others) * prefill + queue_share * others * (users *
+    prefill_per_prompt + passes * prefill_pass_s) + decode_passes * others * decode_pass``: what every request pays (front end,
+    scheduling); its own prefill, longer the more of the time (``busy``) its worker prefills for others; a share of everybody
+    else's with what the host adds to each of their passes; and the decode passes that it waits for. ``others`` is (users - 1) /
+    users of a worker: who is alone waits for nobody.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -90,7 +90,7 @@ def test_prompts_share_passes_as_far_as_tokens_go(run):
 
 
 def test_a_prompt_waits_for_what_the_host_adds_to_the_passes_of_others(run):
-    """Half of 64 passes with one prompt each, a tenth of a second longer."""
+    """Half of the 63 passes of others with one prompt each, a tenth of a second longer."""
     tokens = run.row.input_tokens
     one = changed(run, Settings(chunk_tokens=tokens), concurrency=64.0)
     pricing = profile_pricing([one], load_profile("calibrated"))
@@ -98,7 +98,7 @@ def test_a_prompt_waits_for_what_the_host_adds_to_the_passes_of_others(run):
         predict([one], pricing, {"drawn": FirstToken(queue_share=0.5, prefill_pass_s=seconds)})
         for seconds in (0.0, 0.1)
     )
-    assert host.ttft_s[0] - bare.ttft_s[0] == pytest.approx(0.5 * 64 * 0.1, rel=1e-6)
+    assert host.ttft_s[0] - bare.ttft_s[0] == pytest.approx(0.5 * 63 * 0.1, rel=1e-6)
 
 
 def test_recipes_say_what_holds_prompts_back(rows):
@@ -156,3 +156,16 @@ def test_seconds_of_the_server_are_without_what_settings_hold_back(run):
     ]
     host = fit_host(made, profile)["trtllm"]
     assert host.of(run.row.input_tokens) == pytest.approx(0.03, rel=0.05)
+
+
+def test_who_is_alone_waits_for_nobody(run):
+    """A single user had been given a share of the others' prompts, and of a decode pass."""
+    alone = FirstToken(base_s=0.02)
+    crowd = FirstToken(
+        base_s=0.02, prefill_factor=2.0, queue_share=0.1, decode_passes=1.0, prefill_pass_s=0.05
+    )
+    runs = [changed(run, concurrency=users) for users in (1.0, 2.0, 4.0)]
+    pricing = profile_pricing(runs, load_profile("calibrated"))
+    plain, waited = (predict(runs, pricing, {"trtllm drawn": one}).ttft_s for one in (alone, crowd))
+    assert waited[0] == pytest.approx(plain[0], rel=1e-9)
+    assert plain[1] * 1.1 < waited[1] < waited[2]
