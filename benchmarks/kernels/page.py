@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.kernels import beside
+from benchmarks.kernels import beside, engine
 from benchmarks.kernels.beside import Line, Ratio, ratios
 from costmodel.passes.routed import NARROW_S_PER_B
 from topology.chip import load_chip
@@ -148,6 +148,41 @@ def launches() -> str:
     return table(("chip", "a kernel that does next to nothing", "us"), found)
 
 
+def engine_runs() -> str:
+    """First tokens of lone prompts and times per token by users, under a whole engine."""
+    found = []
+    for one in engine.beside():
+        line, prompts = one.line, not one.line["tpot_ms"]
+        tokens = f"{int(line['input_tokens']):,}"
+        if prompts:
+            what = f"first token of one prompt of {tokens} tokens"
+            took, priced = float(line["ttft_p50_ms"]), one.ttft_s * 1e3
+        else:
+            load = (
+                f"{line['users']} users"
+                if line["users"]
+                else f"{line['requests_per_s']} requests/s"
+            )
+            load = load.replace("1 users", "1 user") if line["users"] == "1" else load
+            what = f"a token, {load}, {tokens} + {line['output_tokens']} tokens"
+            took, priced = float(line["tpot_ms"]), one.tpot_s * 1e3
+        name = engine.name(line)
+        found.append((name, what, f"{took:.2f}", f"{priced:.2f}", f"{took / priced:.2f}"))
+    return table(("model", "what", "measured, ms", "predicted, ms", "measured / predicted"), found)
+
+
+def engine_memory() -> str:
+    """What an engine's server had in HBM beside what is priced, GiB."""
+    found = []
+    for line, weights, active in engine.memory_gib():
+        found.append(
+            (engine.name(line), line["weight_gib"], f"{weights:.2f}", line["activations_gib"], f"{active:.2f}",
+             f"{float(line['other_gib']) + float(line['graphs_gib']):.2f}")
+        )  # fmt: skip
+    head = ("model", "weights", "priced", "activations", "priced", "graphs and the rest")
+    return table(head, found)
+
+
 def tables() -> str:
     """All tables under their headings."""
     parts = {
@@ -157,6 +192,8 @@ def tables() -> str:
         "Routed experts": layers(),
         "Narrow slices": narrow(),
         "Launches": launches(),
+        "A whole engine, H200": engine_runs(),
+        "Its memory, GiB": engine_memory(),
     }
     return "\n".join(f"### {name}\n\n{text}" for name, text in parts.items())
 

@@ -62,7 +62,8 @@ be better than about 2 to 5 % per point, and about 10 % across engine versions.
 - What several workers of one host take from each other: Qwen3-32B under TensorRT-LLM 1.3.0rc1 on GB200 takes 28 to 52 ms per
   token with two workers and 50 to 133 ms with four, whatever the load.
 - Qwen3-235B under vLLM on H200: 51 to 59 ms per token on two chips and 34 to 45 ms on four, at 4 users as at 48. These 42
-  runs are 11 % of the whole error of capacity (models left out).
+  runs are 11 % of the whole error of capacity (models left out). Kernels are not what takes so long: what one of two chips holds of this
+  model takes what is priced under vLLM 0.26 (docs/kernels.md).
 - Attention ranks of TensorRT-LLM on B200 with FP8 experts: a time per pass at every batch that nothing here explains.
 - The synchronisation of requests beyond "engines that prefill first keep equal lengths in waves" and "short prompts of
   equal lengths share passes of up to {TOGETHER_TOKENS:,} tokens", a number chosen by the errors of left-out models.

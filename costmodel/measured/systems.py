@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from pathlib import Path
 
 from costmodel.measured.rows import MeasuredRow
 from costmodel.models import load_model
@@ -19,7 +20,7 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from topology import load_cluster
-from topology.catalogue import catalogue_names, checked
+from topology.catalogue import catalogue_names, checked, is_file
 from topology.chip import chip_names
 from topology.errors import InstanceError, Problem
 from topology.spec import read_cluster_spec
@@ -117,15 +118,25 @@ def checkpoint(model: str, precision: str) -> tuple[str, Dtype | None]:
     return name, weight
 
 
+def is_own(model: str) -> bool:
+    """Whether a model is named by its own ``config.json`` or the folder of one, and that is here."""
+    if len(model) > 4096 or "\0" in model or not ("/" in model or model.endswith(".json")):
+        return False
+    return is_file(Path(model)) or is_file(Path(model) / "config.json")
+
+
 def _asked(model: str, precision: str) -> str:
-    lowered = model.lower()
+    # folders may have any name
+    lowered = "" if is_own(model) else model.lower()
     if "fp4" in precision or (not precision and "fp4" in lowered):
         return "fp4"
     return precision or ("fp8" if "fp8" in lowered else "")
 
 
 def model_name(path: str) -> str:
-    """Catalogue name of a checkpoint such as ``nvidia/DeepSeek-R1-NVFP4``. Raises ``InstanceError``."""
+    """Catalogue name of a checkpoint such as ``nvidia/DeepSeek-R1-NVFP4``; a model's own file as it is. Raises ``InstanceError``."""
+    if is_own(path):
+        return path
     known = catalogue_names("models", (".json",))
     name = path.rstrip("/").rsplit("/", 1)[-1].lower().replace("_", "-")
     tried = name.removeprefix("meta-").removeprefix("nvidia-")  # makers that put their name before
@@ -137,7 +148,8 @@ def model_name(path: str) -> str:
         if not head or (tail not in _ENDINGS and not re.fullmatch(r"v\d+(\.\d+)?|\d{4}", tail)):
             break
         tried = head
-    raise InstanceError(Problem("model_path", f"model {path[:80]!r} is not in the catalogue"))
+    message = f"model {path[:80]!r} is not in the catalogue, nor a config.json or the folder of one that is here"
+    raise InstanceError(Problem("model_path", message))
 
 
 @lru_cache(maxsize=256)

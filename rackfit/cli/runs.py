@@ -24,7 +24,10 @@ Launch = Annotated[
     ),
 ]
 Model = Annotated[
-    str | None, typer.Option(help="Model of results that do not name it as the catalogue does.")
+    str | None,
+    typer.Option(
+        help="Model of results that do not name it as the catalogue does: a name or config.json."
+    ),
 ]
 WarmUp = Annotated[
     float,

@@ -6,7 +6,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from benchmarks.kernels import beside, page
+from benchmarks.kernels import beside, engine, page
 from costmodel.models.load import load_model
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
@@ -15,7 +15,7 @@ from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.routed import NARROW_S_PER_B, add_experts
 from costmodel.passes.tokens import ExpertShares, Tokens
-from costmodel.question.profile import Efficiency
+from costmodel.question.profile import Efficiency, load_profile
 from solver.shapes.shapes import NARROWEST
 from topology.chip import load_chip
 
@@ -98,3 +98,23 @@ def test_dense_networks_move_what_lies_between_their_products() -> None:
     bandwidth = beside.achieved("h100", Efficiency()).bandwidth()
     more = spent(Efficiency(activations=0.5)) - spent(Efficiency())
     assert more == pytest.approx(moved / (0.5 * bandwidth))
+
+
+def test_tokens_of_a_whole_engine_are_within_the_stated_interval() -> None:
+    """All but those of 256 users, which one process of the server hands out one by one, and of answers shorter than the wait for them."""
+    held_out = load_profile("calibrated").held_out
+    assert held_out is not None
+    low, high = held_out.factors("tpot", 0.9)
+    found = {
+        (engine.name(one.line), one.line["users"]): float(one.line["tpot_ms"]) / 1e3 / one.tpot_s
+        for one in engine.beside()
+        if one.line["output_tokens"] == "256"
+    }
+    assert len(found) == 9
+    outside = {key for key, ratio in found.items() if not low <= ratio <= high}
+    assert outside == {("llama-3.1-8b", "256")}
+
+
+def test_weights_of_a_whole_engine_are_those_it_says() -> None:
+    for line, weights, _ in engine.memory_gib():
+        assert weights == pytest.approx(float(line["weight_gib"]), rel=0.01)
