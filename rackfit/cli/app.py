@@ -49,6 +49,7 @@ def build_app(*words: str) -> typer.Typer:
         name="rackfit",
         help="Which layout serves this model on this cluster for the least money per token?",
         no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
     )
     app.callback()(every_command)

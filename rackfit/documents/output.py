@@ -13,10 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from rackfit import stopping
 from topology.errors import InstanceError, Problem
-from topology.names import shown_lines
+from topology.names import shown, shown_lines
 
 #: characters of a name kept in that of its draft
 _HEAD = 64
+#: endings of files that a page is not
+_NO_PAGE = frozenset({".pdf", ".png", ".svg", ".jpg", ".jpeg", ".docx", ".json", ".yaml"})
 
 
 def say(text: str) -> None:
@@ -96,12 +98,18 @@ def new_folder(out: Path) -> Path:
     return target
 
 
-def check_writable(*outs: Path | None, besides: tuple[Path | None, ...] = ()) -> None:
+def check_writable(
+    *outs: Path | None, page: Path | None = None, besides: tuple[Path | None, ...] = ()
+) -> None:
     """Raise ``InstanceError`` early if a file cannot be written, before hours of work.
 
-    Also where two outputs are one file, or an output is one of the inputs ``besides``.
+    Also where two outputs are one file, or an output is one of the inputs ``besides``, or a ``page`` is named as what it will not be.
     """
     problems: list[Problem] = []
+    if page is not None and page.suffix.lower() in _NO_PAGE:
+        message = f"a page is HTML: name it {page.stem}.html; a browser prints it as PDF"
+        problems.append(Problem(shown(page, 200), message))
+    outs = (*outs, page)
     seen = [(path, "is read, too") for path in besides if path is not None and os.path.isfile(path)]
     for out in outs:
         if out is None:

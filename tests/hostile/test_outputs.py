@@ -177,3 +177,19 @@ def test_version_and_completion() -> None:
     shown = rackfit(_RACKFIT_COMPLETE="complete_bash", COMP_WORDS="rackfit ex", COMP_CWORD="1")
     assert shown.out.split() == ["explain", "export"]
     assert "Traceback" not in rackfit("--debug", "catalogue", "chips").err
+
+
+@pytest.mark.parametrize("name", ["page.pdf", "page.PNG", "page.json"])
+def test_a_page_is_not_written_under_another_kind_of_name(name: str, tmp_path: Path) -> None:
+    """HTML had been written into it."""
+    with pytest.raises(InstanceError) as found:
+        check_writable(page=tmp_path / name)
+    (problem,) = found.value.problems
+    assert problem.message == "a page is HTML: name it page.html; a browser prints it as PDF"
+    check_writable(tmp_path / name, page=tmp_path / "page")
+
+
+def test_help_has_its_short_name() -> None:
+    for words in ((), ("solve",), ("export",)):
+        short, long = (rackfit(*words, one) for one in ("-h", "--help"))
+        assert (short.code, short.out) == (long.code, long.out) == (0, short.out)

@@ -121,6 +121,8 @@ def export_command(
         raise InstanceError(
             Problem(option("out"), f"{to} writes {len(exported.files)} files; name a new folder")
         )
+    if out is not None:
+        write_files(exported.files, out)
     places: dict[str, list[str]] = {}
     for limit in exported.limits:
         places.setdefault(limit.message, []).append(limit.place)
@@ -134,7 +136,6 @@ def export_command(
     if out is None:
         write_whole(next(iter(exported.files.values())), None)
         return
-    write_files(exported.files, out)
     say(f"{counted(len(exported.files), 'file')} written to {out}")
     if to in CHECKED:
         say(

@@ -79,7 +79,7 @@ def plan_command(
     from rackfit.cli.interrupts import Stop
     from rackfit.documents.output import check_writable, new_folder, write_folder, write_whole
 
-    check_writable(report, besides=(Path(scenario),))
+    check_writable(page=report, besides=(Path(scenario),))
     if out is not None:
         new_folder(out)
     limit = time_limit if time_limit is not None and 0 < time_limit < 1e9 else None

@@ -68,7 +68,9 @@ def replay_command(
     from rackfit.documents.result import SCHEMA_VERSION, read_result
 
     _check(traffic, rate, cv, concurrency, duration, block_tokens)
-    check_writable(out, report, besides=(layout, Path(traffic) if traffic is not None else None))
+    check_writable(
+        out, page=report, besides=(layout, Path(traffic) if traffic is not None else None)
+    )
     instance, decision, _ = read_result(layout)
     requests = _requests(instance, traffic, rate, cv, concurrency, duration, block_tokens, seed)
     course = Course.of(instance, routing=routing, in_flight=concurrency, host_tier=host_tier)

@@ -36,7 +36,7 @@ def report_command(
     from rackfit.figures.files import figures_of, write_figures
     from rackfit.report.report import figure_style, report_page
 
-    check_writable(out, besides=(layout,))
+    check_writable(page=out, besides=(layout,))
     for option, folder in (("--svg", svg), ("--png", png)):
         if folder is not None:
             check_charts(option)

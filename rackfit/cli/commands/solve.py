@@ -87,7 +87,7 @@ def solve_command(
             }  # fmt: skip
             effort = Effort(time_limit, gap, workers, seed)
             return divide(asked, unlike, effort, stop, out)
-        check_writable(out, report, besides=asked.files())
+        check_writable(out, page=report, besides=asked.files())
         scenario = asked.build()
         wished = percentiles.Percentiles(
             traffic, ttft_p99, tpot_p99, goodput, peak, spare, prefixes

@@ -54,6 +54,18 @@ def test_export_refuses_then_approximates(call: Call, document: Path, tmp_path: 
     assert (out / "commands.sh").is_file()
 
 
+def test_a_folder_that_is_refused_is_all_that_is_said(
+    call: Call, document: Path, tmp_path: Path
+) -> None:
+    """Notes on files came first, as if they were written."""
+    (tmp_path / "kept").write_text("")
+    words = ("export", document, "--to", "vllm", "--out", tmp_path, "--allow-approximate")
+    code, _, err = call(*words)
+    assert code == 2
+    (line,) = err.splitlines()
+    assert line.endswith("exists and is not an empty folder")
+
+
 def test_one_file_goes_to_stdout_and_several_need_a_folder(call: Call, document: Path) -> None:
     code, out, _ = call("export", document, "--to", "json")
     assert code == 0
