@@ -130,6 +130,12 @@ class Operations:
         """The mixture of experts of the model (the first MoE layer's), if it has one."""
         return next((kind.moe for kind in self.kinds if kind.moe is not None), None)
 
+    @cached_property
+    def query_heads(self) -> frozenset[int]:
+        """Numbers of query heads that tensor parallelism divides: of the layers, and of what drafts."""
+        kinds = [*self.kinds, *(kind for kind, _ in (self.draft.layers if self.draft else ()))]
+        return frozenset(part.query_heads for kind in kinds for part in kind.attentions)
+
     def layers_within(self, first: int, last: int) -> list[int]:
         """Layers of each kind between two layers, both included."""
         return [

@@ -16,9 +16,8 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
     """Stage counts, chips per stage, and widths of experts and heads that do not fit."""
     violations = []
     cluster = instance.cluster
-    kinds = instance.operations.kinds
     moe = instance.operations.moe
-    heads = {attention.query_heads for kind in kinds for attention in kind.attentions}
+    heads = instance.operations.query_heads
     for index, replica in enumerate(layout.replicas):
         shape, place = replica.shape, f"replicas[{index}]"
 

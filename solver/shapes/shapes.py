@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.layout.layout import Role
-from costmodel.models.spec import Attention
 from costmodel.passes.routed import mixtures
 from costmodel.question.instance import Instance
 from costmodel.replica import memory
@@ -206,13 +205,8 @@ def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
 
 
 def tensor_widths(instance: Instance) -> list[int]:
-    """Tensor-parallel widths: divisors of every layer's query heads, which cut the experts of a draft beside a dense model."""
-    heads = {
-        part.query_heads
-        for layer in instance.model.layers
-        for part in layer.sublayers
-        if isinstance(part, Attention)
-    }
+    """Tensor-parallel widths: divisors of query heads, a draft's too, which cut the experts of a draft beside a dense model."""
+    heads = instance.operations.query_heads
     most = min(heads, default=1)
     cut = mixtures(instance.operations) if instance.operations.moe is None else []
     return [

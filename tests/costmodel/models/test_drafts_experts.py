@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from costmodel.replica import memory
 from solver.clock import Clock
 from solver.search import search
 from solver.shapes.shapes import tensor_widths
+from topology.catalogue import data_dir
 
 NO_TRAFFIC = GroupRates(*(np.zeros(()) for _ in GroupRates.__dataclass_fields__))
 
@@ -104,3 +107,19 @@ def test_blocks_of_scales_are_not_parted() -> None:
     found = search(narrow, clock=Clock(60))
     assert found.certificate.gap <= 0.01
     assert {replica.shape.tp for replica in found.layout.replicas} <= {1, 2}
+
+
+def test_query_heads_of_a_draft_are_divided_too(tmp_path: Path) -> None:
+    """Engines give a draft the model's tensor parallelism, and do not start where that leaves a part of a head."""
+    config = json.loads((data_dir("models") / "llama-3.1-8b.json").read_text(encoding="utf-8"))
+    own = tmp_path / "twelve.json"
+    narrow = {"hidden_size": 1536, "num_attention_heads": 12, "num_key_value_heads": 2}
+    own.write_text(json.dumps(config | narrow), encoding="utf-8")
+    instance = asked(str(own), "llama-3.1-70b")
+    assert tensor_widths(instance) == [1, 2, 4]
+    for tp, fits in ((4, True), (8, False)):
+        layout = plain_layout(instance, "mixed", tp=tp, batch=4)
+        said = [one for one in evaluate(instance, layout).violations if one.rule == "shape_matches"]
+        assert [one.message for one in said] == (
+            [] if fits else ["tp 8 does not divide 12 query heads"]
+        )
