@@ -97,10 +97,9 @@ class Judge:
         known = self.judge(layout)
         found = list(known.runs)
         tests = [(layout, requests) for requests in self._fresh]
-        if self.asked.spare:
-            tests += [
-                (rest, self._fresh[0]) for rest in losses(self.instance, layout, self.asked.spare)
-            ]
+        if self.asked.spare:  # what is left of it first: it is likelier to be too slow
+            rests = losses(self.instance, layout, self.asked.spare)
+            tests[:0] = [(rest, self._fresh[0]) for rest in rests]
         confirmed = True
         for tried, requests in tests:
             if not found[-1].meets:

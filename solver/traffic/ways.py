@@ -7,11 +7,18 @@ for long ones; many use a chip better.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.scenario import Scenario
-from costmodel.replay.fleet import Tables
+from costmodel.question.traffic.requests import Requests
+from costmodel.replay.fleet import Tables, standing
+from costmodel.replay.gaps import Gaps
+from costmodel.replay.pass_table import STEP
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.rounds import Search
@@ -20,9 +27,12 @@ from solver.traffic.asked import Asked, Questions, questions
 from solver.traffic.bounds.least_cost import LeastCost, least_cost
 from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Judge, Verdict
+from solver.traffic.loads import carried, queued
 from solver.traffic.losses import units
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, Problem
+
+Floats = NDArray[np.float64]
 
 #: a pass takes all of the tokens that it takes unless told, or a half, a quarter or a sixteenth
 _PARTS = (1, 2, 4, 16)
@@ -53,6 +63,41 @@ class Way:
     def ttft_s(self) -> float:
         """What a first token takes without a queue."""
         return self.spread.evaluation.ttft_s or 0.0
+
+    def loads(self, hurry: float = 1.0) -> dict[str, float]:
+        """Load by role, of 1, that its pools may carry: where a search starts.
+
+        ``hurry``: part of the time without a queue that a first token takes. Where parts of prompts are known, formulas tell.
+        """
+        asked = self.judge.asked
+        if asked.prefixes != "off":
+            own = asked.steady.at_rate(asked.peak_rate)
+            return carried(own, asked.targets, hurry * self.ttft_s)
+        return queued(self.judge.runs, self._prompt_s, asked.targets, hurry * self.ttft_s)
+
+    def _prompt_s(self, requests: Requests) -> Floats:
+        """Seconds that each prompt holds one replica of the steady answer."""
+        lengths, took_s = self._by_length
+        whole, known = (
+            np.interp(own, lengths, took_s)
+            for own in (requests.input_tokens, requests.cached_tokens)
+        )
+        return np.asarray(whole - known)
+
+    @cached_property
+    def _by_length(self) -> tuple[Floats, Floats]:
+        """Prompts of some lengths, and how long each holds that replica."""
+        instance, layout = self.own.spread, self.spread.layout
+        first = next(one for one in layout.replicas if one.role != "decode")
+        alone = layout.model_copy(update={"replicas": (first,)})
+        course, longest = self.judge.course, self.judge.asked.requests.longest
+        (one,) = standing(instance, alone, course.habits, Gaps(), longest, self.plain.tables)
+        lengths = np.arange(0, longest + STEP, STEP)
+        return lengths.astype(float), np.array([one.prompt_s(0, int(n)) for n in lengths])
+
+    def promised_usd_per_hour(self) -> float:
+        """What a fleet costs at least with such loads, as far as its replicas are known; ``inf``: chips are too few."""
+        return self.plain.at_least({role: 1.0 / load for role, load in self.loads().items()})
 
     def verdict(self, layout: Layout, evaluation: Evaluation) -> Verdict:
         """What replays say of a layout. What costs less than the bound carries the rate for as long as a replay lasts, not for ever."""
