@@ -32,7 +32,9 @@ from solver.verify import ROUNDING
 _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
 #: layouts judged until one meets the targets, where nothing may be lost; the part of the time after which an answer that
 #: stands is no longer improved
-_EACH, _LOOK = 8, 0.6
+_EACH, _LOOK = 8, 0.8
+#: part of the prefill that queues of draws ask for, below which an answer would hardly be confirmed
+_LIKELY = 0.98
 #: capacities so close are equal: less is no longer tried
 _AS_MUCH = 1.004
 
@@ -130,6 +132,7 @@ class _TrafficSearch:
         failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
         needs = self._first(failed, {role: 1.0 / load for role, load in loads.items()})
         if needs is not None:
+            failed["prefill"] = max(failed["prefill"], _LIKELY / loads["prefill"])
             self._less(failed, needs)
 
     def _confirm(self) -> None:

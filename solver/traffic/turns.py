@@ -24,9 +24,10 @@ class Turns:
 
     def __init__(self, scenario: Scenario, asked: Asked, how: Looking) -> None:
         self.scenario, self.asked, self.how = scenario, asked, how
-        self.chunks = list(chunks_of(scenario, asked))
+        self.chunks = list(chunks_of(scenario, asked, fine=True))
         self.several = len(self.chunks) > 1
         self.ways: list[Way] = []
+        self._promised: dict[tuple[Way, int], tuple[float, float]] = {}
         failed: list[NoFeasibleLayout] = []
         while self.chunks and not self.ways:
             try:
@@ -51,7 +52,7 @@ class Turns:
         left = [*left, *self._more(over)]
         while left:
             # a draw that an answer failed since changes what queues promise
-            way = min(left, key=lambda one: (one.promised_usd_per_hour(), one.ttft_s))
+            way = min(left, key=self._promise)
             left.remove(way)
             yield way, self._apt(way)
         own = best()
@@ -62,15 +63,22 @@ class Turns:
     def _more(self, over: Callable[[], bool]) -> list[Way]:
         """Ways opened now, as long as each promises a cheaper fleet than the one before."""
         found: list[Way] = []
-        before = self.ways[0].promised_usd_per_hour()
+        before = self._promise(self.ways[0])
         while self.chunks and not over():
             with suppress(NoFeasibleLayout, NoLayoutInTime):
                 found.append(self._open())
-                promised = found[-1].promised_usd_per_hour()
+                promised = self._promise(found[-1])
                 if promised > before:
                     break
                 before = promised
         return found
+
+    def _promise(self, way: Way) -> tuple[float, float]:
+        """What a way promises by the draws known so far: US dollars per hour, and among equals parts of chips."""
+        key = way, len(way.judge.runs)
+        if key not in self._promised:
+            self._promised[key] = way.promises()
+        return self._promised[key]
 
     def _open(self) -> Way:
         """Look at one more way."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,8 @@ from topology.errors import InstanceError, Problem
 
 Floats = NDArray[np.float64]
 
-#: a pass takes all of the tokens that it takes unless told, or a half, a quarter or a sixteenth
-_PARTS = (1, 2, 4, 16)
+#: sixteenths of the tokens that a pass takes unless told: all, a half, a quarter, one; one between the first two, where one layout is searched
+_PARTS, _BETWEEN = (16, 8, 4, 1), 12
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class Way:
         if asked.prefixes != "off":
             own = asked.steady.at_rate(asked.peak_rate)
             return carried(own, asked.targets, hurry * self.ttft_s)
-        return queued(self.judge.runs, self._prompt_s, asked.targets, hurry * self.ttft_s)
+        runs = [*self.judge.runs, *self.judge.likely]
+        return queued(runs, self._prompt_s, asked.targets, hurry * self.ttft_s)
 
     def _prompt_s(self, requests: Requests) -> Floats:
         """Seconds that each prompt holds one replica of the steady answer."""
@@ -95,9 +97,11 @@ class Way:
         lengths = np.arange(0, longest + STEP, STEP)
         return lengths.astype(float), np.array([one.prompt_s(0, int(n)) for n in lengths])
 
-    def promised_usd_per_hour(self) -> float:
-        """What a fleet costs at least with such loads, as far as its replicas are known; ``inf``: chips are too few."""
-        return self.plain.at_least({role: 1.0 / load for role, load in self.loads().items()})
+    def promises(self) -> tuple[float, float]:
+        """What a fleet with such loads costs (``inf``: chips are too few), and the parts of chips that it needs."""
+        needs = {role: 1.0 / load for role, load in self.loads().items()}
+        fleet = self.plain.least(needs)
+        return inf if fleet is None else fleet.usd_per_hour, self.plain.parts_of_chips(needs)
 
     def verdict(self, layout: Layout, evaluation: Evaluation) -> Verdict:
         """What replays say of a layout. What costs less than the bound carries the rate for as long as a replay lasts, not for ever."""
@@ -124,10 +128,10 @@ class Way:
         return cls(chunk, own, spread, fleets, least, judge)
 
 
-def chunks_of(scenario: Scenario, asked: Asked) -> tuple[int, ...]:
+def chunks_of(scenario: Scenario, asked: Asked, *, fine: bool = False) -> tuple[int, ...]:
     """Tokens of a pass that are tried: those of a question that names them, else fewer as well where first tokens are judged.
 
-    Raises ``InstanceError`` where other options are left open.
+    ``fine``: one more number of tokens. Raises ``InstanceError`` where other options are left open.
     """
     limits, choices = scenario.limits, scenario.choices
     own = limits.prefill_chunk_tokens
@@ -138,7 +142,8 @@ def chunks_of(scenario: Scenario, asked: Asked) -> tuple[int, ...]:
         return choices.chunk
     if "prefill_chunk_tokens" in limits.model_fields_set or asked.targets.ttft_p99_s is None:
         return (own,)
-    return tuple(dict.fromkeys(max(1, own // part) for part in _PARTS))
+    parts = sorted({*_PARTS, *([_BETWEEN] if fine else [])}, reverse=True)
+    return tuple(dict.fromkeys(max(1, own * part // 16) for part in parts))
 
 
 def of_chunk(scenario: Scenario, chunk: int) -> Scenario:
@@ -148,7 +153,7 @@ def of_chunk(scenario: Scenario, chunk: int) -> Scenario:
 
 def first_of(scenario: Scenario, asked: Asked) -> Scenario:
     """The question with the first of the chunks that are tried."""
-    return of_chunk(scenario, chunks_of(scenario, asked)[0])
+    return of_chunk(scenario, chunks_of(scenario, asked, fine=True)[0])
 
 
 def chunk_line(chunks: list[int]) -> str:

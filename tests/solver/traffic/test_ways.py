@@ -47,6 +47,7 @@ def chosen() -> SearchResult:
 
 def test_what_is_tried() -> None:
     assert chunks_of(SCENARIO, asked()) == (8192, 4096, 2048, 512)
+    assert chunks_of(SCENARIO, asked(), fine=True) == (8192, 6144, 4096, 2048, 512)
     assert chunks_of(SCENARIO, asked(Targets(None, 0.05))) == (8192,)
     fixed = SCENARIO.model_copy(update={"limits": Limits(prefill_chunk_tokens=1000)})
     assert chunks_of(fixed, asked()) == (1000,)
@@ -77,7 +78,7 @@ def test_where_a_prompt_leaves_little_time_to_wait_the_way_that_promises_most_co
     first, second = turns.ways[0], next(turns.one_by_one(lambda: False, lambda: None))[0]
     assert first.ttft_s > 0.25
     assert (first.chunk, second.chunk) == (8192, 2048)
-    assert second.promised_usd_per_hour() <= first.promised_usd_per_hour()
+    assert second.promises() < first.promises()
     # one whose first tokens take less of their target is looked at before others are opened
     easy = Turns(with_chunks(8192, 2048), asked(Targets(60.0, 0.05)), how)
     assert next(easy.one_by_one(lambda: False, lambda: None))[0] is easy.ways[0]
