@@ -80,8 +80,8 @@ def queued(
 ) -> dict[str, float]:
     """The same by queues of each run, the least of all: prompts one after another, answers in as many slots as they need.
 
-    ``prompt_s``: seconds that each prompt holds one replica. Capacities are those at the mean of the first of the runs. Half
-    of the time that ``ttft_s`` leaves may pass before an answer has a slot.
+    ``prompt_s``: seconds that each prompt holds one replica. Capacities are those at the mean of the first of the runs. The
+    time that ``ttft_s`` leaves may pass before a prompt, and as much before an answer has a slot: a start that is rather low.
     """
     first = runs[0]
     found = {"prefill": 1.0, "decode": 1.0}
@@ -97,7 +97,7 @@ def queued(
             lasts_s = requests.output_tokens * targets.tpot_p99_s
             gone = np.searchsorted(np.sort(requests.arrival_s + lasts_s), requests.arrival_s)
             under_way = np.quantile(np.arange(1, len(gone) + 1) - gone, 1.0 - BEYOND_P99)
-            waiting = max(most_s - ttft_s, 0.0) / 2 / float(lasts_s.mean())
+            waiting = max(most_s - ttft_s, 0.0) / float(lasts_s.mean())
             found["decode"] = min(found["decode"], slots * (1.0 + waiting) / float(under_way))
     return {**found, "mixed": min(found.values())}
 

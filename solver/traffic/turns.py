@@ -52,7 +52,7 @@ class Turns:
         left = [*left, *self._more(over)]
         while left:
             # a draw that an answer failed since changes what queues promise
-            way = min(left, key=self._promise)
+            way = min(left, key=self._rank)
             left.remove(way)
             yield way, self._apt(way)
         own = best()
@@ -72,6 +72,11 @@ class Turns:
                     break
                 before = promised
         return found
+
+    def _rank(self, way: Way) -> tuple[float, bool, float]:
+        """The cheapest promise first; among equals what keeps it with the replicas that it counts, and fewest parts of chips."""
+        usd_per_hour, parts = self._promise(way)
+        return usd_per_hour, self._apt(way) < 1.0, parts
 
     def _promise(self, way: Way) -> tuple[float, float]:
         """What a way promises by the draws known so far: US dollars per hour, and among equals parts of chips."""
