@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -38,6 +39,23 @@ class Standing:
     prompt_tokens_per_s: float
     transfer_s: float
     host: HostRoom | None = None
+
+    def prompt_s(self, start: int, end: int) -> float:
+        """Seconds that a prompt's tokens ``start`` to ``end`` hold the slowest stage, in full passes of like prompts."""
+        table = self.server.table
+        return (end - start) * self._token_s + table.attention_s(start, end)[1] / table.ranks
+
+    @cached_property
+    def _token_s(self) -> float:
+        """Seconds of a prompt token in a full pass, without attention."""
+        table, chunk = self.server.table, self.server.habits.chunk_tokens
+        return table.pass_s(chunk, chunk, 1.0, (0.0, 0.0))[0] / (chunk * table.ranks)
+
+    @property
+    def waits_s(self) -> float:
+        """The same of all prompts that wait here."""
+        pending = self.server.pending
+        return pending.tokens * self._token_s + pending.attention_s / self.server.table.ranks
 
 
 @dataclass

@@ -159,3 +159,22 @@ class PassTable:
         if self.stages == 1:
             return whole, whole
         return whole, self.slowest.prompt.at(end) - self.slowest.prompt.at(start)
+
+
+@dataclass
+class Pending:
+    """Prompts that wait for their passes: tokens, and seconds in which the slowest stage attends to their contexts."""
+
+    table: PassTable
+    tokens: int = 0
+    attention_s: float = 0.0
+
+    def add(self, start: int, end: int) -> None:
+        """A prompt's tokens ``start`` to ``end`` wait."""
+        self.tokens += end - start
+        self.attention_s += self.table.attention_s(start, end)[1]
+
+    def drop(self, start: int, end: int) -> None:
+        """They no longer do."""
+        self.tokens -= end - start
+        self.attention_s -= self.table.attention_s(start, end)[1]

@@ -14,7 +14,8 @@ Routing = Literal["least-loaded", "round-robin", "prefix-aware"]
 class Router:
     """Chooses among the replicas of a pool.
 
-    ``least-loaded``: least work waiting, in seconds of prompts and shares of slots; a prompt that is handed over also
+    ``least-loaded``: least work waiting, in seconds of prompts, each with its own context, and shares of slots; where replicas
+    are unlike, with the prompt itself, which a slow one takes longer for. A prompt that is handed over also
     waits with those of the emptiest replica of ``behind``, where it will decode. ``round-robin``: in turn,
     as often as a replica's capacity says. ``prefix-aware``: least-loaded, less the seconds that the
     prompt's known prefix saves there.
@@ -27,6 +28,8 @@ class Router:
         # all replicas that hand over do so to the same ones: only beside mixed replicas does it tell them apart
         both = {"prefill", "mixed"} <= {one.server.role for one in pool}
         self.behind = behind if both else ()
+        prompts = {id(one.server.table) for one in pool if one.server.role != "decode"}
+        self._unlike = len(prompts) > 1
         self._sent = [0.0] * len(pool)
         self._capacity = [
             one.server.slots if one.server.role == "decode" else one.prompt_tokens_per_s
@@ -44,9 +47,10 @@ class Router:
             sent[turn] += 1.0
             return pool[turn]
         later = min((_taken(one) for one in self.behind), default=0.0)
-        if self.routing == "prefix-aware" and job.blocks:
-            return min(pool, key=lambda one: _load(one, later) - _saved_s(one, job))
-        return min(pool, key=lambda one: _load(one, later))
+        prefixes = self.routing == "prefix-aware" and bool(job.blocks)
+        if not (self._unlike or prefixes):
+            return min(pool, key=lambda one: _load(one, later))
+        return min(pool, key=lambda one: _load(one, later) + _own_s(one, job, prefixes=prefixes))
 
 
 def _load(one: Standing, later: float) -> float:
@@ -54,8 +58,7 @@ def _load(one: Standing, later: float) -> float:
     role = one.server.role
     if role == "decode":
         return _taken(one)
-    waits = one.server.pending_tokens / one.prompt_tokens_per_s
-    return waits + (_taken(one) if role == "mixed" else later)
+    return one.waits_s + (_taken(one) if role == "mixed" else later)
 
 
 def _taken(one: Standing) -> float:
@@ -63,8 +66,8 @@ def _taken(one: Standing) -> float:
     return one.server.load / one.server.slots
 
 
-def _saved_s(one: Standing, job: Job) -> float:
-    cache = one.server.cache
-    if cache is None:
-        return 0.0
-    return cache.known(job.blocks, job.block_sizes) / one.prompt_tokens_per_s
+def _own_s(one: Standing, job: Job, *, prefixes: bool) -> float:
+    """Seconds of the prompt itself, without what the replica knows of it where prefixes count."""
+    cache = one.server.cache if prefixes else None
+    known = 0 if cache is None else cache.known(job.blocks, job.block_sizes)
+    return one.prompt_s(min(known, job.input_tokens), job.input_tokens)

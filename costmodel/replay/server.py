@@ -15,7 +15,7 @@ from itertools import takewhile
 from costmodel.layout.layout import Role
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.job import Habits, Job
-from costmodel.replay.pass_table import STEP, Line, PassTable
+from costmodel.replay.pass_table import STEP, Line, PassTable, Pending
 from costmodel.replay.prefix_cache import Prefixes
 from costmodel.replay.rounds import lasting, rounds_until
 
@@ -31,11 +31,11 @@ class Server:
     ) -> None:
         self.role, self.table, self.share, self.slots = role, table, share, slots
         self.habits, self.gaps = habits, gaps
-        self.waiting: deque[Job] = deque()
+        self.waiting, self.pending = deque[Job](), Pending(table)
         self.prompts: list[Job] = []
         self.running: list[tuple[int, int, Job]] = []
         self.cache: Prefixes | None = None
-        self.rounds = self.version = self.put_back = self.pending_tokens = 0
+        self.rounds = self.version = self.put_back = 0
         self.context = self.kv_kept = 0.0
         self.busy = False
         self.started = self.busy_s = self.slot_seconds = self._stall = 0.0
@@ -67,7 +67,7 @@ class Server:
         """Take in a request; when the next decision is, if that has changed: an idle replica's when all of now have come."""
         if self.role != "decode":
             job.prompt = max(job.prompt, job.input_tokens)
-            self.pending_tokens += job.prompt
+            self.pending.add(0, job.prompt)
         job.queued_s = now
         self.waiting.append(job)
         if not self.busy:
@@ -145,8 +145,8 @@ class Server:
         else:
             self._stall += now - self.started
         for job, tokens in pieces:
+            self.pending.drop(job.done, job.done + tokens)
             job.done += tokens
-            self.pending_tokens -= tokens
             piece, left = self.habits.piece, job.prompt - job.done
             self._rank[job.rank] -= piece(left + tokens) - piece(left)
             if job.done < job.prompt:
@@ -225,7 +225,7 @@ class Server:
             job.start_again(ends - self.rounds, self.table.emitted)
             self.context -= job.prompt
             self.kv_kept -= job.kv
-            self.pending_tokens += job.prompt
+            self.pending.add(0, job.prompt)
             self.put_back += 1
             self._handed = [one for one in self._handed if one is not job]
             self.waiting.appendleft(job)
@@ -263,7 +263,7 @@ class Server:
         job.done = min(known, job.prompt - 1)
         if job.first_s < 0:
             job.hit_tokens = job.done
-        self.pending_tokens -= job.done
+        self.pending.drop(0, job.done)
 
     def _start_pass(self, now: float) -> float:
         """A pass with pieces of prompts, after what they read back: each rank takes its own in order, up to its chunk."""

@@ -28,6 +28,8 @@ _MOST = 20_000
 _LEAST_AGAIN, _MOST_AGAIN, _TOGETHER = 2, 6, 50_000
 #: the same of the draws on which an answer is confirmed
 _LEAST_FRESH, _MOST_FRESH, _TOGETHER_FRESH = 4, 14, 150_000
+#: draws after these that others may use
+_APART = 1_000
 
 
 #: what the bound of an answer for traffic holds for
@@ -95,6 +97,10 @@ class Asked:
         """A draw beyond those, ``number`` 0 or more of them, of so many requests at ``least``."""
         first = seed + 1 + _MOST_AGAIN + _MOST_FRESH + number
         return self._again(range(first, first + 1), least)[0]
+
+    def likely(self, seed: int) -> list[Requests]:
+        """As many other draws as an answer is confirmed on: what those will ask for is told by these."""
+        return [self.another(seed, _APART + number) for number in range(len(self.fresh(seed)))]
 
     def course(self, instance: Instance, seed: int) -> Course:
         """How requests are replayed. Where so many are under way at once that a draw would not fill the fleet, it is busy from the start."""

@@ -52,7 +52,7 @@ def search_for(
     def bound(question: Instance) -> float:
         every = (
             questions(of_chunk(question.scenario, chunk), asked)
-            for chunk in chunks_of(question.scenario, asked)
+            for chunk in chunks_of(question.scenario, asked, fine=True)
         )
         return min(
             Search(own.every, clock, gap, seed, None).first_bound_usd()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,10 +93,10 @@ class Fleets:
             if fleet is None:
                 return None
             fresh = sorted(fleet.shapes - set(search.placed.realised))
-            if not fresh and not self._measure(fleet):
-                break
             search.place(fresh)
-            if search.clock.over:
+            # at once: what wide ones lose keeps others from being placed
+            measured = self._measure(fleet)
+            if search.clock.over or not (fresh or measured):
                 break
         for _ in range(_LOOKS):
             fleet = self._solve(search.placed.rates(), needs, placed=True)
@@ -112,6 +113,19 @@ class Fleets:
         assert rate is not None
         fewest = least_chips(items, rate, all_chips(search.classes), spare=bool(self.units))
         return fewest * min(min(one.prices) for one in search.classes)
+
+    def parts_of_chips(self, needs: Needs) -> float:
+        """Chips that prefill and decode, or mixed replicas, take where a part of a replica serves a part of its rate."""
+        search = self.search
+        rates = search.hoped_rates()[0] * self._scale(needs)
+        a_chip = [
+            float(
+                np.max(rates / search.shapes.chips, where=search.shapes.role == role, initial=0.0)
+            )
+            for role in range(len(ROLES))
+        ]
+        prefill, decode, mixed = (1.0 / one if one else inf for one in a_chip)
+        return (search.question.rate or 0.0) * min(prefill + decode, mixed)
 
     def _solve(
         self, rates: tuple[Array, Array], needs: Needs, *, placed: bool = False
@@ -160,8 +174,11 @@ class Fleets:
             ranks = int(shapes.row(row)["attention_dp"])
             known[ranks] = max(share, known.get(ranks, 0.0))
         prefill = shapes.role == _PREFILL
-        for ranks, share in known.items():
-            scale[prefill & (shapes.attention_dp == ranks)] *= share
+        for ranks in np.unique(shapes.attention_dp[prefill]).tolist():
+            # more ranks wait no less for the longest context
+            fewer = max((own for own in known if own <= ranks), default=None)
+            if fewer is not None:
+                scale[prefill & (shapes.attention_dp == ranks)] *= known[fewer]
         for row, share in self.share.items():
             scale[row] *= share / known[int(shapes.row(row)["attention_dp"])]
         for tp, pp in self.slow:

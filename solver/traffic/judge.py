@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout, Replica
@@ -69,10 +70,16 @@ class Judge:
         self.instance, self.asked, self.seed = instance, asked, seed
         self.runs: list[Requests] = asked.runs(seed) if like is None else like.runs
         self._fresh: list[Requests] = asked.fresh(seed) if like is None else like._fresh
+        self._like = like
         self.course = asked.course(instance, seed)
         self._known: dict[object, Verdict] = {}
         self._known_of = len(self.runs)
         self._tables = tables or Tables(asked.requests.longest)
+
+    @cached_property
+    def likely(self) -> list[Requests]:
+        """Draws by which no layout is judged: their queues tell what those will ask for that an answer is confirmed on."""
+        return self.asked.likely(self.seed) if self._like is None else self._like.likely
 
     @property
     def nothing(self) -> Verdict:
@@ -97,10 +104,9 @@ class Judge:
         known = self.judge(layout)
         found = list(known.runs)
         tests = [(layout, requests) for requests in self._fresh]
-        if self.asked.spare:
-            tests += [
-                (rest, self._fresh[0]) for rest in losses(self.instance, layout, self.asked.spare)
-            ]
+        if self.asked.spare:  # what is left of it first: it is likelier to be too slow
+            rests = losses(self.instance, layout, self.asked.spare)
+            tests[:0] = [(rest, self._fresh[0]) for rest in rests]
         confirmed = True
         for tried, requests in tests:
             if not found[-1].meets:

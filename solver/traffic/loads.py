@@ -1,4 +1,4 @@
-r"""The load that a pool may carry and still meet a percentile, by queueing formulas: where a search starts.
+r"""The load that a pool may carry and still meet a percentile, by queues of the requests or by formulas: where a search starts.
 
 Prompts that wait for one of a pool's replicas, all of which are busy, wait longer than ``w`` with probability
 ``exp(-2 (1 - u) w m / (I_a + c^2))`` in heavy traffic (Kingman), where ``m = rate / u`` is what the pool computes
@@ -9,14 +9,22 @@ around its mean ``N`` like a normal variable of variance ``I_a N``.
 
 from __future__ import annotations
 
-from math import ceil, log, sqrt
+from collections.abc import Callable, Sequence
+from math import ceil, inf, log, sqrt
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.question.traffic.requests import Requests
 from costmodel.replay.targets import BEYOND_P99, Targets
 
+Floats = NDArray[np.float64]
+
+#: part of the target that is left to wait at least
+_LEAST_WAIT = 0.05
+#: halvings by which a load is found
+_HALVINGS = 12
 #: windows over which a variance is taken, at least
 _WINDOWS = 20
 
@@ -51,7 +59,7 @@ def carried(requests: Requests, targets: Targets, ttft_s: float) -> dict[str, fl
     rate = requests.rate
     found = {"prefill": 1.0, "decode": 1.0, "mixed": 1.0}
     if targets.ttft_p99_s is not None:
-        wait = max(targets.ttft_p99_s - ttft_s, 0.05 * targets.ttft_p99_s)
+        wait = max(targets.ttft_p99_s - ttft_s, _LEAST_WAIT * targets.ttft_p99_s)
         work = (requests.input_tokens - requests.cached_tokens).astype(float)
         varied = dispersion(requests, wait) + float(work.var() / work.mean() ** 2)
         found["prefill"] = 1.0 / (1.0 + log(1.0 / BEYOND_P99) * varied / (2.0 * rate * wait))
@@ -62,3 +70,46 @@ def carried(requests: Requests, targets: Targets, ttft_s: float) -> dict[str, fl
         found["decode"] = 1.0 / (1.0 + more)
     found["mixed"] = min(found["prefill"], found["decode"])
     return found
+
+
+def queued(
+    runs: Sequence[Requests],
+    prompt_s: Callable[[Requests], Floats],
+    targets: Targets,
+    ttft_s: float,
+) -> dict[str, float]:
+    """The same by queues of each run, the least of all: prompts one after another, answers in as many slots as they need.
+
+    ``prompt_s``: seconds that each prompt holds one replica. Capacities are those at the mean of the first of the runs. The
+    time that ``ttft_s`` leaves may pass before a prompt, and as much before an answer has a slot: a start that is rather low.
+    """
+    first = runs[0]
+    found = {"prefill": 1.0, "decode": 1.0}
+    most_s = inf if targets.ttft_p99_s is None else targets.ttft_p99_s
+    replicas = first.rate * float(prompt_s(first).mean())
+    slots = first.rate * float(first.output_tokens.mean()) * (targets.tpot_p99_s or 0.0)
+    for requests in runs:
+        if targets.ttft_p99_s is not None:
+            wait_s = max(most_s - ttft_s, _LEAST_WAIT * most_s)
+            load = _fluid(requests.arrival_s, prompt_s(requests) / replicas, wait_s)
+            found["prefill"] = min(found["prefill"], load)
+        if targets.tpot_p99_s is not None:
+            lasts_s = requests.output_tokens * targets.tpot_p99_s
+            gone = np.searchsorted(np.sort(requests.arrival_s + lasts_s), requests.arrival_s)
+            under_way = np.quantile(np.arange(1, len(gone) + 1) - gone, 1.0 - BEYOND_P99)
+            waiting = max(most_s - ttft_s, 0.0) / float(lasts_s.mean())
+            found["decode"] = min(found["decode"], slots * (1.0 + waiting) / float(under_way))
+    return {**found, "mixed": min(found.values())}
+
+
+def _fluid(arrival_s: Floats, each_s: Floats, most_s: float) -> float:
+    """The largest load of a queue, of half to 1, at which one request in a hundred waits longer."""
+    after = np.concatenate(([0.0], np.cumsum(each_s)[:-1]))
+    low, high = 0.5, 1.0
+    for _ in range(_HALVINGS):
+        load = (low + high) / 2
+        behind = load * after - arrival_s
+        waits = behind - np.minimum.accumulate(behind)
+        late = float((waits > most_s).mean()) > BEYOND_P99
+        low, high = (low, load) if late else (load, high)
+    return low

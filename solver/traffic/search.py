@@ -1,16 +1,16 @@
 r"""The search for a layout that meets percentiles under traffic.
 
 1. Steady questions: at the mean lengths, at their spread, and of what every order of requests has to carry, whose bound is
-the certificate's. 2. Queueing formulas say what load each pool may carry. 3. The cheapest fleet with so much
+the certificate's. 2. Queues of the requests and their draws say what load each pool may carry. 3. The cheapest fleet with so much
 capacity is replayed. 4. A pool that was too slow needs more than that fleet had; then less is tried between
 what failed and what met the targets, as long as that is cheaper. 5. The same among replicas that compute prompts more
-quickly, which leaves more time to wait, and with fewer prompt tokens in a pass, while the gap is wide. 6. The answer is confirmed on fresh draws.
+quickly, which leaves more time to wait, and with fewer prompt tokens in a pass, while the gap is wide; what queues promise to
+be cheapest comes first. 6. The answer is confirmed on fresh draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 
 from costmodel.question.scenario import Scenario
@@ -24,18 +24,17 @@ from solver.traffic.asked import Asked
 from solver.traffic.fleets import Fleets
 from solver.traffic.found import Found, Steady, answered, capacities, nothing_found, standing
 from solver.traffic.judge import Verdict
-from solver.traffic.loads import carried, hurries
-from solver.traffic.ways import Looking, Way, chunk_line, chunks_of
+from solver.traffic.turns import Turns
+from solver.traffic.ways import Looking, Way, chunk_line
 from solver.verify import ROUNDING
-from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: layouts judged at most; how much more is asked of a pool that was too slow, the first time and at most
 _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
 #: layouts judged until one meets the targets, where nothing may be lost; the part of the time after which an answer that
 #: stands is no longer improved
-_EACH, _LOOK = 8, 0.6
-#: a gap from which on another number of tokens in a pass is looked at before other times to a first token
-_NEAR = 0.2
+_EACH, _LOOK = 8, 0.8
+#: part of the prefill that queues of draws ask for, below which an answer would hardly be confirmed
+_LIKELY = 0.98
 #: capacities so close are equal: less is no longer tried
 _AS_MUCH = 1.004
 
@@ -71,10 +70,8 @@ class _TrafficSearch:
     ) -> None:
         self.scenario, self.asked, self.how, self.clock = scenario, asked, how, how.clock
         self.target, self.on_progress = how.gap, on_progress
-        self.chunks = list(chunks_of(scenario, asked))
-        self.several = len(self.chunks) > 1
-        self.ways: list[Way] = []
-        first = self._first_way()
+        self.turns = Turns(scenario, asked, how)
+        first = self.turns.ways[0]
         self.mean = search(
             first.own.mean, clock=how.clock.follower(), gap=how.gap, seed=how.seed, workers=how.workers
         )  # fmt: skip
@@ -89,56 +86,22 @@ class _TrafficSearch:
         self.fine: dict[str, float] = dict.fromkeys(ROLES, float("inf"))
         self.tries = 0
 
-    def _first_way(self) -> Way:
-        """The first way in which something fits; raises why nothing fits where none does in any, unproven if one is."""
-        failed: list[NoFeasibleLayout] = []
-        while self.chunks:
-            try:
-                return self._open()
-            except NoFeasibleLayout as error:
-                failed.append(error)
-        raise min(failed, key=lambda error: error.proven)
-
-    def _open(self) -> Way:
-        """Look at one more way."""
-        like = self.ways[0] if self.ways else None
-        way = Way.of(self.scenario, self.asked, self.chunks.pop(0), self.how, like)
-        self.ways.append(way)
-        return way
-
     def run(self) -> SearchResult:
         """The answer."""
         self.clock.kept = self._kept
-        own = self.asked.steady.at_rate(self.asked.peak_rate)
-        for way, hurry in self._turns():
-            if self._enough() or self.clock.over:
+        turns = self.turns.one_by_one(
+            self._over, lambda: None if self.best is None else self.best.way
+        )
+        for way, hurry in turns:
+            if self._over():
                 break
             if self._hurried(way, hurry):
-                self._look(carried(own, self.asked.targets, hurry * way.ttft_s))
+                self._look(way.loads(hurry))
                 self._confirm()
         found = self._kept()
         if found is None:
             raise nothing_found(self.asked, self.last, clock=self.clock)
         return found
-
-    def _turns(self) -> Iterator[tuple[Way, float]]:
-        """Each way with the time to a first token that suits it, near its bound with all; then with others, the best's first."""
-        later: list[tuple[Way, float]] = []
-        way: Way | None = self.way
-        while way is not None:
-            apt, *others = hurries(self.asked.targets, way.ttft_s)
-            yield way, apt
-            rest = [(way, hurry) for hurry in others]
-            if self._gap() <= _NEAR:
-                yield from rest
-            else:
-                later += rest
-            way = None
-            while self.chunks and way is None and not (self._enough() or self.clock.over):
-                with suppress(NoFeasibleLayout, NoLayoutInTime):
-                    way = self._open()
-        best = self.best and self.best.way
-        yield from sorted(later, key=lambda one: one[0] is not best)
 
     def _kept(self) -> SearchResult | None:
         self.best = self.sure or self.best
@@ -147,6 +110,9 @@ class _TrafficSearch:
     def _enough(self) -> bool:
         """Whether an answer that stands is near its bound, or the time to look for a better one is over."""
         return self.sure is not None and (not self._time() or self._gap() <= self.target)
+
+    def _over(self) -> bool:
+        return self._enough() or self.clock.over
 
     def _hurried(self, way: Way, hurry: float) -> bool:
         """Look among replicas that compute prompts in such a part of the time; whether there are any."""
@@ -166,6 +132,7 @@ class _TrafficSearch:
         failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
         needs = self._first(failed, {role: 1.0 / load for role, load in loads.items()})
         if needs is not None:
+            failed["prefill"] = max(failed["prefill"], _LIKELY / loads["prefill"])
             self._less(failed, needs)
 
     def _confirm(self) -> None:
@@ -190,8 +157,10 @@ class _TrafficSearch:
             else:
                 self._use(found.way, found.fleets)
                 needs = {role: min(has or 1.0, self.fine[role]) for role, has in found.has.items()}
+                loads = found.way.loads()  # by the draw that it failed, too
                 needs |= {
-                    role: (found.has[role] or 1.0) * (1.0 + step) for role in self.last.missed
+                    role: max((found.has[role] or 1.0) * (1.0 + step), 1.0 / loads[role])
+                    for role in self.last.missed
                 }
                 self._first(failed, needs)
                 step *= 2
@@ -246,7 +215,7 @@ class _TrafficSearch:
     def _time(self) -> bool:
         part = 1.0 if self.sure is None else _LOOK
         late = self.clock.elapsed_s > part * (self.clock.limit_s or float("inf"))
-        return not (self.clock.over or late) and self.tries < _TRIES * len(self.ways)
+        return not (self.clock.over or late) and self.tries < _TRIES * len(self.turns.ways)
 
     def _replayed(self, fleet: Fleet, needs: dict[str, float]) -> Found | None:
         """Stand a fleet on its chips and replay it; ``None`` where it cannot stand."""
@@ -279,7 +248,7 @@ class _TrafficSearch:
 
     def _bound(self) -> float:
         """Dollars per million output tokens that no layout costs less than, whichever way of those looked at."""
-        return min(way.least.usd_per_m_output_tokens for way in self.ways)
+        return min(way.least.usd_per_m_output_tokens for way in self.turns.ways)
 
     def _report(self) -> None:
         if self.on_progress is not None:
@@ -290,10 +259,10 @@ class _TrafficSearch:
 
     def _answer(self) -> SearchResult:
         assert self.best is not None
-        covers = self.ways[0].least.covers
-        if self.several:
-            covers = (chunk_line([way.chunk for way in self.ways]), *covers)
+        covers = self.turns.ways[0].least.covers
+        if self.turns.several:
+            covers = (chunk_line([way.chunk for way in self.turns.ways]), *covers)
         return answered(
-            self.asked, Steady(self.mean, self.ways[0].spread, tuple(way.chunk for way in self.ways)), self.best,
+            self.asked, Steady(self.mean, self.turns.ways[0].spread, tuple(way.chunk for way in self.turns.ways)), self.best,
             Certificate(self._bound(), self._gap(), covers), self.target, self.clock.elapsed_s,
         )  # fmt: skip

@@ -7,11 +7,19 @@ for long ones; many use a chip better.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
 from costmodel.question.scenario import Scenario
-from costmodel.replay.fleet import Tables
+from costmodel.question.traffic.requests import Requests
+from costmodel.replay.fleet import Tables, standing
+from costmodel.replay.gaps import Gaps
+from costmodel.replay.pass_table import STEP
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.rounds import Search
@@ -20,12 +28,15 @@ from solver.traffic.asked import Asked, Questions, questions
 from solver.traffic.bounds.least_cost import LeastCost, least_cost
 from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Judge, Verdict
+from solver.traffic.loads import carried, queued
 from solver.traffic.losses import units
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, Problem
 
-#: a pass takes all of the tokens that it takes unless told, or a half, a quarter or a sixteenth
-_PARTS = (1, 2, 4, 16)
+Floats = NDArray[np.float64]
+
+#: sixteenths of the tokens that a pass takes unless told: all, a half, a quarter, one; one between the first two, where one layout is searched
+_PARTS, _BETWEEN = (16, 8, 4, 1), 12
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,44 @@ class Way:
         """What a first token takes without a queue."""
         return self.spread.evaluation.ttft_s or 0.0
 
+    def loads(self, hurry: float = 1.0) -> dict[str, float]:
+        """Load by role, of 1, that its pools may carry: where a search starts.
+
+        ``hurry``: part of the time without a queue that a first token takes. Where parts of prompts are known, formulas tell.
+        """
+        asked = self.judge.asked
+        if asked.prefixes != "off":
+            own = asked.steady.at_rate(asked.peak_rate)
+            return carried(own, asked.targets, hurry * self.ttft_s)
+        runs = [*self.judge.runs, *self.judge.likely]
+        return queued(runs, self._prompt_s, asked.targets, hurry * self.ttft_s)
+
+    def _prompt_s(self, requests: Requests) -> Floats:
+        """Seconds that each prompt holds one replica of the steady answer."""
+        lengths, took_s = self._by_length
+        whole, known = (
+            np.interp(own, lengths, took_s)
+            for own in (requests.input_tokens, requests.cached_tokens)
+        )
+        return np.asarray(whole - known)
+
+    @cached_property
+    def _by_length(self) -> tuple[Floats, Floats]:
+        """Prompts of some lengths, and how long each holds that replica."""
+        instance, layout = self.own.spread, self.spread.layout
+        first = next(one for one in layout.replicas if one.role != "decode")
+        alone = layout.model_copy(update={"replicas": (first,)})
+        course, longest = self.judge.course, self.judge.asked.requests.longest
+        (one,) = standing(instance, alone, course.habits, Gaps(), longest, self.plain.tables)
+        lengths = np.arange(0, longest + STEP, STEP)
+        return lengths.astype(float), np.array([one.prompt_s(0, int(n)) for n in lengths])
+
+    def promises(self) -> tuple[float, float]:
+        """What a fleet with such loads costs (``inf``: chips are too few), and the parts of chips that it needs."""
+        needs = {role: 1.0 / load for role, load in self.loads().items()}
+        fleet = self.plain.least(needs)
+        return inf if fleet is None else fleet.usd_per_hour, self.plain.parts_of_chips(needs)
+
     def verdict(self, layout: Layout, evaluation: Evaluation) -> Verdict:
         """What replays say of a layout. What costs less than the bound carries the rate for as long as a replay lasts, not for ever."""
         cost = evaluation.usd_per_m_output_tokens
@@ -79,10 +128,10 @@ class Way:
         return cls(chunk, own, spread, fleets, least, judge)
 
 
-def chunks_of(scenario: Scenario, asked: Asked) -> tuple[int, ...]:
+def chunks_of(scenario: Scenario, asked: Asked, *, fine: bool = False) -> tuple[int, ...]:
     """Tokens of a pass that are tried: those of a question that names them, else fewer as well where first tokens are judged.
 
-    Raises ``InstanceError`` where other options are left open.
+    ``fine``: one more number of tokens. Raises ``InstanceError`` where other options are left open.
     """
     limits, choices = scenario.limits, scenario.choices
     own = limits.prefill_chunk_tokens
@@ -93,7 +142,8 @@ def chunks_of(scenario: Scenario, asked: Asked) -> tuple[int, ...]:
         return choices.chunk
     if "prefill_chunk_tokens" in limits.model_fields_set or asked.targets.ttft_p99_s is None:
         return (own,)
-    return tuple(dict.fromkeys(max(1, own // part) for part in _PARTS))
+    parts = sorted({*_PARTS, *([_BETWEEN] if fine else [])}, reverse=True)
+    return tuple(dict.fromkeys(max(1, own * part // 16) for part in parts))
 
 
 def of_chunk(scenario: Scenario, chunk: int) -> Scenario:
@@ -103,7 +153,7 @@ def of_chunk(scenario: Scenario, chunk: int) -> Scenario:
 
 def first_of(scenario: Scenario, asked: Asked) -> Scenario:
     """The question with the first of the chunks that are tried."""
-    return of_chunk(scenario, chunks_of(scenario, asked)[0])
+    return of_chunk(scenario, chunks_of(scenario, asked, fine=True)[0])
 
 
 def chunk_line(chunks: list[int]) -> str:

@@ -17,9 +17,10 @@ from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Workload
 from costmodel.replay.fleet import Standing
 from costmodel.replay.gaps import Gaps
-from costmodel.replay.job import Habits
-from costmodel.replay.pass_table import Line
+from costmodel.replay.job import Habits, Job
+from costmodel.replay.pass_table import Line, PassParts, PassTable
 from costmodel.replay.replay import Course, replay, run
+from costmodel.replay.router import Router
 from costmodel.replay.server import Server
 from tests.costmodel.replay.test_queues import NOTHING, by_rows
 from topology.errors import InstanceError
@@ -81,3 +82,36 @@ def test_a_first_token_leaves_where_the_request_decodes(
     assert other.first_s == pytest.approx(first_s)
     assert (other.ends_s - other.first_s) / 2 == pytest.approx(0.005)
     assert gaps.count == lengths[1].sum() - 2
+
+
+def _attending(slower: float) -> Standing:
+    """A prefill replica: 10 µs a token, and for attention the square of a prompt's length, 10 s at 1,000 tokens."""
+    lengths = np.arange(0.0, 1025.0, 64.0)
+    rows = Line.through(lengths, lengths * 1e-5 * slower, 1024.0)
+    attention = Line.through(lengths, lengths**2 * 1e-5 * slower, 1024.0)
+    parts = PassParts(rows, NOTHING, NOTHING, NOTHING, NOTHING, attention, Line.flat(1.0), 1)
+    habits = Habits(chunk_tokens=1024)
+    table = PassTable(parts, parts, NOTHING, 1, 1)
+    return Standing(Server("prefill", table, NOTHING, 1024, habits, Gaps()), 0, 1e5, 0.0)
+
+
+def test_a_request_goes_where_least_time_is_waited_not_fewest_tokens() -> None:
+    """One prompt of 1,000 tokens attends as long as 25 of 200 do."""
+    pool = [_attending(1.0), _attending(1.0)]
+    router = Router(pool, "least-loaded")
+    sent = []
+    for index, tokens in enumerate((1000, *[200] * 8)):
+        job = Job(index, 0.0, tokens, 1)
+        one = router.choose(job)
+        one.server.add(job, 0.0)
+        sent.append(pool.index(one))
+    assert sent == [0, *[1] * 8]
+
+
+def test_a_long_prompt_goes_to_the_replica_that_ends_it_first() -> None:
+    """The slow replica is empty, but takes 20 s for what the quick one does in 10 s behind 1.6 s of others."""
+    slow, quick = _attending(2.0), _attending(1.0)
+    router = Router([slow, quick], "least-loaded")
+    quick.server.add(Job(0, 0.0, 400, 1), 0.0)
+    assert router.choose(Job(1, 0.0, 1000, 1)) is quick
+    assert router.choose(Job(2, 0.0, 64, 1)) is slow

@@ -176,7 +176,8 @@ def test_what_holds_of_every_replay(
     jobs = run(instance, fleet, requests, course)
     (server,) = (one.server for one in fleet)
     assert not (server.load)
-    assert not (server.pending_tokens)
+    assert not (server.pending.tokens)
+    assert server.pending.attention_s == pytest.approx(0.0, abs=1e-9)
     assert not any(server._rank)
     assert gaps.count == (requests.output_tokens - 1).sum()
     for job in jobs:

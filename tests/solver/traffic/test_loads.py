@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from costmodel.question.traffic.requests import Requests
-from solver.traffic.loads import dispersion
+from costmodel.replay.targets import Targets
+from solver.traffic.loads import dispersion, queued
 
 
 def arriving(arrival_s: np.ndarray) -> Requests:
@@ -29,3 +30,50 @@ def test_dispersion_is_that_of_counts_in_windows() -> None:
 def test_requests_that_come_once_in_years_take_no_memory() -> None:
     """Billions of windows, of which three have a request each: as even as chance."""
     assert dispersion(arriving(np.array([0.0, 1e9, 2.5e9, 3e9])), 0.3) == 1.0
+
+
+def late(requests: Requests, each_s: np.ndarray, wait_s: float) -> float:
+    """Share of the requests that wait longer for one server that takes them as they come."""
+    free, waited = 0.0, 0
+    for arrival_s, took_s in zip(requests.arrival_s.tolist(), each_s.tolist(), strict=True):
+        waited += free - arrival_s > wait_s
+        free = max(free, arrival_s) + took_s
+    return waited / len(requests)
+
+
+def prompt_s(requests: Requests) -> np.ndarray:
+    return 0.003 * requests.input_tokens.astype(float)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_queue_of_each_run_says_what_load_prefill_may_carry(seed: int) -> None:
+    """With a little less capacity one request in a hundred waits too long in some run, with a little more in none."""
+    rng = np.random.default_rng(seed)
+    runs = []
+    for _ in range(3):
+        tokens = rng.integers(1, 100, 2000)
+        arrival = np.cumsum(rng.gamma(0.3, 1.0, 2000))
+        runs.append(Requests(arrival - arrival[0], tokens, 0 * tokens + 1, 0 * tokens))
+    targets, ttft_s = Targets(20.0, None), 4.0
+    load = queued(runs, prompt_s, targets, ttft_s)["prefill"]
+    assert 0.5 < load < 1.0
+    own = runs[0].rate * prompt_s(runs[0]).mean()
+    for part, some_late in ((load * 0.998, False), (min(1.0, load * 1.005), True)):
+        worst = max(late(one, part * prompt_s(one) / own, 16.0) for one in runs)
+        assert (worst > 0.01) == some_late
+
+
+def test_answers_have_slots_for_the_most_that_decode_at_once() -> None:
+    """100 answers of 100 tokens begin each second and take 5 s; then twice as many for as long."""
+    arrival = np.concatenate((np.arange(3000) / 100.0, 30.0 + np.arange(3000) / 200.0))
+    tokens = np.full(len(arrival), 100)
+    even, twice = (
+        Requests(own, tokens[: len(own)], tokens[: len(own)], 0 * tokens[: len(own)])
+        for own in (arrival[:3000], arrival)
+    )
+    targets = Targets(2.0, 0.05)
+    # two seconds may pass before an answer has a slot: two fifths of the time that it decodes
+    assert queued([even], prompt_s, targets, 0.0)["decode"] == 1.0
+    found = queued([even, twice], prompt_s, targets, 0.0)
+    assert found["decode"] == pytest.approx(1.4 / 2, rel=0.01)
+    assert found["mixed"] == min(found["prefill"], found["decode"])

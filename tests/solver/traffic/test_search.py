@@ -29,6 +29,7 @@ from solver.traffic.judge import Judge, Verdict
 from solver.traffic.loads import hurries
 from solver.traffic.losses import losses, units
 from solver.traffic.search import search_traffic
+from solver.traffic.ways import of_chunk
 from topology.errors import InstanceError, NoFeasibleLayout
 
 TARGETS = Targets(1.0, 0.03, 0.99)
@@ -227,9 +228,9 @@ def test_a_layout_that_replays_refuse_is_not_the_answer() -> None:
     asked = Asked(bursts.draw(1500, 2), Targets(0.5, 0.03, 0.99))
     found = solved("hgx-h100", asked)
     assert found.traffic is not None
-    own = questions(scenario(), asked).spread
+    own = of_chunk(scenario(), found.traffic.prefill_chunk_tokens)
     assert found.instance is not None
-    assert found.instance.digest == own.digest
+    assert found.instance.digest == questions(own, asked).spread.digest
     assert found.traffic.usd_per_hour > found.traffic.spread_usd_per_hour
     assert judged(found.traffic.met, asked.targets).meets
 

@@ -14,7 +14,8 @@ from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
-from solver.traffic.ways import chunks_of
+from solver.traffic.turns import Turns
+from solver.traffic.ways import Looking, chunks_of
 from topology.errors import InstanceError
 
 TARGETS = Targets(1.0, 0.05)
@@ -46,6 +47,7 @@ def chosen() -> SearchResult:
 
 def test_what_is_tried() -> None:
     assert chunks_of(SCENARIO, asked()) == (8192, 4096, 2048, 512)
+    assert chunks_of(SCENARIO, asked(), fine=True) == (8192, 6144, 4096, 2048, 512)
     assert chunks_of(SCENARIO, asked(Targets(None, 0.05))) == (8192,)
     fixed = SCENARIO.model_copy(update={"limits": Limits(prefill_chunk_tokens=1000)})
     assert chunks_of(fixed, asked()) == (1000,)
@@ -68,6 +70,19 @@ def test_fewer_tokens_let_stages_share_a_long_prompt(
     assert chosen.evaluation.chips_used < told.evaluation.chips_used
     met = replay(chosen.instance, chosen.layout, asked().runs(0)[0])
     assert judged(met, TARGETS).meets
+
+
+def test_where_a_prompt_leaves_little_time_to_wait_the_way_that_promises_most_comes_first() -> None:
+    how = Looking(Clock(), 0.5, 0, 1)
+    turns = Turns(with_chunks(8192, 2048), asked(), how)
+    first, second = turns.ways[0], next(turns.one_by_one(lambda: False, lambda: None))[0]
+    assert first.ttft_s > 0.25
+    assert (first.chunk, second.chunk) == (8192, 2048)
+    assert second.promises() < first.promises()
+    # one whose first tokens take less of their target is looked at before others are opened
+    easy = Turns(with_chunks(8192, 2048), asked(Targets(60.0, 0.05)), how)
+    assert next(easy.one_by_one(lambda: False, lambda: None))[0] is easy.ways[0]
+    assert len(easy.ways) == 1
 
 
 def test_the_bound_holds_for_each(told: SearchResult, chosen: SearchResult) -> None:

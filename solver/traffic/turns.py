@@ -1,0 +1,95 @@
+"""The order in which ways to serve some traffic are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from math import inf
+
+from costmodel.question.scenario import Scenario
+from solver.traffic.asked import Asked
+from solver.traffic.loads import hurries
+from solver.traffic.ways import Looking, Way, chunks_of
+from topology.errors import NoFeasibleLayout, NoLayoutInTime
+
+#: part of the target that a first token takes without a queue, from which on fewer tokens in a pass are looked at first
+_MUCH = 0.25
+
+
+class Turns:
+    """Ways of one question: those that were opened, and which comes next.
+
+    Raises why nothing fits where none does in any way; unproven if one is.
+    """
+
+    def __init__(self, scenario: Scenario, asked: Asked, how: Looking) -> None:
+        self.scenario, self.asked, self.how = scenario, asked, how
+        self.chunks = list(chunks_of(scenario, asked, fine=True))
+        self.several = len(self.chunks) > 1
+        self.ways: list[Way] = []
+        self._promised: dict[tuple[Way, int], tuple[float, float]] = {}
+        failed: list[NoFeasibleLayout] = []
+        while self.chunks and not self.ways:
+            try:
+                self._open()
+            except NoFeasibleLayout as error:
+                failed.append(error)
+        if not self.ways:
+            raise min(failed, key=lambda error: error.proven)
+
+    def one_by_one(
+        self, over: Callable[[], bool], best: Callable[[], Way | None]
+    ) -> Iterator[tuple[Way, float]]:
+        """Ways with the time to a first token that suits each; then with others, the way of the ``best`` layout first.
+
+        The first way comes first, unless a first token takes much of the target; else that whose queues promise the cheapest
+        fleet. No more ways are opened when it is ``over``.
+        """
+        left, first = list(self.ways), self.ways[0]
+        if first.ttft_s <= _MUCH * (self.asked.targets.ttft_p99_s or inf):
+            left = []
+            yield first, self._apt(first)
+        left = [*left, *self._more(over)]
+        while left:
+            # a draw that an answer failed since changes what queues promise
+            way = min(left, key=self._rank)
+            left.remove(way)
+            yield way, self._apt(way)
+        own = best()
+        for way in sorted(self.ways, key=lambda one: one is not own):
+            for hurry in hurries(self.asked.targets, way.ttft_s)[1:]:
+                yield way, hurry
+
+    def _more(self, over: Callable[[], bool]) -> list[Way]:
+        """Ways opened now, as long as each promises a cheaper fleet than the one before."""
+        found: list[Way] = []
+        before = self._promise(self.ways[0])
+        while self.chunks and not over():
+            with suppress(NoFeasibleLayout, NoLayoutInTime):
+                found.append(self._open())
+                promised = self._promise(found[-1])
+                if promised > before:
+                    break
+                before = promised
+        return found
+
+    def _rank(self, way: Way) -> tuple[float, bool, float]:
+        """The cheapest promise first; among equals what keeps it with the replicas that it counts, and fewest parts of chips."""
+        usd_per_hour, parts = self._promise(way)
+        return usd_per_hour, self._apt(way) < 1.0, parts
+
+    def _promise(self, way: Way) -> tuple[float, float]:
+        """What a way promises by the draws known so far: US dollars per hour, and among equals parts of chips."""
+        key = way, len(way.judge.runs)
+        if key not in self._promised:
+            self._promised[key] = way.promises()
+        return self._promised[key]
+
+    def _open(self) -> Way:
+        """Look at one more way."""
+        like = self.ways[0] if self.ways else None
+        self.ways.append(Way.of(self.scenario, self.asked, self.chunks.pop(0), self.how, like))
+        return self.ways[-1]
+
+    def _apt(self, way: Way) -> float:
+        return hurries(self.asked.targets, way.ttft_s)[0]
