@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
@@ -156,8 +157,11 @@ def plan_offers(
         for m in range(len(asked.models))
     ]
     # loading weights and finishing a request take some time in any layout
-    few = None if large else {key: own.most_of_few for key, own in offers.items()}
-    loosest = any_layouts(hours, most, loads=True, drains=True, few=few)
+    few, left = (
+        None if large else {key: table(own) for key, own in offers.items()}
+        for table in (attrgetter("most_of_few"), attrgetter("left_of_few"))
+    )
+    loosest = any_layouts(hours, most, loads=True, drains=True, few=few, left=left)
     if large:
         from solver.plan.by_parts.region import region_bound_usd
 

@@ -112,8 +112,7 @@ def _cheapest_first(asked: Hours) -> Decision:
 
         def left(own: list[int] = own, losses: list[dict[int, int]] = losses) -> float:
             return min(
-                sum(asked.columns[c].requests_per_s[max(0, groups[c] - lost[c])] for c in own)
-                for lost in losses
+                sum(asked.columns[c].left(groups[c], lost[c]) for c in own) for lost in losses
             )
 
         while wanted > 0 and exceeds(wanted, left()):
