@@ -16,7 +16,7 @@ from costmodel.plan.hours import Column, Decision, Hours
 from costmodel.plan.judge import Judged, judge
 from solver.clock import Clock
 from solver.plan.by_parts.linear import Linear
-from solver.plan.first import First, first_plan
+from solver.plan.first import First, cheaper, first_plan
 from solver.plan.model import HoursModel
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
@@ -48,8 +48,10 @@ class Planned:
         return gap_over(self.judged.usd, self.bound_usd)
 
 
-def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -> Planned:
-    """The cheapest plan found, with a proven bound over all plans of the same columns.
+def plan_hours(
+    asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0, begun: Decision | None = None
+) -> Planned:
+    """The cheapest plan found, with a proven bound over all plans of the same columns. ``begun``: a plan that is known.
 
     Raises
     ------
@@ -61,6 +63,8 @@ def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -
     """
     model = HoursModel(asked)
     first = first_plan(asked, clock=clock, seed=seed) if asked.choices > SMALL else None
+    if begun is not None:
+        first = cheaper(First(None, 0.0) if first is None else first, begun, judge(asked, begun))
     if first is not None and first.found is not None:
         model.begin_with(*first.found)
     solver, status = clock.run(
