@@ -128,7 +128,7 @@ def _climbed(
     own = asked.of_model[model]
     carried = [
         min(
-            sum(asked.columns[c].requests_per_s[max(0, row[c] - lost[c])] for c in own)
+            sum(asked.columns[c].left(int(row[c]), lost[c]) for c in own)
             for lost in asked.losses[model]
         )
         for row in ladder

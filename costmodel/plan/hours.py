@@ -37,8 +37,9 @@ class Column:
     """What a group of units of one kind runs for one model.
 
     ``requests_per_s[n]``: what ``n`` such groups carry, from 0 groups to all that the units allow; it never falls.
-    A group loads for ``start_s`` before it serves, and finishes what it began for ``drain_s`` after it stops; it serves
-    at least ``least_hours`` on end.
+    ``after_loss[n]``: what ``n`` groups still carry after the loss of any one unit; empty: what one group fewer does, as a
+    group is lost with any of its units. A group loads for ``start_s`` before it serves, and finishes what it began for ``drain_s`` after
+    it stops; it serves at least ``least_hours`` on end.
     """
 
     name: str
@@ -49,6 +50,14 @@ class Column:
     start_s: float = 0.0
     drain_s: float = 0.0
     least_hours: int = 1
+    after_loss: tuple[float, ...] = ()
+
+    def left(self, groups: int, lost: int) -> float:
+        """Requests/s that so many groups carry after the loss of so many units, each of another group."""
+        if not lost or not self.after_loss:
+            return self.requests_per_s[max(0, groups - lost)]
+        # what is lost before the last unit takes whole groups
+        return self.after_loss[max(0, groups - lost + 1)]
 
     @property
     def loading_hours(self) -> int:

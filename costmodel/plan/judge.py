@@ -110,10 +110,7 @@ def _short(asked: Hours, plan: Decision, hour: int) -> list[tuple[str, float, fl
         columns = asked.of_model[model]
         wanted = asked.demand[model][hour]
         left = min(
-            sum(
-                asked.columns[c].requests_per_s[max(0, _serve(plan, hour, c) - lost[c])]
-                for c in columns
-            )
+            sum(asked.columns[c].left(_serve(plan, hour, c), lost[c]) for c in columns)
             for lost in asked.losses[model]
         )
         if exceeds(wanted, left):

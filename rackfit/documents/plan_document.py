@@ -175,6 +175,7 @@ def _columns(found: DayPlan) -> list[dict[str, Any]]:
             "units": column.group,
             "requests_per_s": one.requests_per_s,
             "steady_requests_per_s": one.steady_requests_per_s,
+            "requests_per_s_after_loss": one.left_requests_per_s,
             "most_requests_per_s": column.group
             * found.offers[column.model, column.kind].most_requests_per_s,
             "start_s": column.start_s,

@@ -129,7 +129,8 @@ def column_lines(found: DayPlan) -> list[str]:
         built = "; ".join(f"{count} x {name}" for name, count in counts.items())
         said.append(
             f"{column.name}: {one.requests_per_s:,.4g} requests/s (no layout more than {most:,.4g}); "
-            f"loads in {column.start_s:,.0f} s, finishes in {column.drain_s:,.0f} s; {built}"
+            + (f"{one.left_requests_per_s:,.4g} after the loss of a unit; " if one.kept else "")
+            + f"loads in {column.start_s:,.0f} s, finishes in {column.drain_s:,.0f} s; {built}"
         )
     return said + [
         f"{one['model']} runs on no {one['unit']}: {one['reason']}" for one in left_out(found)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from costmodel.plan.hours import Column
 from solver.clock import Clock
 from solver.plan.day import DayPlan, planned_again
-from solver.plan.replays import HourReplay, Replays, to_replay
+from solver.plan.replays import HourReplay, Left, Replays, to_replay
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: times that a plan is made again, and halvings between rates that replays meet and rates that they do not
@@ -22,12 +22,16 @@ _AGAIN, _HALVINGS = 40, 6
 
 @dataclass(frozen=True)
 class Cut:
-    """So many groups of a column count for ``requests_per_s``, which a replay met; at ``missed`` requests/s one did not."""
+    """So many groups of a column count for ``requests_per_s``, which a replay met; at ``missed`` requests/s one did not.
+
+    ``after_loss``: once one of them has lost a unit, of which it keeps a part.
+    """
 
     column: str
     groups: int
     requests_per_s: float
     missed: float
+    after_loss: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,28 +95,29 @@ def _cut(now: Confirmed, replays: Replays) -> tuple[tuple[Column, ...], tuple[Cu
     """Columns that count for what replays meet, where they missed; columns with one layout alike."""
     plan = now.plan
     place = {column.name: c for c, column in enumerate(plan.hours.columns)}
-    lowest: dict[tuple[int, int], float] = {}
+    lowest: dict[tuple[int, int, int], float] = {}
     for one in now.replays:
         if not one.meets:
-            key = place[one.column], one.groups
+            key = place[one.column], one.groups, one.part
             lowest[key] = min(one.requests_per_s, lowest.get(key, one.requests_per_s))
     tables = [list(column.requests_per_s) for column in plan.hours.columns]
+    kept = [list(column.after_loss) for column in plan.hours.columns]
     cuts = []
-    for (column, groups), missed in lowest.items():
-        rate = _meets_at(plan, column, groups, missed, replays)
-        cuts.append(Cut(plan.hours.columns[column].name, groups, rate, missed))
-        for c, table in enumerate(tables):
+    for (column, groups, part), missed in lowest.items():
+        rate = _meets_at(plan, column, (groups, part), missed, replays)
+        cuts.append(Cut(plan.hours.columns[column].name, groups, rate, missed, part >= 0))
+        for c, table in enumerate(kept if part >= 0 else tables):
             if plan.layouts[c] is plan.layouts[column]:
                 # fewer groups carry no more
                 table[: groups + 1] = [min(own, rate) for own in table[: groups + 1]]
     columns = tuple(
-        replace(column, requests_per_s=tuple(table))
-        for column, table in zip(plan.hours.columns, tables, strict=True)
+        replace(column, requests_per_s=tuple(table), after_loss=tuple(left))
+        for column, table, left in zip(plan.hours.columns, tables, kept, strict=True)
     )
     return columns, tuple(cuts)
 
 
-def _meets_at(plan: DayPlan, column: int, groups: int, missed: float, replays: Replays) -> float:
+def _meets_at(plan: DayPlan, column: int, groups: Left, missed: float, replays: Replays) -> float:
     """The highest rate found below one that missed at which so many groups meet the targets."""
     low, high = replays.met_below(plan, column, groups, missed), missed
     for _ in range(_HALVINGS):

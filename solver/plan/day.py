@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
@@ -18,8 +19,8 @@ from costmodel.plan.question import PlanQuestion, lost_of, rates_of
 from costmodel.question.instance import Instance
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
-from solver.plan.groups import UnitLayout, copies
-from solver.plan.hours import Planned, any_layouts, bound_usd, gap_over, plan_hours
+from solver.plan.groups import UnitLayout, copies, less
+from solver.plan.hours import Planned, any_layouts, bound_usd, gap_over
 from solver.plan.offers import (
     Offers,
     by_hour,
@@ -28,6 +29,7 @@ from solver.plan.offers import (
     kinds_of,
     offers_for,
 )
+from solver.plan.survivors import plan_kept, with_survivors
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, VerificationError
 
@@ -137,17 +139,26 @@ def plan_offers(
     rates = rates_of(asked)
     kinds, off = kinds_of(asked, len(rates[0]))
     fits_somewhere(asked, offers)
-    columns, layouts = columns_of(asked, offers, len(rates[0]))
-    hours = Hours(
-        tuple(one.called for one in asked.models),
-        tuple(tuple(most for _, most in own) for own in rates),
-        kinds,
-        columns,
-        spare=lost_of(asked)[0],
-        usd_per_kwh=by_hour(asked.usd_per_kwh, len(rates[0])) if asked.usd_per_kwh else (),
-        power_cap_w=asked.power_cap,
-    )
+
+    def hours_of(own: Offers) -> tuple[Hours, tuple[UnitLayout, ...]]:
+        columns, layouts = columns_of(asked, own, len(rates[0]))
+        return Hours(
+            tuple(one.called for one in asked.models),
+            tuple(tuple(most for _, most in own) for own in rates),
+            kinds,
+            columns,
+            spare=lost_of(asked)[0],
+            usd_per_kwh=by_hour(asked.usd_per_kwh, len(rates[0])) if asked.usd_per_kwh else (),
+            power_cap_w=asked.power_cap,
+        ), layouts
+
+    hours, layouts = hours_of(offers)
     large = hours.choices > LARGE
+    if not large:
+        offers = with_survivors(
+            asked, hours, offers, off, clock=clock, gap=gap, seed=seed, on_progress=on_progress
+        )
+        hours, layouts = hours_of(offers)
     hours, planned, stood = _planned(
         asked, hours, layouts, off, _planner(hours, clock, seed, on_progress)
     )
@@ -156,8 +167,11 @@ def plan_offers(
         for m in range(len(asked.models))
     ]
     # loading weights and finishing a request take some time in any layout
-    few = None if large else {key: own.most_of_few for key, own in offers.items()}
-    loosest = any_layouts(hours, most, loads=True, drains=True, few=few)
+    few, left = (
+        None if large else {key: table(own) for key, own in offers.items()}
+        for table in (attrgetter("most_of_few"), attrgetter("left_of_few"))
+    )
+    loosest = any_layouts(hours, most, loads=True, drains=True, few=few, left=left)
     if large:
         from solver.plan.by_parts.region import region_bound_usd
 
@@ -205,7 +219,7 @@ def _planner(
 ) -> Callable[[Hours], Planned]:
     """Plans at once, or by parts where the question is large."""
     if hours.choices <= LARGE:
-        return lambda own: plan_hours(own, clock=clock, seed=seed)
+        return lambda own: plan_kept(own, clock=clock, seed=seed)
     # only large questions pay for what plans by parts
     from solver.plan.by_parts.region import plan_region
 
@@ -225,6 +239,7 @@ def _planned(
     for _ in range(_AGAIN):
         planned = plan(hours)
         tables = [list(column.requests_per_s) for column in hours.columns]
+        lost = [list(column.after_loss) for column in hours.columns]
         used = {(c, n) for row in planned.plan.groups for c, n in enumerate(row) if n}
         if not every:
             used = _most(used, layouts)
@@ -236,19 +251,29 @@ def _planned(
             evaluation = stood[c, n][2]
             share = layouts[c].requests_per_s / layouts[c].steady_requests_per_s
             carried = (evaluation.requests_per_s or 0.0) * share
+            if lost[c]:
+                kept = _kept(layouts[c], *stood[c, n][:2])
+                if exceeds(lost[c][n], kept * (1 + ROUNDING)):
+                    lost[c][: n + 1] = [min(own, kept) for own in lost[c][: n + 1]]
             if evaluation.violations:
-                del tables[c][n:]
+                del tables[c][n:], lost[c][n:]
             elif n < len(tables[c]) and exceeds(tables[c][n], carried * (1 + ROUNDING)):
                 for more in range(n, len(tables[c])):
                     tables[c][more] = min(tables[c][more], max(carried, tables[c][n - 1]))
         again = tuple(
-            replace(column, requests_per_s=tuple(table))
-            for column, table in zip(hours.columns, tables, strict=True)
+            replace(column, requests_per_s=tuple(table), after_loss=tuple(left))
+            for column, table, left in zip(hours.columns, tables, lost, strict=True)
         )
         if again == hours.columns:
             return hours, planned, {key: own for key, own in stood.items() if key in used}
         hours = replace(hours, columns=again)
     raise NoFeasibleLayout("the layouts of several groups together break rules", proven=False)
+
+
+def _kept(one: UnitLayout, instance: Instance, layout: Layout) -> float:
+    """Requests/s that groups carry by the evaluation after the worst loss of a unit."""
+    rest = (less(layout, own, len(one.layout.replicas)) for own in one.kept)
+    return min(evaluate(instance, own).requests_per_s or 0.0 for own in rest)
 
 
 def _most(used: set[tuple[int, int]], layouts: tuple[UnitLayout, ...]) -> set[tuple[int, int]]:

@@ -39,6 +39,13 @@ class First:
     bound_usd: float
 
 
+def cheaper(first: First, plan: Decision, judged: Judged) -> First:
+    """The same with another plan, if that breaks no rule and costs less."""
+    if judged.violations or (first.found is not None and first.found[1].usd <= judged.usd):
+        return first
+    return replace(first, found=(plan, judged))
+
+
 def first_plan(asked: Hours, *, clock: Clock, seed: int) -> First:
     """A plan of given columns without a search over all hours at once."""
     together, pools = pooled(asked)
@@ -112,8 +119,7 @@ def _cheapest_first(asked: Hours) -> Decision:
 
         def left(own: list[int] = own, losses: list[dict[int, int]] = losses) -> float:
             return min(
-                sum(asked.columns[c].requests_per_s[max(0, groups[c] - lost[c])] for c in own)
-                for lost in losses
+                sum(asked.columns[c].left(groups[c], lost[c]) for c in own) for lost in losses
             )
 
         while wanted > 0 and exceeds(wanted, left()):

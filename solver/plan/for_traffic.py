@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.evaluate import Evaluation, evaluate
@@ -96,7 +96,7 @@ def _better(
         if evaluation.violations or (best is not None and steady <= best.requests_per_s):
             continue
         known = best.requests_per_s if best is not None else 0.0
-        rate = _meets_at(instance, layout, asked, steady, seed, tables, known)
+        rate = highest_rate(instance, [layout], asked, steady, seed, tables, known)
         if rate > known:
             best = AtRate(instance, layout, evaluation, steady, rate)
         if clock.over:
@@ -135,16 +135,19 @@ def _ahead(instance: Instance, fleets: Fleets, mixed: float = 1.0) -> Iterator[L
             return
 
 
-def _meets_at(
+def highest_rate(
     instance: Instance,
-    layout: Layout,
+    layouts: Sequence[Layout],
     asked: Asked,
     steady: float,
     seed: int,
     tables: Tables,
     known: float,
 ) -> float:
-    """The highest rate found at which every replay meets the targets; 0 where none above what is ``known`` of others does."""
+    """The highest rate found at which every replay of each layout meets the targets; 0 where none above what is ``known`` of others does.
+
+    ``steady``: the least that any of them carries in a steady state.
+    """
     course = Course.of(instance)
 
     def meets(rate: float) -> bool:
@@ -153,7 +156,9 @@ def _meets_at(
         if len(runs[0]) > _WHOLE_TRACE:
             runs = runs[1:]
         return all(
-            meets_targets(instance, layout, one, asked.targets, course, tables) for one in runs[:2]
+            meets_targets(instance, layout, one, asked.targets, course, tables)
+            for layout in layouts
+            for one in runs[:2]
         )
 
     least = max(_LEAST * steady, known)

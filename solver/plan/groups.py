@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -21,7 +21,8 @@ class UnitLayout:
     """A layout of ``group`` units of one kind, and what it carries.
 
     ``steady_requests_per_s``: by the evaluation; ``requests_per_s``: what counts, less where percentiles are targets.
-    ``start_s``: reading the weights; ``drain_s``: finishing the longest request.
+    ``start_s``: reading the weights; ``drain_s``: finishing the longest request. ``left_requests_per_s``: what counts after the loss of any
+    one unit, of whose different losses ``kept`` has the replicas that each leaves (none: the group is lost with it).
     """
 
     instance: Instance
@@ -31,6 +32,21 @@ class UnitLayout:
     requests_per_s: float
     start_s: float
     drain_s: float
+    left_requests_per_s: float = 0.0
+    kept: tuple[tuple[int, ...], ...] = ()
+
+    def after_loss(self, most: int) -> tuple[float, ...]:
+        """Requests/s of none to ``most`` groups, one of which has lost a unit; empty where it is lost whole."""
+        if not self.kept:
+            return ()
+        whole = self.requests_per_s
+        return (0.0, *(n * whole + self.left_requests_per_s for n in range(most)))
+
+
+def less(layout: Layout, kept: Sequence[int], of: int | None = None) -> Layout:
+    """A layout whose first group, of so many replicas (all of them unless told), has only those that are kept."""
+    rest = () if of is None else layout.replicas[of:]
+    return layout.model_copy(update={"replicas": (*(layout.replicas[at] for at in kept), *rest)})
 
 
 def chips_off(units: PlanUnits, overhead: float) -> tuple[int, float]:

@@ -16,7 +16,7 @@ from costmodel.plan.hours import Column, Decision, Hours
 from costmodel.plan.judge import Judged, judge
 from solver.clock import Clock
 from solver.plan.by_parts.linear import Linear
-from solver.plan.first import First, first_plan
+from solver.plan.first import First, cheaper, first_plan
 from solver.plan.model import HoursModel
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
@@ -29,6 +29,9 @@ _TOLD = 5
 SMALL = 1000
 #: a time that is not nothing, for what takes some time in any layout, seconds
 _SOME_S = 1.0
+
+#: by model and kind, requests/s of none, one, two ... units
+Few = Mapping[tuple[int, int], Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,10 @@ class Planned:
         return gap_over(self.judged.usd, self.bound_usd)
 
 
-def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -> Planned:
-    """The cheapest plan found, with a proven bound over all plans of the same columns.
+def plan_hours(
+    asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0, begun: Decision | None = None
+) -> Planned:
+    """The cheapest plan found, with a proven bound over all plans of the same columns. ``begun``: a plan that is known.
 
     Raises
     ------
@@ -58,6 +63,8 @@ def plan_hours(asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0) -
     """
     model = HoursModel(asked)
     first = first_plan(asked, clock=clock, seed=seed) if asked.choices > SMALL else None
+    if begun is not None:
+        first = cheaper(First(None, 0.0) if first is None else first, begun, judge(asked, begun))
     if first is not None and first.found is not None:
         model.begin_with(*first.found)
     solver, status = clock.run(
@@ -106,36 +113,45 @@ def any_layouts(
     *,
     loads: bool,
     drains: bool,
-    few: Mapping[tuple[int, int], Sequence[float]] | None = None,
+    few: Few | None = None,
+    left: Few | None = None,
 ) -> Hours:
     """The question of plans whose unit of kind ``k`` carries at most ``most[model][k]`` requests/s in any layout.
 
-    ``few``: by model and kind, requests/s that none, one, two ... units carry at most.
+    ``few``: by model and kind, requests/s that none, one, two ... units carry at most; ``left``: of these after any loss of one.
 
     A unit runs one model in an hour. ``loads``, ``drains``: every layout takes some time to load, to finish; the hour that
     is paid for it then is. What is longer than an hour, and units that may not be exchanged within one, are left out.
     """
-    columns = tuple(
-        Column(
-            f"{name} on {kind.name}",
-            m,
-            k,
-            1,
+    columns = []
+    for m, name in enumerate(asked.models):
+        for k, kind in enumerate(asked.kinds):
+            if most[m][k] <= 0:
+                continue
             # what is not known is as much as is asked for
-            _at_most(
-                kind.units,
-                most[m][k] if isfinite(most[m][k]) else max(asked.demand[m]),
-                () if few is None else few[m, k],
-            ),
-            start_s=_SOME_S * loads,
-            drain_s=_SOME_S * drains,
-            least_hours=min((one.least_hours for one in asked.columns), default=1),
-        )
-        for m, name in enumerate(asked.models)
-        for k, kind in enumerate(asked.kinds)
-        if most[m][k] > 0
-    )
-    return replace(asked, columns=columns)
+            each = most[m][k] if isfinite(most[m][k]) else max(asked.demand[m])
+            carried = _at_most(kind.units, each, () if few is None else few[m, k])
+            columns.append(
+                Column(
+                    f"{name} on {kind.name}",
+                    m,
+                    k,
+                    1,
+                    carried,
+                    start_s=_SOME_S * loads,
+                    drain_s=_SOME_S * drains,
+                    least_hours=min((one.least_hours for one in asked.columns), default=1),
+                    after_loss=() if left is None else _left_at_most(carried, left[m, k]),
+                )
+            )
+    return replace(asked, columns=tuple(columns))
+
+
+def _left_at_most(carried: Sequence[float], left: Sequence[float]) -> tuple[float, ...]:
+    """Requests/s of none, one, two ... units at most once one is lost: no more than one fewer carries; it never falls."""
+    fewer = (0.0, *carried[:-1])
+    table = [min(own, left[n]) if n < len(left) else own for n, own in enumerate(fewer)]
+    return tuple(accumulate(table, max))
 
 
 def _at_most(units: int, each: float, few: Sequence[float]) -> tuple[float, ...]:

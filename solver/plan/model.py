@@ -124,11 +124,7 @@ class HoursModel:
             picked = {index: self._picked(hour, index) for index in own}
             for lost in asked.losses[model]:
                 left = [
-                    down(
-                        min(wanted, asked.columns[index].requests_per_s[max(0, n - lost[index])]),
-                        unit,
-                    )
-                    * one
+                    down(min(wanted, asked.columns[index].left(n, lost[index])), unit) * one
                     for index in own
                     for n, one in picked[index].items()
                 ]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
+
+import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.evaluate import SECONDS_PER_HOUR
 from costmodel.plan.question import PlanModel, PlanUnits
@@ -16,6 +19,7 @@ from costmodel.replay.targets import Targets
 from solver.bounds.relaxed import relaxed_bound
 from solver.clock import Clock
 from solver.known import Known
+from solver.plan.after_loss import most_after_loss
 from solver.plan.groups import on_units
 from solver.search import search
 from solver.traffic.asked import Asked, questions
@@ -27,6 +31,8 @@ from topology.errors import NoFeasibleLayout
 
 #: units of a kind up to which each number of them is bounded alone: always, and on so many chips
 _FEW, _FEW_CHIPS = 4, 128
+#: chips of a unit up to which what a loss leaves is bounded
+_SMALL = 16
 #: a kind with more units than that is not worth it
 _FEW_OF = 16
 #: chips on which the bound of a unit is a search's; with more, fractions of replicas say as much and are quick
@@ -78,17 +84,21 @@ class _Every:
 
     def bounded_usd(self, clock: Clock, seed: int) -> float:
         """Dollars per million output tokens by the bounds of shapes alone, late requests counted."""
+        return least_usd(*self.bounded(clock, seed))
+
+    def bounded(self, clock: Clock, seed: int) -> tuple[Known, NDArray[np.float64]]:
+        """Shapes, and requests/s that none exceeds, late requests counted."""
         known = Known(self.instance, clock, 0.0, seed, None)
         rates = known.items.upper
         if self.requests is not None:
             rates = rates_with_late(known, self.requests, self.exempt)
-        return least_usd(known, rates)
+        return known, rates
 
-    def joined(self, clock: Clock, seed: int) -> float:
-        """Requests/s that no layout exceeds where all chips are joined as those of a unit are."""
+    @property
+    def joined(self) -> _Every:
+        """The same where all chips are joined as those of a unit are."""
         cluster = self.instance.cluster.in_one_unit
-        every = replace(self, instance=replace(self.instance, cluster=cluster))
-        return every.requests_per_s(every.bounded_usd(clock, seed) * every.share)
+        return replace(self, instance=replace(self.instance, cluster=cluster))
 
     @property
     def chunk(self) -> int:
@@ -154,17 +164,40 @@ def _most(
 
 def most_of_few(
     model: PlanModel, units: PlanUnits, off: int, clock: Clock, seed: int
-) -> tuple[float, ...]:
-    """Requests/s that none, one, two ... units carry at most, all of their chips paid and joined as well as may be."""
-    found = [0.0]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Requests/s that none, one, two ... units carry at most, all of their chips paid and joined as well as may be.
+
+    And what is left of these after the worst loss of one of them: of small units, which one replica takes a large part of.
+    """
+    found, left = [0.0], [0.0]
     size = len(load_cluster(units.cluster).chips)
     few = max(_FEW, _FEW_CHIPS // size) if units.count <= _FEW_OF else 0
     for number in range(1, min(few, units.count) + 1):
         ways = _Every.on(model, units, number, off, "whole", seed)
         if any(every.several for every in ways):
             break
-        found.append(max(found[-1], *(every.joined(clock, seed) for every in ways)))
-    return tuple(found)
+        most, rest = found[-1], left[-1]
+        for every in (one.joined for one in ways):
+            known, rates = every.bounded(clock, seed)
+            most = max(most, every.requests_per_s(least_usd(known, rates) * every.share))
+            if rest < found[-1]:
+                kept = _after_loss(known, rates, number, clock, seed) if size <= _SMALL else inf
+                rest = max(rest, kept / every.share)
+        left.append(min(rest, found[-1]))
+        found.append(most)
+    return tuple(found), tuple(left)
+
+
+def _after_loss(
+    known: Known, rates: NDArray[np.float64], number: int, clock: Clock, seed: int
+) -> float:
+    """Requests/s that are left after the loss of any of so many units, of replicas with such rates at most."""
+    items = known.items.best(rates, np.minimum(rates, known.items.leaving))
+    size, pools = (
+        ceil(sum(each(one) for one in known.classes) / number)
+        for each in (lambda one: len(one.pools) * one.size, lambda one: len(one.pools))
+    )
+    return most_after_loss(items, number, size, pools, clock=clock, seed=seed).most
 
 
 def _least_usd(every: _Every, clock: Clock, gap: float, seed: int) -> tuple[float, tuple[str, ...]]:

@@ -206,11 +206,11 @@ def columns_of(
     for (m, k), found in offers.items():
         for one in found.layouts:
             most = asked.units[k].count // one.group
-            units = f"{one.group} x {asked.units[k].called}"
+            units = f"{one.group} x {asked.units[k].called}" + ", any one lost" * bool(one.kept)
             column = Column(
                 f"{asked.models[m].called} on {units}", m, k, one.group,
                 tuple(n * one.requests_per_s for n in range(most + 1)),
-                one.start_s, one.drain_s, asked.least_hours,
+                one.start_s, one.drain_s, asked.least_hours, one.after_loss(most),
             )  # fmt: skip
             if max(column.loading_hours, column.draining_hours) > number:
                 message = (

@@ -6,7 +6,9 @@ evenly, as the steady state has them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import ceil
 
 from costmodel.question.instance import Instance
@@ -16,7 +18,7 @@ from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
 from solver.clock import Clock
 from solver.plan.day import DayPlan
-from solver.plan.groups import chips_off, copies
+from solver.plan.groups import chips_off, copies, less
 from solver.plan.most import asked_of
 from solver.traffic.asked import Asked
 
@@ -28,7 +30,8 @@ _STEADY_S, _MOST = 300.0, 20_000
 class HourReplay:
     """Groups of one column that are left in an hour after a loss, at their share of the model's highest rate.
 
-    ``lost``: units of any column that are gone. ``ttft_p99_s``, ``tpot_p99_s``: what was met; ``meets`` both targets.
+    ``lost``: units of any column that are gone; ``part``: which of the different losses of a unit a group keeps a part after, -1: groups
+    are lost whole. ``ttft_p99_s``, ``tpot_p99_s``: what was met; ``meets`` both targets.
     """
 
     hour: int
@@ -40,8 +43,11 @@ class HourReplay:
     ttft_p99_s: float
     tpot_p99_s: float
     meets: bool
+    part: int = -1
 
 
+#: groups of a column that are left, and which loss one of them keeps a part after (-1: none has)
+Left = tuple[int, int]
 #: what a replay met: 99th percentiles of TTFT and TPOT in seconds, and whether the targets are met
 Met = tuple[float, float, bool]
 
@@ -52,7 +58,7 @@ class Replays:
 
     clock: Clock
     seed: int = 0
-    _known: dict[tuple[int, int, float], Met] = field(default_factory=dict)
+    _known: dict[tuple[int, Left, float], Met] = field(default_factory=dict)
     _asked: dict[int, Asked | None] = field(default_factory=dict)
     _tables: Tables = field(default_factory=Tables)
 
@@ -61,19 +67,24 @@ class Replays:
         listed: list[HourReplay] = []
         for m, model in enumerate(found.asked.models):
             for hour, lost, left in _left(found, m):
-                carried = {c: found.hours.columns[c].requests_per_s[n] for c, n in left.items()}
-                for c, n in left.items():
+                carried = {
+                    c: found.hours.columns[c].left(n, int(part >= 0))
+                    for c, (n, part) in left.items()
+                }
+                for c, (n, part) in left.items():
                     rate = found.hours.demand[m][hour] * carried[c] / sum(carried.values())
                     if rate <= 0:
                         continue
-                    met = self.met(found, c, n, rate)
+                    met = self.met(found, c, (n, part), rate)
                     if met is None:
                         return tuple(listed)
                     own = found.hours.columns[c]
-                    listed.append(HourReplay(hour, model.called, own.name, n, lost, rate, *met))
+                    listed.append(
+                        HourReplay(hour, model.called, own.name, n, lost, rate, *met, part)
+                    )
         return tuple(listed)
 
-    def met(self, found: DayPlan, column: int, groups: int, rate: float) -> Met | None:
+    def met(self, found: DayPlan, column: int, groups: Left, rate: float) -> Met | None:
         """What so many groups meet at a rate; ``None`` where the time was over before it was known."""
         key = id(found.layouts[column]), groups, round(rate, 9)
         if key not in self._known:
@@ -87,7 +98,7 @@ class Replays:
             self._known[key] = _met(found, asked, column, groups, rate, self.seed, self._tables)
         return self._known[key]
 
-    def met_below(self, found: DayPlan, column: int, groups: int, rate: float) -> float:
+    def met_below(self, found: DayPlan, column: int, groups: Left, rate: float) -> float:
         """The highest rate below another that so many groups are known to meet; 0 where none is."""
         own = id(found.layouts[column]), groups
         return max(
@@ -101,34 +112,51 @@ def to_replay(found: DayPlan) -> int:
     return sum(len(left) for m in range(len(found.asked.models)) for *_, left in _left(found, m))
 
 
-def _left(found: DayPlan, model: int) -> list[tuple[int, int, dict[int, int]]]:
+def _left(found: DayPlan, model: int) -> list[tuple[int, int, dict[int, Left]]]:
     """Hours in which a model is asked for, with the units that each different loss takes and the groups that it leaves."""
     listed = []
     for hour, groups in enumerate(found.planned.plan.groups):
         if not found.hours.demand[model][hour]:
             continue
-        seen = []
+        seen: list[dict[int, Left]] = []
         for lost in found.hours.losses[model]:
-            left = {c: groups[c] - gone for c, gone in lost.items() if groups[c] > gone}
-            hit = all(groups[c] >= gone for c, gone in lost.items())
-            if hit and left not in seen:
-                seen.append(left)
-                listed.append((hour, sum(lost.values()), left))
+            if any(groups[c] < gone for c, gone in lost.items()):
+                continue
+            for left in _parts(found, groups, lost):
+                if left not in seen:
+                    seen.append(left)
+                    listed.append((hour, sum(lost.values()), left))
     return listed
+
+
+def _parts(
+    found: DayPlan, groups: Sequence[int], lost: Mapping[int, int]
+) -> Iterator[dict[int, Left]]:
+    """What a loss leaves: of columns whose groups keep a part, each part that the last unit lost may leave."""
+    ways: list[list[tuple[int, Left]]] = []
+    for c, gone in lost.items():
+        kept = range(len(found.layouts[c].kept)) if gone else ()
+        left = [(groups[c] - gone + 1, part) for part in kept] or [(groups[c] - gone, -1)]
+        ways.append([(c, one) for one in left])
+    for way in product(*ways):
+        yield {c: left for c, left in way if left[0] > 0}
 
 
 def _met(
     found: DayPlan,
     asked: Asked | None,
     column: int,
-    groups: int,
+    groups: Left,
     rate: float,
     seed: int,
     tables: Tables,
 ) -> Met:
     units = found.asked.units[found.hours.columns[column].kind]
     off, _ = chips_off(units, found.asked.power_overhead)
-    instance, layout = copies(found.layouts[column], groups, units.cluster, off)
+    own, (number, part) = found.layouts[column], groups
+    instance, layout = copies(own, number, units.cluster, off)
+    if part >= 0:
+        layout = less(layout, own.kept[part], len(own.layout.replicas))
     course = Course.of(instance)
     if asked is None:
         count = ceil(rate * _STEADY_S)
@@ -137,8 +165,8 @@ def _met(
         targets = _steady_targets(instance)
         course = replace(course, under_way=seed if count > _MOST else None)
     else:
-        own = replace(asked, requests=asked.requests.at_rate(rate))
-        requests, targets, course = own.another(seed, 0), own.targets, own.course(instance, seed)
+        at = replace(asked, requests=asked.requests.at_rate(rate))
+        requests, targets, course = at.another(seed, 0), at.targets, at.course(instance, seed)
     met = replay(instance, layout, requests, course, tables)
     return met.ttft_s.p99, met.tpot_s.p99, judged(met, targets).meets
 

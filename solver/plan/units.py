@@ -27,7 +27,7 @@ class Offer:
     """One model on one kind: layouts to choose from, requests/s that no layout exceeds per unit (infinite: not known), and why there is none.
 
     ``covers``: what that bound holds for. ``most_of_few``: requests/s that none, one, two ... units carry at most, as
-    far as that is known.
+    far as that is known; ``left_of_few``: what is left of them after the worst loss of one.
     """
 
     layouts: tuple[UnitLayout, ...]
@@ -35,6 +35,7 @@ class Offer:
     covers: tuple[str, ...]
     reason: str = ""
     most_of_few: tuple[float, ...] = (0.0,)
+    left_of_few: tuple[float, ...] = (0.0,)
 
     @property
     def why(self) -> str:
@@ -74,8 +75,8 @@ def offer(
         elif found:
             break
         group *= 2
-    few = most_of_few(model, units, off, clock, seed)
-    return Offer(tuple(found), most, covers, "" if found else reason, few)
+    few, left = most_of_few(model, units, off, clock, seed)
+    return Offer(tuple(found), most, covers, "" if found else reason, few, left)
 
 
 def _layout(

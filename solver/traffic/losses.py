@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from costmodel.layout.layout import Layout, Replica
+from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 
 
@@ -28,6 +28,12 @@ def units(instance: Instance, spare: str | int) -> list[Sequence[str]]:
 
 def losses(instance: Instance, layout: Layout, spare: str | int) -> Iterator[Layout]:
     """The layout after each loss that leaves another set of replicas, most capacity lost first."""
+    for kept in remainders(instance, layout, spare):
+        yield layout.model_copy(update={"replicas": tuple(layout.replicas[at] for at in kept)})
+
+
+def remainders(instance: Instance, layout: Layout, spare: str | int) -> list[tuple[int, ...]]:
+    """Replicas that serve after each loss that leaves another set of them, most capacity lost first."""
     seen = set()
     cut = []
     for chips in units(instance, spare):
@@ -41,14 +47,14 @@ def losses(instance: Instance, layout: Layout, spare: str | int) -> Iterator[Lay
         if hit and kinds not in seen:
             seen.add(kinds)
             cut.append(hit)
-    for hit in sorted(cut, key=lambda hit: -sum(len(layout.replicas[i].chips) for i in hit)):
-        kept = tuple(one for index, one in enumerate(layout.replicas) if index not in hit)
-        yield layout.model_copy(update={"replicas": _serving(kept)})
+    cut.sort(key=lambda hit: -sum(len(layout.replicas[i].chips) for i in hit))
+    every = range(len(layout.replicas))
+    return [_serving(layout, [at for at in every if at not in hit]) for hit in cut]
 
 
-def _serving(replicas: Sequence[Replica]) -> tuple[Replica, ...]:
+def _serving(layout: Layout, kept: Sequence[int]) -> tuple[int, ...]:
     """Those that can serve: prefill needs decode replicas, and the other way round."""
-    roles = {one.role for one in replicas}
+    roles = {layout.replicas[at].role for at in kept}
     if {"prefill", "decode"} <= roles:
-        return tuple(replicas)
-    return tuple(one for one in replicas if one.role == "mixed")
+        return tuple(kept)
+    return tuple(at for at in kept if layout.replicas[at].role == "mixed")

@@ -123,14 +123,14 @@ def test_a_plan_without_a_bound_is_not_said_to_be_proven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
     """Time that ends before a bound left a gap of 0, or an infinite one that no JSON holds."""
-    made = day.plan_hours
+    made = day.plan_kept
 
     def without(*words: Any, **more: Any) -> Any:
         return replace(made(*words, **more), bound_usd=0.0)
 
     monkeypatch.setattr(day, "bound_usd", lambda *words, **more: 0.0)
     if not own:
-        monkeypatch.setattr(day, "plan_hours", without)
+        monkeypatch.setattr(day, "plan_kept", without)
     path = written(tmp_path, models=[PLAN["models"][0]])
     found = run(path, "--json")
     assert found.exit_code == 0, found.output

@@ -150,9 +150,12 @@ class Linear:
         own = asked.of_model[model]
         wanted = np.array(asked.demand[model])
         tables = [np.array(asked.columns[index].requests_per_s) for index in own]
-        least = min(
-            (float(np.diff(table).min()) for table in tables if len(table) > 1), default=0.0
-        )
+        taken = [
+            min(one.requests_per_s[n] - one.left(n, 1) for n in range(1, len(one.requests_per_s)))
+            for one in (asked.columns[index] for index in own)
+            if len(one.requests_per_s) > 1
+        ]
+        least = min(taken, default=0.0)
         at_least = np.where(wanted > 0, wanted + asked.units_lost[0] * max(0.0, least), 0.0)
         each = [
             float((table[1:] / np.arange(1, len(table))).max()) if len(table) > 1 else 0.0

@@ -30,7 +30,7 @@ def tiny(seed: int, most: int = 400, *, chips: bool = False) -> tuple[Hours, Row
             sized = tuple(replace(kind, size=1 + k) for k, kind in enumerate(asked.kinds))
             asleep = asked.demand[0], (0.0,) * HOURS
             asked = replace(asked, kinds=sized, spare=2, demand=asleep)
-        rows = [_alone(asked, hour) for hour in range(HOURS)]
+        rows = [alone(asked, hour) for hour in range(HOURS)]
         if prod(len(own) for own in rows) <= most:
             return asked, rows
 
@@ -62,7 +62,7 @@ def tiny_region(seed: int, most: int = 400) -> tuple[Hours, Rows]:
             ]  # fmt: skip
         demand = tuple(tuple(float(rng.randint(0, 9)) for _ in range(HOURS)) for _ in range(2))
         asked = Hours(("one", "other"), demand, kinds, tuple(columns), spare=rng.choice([0, 0, 1]))
-        rows = [_alone(asked, hour) for hour in range(HOURS)]
+        rows = [alone(asked, hour) for hour in range(HOURS)]
         if prod(len(own) for own in rows) <= most:
             return asked, rows
 
@@ -131,7 +131,7 @@ def _kind(rng: random.Random, name: str, units: int) -> Kind:
     )
 
 
-def _alone(asked: Hours, hour: int) -> list[tuple[int, ...]]:
+def alone(asked: Hours, hour: int) -> list[tuple[int, ...]]:
     """Groups of one hour that break no rule where nothing changes from hour to hour."""
     same = replace(
         asked,

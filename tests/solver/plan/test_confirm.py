@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
 from solver.clock import Clock
 from solver.plan import replays
 from solver.plan.confirm import confirm
-from solver.plan.day import DayPlan, plan_day, plan_offers
+from solver.plan.day import DayPlan, plan_day, plan_offers, planned_again
 
 #: share of what groups carry by their steady state above which the stand-in of a replay misses
 SHARE = 0.8
@@ -46,9 +48,10 @@ def stand_in(found: DayPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     one = found.layouts[0].requests_per_s
 
     def met(
-        plan: object, asked: object, column: int, groups: int, rate: float, *_: object
+        plan: object, asked: object, column: int, groups: replays.Left, rate: float, *_: object
     ) -> replays.Met:
-        return 1.0, 0.1, rate <= SHARE * groups * one
+        # of a group that keeps a part, half is left
+        return 1.0, 0.1, rate <= SHARE * (groups[0] - 0.5 * (groups[1] >= 0)) * one
 
     monkeypatch.setattr(replays, "_met", met)
 
@@ -92,3 +95,34 @@ def test_a_plan_that_all_replays_confirm_stays(found: DayPlan) -> None:
     assert confirmed.missed == confirmed.unknown == 0
     assert confirmed.plan is easy
     assert confirmed.cuts == ()
+
+
+def keeping(found: DayPlan, share: float) -> DayPlan:
+    """The plan at other rates, as if a node that loses a part of itself kept half of its replicas and were to keep so much of its rate."""
+    (column,), (one,) = found.hours.columns, found.layouts
+    rate = one.requests_per_s
+    half = tuple(range(len(one.layout.replicas) // 2))
+    own = replace(one, left_requests_per_s=share * rate, kept=(half,))
+    keeps = replace(column, after_loss=own.after_loss(len(column.requests_per_s) - 1))
+    demand = (tuple(asked * rate for asked in (0.4, 1.4, 1.4, 1.4)),)
+    hours = replace(found.hours, demand=demand)
+    return planned_again(replace(found, layouts=(own,), hours=hours), (keeps,), clock=Clock())
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_groups_keep_after_a_loss_is_replayed_and_counts_for_what_replays_say(
+    found: DayPlan,
+) -> None:
+    plan = keeping(found, 0.45)
+    assert {row[0] for row in plan.planned.plan.groups} == {2}
+    confirmed = confirm(plan, clock=Clock())
+    assert confirmed.missed == confirmed.unknown == 0
+    assert {one.part for one in confirmed.replays} == {0}
+    assert [cut.groups for cut in confirmed.cuts if cut.after_loss] == [2]
+    assert {row[0] for row in confirmed.plan.planned.plan.groups[1:]} == {3}
+
+
+def test_a_part_that_the_evaluation_does_not_allow_counts_for_less(found: DayPlan) -> None:
+    plan, rate = keeping(found, 1.0), found.layouts[0].requests_per_s
+    for row in plan.planned.plan.groups:
+        assert plan.hours.columns[0].after_loss[row[0]] <= (row[0] - 0.4) * rate

@@ -205,7 +205,7 @@ def test_searches_of_a_model_are_made_by_one_process_where_there_are_enough() ->
 
 def test_few_units_that_do_not_hold_a_model_carry_nothing() -> None:
     model = PlanModel(model="deepseek-v3", requests_per_s=(1.0,))
-    found = most.most_of_few(model, PlanUnits(cluster=KIND, count=3), 0, Clock(), 0)
+    found, _ = most.most_of_few(model, PlanUnits(cluster=KIND, count=3), 0, Clock(), 0)
     assert found[:2] == (0.0, 0.0)
     assert 0.0 < found[2] < found[3]
 

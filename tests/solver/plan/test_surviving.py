@@ -1,0 +1,129 @@
+"""Layouts that keep a rate after the loss of a unit: what they keep, when they are searched, and plans and replays with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from costmodel.evaluate import evaluate
+from costmodel.plan.hours import Column, Hours, Kind
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
+from costmodel.replay.fleet import Tables
+from costmodel.replay.replay import Course
+from costmodel.replay.targets import Targets
+from solver.clock import Clock
+from solver.plan import survivors
+from solver.plan.by_parts.linear import Linear
+from solver.plan.groups import Start, UnitLayout, less
+from solver.plan.most import asked_of, most_of_few
+from solver.plan.surviving import surviving
+from solver.plan.survivors import plan_kept, with_survivors
+from solver.plan.units import Offer
+from solver.traffic.judge import meets_targets
+from solver.traffic.losses import losses
+from tests.solver.plan.enumerated_plans import best_of_all
+from tests.solver.plan.test_after_loss import with_losses
+from tests.solver.plan.test_units import long_prompts, with_trace
+
+
+def test_after_any_loss_replays_of_what_is_left_meet_the_targets(tmp_path: Path) -> None:
+    model = with_trace(tmp_path, "deepseek-v3", long_prompts(300, 400), 5.0, 0.05)
+    units = PlanUnits(cluster="hgx-h200", count=5)
+    found = surviving(
+        model, units, 5, 0, Start("flash", 0.0), 2048, clock=Clock(), gap=0.02, seed=0
+    )
+    assert found is not None
+    assert 0.0 < found.left_requests_per_s <= found.requests_per_s
+    assert found.after_loss(1) == (0.0, found.left_requests_per_s)
+    assert evaluate(found.instance, found.layout).feasible
+    # no more than what is proven
+    assert found.left_requests_per_s <= most_of_few(model, units, 0, Clock(), 0)[1][5]
+    asked, targets, course = asked_of(model, 0), Targets(5.0, 0.05), Course.of(found.instance)
+    requests = asked.requests.at_rate(found.left_requests_per_s)
+    after = list(losses(found.instance, found.layout, 8))
+    assert sorted(map(len, found.kept)) == sorted(len(one.replicas) for one in after)
+    for rest in (*after, *(less(found.layout, own) for own in found.kept)):
+        assert (evaluate(found.instance, rest).requests_per_s or 0.0) >= found.left_requests_per_s
+    for own in found.kept:
+        rest = less(found.layout, own)
+        tables = Tables(requests.longest)
+        assert meets_targets(found.instance, rest, requests, targets, course, tables)
+
+
+def test_plans_begun_with_fewer_columns_are_the_best_of_all_and_fractions_bound_them() -> None:
+    planned = 0
+    for seed in range(60):
+        one = with_losses(seed, keeps=True)
+        best = None if one is None else best_of_all(*one)
+        if one is None or best is None:
+            continue
+        planned += 1
+        assert plan_kept(one[0], clock=Clock(), seed=0).judged.usd == pytest.approx(best, rel=1e-9)
+        assert Linear(one[0]).solve(clock=Clock(), limit_s=10.0).bound_usd <= best * (1 + 1e-9)
+    assert planned > 3
+
+
+def layout(group: int, rate: float, left: float = 0.0) -> UnitLayout:
+    """A layout of which only numbers matter."""
+    limits = SimpleNamespace(prefill_chunk_tokens=2048)
+    instance: Any = SimpleNamespace(scenario=SimpleNamespace(limits=limits))
+    kept = ((0,),) if left else ()
+    return UnitLayout(instance, instance, group, rate, rate, 60.0, 60.0, left, kept)
+
+
+def question(tmp_path: Path, spare: int) -> tuple[PlanQuestion, Hours, Offer]:
+    """Eight nodes of which two together carry what none does alone, and 24 requests/s in two of three hours."""
+    model = with_trace(tmp_path, "llama-3.1-8b", long_prompts(20, 400), 5.0, 0.05)
+    model = model.model_copy(update={"requests_per_s": (24.0, 24.0, 5.0)})
+    units = PlanUnits(cluster="hgx-h100", count=8)
+    asked = PlanQuestion(name="test", models=(model,), units=(units,), spare=spare)
+    two = layout(2, 12.0)
+    kinds = (Kind("node", 8, (0, 0), 1.0, (1.0,) * 3),)
+    columns = (Column("pairs", 0, 0, 2, tuple(12.0 * n for n in range(5)), 60.0, 60.0),)
+    hours = Hours(("m",), ((24.0, 24.0, 5.0),), kinds, columns, spare=spare)
+    few = tuple(8.0 * n for n in range(9))
+    left = tuple(8.0 * max(0, n - 1) for n in range(9))
+    return asked, hours, Offer((two,), 8.0, (), "", few, left)
+
+
+@pytest.mark.parametrize(
+    ("spare", "saves", "searched"), [(1, True, [5]), (1, False, [5]), (0, True, []), (2, True, [])]
+)
+def test_as_many_units_are_searched_as_a_plan_is_likely_to_be_cheaper_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: int, saves: bool, searched: list[int]
+) -> None:
+    asked, hours, offer = question(tmp_path, spare)
+    seen: list[int] = []
+
+    def found(
+        model: PlanModel, units: PlanUnits, number: int, *_: Any, **__: Any
+    ) -> UnitLayout | None:
+        seen.append(number)
+        return layout(number, 30.0, 24.0) if saves else None
+
+    monkeypatch.setattr(survivors, "surviving", found)
+    more = with_survivors(
+        asked, hours, {(0, 0): offer}, [0], clock=Clock(), gap=0.01, seed=0, on_progress=print
+    )
+    assert seen[: len(searched)] == searched
+    assert bool(seen) == bool(searched)
+    assert len(set(seen)) == len(seen) <= 2
+    kept = [own for own in more[0, 0].layouts if own.kept]
+    assert [own.group for own in kept] == (searched[:1] if saves else [])
+    assert more[0, 0].layouts[0] is offer.layouts[0]
+
+
+def test_where_one_unit_carries_as_much_as_several_none_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, hours, offer = question(tmp_path, 1)
+    monkeypatch.setattr(survivors, "surviving", lambda *_, **__: pytest.fail("searched"))
+    single = replace(offer, layouts=(layout(1, 5.9), *offer.layouts))
+    more = with_survivors(
+        asked, hours, {(0, 0): single}, [0], clock=Clock(), gap=0.01, seed=0, on_progress=print
+    )
+    assert more == {(0, 0): single}
