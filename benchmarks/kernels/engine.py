@@ -23,18 +23,27 @@ _HALF = {"num_attention_heads": 32, "num_key_value_heads": 2, "moe_intermediate_
 #: tokens of a pass and sequences that decode together at most; share of HBM that the servers were given
 _CHUNK, _SEQUENCES = 8192.0, 512.0
 _SETTINGS = replace(UNKNOWN, memory_fraction=0.92, chunk_tokens=_CHUNK)
-_GIB = 2.0**30
+GIB = 2.0**30
 _RELEASE = "vllm 0.26.0"
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A line of the table, what the chip's own prefill and a token are priced at, and the first token that is predicted (seconds)."""
+    """A line of the table, and what is predicted for a token and for the first one (seconds)."""
 
     line: Line
-    prefill_s: float
     tpot_s: float
     ttft_s: float
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a server is priced to have in HBM: weights and activations of the largest pass in GiB, and bytes of KV a token."""
+
+    line: Line
+    weight_gib: float
+    activations_gib: float
+    kv_token_bytes: float
 
 
 def lines(name: str) -> list[Line]:
@@ -82,22 +91,19 @@ def _row(number: int, line: Line, models: dict[str, str]) -> MeasuredRow:
 
 
 def beside() -> list[Beside]:
-    """Every measured run with its prices under the profile ``calibrated``, which has seen none of them."""
-    measured, profile = lines("engine_h200"), load_profile("calibrated")
+    """Every measured run and what the profile ``calibrated`` predicts, which has seen none of them."""
+    measured = lines("engine_h200")
     with _models() as models:
         found, _ = runs.runs_of([_row(i, line, models) for i, line in enumerate(measured)])
-        pricing = predict.profile_pricing(found, profile)
-        table = runs.run_table(found, predict.decode_batches(found, pricing))
-        own = table.prefill_s(table.terms.seconds(pricing(predict.owners(table))))
-        said = predict.predict_under(found, profile)
+        said = predict.predict_under(found, load_profile("calibrated"))
     return [
-        Beside(line, *(float(one[i]) for one in (own, said.tpot_s, said.ttft_s)))
-        for i, line in enumerate(measured)
+        Beside(line, float(tpot_s), float(ttft_s))
+        for line, tpot_s, ttft_s in zip(measured, said.tpot_s, said.ttft_s, strict=True)
     ]
 
 
-def memory_gib() -> list[tuple[Line, float, float]]:
-    """GiB of weights, and of activations of the largest pass, that every server is priced at."""
+def held() -> list[Held]:
+    """What every server is priced to have in HBM."""
     servers = lines("engine_h200_servers")
     with _models() as models:
         found, _ = runs.runs_of([_row(i, line, models) for i, line in enumerate(servers)])
@@ -105,10 +111,11 @@ def memory_gib() -> list[tuple[Line, float, float]]:
     for line, run in zip(servers, found, strict=True):
         operations = run.instance.operations
         layers = [(kind, float(len(kind.layers))) for kind in operations.kinds]
-        held = float(memory.dense_weight_bytes(layers, 1))
-        held += float(memory.edge_weight_bytes(operations, 1, first=True, last=True))
+        weights = float(memory.dense_weight_bytes(layers, 1))
+        weights += float(memory.edge_weight_bytes(operations, 1, first=True, last=True))
         if operations.moe is not None:
-            held += float(memory.expert_slot_bytes(layers)) * operations.moe.num_experts
+            weights += float(memory.expert_slot_bytes(layers)) * operations.moe.num_experts
         active = float(memory.activation_bytes(operations, 1, _CHUNK, _SEQUENCES))
-        result.append((line, held / _GIB, active / _GIB))
+        kv = float(memory.kv_bytes_per_sequence(operations, layers, 1, _CHUNK)) / _CHUNK
+        result.append(Held(line, weights / GIB, active / GIB, kv))
     return result

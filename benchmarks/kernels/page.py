@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.kernels import beside, engine
 from benchmarks.kernels.beside import Line, Ratio, ratios
 from costmodel.passes.routed import NARROW_S_PER_B
+from rackfit.wording import counted
 from topology.chip import load_chip
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "kernels.md"
@@ -158,12 +159,8 @@ def engine_runs() -> str:
             what = f"first token of one prompt of {tokens} tokens"
             took, priced = float(line["ttft_p50_ms"]), one.ttft_s * 1e3
         else:
-            load = (
-                f"{line['users']} users"
-                if line["users"]
-                else f"{line['requests_per_s']} requests/s"
-            )
-            load = load.replace("1 users", "1 user") if line["users"] == "1" else load
+            users, rate = line["users"], line["requests_per_s"]
+            load = counted(int(users), "user") if users else f"{rate} requests/s"
             what = f"a token, {load}, {tokens} + {line['output_tokens']} tokens"
             took, priced = float(line["tpot_ms"]), one.tpot_s * 1e3
         name = engine.name(line)
@@ -174,12 +171,15 @@ def engine_runs() -> str:
 def engine_memory() -> str:
     """What an engine's server had in HBM beside what is priced, GiB."""
     found = []
-    for line, weights, active in engine.memory_gib():
+    for one in engine.held():
+        line = one.line
+        kv = float(line["kv_gib"]) * engine.GIB / float(line["kv_tokens"])
+        rest = float(line["other_gib"]) + float(line["graphs_gib"])
         found.append(
-            (engine.name(line), line["weight_gib"], f"{weights:.2f}", line["activations_gib"], f"{active:.2f}",
-             f"{float(line['other_gib']) + float(line['graphs_gib']):.2f}")
+            (engine.name(line), line["weight_gib"], f"{one.weight_gib:.2f}", line["activations_gib"],
+             f"{one.activations_gib:.2f}", f"{rest:.2f}", f"{kv:,.0f}", f"{one.kv_token_bytes:,.0f}")
         )  # fmt: skip
-    head = ("model", "weights", "priced", "activations", "priced", "graphs and the rest")
+    head = ("model", "weights", "priced", "activations", "priced", "graphs and the rest", "KV of a token, bytes", "priced")  # fmt: skip
     return table(head, found)
 
 

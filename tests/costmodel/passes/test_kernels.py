@@ -101,7 +101,7 @@ def test_dense_networks_move_what_lies_between_their_products() -> None:
 
 
 def test_tokens_of_a_whole_engine_are_within_the_stated_interval() -> None:
-    """All but those of 256 users, which one process of the server hands out one by one, and of answers shorter than the wait for them."""
+    """Of answers of 256 tokens, all but those of 256 users, which one process of the server hands out one by one."""
     held_out = load_profile("calibrated").held_out
     assert held_out is not None
     low, high = held_out.factors("tpot", 0.9)
@@ -115,6 +115,9 @@ def test_tokens_of_a_whole_engine_are_within_the_stated_interval() -> None:
     assert outside == {("llama-3.1-8b", "256")}
 
 
-def test_weights_of_a_whole_engine_are_those_it_says() -> None:
-    for line, weights, _ in engine.memory_gib():
-        assert weights == pytest.approx(float(line["weight_gib"]), rel=0.01)
+def test_weights_and_kv_of_a_whole_engine_are_those_it_says() -> None:
+    for one in engine.held():
+        line = one.line
+        assert one.weight_gib == pytest.approx(float(line["weight_gib"]), rel=0.01)
+        room = float(line["kv_gib"]) * engine.GIB
+        assert room / one.kv_token_bytes == pytest.approx(float(line["kv_tokens"]), rel=0.01)
