@@ -251,7 +251,7 @@ def _planned(
             evaluation = stood[c, n][2]
             share = layouts[c].requests_per_s / layouts[c].steady_requests_per_s
             carried = (evaluation.requests_per_s or 0.0) * share
-            if lost[c]:
+            if n < len(lost[c]):  # none, or cut by fewer groups
                 kept = _kept(layouts[c], *stood[c, n][:2])
                 if exceeds(lost[c][n], kept * (1 + ROUNDING)):
                     lost[c][: n + 1] = [min(own, kept) for own in lost[c][: n + 1]]
