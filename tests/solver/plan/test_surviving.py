@@ -16,7 +16,7 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course
 from costmodel.replay.targets import Targets
 from solver.clock import Clock
-from solver.plan import survivors
+from solver.plan import day, survivors
 from solver.plan.by_parts.linear import Linear
 from solver.plan.groups import Start, UnitLayout, less
 from solver.plan.most import asked_of, most_of_few
@@ -127,3 +127,24 @@ def test_where_one_unit_carries_as_much_as_several_none_is_searched(
         asked, hours, {(0, 0): single}, [0], clock=Clock(), gap=0.01, seed=0, on_progress=print
     )
     assert more == {(0, 0): single}
+
+
+def test_more_groups_than_a_rule_allows_are_not_asked_for_what_they_keep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One group breaks a rule, and so two are ruled out, of which the same plan has some."""
+    broken = SimpleNamespace(violations=["a rule"], requests_per_s=5.0)
+    monkeypatch.setattr(day, "copies", lambda *_: (None, None))
+    monkeypatch.setattr(day, "evaluate", lambda *_: broken)
+    monkeypatch.setattr(day, "_kept", lambda *_: 4.0)
+    column = Column("kept", 0, 0, 1, (0.0, 5.0, 10.0), after_loss=(0.0, 4.0, 9.0))
+    hours = Hours(("m",), ((1.0, 1.0),), (Kind("k", 4, (0, 4), 1.0, (1.0, 1.0)),), (column,))
+    layout: Any = SimpleNamespace(requests_per_s=5.0, steady_requests_per_s=5.0)
+    asked: Any = SimpleNamespace(units=[SimpleNamespace(cluster="hgx-h200")])
+
+    def plan(own: Hours) -> Any:
+        most = len(own.columns[0].requests_per_s) - 1
+        return SimpleNamespace(plan=SimpleNamespace(groups=((min(1, most),), (min(2, most),))))
+
+    found, *_ = day._planned(asked, hours, (layout,), [0], plan)
+    assert found.columns[0].requests_per_s == found.columns[0].after_loss == (0.0,)
