@@ -14,7 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from topology.catalogue import beside, catalogue_names, checked, data_dir, read_data, resolve
 from topology.errors import InstanceError, Problem
 from topology.names import Line, Name, Prose
-from topology.quantity import Bytes, BytesPerSecond, FlopsPerSecond, UsdPerHour, Watts
+from topology.quantity import (
+    Bytes,
+    BytesPerSecond,
+    ExponentialsPerSecond,
+    FlopsPerSecond,
+    UsdPerHour,
+    Watts,
+)
 from topology.tier import NamedTier, Tier, TierKind
 
 Basis = Literal["measured", "published", "derived", "assumed"]
@@ -80,6 +87,10 @@ class Chip(BaseModel):
     vendor: Line
     status: Line = ""
     flops_per_s: dict[str, FlopsPerSecond]
+    #: exponentials of all its units for special functions, one per attention score; left out, products are taken to hide them
+    exponentials_per_s: ExponentialsPerSecond | None = None
+    #: whether engines' attention kernels multiply with a cache of 8-bit floats in its own format, or widen it first
+    attention_in_kv_format: bool = False
     hbm_bytes: Bytes
     hbm_bytes_per_s: BytesPerSecond
     scale_up_bytes_per_s: BytesPerSecond

@@ -145,6 +145,7 @@ _EXAMPLES = {
     "B/s": "3.35 TB/s",
     "FLOP/s": "989 TFLOP/s",
     "s": "30 ms",
+    "exp/s": "3.87 Texp/s",
     "W": "700 W",
     "USD/h": "2.21 USD/h",
 }
@@ -178,6 +179,7 @@ SPELLINGS = {
     "B": tuple(f"{prefix}B" for prefix in ("", *_DECIMAL, *_BINARY)),
     "B/s": tuple(f"{prefix}B/s" for prefix in ("", *_DECIMAL, *_BINARY)),
     "FLOP/s": tuple(f"{prefix}FLOP/s" for prefix in ("", *_DECIMAL, "E")),
+    "exp/s": tuple(f"{prefix}exp/s" for prefix in ("", *_DECIMAL)),
     "s": ("s", "ms", "us", "ns", " min", " h", " hour", " hours", " day", " days"),
     "W": ("W", "mW", "kW", "MW"),
     "USD/h": ("USD/h", "USD/hour"),
@@ -207,6 +209,7 @@ def _schema(unit: str, *, positive: bool) -> WithJsonSchema:
 Bytes = Annotated[float, _non_negative("B"), _schema("B", positive=False)]
 BytesPerSecond = Annotated[float, _positive("B/s"), _schema("B/s", positive=True)]
 FlopsPerSecond = Annotated[float, _positive("FLOP/s"), _schema("FLOP/s", positive=True)]
+ExponentialsPerSecond = Annotated[float, _positive("exp/s"), _schema("exp/s", positive=True)]
 Seconds = Annotated[float, _non_negative("s"), _schema("s", positive=False)]
 PositiveSeconds = Annotated[float, _positive("s"), _schema("s", positive=True)]
 Watts = Annotated[float, _non_negative("W"), _schema("W", positive=False)]

@@ -66,8 +66,21 @@ def attention_s(line: Line) -> float:
     """Priced seconds of attention over a prompt, or over what came before a chunk."""
     queries, context = float(line["queries"]), float(line["context"])
     seen = queries * (context / 2.0 if queries == context else context)
-    flops = 2.0 * float(line["heads"]) * seen * (float(line["qk_dim"]) + float(line["v_dim"]))
-    return flops / achieved(line["chip"], constants(line["chip"])).flops_per_s("bf16")
+    return float(line["heads"]) * seen * score_s(line)
+
+
+def score_s(line: Line) -> float:
+    """Priced seconds of one head's score of one token for another; ``kv``, where a line has it, is the format of the cache."""
+    own = achieved(line["chip"], constants(line["chip"]))
+    in_fp8 = line.get("kv") == "fp8" and own.chip.attention_in_kv_format
+    flops = 2.0 * (float(line["qk_dim"]) + float(line["v_dim"]))
+    return flops / own.flops_per_s("fp8" if in_fp8 else "bf16") + 1.0 / own.exponentials_per_s
+
+
+def engine_lines() -> list[Line]:
+    """Seconds per score of engines' attention over prompts, from public tables: by chip, engine, cache format and width."""
+    with (data_dir("measured") / "attention.csv").open(encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
 
 
 @lru_cache

@@ -90,9 +90,18 @@ def attention() -> str:
             "itself" if whole else f"{int(line['context']):,} before it",
         )
 
-    return _ratios(
-        ("chip", "tokens", "sees"), ratios(list(best.values()), beside.attention_s, label)
-    )
+    return _ratios(("tokens", "sees"), ratios(list(best.values()), beside.attention_s, label))
+
+
+def engine_attention() -> str:
+    """Engines' attention over 8,192 tokens and more: the spread is that of engines."""
+    found: dict[tuple[str, ...], list[float]] = {}
+    for line in beside.engine_lines():
+        key = (line["chip"], f"{line['qk_dim']}, {line['v_dim']}", line["kv"])
+        own = float(line["seconds_per_score"]) / beside.score_s(line)
+        found.setdefault(key, []).append(own)
+    head = ("chip", "head, of queries and values", "KV", *_MEASURED[:2], "engines")
+    return table(head, [Ratio(key, tuple(own)).cells() for key, own in found.items()])
 
 
 def layers() -> str:
@@ -189,6 +198,7 @@ def tables() -> str:
         "Rates": rates(),
         "Dense products": products(),
         "Attention over prompts": attention(),
+        "Attention over prompts in engines": engine_attention(),
         "Routed experts": layers(),
         "Narrow slices": narrow(),
         "Launches": launches(),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.models.spec import Attention
+from costmodel.models.spec import Attention, ModelSpec
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.tokens import Array, Tokens
+from topology import Chip
 
 
 def add_context(
@@ -18,12 +19,16 @@ def add_context(
     count: Array,
     tokens: Tokens,
 ) -> None:
-    """Attention over the context. Decode reads the cache once per sequence, prefill once per pass."""
+    """Attention over the context. Decode reads the cache once per sequence, prefill once per pass.
+
+    Units of special functions take one exponential per head and score, products wait for them.
+    """
     operations, tp, achieved = group.operations, group.tp, group.achieved
     decode = np.asarray(tokens.decode, dtype=float)
     prefill = np.asarray(tokens.prefill, dtype=float)
-    dtype = operations.spec.attention_dtype or operations.spec.activation_dtype
+    dtype = attention_format(operations.spec, achieved.chip)
     peak, bandwidth = achieved.flops_per_s(dtype), achieved.bandwidth("kv")
+    exponentials = achieved.exponentials_per_s
     heads = attention.query_heads / head_ways(attention.query_heads, tp)
     entry_bytes = attention.kv_elements * operations.kv_element_bytes / kv_ways(attention, tp)
     # index scores are taken against every cached entry, of which there is one per `compress` tokens
@@ -41,16 +46,15 @@ def add_context(
             "attention_context",
             count * (decode * tokens.verified) * decode_flops / peak,
             count * decode * decode_bytes / bandwidth,
+            softmax_s=count * (decode * tokens.verified) * read * heads / exponentials,
             dtype=dtype,
             stream="kv",
         )
     if prefills:
         start, end = tokens.prefill_start, tokens.prefill_end
+        scores = mean_attended(attention, start, end) * heads
         prefill_flops = (
-            mean_attended(attention, start, end)
-            * 2.0
-            * heads
-            * (attention.prefill_qk_dim + attention.prefill_v_dim)
+            scores * 2.0 * (attention.prefill_qk_dim + attention.prefill_v_dim)
             + (start + end) / 2 * index_flops
         )
         prompts = prefill / max(end - start, 1.0)
@@ -60,6 +64,7 @@ def add_context(
             "attention_context",
             count * prefill * prefill_flops / peak,
             count * prefill_bytes / bandwidth,
+            softmax_s=count * prefill * scores / exponentials,
             dtype=dtype,
             stream="kv",
         )
@@ -80,6 +85,12 @@ def add_states(
             count * decode * moved * state.state_bytes / ways / achieved.bandwidth("kv"),
             stream="kv",
         )
+
+
+def attention_format(spec: ModelSpec, chip: Chip) -> str:
+    """The format in which queries are multiplied with a cache: that of activations, unless kernels of the chip take the cache's."""
+    own = spec.kv_dtype if chip.attention_in_kv_format and spec.kv_dtype == "fp8" else None
+    return spec.attention_dtype or own or spec.activation_dtype
 
 
 def kv_ways(attention: Attention, tp: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +33,12 @@ class Achieved:
             share = self.efficiency.on(self.chip).arithmetic(computes_in)
             self._flops_per_s[dtype] = peak * share
         return self._flops_per_s[dtype]
+
+    @property
+    def exponentials_per_s(self) -> float:
+        """Exponentials of attention scores per second; infinite where products hide them, or where the chip's rate is not known."""
+        rate, share = self.chip.exponentials_per_s, self.efficiency.softmax
+        return inf if rate is None or share is None else rate * share
 
     def weight_flops_per_s(self, dtype: str) -> float:
         """The same for products with weights of ``dtype``, lower where they are widened on the way."""

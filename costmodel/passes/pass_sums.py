@@ -30,7 +30,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Term:
-    """One roofline of a pass: ``max(compute_s, memory_s)`` at the efficiencies it was priced with.
+    """One roofline of a pass: ``max(compute_s + softmax_s, memory_s)`` at the efficiencies it was priced with.
 
     ``dtype`` says at what the compute runs, ``stream`` what the bytes are; a part that is traffic has
     its latency in ``compute_s`` and its bytes' time in ``memory_s``, which add up.
@@ -43,6 +43,8 @@ class Term:
     memory_s: Array
     #: of the arithmetic at ``dtype`` that small products reach
     share: Array = field(default_factory=lambda: np.ones(()))
+    #: exponentials of attention scores, which products wait for
+    softmax_s: Array = field(default_factory=lambda: np.zeros(()))
 
 
 @dataclass
@@ -68,18 +70,21 @@ class PassTime:
         compute_s: Array,
         memory_s: Array,
         *,
+        softmax_s: Array | float = 0.0,
         dtype: str = "bf16",
         stream: Stream = "weights",
     ) -> None:
         """Add one operation: its maximum to ``part``, its terms to the sums."""
-        self.add(part, np.maximum(compute_s, memory_s))
-        self.compute_s = self.compute_s + compute_s
+        computes_s = compute_s + softmax_s
+        self.add(part, np.maximum(computes_s, memory_s))
+        self.compute_s = self.compute_s + computes_s
         if stream == "kv":
             self.kv_s = self.kv_s + memory_s
         else:
             self.weights_s = self.weights_s + memory_s
         if self.terms is not None:
-            self.terms.append(Term(part, dtype, stream, *np.broadcast_arrays(compute_s, memory_s)))
+            compute, memory, softmax = np.broadcast_arrays(compute_s, memory_s, softmax_s)
+            self.terms.append(Term(part, dtype, stream, compute, memory, softmax_s=softmax))
 
     def traffic(self, part: str, latency_s: Array, bytes_s: Array) -> None:
         """Add one collective: latency and bytes follow each other."""

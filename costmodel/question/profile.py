@@ -37,7 +37,8 @@ class Efficiency(BaseModel):
     not given: caches hold it); weights in a format that the chip must widen first are read at ``unpacking`` of that rate and
     multiplied at ``widened`` of ``compute[dtype]`` of the wider one. Grouped products of routed experts multiply at ``grouped``
     of ``compute[dtype]`` where few tokens meet in an expert, at all of it where many do
-    (:func:`costmodel.passes.routed.full_tiles`).
+    (:func:`costmodel.passes.routed.full_tiles`). Attention takes the exponentials of its scores at ``softmax`` of the chip's rate,
+    before or after their products (not counted where it is not given: products hide them).
 
     ``best``: of an efficiency that no run of the chip stands behind, what the quickest products reach on the chips that were fitted
     (:meth:`on`).
@@ -63,6 +64,7 @@ class Efficiency(BaseModel):
     kv: Fraction | None = None
     experts: Fraction | None = None
     activations: Fraction | None = None
+    softmax: Fraction | None = None
     unpacking: Fraction = 1.0
     widened: Fraction = 1.0
     grouped: Fraction = 1.0
@@ -112,7 +114,7 @@ class Efficiency(BaseModel):
 
     def slower(self, factor: float) -> Efficiency:
         """One with which every time is so many times as long, as far as no fraction of a peak exceeds 1."""
-        rates = ("hbm", "kv", "experts", "activations", "all_reduce", "all_to_all")
+        rates = ("hbm", "kv", "experts", "activations", "softmax", "all_reduce", "all_to_all")
         given = {name: own for name in rates if (own := getattr(self, name)) is not None}
         slow: dict[str, object] = {name: min(1.0, own / factor) for name, own in given.items()}
         slow["compute"] = {dtype: min(1.0, own / factor) for dtype, own in self.compute.items()}

@@ -24,7 +24,7 @@ from topology.spec import ClusterSpec, DomainSpec
 
 #: figures of a chip that a scenario may change; ``name`` puts another chip in its place
 CHIP_FIGURES = (
-    "flops_per_s", "hbm_bytes", "hbm_bytes_per_s", "scale_up_bytes_per_s", "nic_bytes_per_s", "power_w",
+    "flops_per_s", "exponentials_per_s", "hbm_bytes", "hbm_bytes_per_s", "scale_up_bytes_per_s", "nic_bytes_per_s", "power_w",
     "usd_per_hour", "host_memory_bytes", "host_bytes_per_s",
 )  # fmt: skip
 _PERCENT = re.compile(r"([+-]\d{1,6}(?:\.\d{1,6})?)\s?%")

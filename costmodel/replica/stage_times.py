@@ -64,6 +64,7 @@ class StageTimes:
                 compute_s=np.asarray((term.compute_s + every)[stage]),
                 memory_s=np.asarray((term.memory_s + every)[stage]),
                 share=np.asarray((term.share + every)[stage]),
+                softmax_s=np.asarray((term.softmax_s + every)[stage]),
             )
             for term in self.terms[self.slowest_chip[stage]]
         ]
@@ -144,6 +145,7 @@ def _part(timed: StageTimes, stages: slice) -> StageTimes:
                     compute_s=(term.compute_s + every)[stages],
                     memory_s=(term.memory_s + every)[stages],
                     share=(term.share + every)[stages],
+                    softmax_s=(term.softmax_s + every)[stages],
                 )
                 for term in terms
             ]

@@ -51,6 +51,7 @@ def roofline_points(instance: Instance, stage: StageTerms, name: str) -> list[Ro
     found: dict[tuple[str, str], list[float]] = {}
     for term in stage.passes.get(name, ()):
         compute, memory = float(term.compute_s), float(term.memory_s)
+        computing = compute + float(term.softmax_s)
         if not term.dtype or not (compute > 0 and memory > 0):
             continue
         rate = chip.peak_flops_per_s(term.dtype) * efficiency.arithmetic(
@@ -62,9 +63,9 @@ def roofline_points(instance: Instance, stage: StageTerms, name: str) -> list[Ro
             width *= efficiency.unpacking
             rate *= efficiency.widened
         sums = found.setdefault((term.part, term.dtype), [0.0, 0.0, 0.0, 0.0])
-        for place, value in enumerate((compute * rate, memory * width, max(compute, memory))):
+        for place, value in enumerate((compute * rate, memory * width, max(computing, memory))):
             sums[place] += value
-        sums[3] += max(compute, memory) if compute >= memory else 0.0
+        sums[3] += computing if computing >= memory else 0.0
     points = [RooflinePoint(*key, *sums) for key, sums in found.items()]
     return sorted(points, key=lambda point: -point.seconds)
 

@@ -88,6 +88,8 @@ ALL = (*COMMON, *BY_CELL)
 CHIPS_ALIKE, ENGINES_DIFFER = 4.0, 0.2
 #: tokens of a pass choose their experts independently: not fitted
 ROUTING_NOISE = 1.0
+#: exponentials run at the rate that their units have: not fitted. Kernels of three engines on five chips agree (docs/kernels.md)
+SOFTMAX = 1.0
 
 
 @dataclass(frozen=True)
@@ -172,8 +174,9 @@ class Structure:
 
 
 def values_at(scales: Array) -> dict[str, Array]:
-    """Parameter values from the unbounded scale ``[parameters, n]``."""
-    return {p.name: p.value(scales[i]) for i, p in enumerate(ALL)}
+    """Parameter values from the unbounded scale ``[parameters, n]``, and those that are not fitted."""
+    found = {p.name: p.value(scales[i]) for i, p in enumerate(ALL)}
+    return found | {"softmax": np.full_like(scales[0], SOFTMAX)}
 
 
 def scales_of(efficiency: Efficiency) -> Array:
@@ -221,6 +224,7 @@ def constants_at(values: dict[str, Array], owner: NDArray[np.intp]) -> Constants
         exchange_overhead_s=at["exchange_overhead_s"],
         reduce_ramp_s=at["reduce_ramp_s"],
         routing_noise=np.full_like(bf16, ROUTING_NOISE),
+        softmax=at["softmax"],
     )
 
 
@@ -246,6 +250,7 @@ def efficiency_at(
         kv=rounded(one["kv"]),
         experts=rounded(one["experts"]),
         activations=rounded(one["activations"]),
+        softmax=rounded(one["softmax"]),
         all_reduce=rounded(one["all_reduce"]),
         all_to_all=rounded(one["all_to_all"]),
         layer_overhead_s=rounded(one["layer_overhead_s"]),

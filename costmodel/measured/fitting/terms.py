@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 DTYPES = ("bf16", "fp8", "fp4", "int8", "int4")
 STREAMS: tuple[Stream, ...] = ("weights", "kv", "experts", "activations")
 _TRAFFIC = ("all_reduce", "dispatch", "combine")
-_PHYSICS = Efficiency(activations=1.0)
+_PHYSICS = Efficiency(activations=1.0, softmax=1.0)
 _NOISY = _PHYSICS.model_copy(update={"routing_noise": 1.0})
 
 
@@ -70,10 +70,11 @@ class Constants:
     exchange_overhead_s: Array
     reduce_ramp_s: Array
     routing_noise: Array
+    softmax: Array
     launch_s: Array | float = 0.0
 
 
-_OTHERS = {"compute", "streams", "launch_s"}
+_OTHERS = {"compute", "streams", "softmax", "launch_s"}
 _COLUMNS = [field.name for field in fields(Constants) if field.name not in _OTHERS]
 
 
@@ -86,6 +87,7 @@ def constants_of(efficiencies: Sequence[Efficiency]) -> Constants:
     return Constants(
         compute=np.array([[e.arithmetic(d) for e in efficiencies] for d in DTYPES]),
         streams=np.array([[e.stream(s) for e in efficiencies] for s in STREAMS]),
+        softmax=np.array([np.inf if e.softmax is None else e.softmax for e in efficiencies]),
         **{name: column(name) for name in _COLUMNS},
     )
 
@@ -107,6 +109,7 @@ class TermTable:
     r_compute_s: Array
     r_memory_s: Array
     r_noise_s: Array
+    r_softmax_s: Array
     t_pass: NDArray[np.intp]
     t_reduce: NDArray[np.bool_]
     t_latency_s: Array
@@ -129,6 +132,7 @@ class TermTable:
             arithmetic * full_tiles(self.expert_rows, constants.grouped)[self.r_pass],
             arithmetic,
         )
+        compute += self.r_softmax_s / constants.softmax[self.r_pass]
         stream = constants.streams[self.r_stream, self.r_pass]
         memory = (self.r_memory_s + moved_beyond) / np.where(
             self.r_unpacked, stream * constants.unpacking[self.r_pass], stream
@@ -161,8 +165,8 @@ class TermTable:
 class PassTerms:
     """What one pass adds to the table.
 
-    ``rooflines [n, 6]``: places of dtype and stream, whether weights are widened, seconds of compute, of
-    memory, and of compute on tokens beyond the expected; ``traffic [m, 4]``: whether an all-reduce, seconds of latency, of
+    ``rooflines [n, 7]``: places of dtype and stream, whether weights are widened, seconds of compute, of
+    memory, of compute on tokens beyond the expected, and of exponentials; ``traffic [m, 4]``: whether an all-reduce, seconds of latency, of
     bytes, and of bytes beyond the expected.
     """
 
@@ -214,13 +218,14 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
             beyond = float(with_noise.memory_s) - memory
             traffic.append((term.part == "all_reduce", compute, memory, beyond))
         else:
-            place, unpacks = known[term.dtype]
+            dtype, unpacks = known[term.dtype]
             # context is read as it is; its dtype is that of the arithmetic
             widened = term.stream != "kv" and unpacks
             beyond = float(with_noise.compute_s) - compute
             if term.stream == "activations":
                 beyond = float(with_noise.memory_s) - memory
-            rooflines.append((place, STREAMS.index(term.stream), widened, compute, memory, beyond))
+            place = (dtype, STREAMS.index(term.stream), widened)
+            rooflines.append((*place, compute, memory, beyond, float(term.softmax_s)))
     layers = float(operations.num_layers)
     kernels = float(sum(len(kind.layers) * launched_of(kind, chip) for kind in operations.kinds))
     sampled = float(np.asarray(tokens.decode) + np.asarray(tokens.prompts))
@@ -245,7 +250,7 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
     )
     met = rows * group.attention_dp * float(np.asarray(tokens.fill))
     return PassTerms(
-        rooflines=np.array(rooflines, dtype=float).reshape(-1, 6),
+        rooflines=np.array(rooflines, dtype=float).reshape(-1, 7),
         traffic=np.array(traffic, dtype=float).reshape(-1, 4),
         counts=counts,
         expert_rows=met * moe.top_k / moe.num_experts if moe is not None else 0.0,
@@ -255,7 +260,7 @@ def terms_of_pass(instance: Instance, group: Group, rates: GroupRates, tokens: T
 def term_table(passes: Sequence[PassTerms]) -> TermTable:
     """The table of passes, numbered as they come."""
     numbers = np.arange(len(passes))
-    r = np.concatenate([np.zeros((0, 6)), *(one.rooflines for one in passes)]).T
+    r = np.concatenate([np.zeros((0, 7)), *(one.rooflines for one in passes)]).T
     t = np.concatenate([np.zeros((0, 4)), *(one.traffic for one in passes)]).T
     return TermTable(
         num_passes=len(passes),
@@ -266,6 +271,7 @@ def term_table(passes: Sequence[PassTerms]) -> TermTable:
         r_compute_s=r[3],
         r_memory_s=r[4],
         r_noise_s=r[5],
+        r_softmax_s=r[6],
         t_pass=np.repeat(numbers, [len(one.traffic) for one in passes]),
         t_reduce=t[0].astype(bool),
         t_latency_s=t[1],

@@ -18,7 +18,7 @@ PACE = "pace"
 #: names of the unknowns: the parameters on their unbounded scale, the logarithm of the pace last
 NAMES = (*(one.name for one in ALL), PACE)
 #: fractions of what the hardware does; ``fp8_compute``, ``fp4_compute``, ``unpacking``, ``widened`` and ``grouped`` are ratios to one of these
-_RATES = ("hbm", "kv", "experts", "activations", "compute", "all_reduce", "all_to_all")
+_RATES = ("hbm", "kv", "experts", "activations", "softmax", "compute", "all_reduce", "all_to_all")
 #: beyond a factor of e^2 the runs are not of what they say
 _FAR = 2.0
 

@@ -20,6 +20,7 @@ from topology.quantity import (
     SPELLINGS,
     Bytes,
     BytesPerSecond,
+    ExponentialsPerSecond,
     FlopsPerSecond,
     Seconds,
     UsdPerHour,
@@ -47,8 +48,8 @@ SHIPPED = [
     if path.suffix in (".yaml", ".json")
 ]
 FIELDS = {
-    Bytes: "B", BytesPerSecond: "B/s", FlopsPerSecond: "FLOP/s", Seconds: "s", Watts: "W",
-    UsdPerHour: "USD/h",
+    Bytes: "B", BytesPerSecond: "B/s", FlopsPerSecond: "FLOP/s", ExponentialsPerSecond: "exp/s", Seconds: "s",
+    Watts: "W", UsdPerHour: "USD/h",
 }  # fmt: skip
 LINE = "# yaml-language-server: $schema="
 

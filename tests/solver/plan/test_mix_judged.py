@@ -26,7 +26,7 @@ from solver.traffic.asked import Asked
 
 #: kinds, and the units of each that carry the peak alone
 KINDS = {"hgx-b200": 3, "hgx-h100": 5}
-PEAK, TTFT_S, TPOT_S = 120.0, 2.0, 0.05
+PEAK, TTFT_S, TPOT_S = 110.0, 2.0, 0.05
 SCENARIO = Scenario(
     model="llama-3.1-70b", cluster="hgx-b200", workload=Workload(input_tokens=800, output_tokens=17),
     limits=Limits(prefill_chunk_tokens=4096),
