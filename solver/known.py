@@ -65,6 +65,10 @@ def groundwork(instance: Instance) -> Groundwork:
 class Known:
     """State of one search. Costs inside are dollars per hour and (request per second)."""
 
+    #: of a search that another one can do without, since it has an answer: that one's clock. When it is over nothing more is
+    #: placed; else a search without a layout works one out first, however late it is
+    outer: Clock | None = None
+
     def __init__(
         self,
         instance: Instance,
@@ -159,7 +163,8 @@ class Known:
         """Realise shapes, each on its own, and lower their bounds to what that allows."""
 
         def realised(row: int) -> Realised | None:
-            if self.clock.over and self.layout is not None:
+            late = self.clock.over and self.layout is not None
+            if late or (self.outer is not None and self.outer.over):
                 return None
             return self.placed.place(row, int(self.bounds.per_rank[row]))
 

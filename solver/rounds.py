@@ -211,9 +211,9 @@ class Search(Known):
             scenario = self.instance.scenario.model_copy(update={"granularity": way})
             try:
                 asked = replace(self.instance, scenario=scenario, cluster=cluster_of(scenario))
-                found = Search(
-                    asked, clock, self.target, self.seed, None, workers=self.workers
-                ).run()
+                slices = Search(asked, clock, self.target, self.seed, None, workers=self.workers)
+                slices.outer = None if self.layout is None else self.clock
+                found = slices.run()
             except (InstanceError, NoFeasibleLayout, NoLayoutInTime):
                 continue
             if found is not None and self.judge(found.layout, None, float("inf")):

@@ -42,7 +42,7 @@ def load_model(
 ) -> ModelSpec:
     """Read a catalogue model, a ``config.json`` or the folder of one.
 
-    ``weight_dtype`` (bf16, fp8, fp4, int8, int4) replaces the native precision of attention, FFN and
+    ``weight_dtype`` (bf16, fp16, fp8, fp4, int8, int4) replaces the native precision of attention, FFN and
     expert matrices; ``kv_dtype`` replaces the checkpoint's KV dtype (bf16 where it names none).
     Raises ``InstanceError`` naming every key that is wrong, missing or not understood.
     """

@@ -221,7 +221,9 @@ def _header_bytes(spec: ModelSpec) -> float:
         for part in layer.sublayers:
             tensors += len(own_weights(part))
             if isinstance(part, MoE):
-                tensors += part.num_experts * 3 * (1 if part.expert_dtype == "bf16" else 2)
+                tensors += (
+                    part.num_experts * 3 * (1 if ELEMENT_BYTES[part.expert_dtype] >= 2 else 2)
+                )
     return float(tensors * _HEADER_ENTRY_BYTES)
 
 

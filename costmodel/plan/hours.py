@@ -132,7 +132,10 @@ class Hours:
 
     @cached_property
     def losses(self) -> list[list[dict[int, int]]]:
-        """By model, groups lost by column, for every way in which units are lost, each of another group."""
+        """By model, groups lost by column, for every way in which units are lost, each of another group.
+
+        A model without columns has one way, in which nothing is lost: what it asks for is missed all the same.
+        """
 
         def lose(columns: list[int], missing: int) -> Iterator[tuple[int, ...]]:
             if missing <= 0:
@@ -144,6 +147,9 @@ class Hours:
 
         found = []
         for own in self.of_model:
+            if not own:
+                found.append([dict[int, int]()])
+                continue
             # the largest first: no unit is lost then that the others make up for
             ordered = sorted(own, key=lambda index: -self._size(index))
             found.append(

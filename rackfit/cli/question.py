@@ -44,7 +44,12 @@ Pay = Annotated[
     Literal["whole", "used"] | None,
     typer.Option(help="Pay for the whole cluster or for used chips."),
 ]
-WeightDtype = Annotated[str | None, typer.Option(help="Weights in this precision.")]
+WeightDtype = Annotated[
+    str | None,
+    typer.Option(
+        help="Weights in this precision: bf16, fp16 (the same price), fp8, fp4, int8, int4."
+    ),
+]
 KvDtype = Annotated[str | None, typer.Option(help="KV cache in this precision.")]
 DraftTokens = Annotated[
     int | None, typer.Option(help="Tokens that the model's MTP module or --draft drafts per pass.")

@@ -31,8 +31,10 @@ REMARKS = (
 
 _KV_FORMATS = {
     "fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "mxfp8": "fp8", "bf16": "bf16",
-    "bfloat16": "bf16", "nvfp4": "fp4", "fp4_e2m1": "fp4", "fp4_mx_block16": "fp4",
+    "bfloat16": "bf16", "float16": "fp16", "nvfp4": "fp4", "fp4_e2m1": "fp4", "fp4_mx_block16": "fp4",
 }  # fmt: skip
+#: formats of 16 bits cost the same
+_HALVES = {"bf16", "fp16"}
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class FoundServer:
             ("KV is", self.kv_format, kv, "--kv-dtype"),
             ("weights are", self.weights, weights, "--weight-dtype"),
         ):
-            if there is not None and there not in here.lower():
+            if there is not None and there not in here.lower() and not {there, here} <= _HALVES:
                 said.append(
                     f"{self.place}: {what} {there} there and {here} here; {option} {there} prices what runs"
                 )

@@ -29,7 +29,7 @@ def model(
     ] = False,
     weight_dtype: Annotated[
         str | None,
-        typer.Option(help="bf16, fp8, fp4, int8 or int4 instead of the native precision"),
+        typer.Option(help="bf16, fp16, fp8, fp4, int8 or int4 instead of the native precision"),
     ] = None,
     kv_dtype: Annotated[str | None, typer.Option(help="KV cache: bf16, fp8, ...")] = None,
 ) -> None:

@@ -8,8 +8,12 @@ import pytest
 
 from benchmarks.plan.beside import autoscaled, constant
 from benchmarks.plan.day import shared_at_most
-from costmodel.plan.hours import Column, Hours, Kind
+from costmodel.plan.hours import Column, Decision, Hours, Kind
+from costmodel.plan.judge import judge
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
+from solver.clock import Clock
+from solver.plan.hours import plan_hours
+from topology.errors import NoFeasibleLayout
 
 
 def question(spare: int, *rates: float) -> PlanQuestion:
@@ -57,3 +61,22 @@ def test_an_autoscaler_goes_on_to_other_units_where_the_first_are_all_taken() ->
     assert autoscaled(replace(steady, demand=((11.5, 4.0),))).usd == 2 * (2 + 1)
     assert constant(replace(steady, demand=((11.5, 4.0),))).usd == 2 * (2 + 1)
     assert autoscaled(replace(steady, demand=((11.5, 18.5),))).usd is None
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+@pytest.mark.parametrize("units", [4, 600])
+def test_a_model_that_nothing_runs_is_missed_in_every_hour_it_is_asked_for(
+    spare: int, units: int
+) -> None:
+    """By the judge and by both searches, also where a loss takes no unit from it; one that nobody asks for is no matter."""
+    kinds = (Kind("a", units, (0, units), 1.0, (1.0, 1.0)),)
+    columns = (Column("m on a", 0, 0, 1, tuple(map(float, range(units + 1)))),)
+    asked = Hours(("m", "n"), ((1.0, 1.0), (0.0, 2.0)), kinds, columns, spare=spare)
+    plan = Decision((1 + spare,), ((1 + spare,),) * 2)
+    (missed,) = judge(asked, plan).violations
+    assert missed == "hour 1: n is left with 0 requests/s after a loss, asked are 2"
+    with pytest.raises(NoFeasibleLayout, match=r"hour 1 \(m 1, n 2 requests/s\) is more than all"):
+        plan_hours(asked, clock=Clock())
+    asleep = replace(asked, demand=((1.0, 1.0), (0.0, 0.0)))
+    assert judge(asleep, plan).violations == ()
+    assert plan_hours(asleep, clock=Clock()).plan.groups == plan.groups

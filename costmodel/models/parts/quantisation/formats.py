@@ -61,6 +61,7 @@ INT4_G128 = Format("int4", "int4, bf16 scale per 128", 4, (1, 128), 2)
 #: What a user may ask for instead of the native precision.
 BY_REQUEST = {
     "bf16": BF16,
+    "fp16": FP16,
     "fp8": FP8_BLOCK,
     "fp4": NVFP4,
     "int8": INT8_CHANNEL,

@@ -8,7 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from costmodel.models.config import Config
-from costmodel.models.parts.quantisation.formats import BF16, BY_REQUEST, BY_TORCH_NAME, Format
+from costmodel.models.parts.quantisation.formats import (
+    BF16,
+    BY_REQUEST,
+    BY_TORCH_NAME,
+    FP16,
+    Format,
+)
 from costmodel.models.parts.quantisation.matching import Patterns
 from costmodel.models.read_log import shown
 
@@ -69,11 +75,14 @@ class Precision:
 
 
 def requested_precision(weight_dtype: str, native: Precision) -> Precision:
-    """All attention, FFN and expert matrices in ``weight_dtype``, the rest as it is natively."""
+    """All attention, FFN and expert matrices in ``weight_dtype``, the rest as it is natively.
+
+    With 16 bits the rest is in the same format, and so are activations: engines take one ``--dtype``.
+    """
     wanted = BY_REQUEST[weight_dtype]
     label = f"{wanted.label} (asked for)"
-    if wanted is BF16:
-        return Precision(BF16, (), label=label, kv_dtype=native.kv_dtype, native=False)
+    if wanted in (BF16, FP16):
+        return Precision(wanted, (), label=label, kv_dtype=native.kv_dtype, native=False)
     return Precision(
         native.base, ((None, wanted),), label=label, kv_dtype=native.kv_dtype, native=False
     )

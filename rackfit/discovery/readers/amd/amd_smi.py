@@ -1,4 +1,4 @@
-"""``amd-smi list``, ``static``, ``topology``, ``process``, ``metric`` and ``partition`` with ``--json``, saved as HOST.json.
+"""``amd-smi list``, ``static``, ``topology``, ``xgmi``, ``process``, ``metric``, ``partition`` with ``--json``, saved as HOST.json.
 
 One file may hold several of them after each other. Keys are those of ROCm 6.0 to 7.2: GPUs are a list, since 7.0
 that of ``gpu_data``; links between GPUs are lists, before 6.3 tables by the other GPU's number. Who asks for some of a
@@ -8,7 +8,7 @@ link's facts alone (``topology --hops``) has no types: hops and bandwidths then 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rackfit.discovery.document import Document, mapping, sequence
@@ -58,6 +58,7 @@ def read(document: Document) -> Found:
     for value in document.values:
         for entry in _entries(value):
             add(listing, entry, document.place)
+        add_statuses(listing, _statuses(value, document.place), document.place)
     return host_of(listing, document)
 
 
@@ -68,6 +69,10 @@ def _entries(value: Any) -> Iterator[dict[str, Any]]:
     for entry in map(mapping, sequence(listed) or [data]):
         if "gpu" in entry and any(key in entry for key in _TELLS):
             yield entry
+    metrics = (row for rows in sequence(data.get("xgmi_metric")) for row in sequence(rows))
+    for entry in map(mapping, (*metrics, *sequence(data.get("link_status")))):
+        if "gpu" in entry:
+            yield {"gpu": entry["gpu"], "bdf": entry.get("bdf")}
     for entry in map(mapping, sequence(data.get("current_partition"))):
         if "gpu_id" in entry:
             mode, part = entry.get("accelerator_type"), entry.get("partition_id")
@@ -75,6 +80,36 @@ def _entries(value: Any) -> Iterator[dict[str, Any]]:
                 "gpu": entry["gpu_id"],
                 "partition": {"accelerator_partition": mode, "partition_id": part},
             }
+
+
+def _statuses(value: Any, place: str) -> dict[int, list[str]]:
+    """What ``amd-smi xgmi`` says of links since ROCm 7, by GPU; none where it was not asked."""
+    return {
+        number(entry.get("gpu"), place): [str(status) for status in sequence(entry["link_status"])]
+        for entry in map(mapping, sequence(mapping(value).get("link_status")))
+        if "link_status" in entry
+    }
+
+
+def add_statuses(listing: Listing, rows: Mapping[int, Sequence[str]], place: str) -> None:
+    """Links of XGMI by their states: by GPU, those of its links to all GPUs in the order of the rows.
+
+    ``U`` is up, ``D`` down, ``X`` disabled, ``SELF`` and ``N/A`` tell nothing; of several links between two GPUs, as ``U/D``,
+    one that is up joins them. Where none of a host is up nothing is told: drivers of virtual machines had called all links
+    down that worked (CHANGELOG.md of ROCm/rocm-systems, projects/amdsmi, MIT). Raises ``InstanceError`` for a table that is not whole.
+    """
+    if any("SELF" not in row[at : at + 1] for at, row in enumerate(rows.values())):
+        return  # states by port, as ROCm 6.4 has them: whom a port leads to is not told
+    if any(len(row) != len(rows) for row in rows.values()):
+        message = f"XGMI LINK STATUS: expected {len(rows)} states in each of {len(rows)} rows"
+        raise InstanceError(Problem(place, message))
+    if not any("U" in status.split("/") for row in rows.values() for status in row):
+        return
+    for gpu, row in rows.items():
+        for other, status in zip(rows, row, strict=True):
+            states = status.split("/")
+            if other != gpu and ("U" in states or "D" in states):
+                listing.gpu(gpu, place).linked[other] = "U" in states
 
 
 def add(listing: Listing, entry: dict[str, Any], place: str) -> None:

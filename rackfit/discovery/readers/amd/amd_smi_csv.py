@@ -1,7 +1,8 @@
-"""``amd-smi list``, ``static``, ``metric``, ``process`` and ``topology`` with ``--csv``, saved as HOST.csv or HOST.txt.
+"""``amd-smi list``, ``static``, ``metric``, ``process``, ``topology`` and ``xgmi`` with ``--csv``, saved as HOST.csv or HOST.txt.
 
 The tool writes the keys of its JSON without the sections above them, sizes in MB without a unit. Links are columns for
 each other GPU (``weight_gpu_1``, ``hops_gpu_1``, ``link_type_gpu_1``, ``numa_bandwidth_gpu_1``), also since ROCm 6.3, where they are lists in JSON.
+``xgmi`` has, since ROCm 7, a table of states with a column for each bus address and ``GPU0`` where others have ``0``.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any
 
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
-from rackfit.discovery.readers.amd.amd_smi import add
+from rackfit.discovery.readers.amd.amd_smi import add, add_statuses, number
 from rackfit.discovery.readers.amd.gpus import Listing, host_of, told
 from rackfit.discovery.readers.table import table_rows
+from topology.errors import InstanceError, Problem
 
-TITLE = "amd-smi list, static or metric --csv (the file named like its host)"
+TITLE = "amd-smi list, static, metric or xgmi --csv (the file named like its host)"
 
 #: names of columns, at least one of which a table has, and where an entry of the JSON has them
 _PLACES = {
@@ -34,6 +36,8 @@ _PLACES = {
 }
 _SIZES = ("size", "total_vram", "used_vram")
 _BEGINS = ("gpu,", "timestamp,gpu,")
+#: columns of ``xgmi`` by the other GPU's address
+_BUS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 #: columns of ``topology`` by the other GPU (``flatten_dict`` of ROCm/amdsmi's ``amdsmi_logger.py``, MIT)
 _LINK = re.compile(r"(link_accessibility|weight|hops|link_type|numa_bandwidth)_(gpu_\d{1,4})")
 
@@ -49,8 +53,21 @@ def recognises(document: Document) -> bool:
 def read(document: Document) -> Found:
     """One host with its GPUs."""
     listing = Listing()
+    states: dict[int, list[str]] = {}
+    columns: list[str] = []
+    buses: list[str] = []
     for row, place in table_rows(document.text, _is_head, document.place):
         add(listing, _entry(row), place)
+        if by_bus := {name: cell for name, cell in row.items() if _BUS.fullmatch(name)}:
+            states[number(_gpu(row), place)] = list(by_bus.values())
+            columns = list(by_bus)
+            buses.append(row.get("bdf", ""))
+    if buses != columns:
+        message = (
+            "XGMI LINK STATUS: the rows are not of the GPUs of the columns; the file seems cut off"
+        )
+        raise InstanceError(Problem(document.place, message))
+    add_statuses(listing, states, document.place)
     return host_of(listing, document)
 
 
@@ -63,9 +80,13 @@ def _is_head(cells: list[str]) -> bool:
     )
 
 
+def _gpu(row: dict[str, str]) -> str:
+    return re.sub(r"GPU(?=\d)", "", row["gpu"], count=1)
+
+
 def _entry(row: dict[str, str]) -> dict[str, Any]:
     """A row as an entry of the JSON has it."""
-    entry: dict[str, Any] = {"gpu": row["gpu"]}
+    entry: dict[str, Any] = {"gpu": _gpu(row)}
     for name, (section, key) in _PLACES.items():
         if name in row and told(row[name]):
             value = row[name]

@@ -1,4 +1,4 @@
-"""What ``amd-smi``, ``amd-smi list``, ``static`` and ``topology`` print without ``--json``, saved as HOST.txt."""
+"""What ``amd-smi``, ``amd-smi list``, ``static``, ``topology`` and ``xgmi`` print without ``--json``, saved as HOST.txt."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from rackfit.discovery.document import Document
 from rackfit.discovery.found import Found
-from rackfit.discovery.readers.amd.amd_smi import add
+from rackfit.discovery.readers.amd.amd_smi import add, add_statuses
 from rackfit.discovery.readers.amd.gpus import Listing, host_of
 from topology.errors import InstanceError, Problem
 from topology.names import shown
 
-TITLE = "amd-smi, amd-smi list, static or topology (the file named like its host)"
+TITLE = "amd-smi, amd-smi list, static, topology or xgmi (the file named like its host)"
 
 _BUS = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
 _HEAD = re.compile(r"\s*GPU: (\d{1,6})\s*")
@@ -23,6 +23,9 @@ _FIRST = re.compile(rf"\|\s({_BUS})\s+(\S.{{0,60}}?)\s*\|.*\|")
 _SECOND = re.compile(
     r"\|\s+(\d{1,6})\s+\S{1,8}\s+\S{1,8}\s+(\S{1,20})\s*\|.*?(?:(\d{1,9})/(\d{1,9}) MB|N/A)\s*\|"
 )
+#: the table of states of links that ``xgmi`` prints since ROCm 7, and a row of it
+_STATES = re.compile(r"(?m)^\s{0,20}XGMI LINK STATUS:")
+_STATE = re.compile(rf"GPU(\d{{1,6}})\s+({_BUS})((?:\s+(?:SELF|N/A|[UDX](?:/[UDX]){{0,15}}))+)")
 _PROCESS = re.compile(r"\|\s+(\d{1,6})\s+(\d{1,10})\s+\S.*\|")
 #: keys and where an entry of the JSON has them
 _PLACES = {
@@ -48,6 +51,8 @@ def recognises(document: Document) -> bool:
     if document.json_start >= 0:
         return False
     text = document.text
+    if _STATES.search(text):
+        return True
     blocks = re.search(r"(?m)^\s{0,20}GPU: \d{1,6}\s*\n\s{1,20}(?:[A-Z_]{2,40}):", text)
     return bool(
         blocks or "| AMD-SMI " in text or re.search(r"(?m)^\s{0,20}LINK[ _]TYPE[ _]TABLE:", text)
@@ -65,7 +70,19 @@ def read(document: Document) -> Found:
     buses = {gpu.bus: number for number, gpu in listing.gpus.items() if gpu.bus}
     for entry in _links(lines, buses, document.place):
         add(listing, entry, document.place)
+    states: dict[int, list[str]] = {}
+    for number, bus, cells in _states(document.text):
+        add(listing, {"gpu": number, "bdf": bus}, document.place)
+        states[int(number)] = cells.split()
+    add_statuses(listing, states, document.place)
     return host_of(listing, document)
+
+
+def _states(text: str) -> list[tuple[str, str, str]]:
+    """GPU, bus address and states of its links by row of the table of ``xgmi``."""
+    _, *tables = _STATES.split(text)
+    rows = (_STATE.fullmatch(line.strip()) for line in "\n".join(tables).splitlines())
+    return [(row[1], row[2], row[3]) for row in rows if row]
 
 
 def _blocks(lines: list[str]) -> list[dict[str, Any]]:
