@@ -28,6 +28,8 @@ MOST_HOURS, MOST_UNITS = 744, 1000
 MOST_SPARE, MOST_SPARE_CHIPS = 3, 100_000
 _COLUMNS = ("t_s", "requests_per_s")
 
+#: requests per second of the highest hour from which on a plan has a price per token that can be read
+LEAST_PEAK = 1e-6
 Rate = Annotated[float, Field(ge=0, le=1e9)]
 Price = Annotated[float, Field(ge=0, le=1e6)]
 Units = Annotated[int, Field(ge=0, le=MOST_UNITS)]
@@ -235,8 +237,12 @@ def rates_of(asked: PlanQuestion) -> list[tuple[tuple[float, float], ...]]:
     if asked.least_hours > number:
         place = f"{asked.name}: least_hours"
         problems.append(Problem(place, f"must be at most {number}, got {asked.least_hours}"))
-    if not any(peak > 0 for own in found for _, peak in own):
-        problems.append(Problem(f"{asked.name}: models", "ask for no request in any hour"))
+    most = max(peak for own in found for _, peak in own)
+    if most < LEAST_PEAK:
+        told = f"a rate of at least {LEAST_PEAK:.6f} requests per second in some hour, got {most:g} at most"
+        problems.append(
+            Problem(f"{asked.name}: models", f"ask for no request to speak of: expected {told}")
+        )
     if problems:
         raise InstanceError(problems)
     return found

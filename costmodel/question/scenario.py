@@ -38,7 +38,7 @@ class OnCluster(Given):
     """Where a question is answered: a cluster and what is changed of it, and which money counts.
 
     ``cluster`` is a catalogue name or a path. ``failed`` names what is out of service (``r0g3``, ``r1``, ``r0sw1``; see
-    :mod:`topology.failures`), in text joined by ``+``, ``taken`` the chips that others use. ``chip`` changes figures
+    :mod:`topology.failures`), in text joined by ``+`` or commas, ``taken`` the chips that others use. ``chip`` changes figures
     of every chip (``hbm_bytes_per_s: +20%``), ``scale_out`` options of the network, ``domain_size`` the chips of a
     switched domain (see :mod:`costmodel.question.what_if`). ``granularity`` is one of the ways in which the cluster's file
     says that its chips are sold (``tray``, ``slice``), or ``chip``: any chips; by default what the file says.
@@ -60,7 +60,8 @@ class OnCluster(Given):
     @classmethod
     def _listed_in_text(cls, value: object) -> object:
         if isinstance(value, str):
-            return tuple(part for part in value.split("+") if part not in ("", "none"))
+            parts = (part.strip() for part in value.replace(",", "+").split("+"))
+            return tuple(part for part in parts if part not in ("", "none"))
         return value
 
 

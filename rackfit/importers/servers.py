@@ -29,9 +29,10 @@ REMARKS = (
 )  # fmt: skip
 
 
+#: how formats of KV begin as engines call them, and as Rackfit does
 _KV_FORMATS = {
-    "fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "mxfp8": "fp8", "bf16": "bf16",
-    "bfloat16": "bf16", "float16": "fp16", "nvfp4": "fp4", "fp4_e2m1": "fp4", "fp4_mx_block16": "fp4",
+    "fp8": "fp8", "mxfp8": "fp8", "bf16": "bf16", "bfloat16": "bf16", "float16": "fp16", "nvfp4": "fp4",
+    "fp4_": "fp4", "int8": "int8", "int4": "int4",
 }  # fmt: skip
 #: formats of 16 bits cost the same
 _HALVES = {"bf16", "fp16"}
@@ -105,8 +106,9 @@ class FoundServer:
 
     @property
     def kv_format(self) -> str | None:
-        """KV precision as Rackfit calls it; ``None`` where the engine decides."""
-        return _KV_FORMATS.get(self.kv_dtype or "")
+        """KV precision as Rackfit calls it; ``None`` where the engine decides, or Rackfit has none such."""
+        named = self.kv_dtype or ""
+        return next((own for word, own in _KV_FORMATS.items() if named.startswith(word)), None)
 
     def otherwise(self, instance: Instance) -> tuple[str, ...]:
         """What runs otherwise than the question prices it: formats of KV and weights, drafts, other options."""
@@ -123,6 +125,10 @@ class FoundServer:
                 said.append(
                     f"{self.place}: {what} {there} there and {here} here; {option} {there} prices what runs"
                 )
+        if self.kv_dtype not in (None, "auto") and self.kv_format is None:
+            said.append(
+                f"{self.place}: KV is {brief(self.kv_dtype)} there, which has no price, and {kv} here"
+            )
         asked = instance.workload.longest
         if self.longest is not None and self.longest < asked:
             said.append(

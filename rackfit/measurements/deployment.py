@@ -105,7 +105,7 @@ def _group(server: FoundServer, engine: str) -> Group:
         running=_running(server, engine),
         chunk_tokens=server.prefill_tokens,
         redundant_experts=server.spare,
-        kv="fp8" if kv == "fp8" else "bf16" if kv == "bf16" else None,
+        kv="fp8" if kv == "fp8" else "bf16" if kv in ("bf16", "fp16") else None,
         memory_fraction=server.memory_fraction,
     )
     ways = 1 if server.sharded_experts else server.width

@@ -223,6 +223,8 @@ def test_places_of_one_kind_are_searched_once_and_planned_by_parts(
         ({"models": [PLAN["models"][0]] * 2}, "'llama-3.1-8b' is there twice"),
         ({"models": [{"model": "llama-3.1-8b"}]}, "give either requests_per_s or rates"),
         ({"models": [{"model": "llama-3.1-8b", "requests_per_s": [0]}]}, "ask for no request"),
+        ({"models": [{"model": "llama-3.1-8b", "requests_per_s": [0, 1e-300]}]},
+         "expected a rate of at least 0.000001 requests per second in some hour, got 1e-300 at most"),
         ({"models": [{"model": "llama-3.1-8b", "requests_per_s": [1], "traffic": "chat-poisson"}]},
          "traffic has no target"),
         ({"models": [{"model": "llama-9", "requests_per_s": [1]}]}, "unknown name 'llama-9'"),

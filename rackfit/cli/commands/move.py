@@ -46,9 +46,11 @@ def move_command(
         ),
     ] = None,
     failed: Annotated[
-        str | None, typer.Option(help="Out of service: chips, nodes, links joined by + (r2+r0g3).")
+        str | None, typer.Option(help="Out of service: chips, nodes, links (r2,r0g3).")
     ] = None,
-    taken: Annotated[str | None, typer.Option(help="Chips or nodes that others use.")] = None,
+    taken: Annotated[
+        str | None, typer.Option(help="Chips or nodes that others use (r2,r0g3).")
+    ] = None,
     within: Annotated[
         float | None,
         typer.Option(help="Fewest bytes moved among layouts within this share of the best cost."),

@@ -182,7 +182,7 @@ def _checked(
         problems.append(Problem(option("buy"), "is missing: name one or more clusters of one unit"))
     if rate == 0:
         problems.append(
-            Problem(option("rate"), "is missing: give the requests per second to serve")
+            Problem(option("rate"), "is missing or 0: give the requests per second to serve")
         )
     elif rate is not None and not 1e-6 <= rate < 1e9:
         message = f"expected 0.000001 to below 1,000,000,000 requests per second, got {rate:g}"

@@ -159,6 +159,27 @@ def test_another_kv_precision_is_noted(call: Call, tmp_path: Path, engine: str, 
     assert "KV is" not in err
 
 
+@pytest.mark.parametrize(
+    ("kv", "said"),
+    [
+        ("auto", ""),
+        ("int8_per_token_head", "KV is int8 there and bf16 here; --kv-dtype int8 prices what runs"),
+        ("fp8_ds_mla", "KV is fp8 there and bf16 here; --kv-dtype fp8 prices what runs"),
+        ("nvfp4_4over6", "KV is fp4 there and bf16 here; --kv-dtype fp4 prices what runs"),
+        ("turboquant_3bit_nc", "KV is 'turboquant_3bit_nc' there, which has no price, and bf16 here"),
+    ],
+)  # fmt: skip
+def test_every_format_of_kv_that_vllm_has_is_noted(
+    call: Call, tmp_path: Path, kv: str, said: str
+) -> None:
+    """KV of 3, 4 or 8 bits was priced as 16 without a word."""
+    (tmp_path / "run.sh").write_text(f"vllm serve m --kv-cache-dtype {kv}\n")
+    question = ("--model", "llama-3.1-8b", "--cluster", "hgx-h100", "--json")
+    code, _, err = call("evaluate", "--from", "vllm", tmp_path / "run.sh", *question)
+    assert code == 0
+    assert said in err if said else "KV is" not in err
+
+
 def test_a_file_given_as_something_else_is_named(call: Call, tmp_path: Path) -> None:
     config = data_dir("models") / "llama-3.1-8b.json"
     files = {

@@ -44,6 +44,7 @@ def test_traffic_needs_a_target_and_its_options_traffic(
     [
         (("--rate", 1), "--buy: is missing"),
         (("--buy", "hgx-h100"), "--rate: is missing"),
+        (("--buy", "hgx-h100", "--rate", 0), "--rate: is missing or 0: give the requests"),
         (
             ("--rate", "1e-300", "--buy", "hgx-h100"),
             "expected 0.000001 to below 1,000,000,000 requests per second, got 1e-300",
