@@ -140,6 +140,10 @@ class Chip(BaseModel):
         """
         return self.flops_per_s[self.computes_in(dtype)]
 
+    def attends_in(self, kv_dtype: str, otherwise: str) -> str:
+        """The format in which queries are multiplied with a cache of ``kv_dtype``: ``otherwise``, unless kernels take the cache's."""
+        return kv_dtype if self.attention_in_kv_format and kv_dtype == "fp8" else otherwise
+
     def computes_in(self, dtype: str) -> str:
         """The format of ``flops_per_s`` in which operands of ``dtype`` are multiplied."""
         key = _ALIASES.get(dtype.lower(), dtype.lower())

@@ -72,9 +72,9 @@ def attention_s(line: Line) -> float:
 def score_s(line: Line) -> float:
     """Priced seconds of one head's score of one token for another; ``kv``, where a line has it, is the format of the cache."""
     own = achieved(line["chip"], constants(line["chip"]))
-    in_fp8 = line.get("kv") == "fp8" and own.chip.attention_in_kv_format
+    dtype = own.chip.attends_in(line.get("kv", "bf16"), "bf16")
     flops = 2.0 * (float(line["qk_dim"]) + float(line["v_dim"]))
-    return flops / own.flops_per_s("fp8" if in_fp8 else "bf16") + 1.0 / own.exponentials_per_s
+    return flops / own.flops_per_s(dtype) + 1.0 / own.exponentials_per_s
 
 
 def engine_lines() -> list[Line]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel.models.spec import Attention, ModelSpec
+from costmodel.models.spec import Attention
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import LayerKind
 from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.tokens import Array, Tokens
-from topology import Chip
 
 
 def add_context(
@@ -26,7 +25,8 @@ def add_context(
     operations, tp, achieved = group.operations, group.tp, group.achieved
     decode = np.asarray(tokens.decode, dtype=float)
     prefill = np.asarray(tokens.prefill, dtype=float)
-    dtype = attention_format(operations.spec, achieved.chip)
+    spec = operations.spec
+    dtype = spec.attention_dtype or achieved.chip.attends_in(spec.kv_dtype, spec.activation_dtype)
     peak, bandwidth = achieved.flops_per_s(dtype), achieved.bandwidth("kv")
     exponentials = achieved.exponentials_per_s
     heads = attention.query_heads / head_ways(attention.query_heads, tp)
@@ -85,12 +85,6 @@ def add_states(
             count * decode * moved * state.state_bytes / ways / achieved.bandwidth("kv"),
             stream="kv",
         )
-
-
-def attention_format(spec: ModelSpec, chip: Chip) -> str:
-    """The format in which queries are multiplied with a cache: that of activations, unless kernels of the chip take the cache's."""
-    own = spec.kv_dtype if chip.attention_in_kv_format and spec.kv_dtype == "fp8" else None
-    return spec.attention_dtype or own or spec.activation_dtype
 
 
 def kv_ways(attention: Attention, tp: Array) -> Array:

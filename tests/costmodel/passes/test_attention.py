@@ -6,10 +6,9 @@ from statistics import median
 import numpy as np
 import pytest
 
-from benchmarks.kernels import beside
+from benchmarks.kernels import beside, page
 from costmodel.models.load import load_model
 from costmodel.passes.communication import GroupRates
-from costmodel.passes.context import attention_format
 from costmodel.passes.group import ChipGroup
 from costmodel.passes.operations import operations_of
 from costmodel.passes.pass_sums import PassTime
@@ -83,8 +82,28 @@ def test_a_chip_without_a_rate_hides_exponentials() -> None:
     assert attention_s(prompt, EVERYTHING, "mi300x") == attention_s(prompt, Efficiency(), "mi300x")
 
 
-def test_caches_are_multiplied_in_the_format_that_kernels_take() -> None:
-    eight = load_model("deepseek-v3", kv_dtype="fp8")
-    assert attention_format(eight, load_chip("b200")) == "fp8"
-    assert attention_format(eight, load_chip("h200")) == "bf16"
-    assert attention_format(load_model("deepseek-v3", kv_dtype="bf16"), load_chip("b200")) == "bf16"
+@pytest.mark.parametrize(
+    ("chip", "kv", "format_"),
+    [("b200", "fp8", "fp8"), ("h200", "fp8", "bf16"), ("b200", "bf16", "bf16")],
+)
+def test_caches_are_multiplied_in_the_format_that_kernels_take(
+    chip: str, kv: str, format_: str
+) -> None:
+    prompt = Tokens(prefill=8192.0, prefill_start=0.0, prefill_end=8192.0)
+    operations = operations_of(load_model("deepseek-v3", kv_dtype=kv))
+    group = ChipGroup.of(operations, 1, 1, load_chip(chip), EVERYTHING, STILL)
+    done = pass_time(group, [(operations.kinds[0], np.ones(()))], prompt, [None], record=True)
+    assert {one.dtype for one in done.terms or [] if one.part == "attention_context"} == {format_}
+
+
+def test_the_page_says_how_far_engines_are_from_the_price() -> None:
+    found: dict[tuple[str, ...], list[float]] = {}
+    for line in beside.engine_lines():
+        if line["chip"] != "a100":
+            key = line["chip"], line["qk_dim"], line["kv"]
+            took = float(line["seconds_per_score"]) / beside.score_s(line)
+            found.setdefault(key, []).append(took)
+    worst = max(abs(median(own) - 1.0) for own in found.values())
+    assert f"within {worst:.0%} of the price".replace("%", " %") in " ".join(
+        page.PAGE.read_text(encoding="utf-8").split()
+    )
