@@ -52,7 +52,7 @@ class StudyResult:
             return ["No point has an answer."]
         said = self.study.conclude(self.rows)
         said += [
-            f"Not settled in the time given: {self._place(row)}, {_between(row)}."
+            f"Not settled: {self._place(row)}, {_between(row)}."
             for row in solved(self.rows)
             if row.get("gap", 0.0) > OPEN_GAP
         ]

@@ -108,9 +108,7 @@ def test_scale_up_says_where_more_buys_little() -> None:
     assert "domains of 8 cost 2.00 times that" in said[0]
     assert said[1].startswith("Domains of 36 are within 2%")
     assert "72" not in said[2]
-    assert said[-1] == (
-        "Not settled in the time given: cluster.domain_size 72, between $1.0000 and $1.5000."
-    )
+    assert said[-1] == ("Not settled: cluster.domain_size 72, between $1.0000 and $1.5000.")
     assert network_share(rows[0]) == pytest.approx(0.3)
 
 

@@ -96,6 +96,6 @@ def test_a_point_that_is_not_settled_is_said_so(monkeypatch: pytest.MonkeyPatch)
         0,
     )
     assert (
-        "Not settled in the time given: model deepseek-v3, slo.tpot 0.015, oversubscription 8, "
+        "Not settled: model deepseek-v3, slo.tpot 0.015, oversubscription 8, "
         "at most 11.2% above the least possible cost." in found.conclusion
     )
